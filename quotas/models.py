@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import F, Q
 from uuid_utils.compat import uuid7
 
-from arbiter.policy import RANGES, Policy, SpareOrder
+from arbiter.policy import GRACE_PERIOD_S_MAX, RANGES, Policy, SpareOrder
 from clusters.models import Cluster, Pool
 from primitives.units import BASIS_POINTS, MGPU_MAX, PPM
 from tenants.models import Node, User
@@ -282,7 +282,7 @@ class InstallationPolicy(models.Model):
     `arbiter.policy.Policy`. `version` counts changes and is the ETag.
     """
 
-    grace_period_s_max = models.PositiveIntegerField(default=3_600)
+    grace_period_s_max = models.PositiveIntegerField(default=GRACE_PERIOD_S_MAX)
     starts_max = models.PositiveIntegerField(default=_INSTALLATION.starts_max)
     reclaims_max = models.PositiveIntegerField(default=_INSTALLATION.reclaims_max)
     claim_overdue_s = models.PositiveIntegerField(default=_INSTALLATION.claim_overdue_s)

@@ -45,7 +45,15 @@ _SERVERS = {
     "rest": "run/slurmrestd.pid",
 }
 _BY_ITSELF = "by-itself.txt"  # what Slurm did that no test asked for
-_AT_WORK = {"idle", "mixed", "allocated", "completing", "planned", "reserved"}  # sinfo's words
+#: In the words of sinfo, which marks a silent node with a star.
+_AT_WORK = {
+    "idle",
+    "mixed",
+    "allocated",
+    "completing",
+    "planned",
+    "reserved",
+}
 _writing: set[Path] = set()
 
 
@@ -162,7 +170,7 @@ class SlurmBed:
         found = {}
         for line in printed.splitlines():
             name, state, reason = line.split("|", 2)
-            if state.rstrip("*") not in _AT_WORK or state.endswith("*"):
+            if state.rstrip("+-") not in _AT_WORK:
                 found[name] = f"{name} ({state}, {reason.strip()})"
         return list(found.values())
 
@@ -172,10 +180,10 @@ class SlurmBed:
         while idle := self.nodes_without_work():
             if time.monotonic() > deadline:
                 raise AssertionError(f"nodes take no work after {timeout_s} s: {idle[:5]}")
-            for told in idle:
-                # Not all states can be left so, and one that is only silent answers by itself.
-                with suppress(AssertionError):
-                    self.run(["scontrol", "update", f"node={told.split()[0]}", "state=RESUME"])
+            names = ",".join(told.split()[0] for told in idle)
+            # Not all states can be left so, and one that is only silent answers by itself.
+            with suppress(AssertionError):
+                self.run(["scontrol", "update", f"node={names}", "state=RESUME"])
             time.sleep(0.5)
 
     @contextmanager
@@ -399,7 +407,14 @@ def _mend(bed: SlurmBed, when: str) -> None:
     if ended := bed.ended():
         _note(bed, f"ended by itself: {', '.join(ended)} {when}")
         start_bed(bed.folder)
-    if idle := bed.nodes_without_work():
+    try:
+        idle = bed.nodes_without_work()
+    except (AssertionError, subprocess.TimeoutExpired) as silence:
+        _note(bed, f"did not answer: {silence} {when}")
+        bed.kill9("ctld")
+        start_bed(bed.folder)
+        idle = bed.nodes_without_work()
+    if idle:
         _note(bed, f"took no work: {', '.join(idle)} {when}")
         bed.until_nodes_take_work()
 

@@ -48,6 +48,24 @@ def exposed_among(made: Iterable[Made]) -> dict[str, Earmark]:
     }
 
 
+def in_the_way(pool: Pool, made: Sequence[Made], starts: Sequence[NewStart]) -> frozenset[str]:
+    """The jobs of those claims of a cycle that would take a place in its team's guarantee from
+    another claim of the team, which was made on that: both count from one moment, and then their
+    ids say who comes first, not who was served first. Made a cycle later they come after it."""
+    owning = [one.earmark for one in made if one.source == one.earmark.team]
+    teams = {one.team for one in owning}
+    beyond = [one for one in made if one.source != one.earmark.team and one.earmark.team in teams]
+    if not beyond:
+        return frozenset()
+    after = protection_after(pool, starts, [one.stand_in for one in pool.earmarks.values()])
+    lost = {
+        one.team
+        for one in owning
+        if any(job.what is one.stand_in for job in after.unprotected.get(one.team, ()))
+    }
+    return frozenset(one.earmark.job.id for one in beyond if one.earmark.team in lost)
+
+
 def overtaken(
     pool: Pool,
     exposed: Mapping[str, Earmark],

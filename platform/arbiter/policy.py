@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 DAY_S = 86_400
+#: The most that organizations and their classes may have, until an installation says otherwise.
+GRACE_PERIOD_S_MAX = 3_600
 
 #: From and up to where each number makes sense.
 RANGES = {

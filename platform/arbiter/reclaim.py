@@ -366,12 +366,15 @@ class Reclaimer:
         )
 
     def _is_shielded(self, holding: Holding, team: int, order: int) -> bool:
-        """Whether it runs in a class that may preempt a job of this `order` across teams."""
-        paths = self._pool.tree.paths
+        """Whether it runs in a class that may preempt a job of this `order` across teams, and its
+        team has not more of that class than the cap, by which alone the guarantee yields."""
+        pool, name = self._pool, holding.run.priority_class
+        priority, paths = pool.ground.priority(name), pool.tree.paths
         return (
             holding.order > order
-            and self._pool.ground.priority(holding.run.priority_class).preempts_others
+            and priority.preempts_others
             and paths[holding.team][-1] == paths[team][-1]
+            and pool.class_use.get((holding.team, name), 0) <= (priority.cap_mgpu or 0)
         )
 
     def _gives_right(self, node: int, team: int, mgpu: int, stopped: Iterable[Holding]) -> bool:

@@ -13,7 +13,7 @@ from arbiter.elastic import Elastic, is_elastic
 from arbiter.fair_share import FairShares
 from arbiter.holdings import Holding
 from arbiter.lines import Group, Lines
-from arbiter.overtaken import Rival, exposed_among, overtaken
+from arbiter.overtaken import Rival, exposed_among, in_the_way, overtaken
 from arbiter.placement import Place, Shape
 from arbiter.policy import SpareOrder
 from arbiter.pool import Pool
@@ -138,8 +138,10 @@ class PoolCycle:
                 break
 
     def overtaken(self) -> frozenset[str]:
-        """The jobs whose claims of this cycle others would take in the next. Asked once it has
-        run."""
+        """The jobs whose claims of this cycle others would take in the next, or that would have
+        others of their team lose theirs. Asked once it has run."""
+        if found := in_the_way(self.pool, self._made, self.starts):
+            return found
         exposed = exposed_among(self._made)
         if not exposed:
             return frozenset()

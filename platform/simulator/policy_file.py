@@ -8,17 +8,19 @@ from enum import EnumType
 from pathlib import Path
 from typing import Any
 
-from arbiter.policy import RANGES, Policy
+from arbiter.policy import GRACE_PERIOD_S_MAX, RANGES, Policy
 from simulator.scene import QuotaTree, load_yaml, mapping_of
 from simulator.traces import TraceError
 
 _GRACE = "grace_period_s_default"
 _OF_ORGANIZATION = "grace_period_s"
 #: And the most that the installation lets it have: together the arbiter's one.
-_GRACES = (_OF_ORGANIZATION, "grace_period_s_max")
+_MOST = "grace_period_s_max"
+_GRACES = (_OF_ORGANIZATION, _MOST)
 _RANK, _ORGANIZATION = "rank", "organization"
 #: How often it was changed, which the portal tells besides.
 _VERSION = "version"
+_SHOWN_MAX = 40
 #: A cycle that may start or stop nobody at all would keep no promise: the portal refuses it too.
 _LEAST = {"starts_max": 1, "reclaims_max": 1}
 
@@ -31,18 +33,26 @@ class PolicyFile:
     policy: Policy = field(default_factory=Policy)
     rank: object = None
     #: Whose policy it is, by the name that paths begin with.
-    organization: object = None
+    organization: str | None = None
 
     def ranked(self, tree: QuotaTree) -> QuotaTree:
-        """`tree` with the file's rank, if it has one. Raises TraceError for unknown names."""
+        """`tree` with the file's rank, if it has one.
+
+        Raises TraceError for unknown names, and where what is ranked are organizations.
+        """
         if self.path is None or self.rank is None:
             return tree
-        return tree.ranked(self.rank, path=self.path, of=self.organization, where="the quotas")
+        ranked = tree.ranked(self.rank, path=self.path, of=self.organization, where="the quotas")
+        if alone := [node.id for node in ranked.nodes if node.rank and node.parent is None]:
+            told = f"rank: {alone[0][:80]!r} is at the top of the quotas and so an organization"
+            more = "no rank counts between those; put them below one (YAML, organization: NAME)"
+            raise TraceError(self.path, None, f"{told}; {more}, or take rank out")
+        return ranked
 
 
 def read_policy(path: Path | None) -> PolicyFile:
-    """The policy in a YAML file, by the portal's names, of an organization, of the installation or
-    of both; what it does not name, an empty file and no file have the defaults.
+    """The policy in a YAML file, by the portal's names, of an organization or of the installation;
+    what it does not name, an empty file and no file have the defaults.
 
     Raises TraceError.
     """
@@ -52,15 +62,18 @@ def read_policy(path: Path | None) -> PolicyFile:
     given = dict(mapping_of(path, {} if found is None else found, "the policy"))
     rank, organization = given.pop(_RANK, None), given.pop(_ORGANIZATION, None)
     given.pop(_VERSION, None)
+    if organization is not None and not isinstance(organization, str):
+        raise TraceError(path, None, f"organization is {_shown(organization)}; write its name")
     kinds = typing.get_type_hints(Policy)
     kinds |= dict.fromkeys(_GRACES, kinds.pop(_GRACE))
     for name, value in given.items():
         if name not in kinds:
             known = ", ".join(sorted((*kinds, _RANK)))
-            raise TraceError(path, None, f"the policy has no {name!r}; it has {known}")
+            raise TraceError(path, None, f"the policy has no {_shown(name)}; it has {known}")
         given[name] = _checked(path, name, value, kinds[name])
     given.setdefault(_OF_ORGANIZATION, Policy().grace_period_s_default)
-    given[_GRACE] = min(given.pop(name) for name in _GRACES if name in given)
+    given.setdefault(_MOST, GRACE_PERIOD_S_MAX)
+    given[_GRACE] = min(given.pop(name) for name in _GRACES)
     return PolicyFile(path, Policy(**given), rank, organization)
 
 
@@ -70,10 +83,16 @@ def _checked(path: Path, name: str, value: object, kind: type[Any]) -> Any:
         return kind(value)
     if type(value) is not kind:
         wanted = {int: "a whole number", bool: "true or false"}.get(kind, "one of its names")
-        raise TraceError(path, None, f"{name} cannot be {value!r}: write {wanted}")
+        raise TraceError(path, None, f"{name} cannot be {_shown(value)}: write {wanted}")
     if isinstance(value, int) and kind is int:
         low, high = RANGES[_GRACE if name in _GRACES else name]
         low = _LEAST.get(name, low)
         if not low <= value <= high:
             raise TraceError(path, None, f"policy {name} is {value}; choose {low} to {high}")
     return value
+
+
+def _shown(value: object) -> str:
+    """So much of what somebody wrote as fits in a sentence: aliases make much of little."""
+    text = repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."

@@ -93,21 +93,27 @@ class QuotaTree:
             if node != self.organization and (parents[node] is not None or node not in above)
         )
 
-    def ranked(self, rank: object, *, path: Path, where: str, of: object = None) -> QuotaTree:
+    def ranked(self, rank: object, *, path: Path, where: str, of: str | None = None) -> QuotaTree:
         """The same with these nodes first among those beside them, the first named before all,
         and the others level: names, or paths, which may begin with the organization's name, here
         or that after `of`.
 
-        Raises TraceError for the file at `path` where one is no node of what it calls `where`.
+        Raises TraceError for the file at `path` where one is no node of what it calls `where`, or
+        is there twice.
         """
         if not isinstance(rank, list) or not all(isinstance(name, str) for name in rank):
             raise TraceError(path, None, "rank is a list of names")
-        names = [name.removeprefix(f"{of or self.organization}/") for name in rank]
         known = {name for node in self.nodes for name in (node.id, node.id.rpartition("/")[2])}
-        if unknown := [name for name, bare in zip(rank, names, strict=True) if bare not in known]:
-            told = f"rank: {unknown[0][:80]!r} is no department or team of {where}"
-            raise TraceError(path, None, f"{told}; write it as it stands there, or take it out")
-        ranks = {name: len(names) - i for i, name in enumerate(names)}
+        ranks: dict[str, int] = {}
+        for place, name in enumerate(rank):
+            bare = [name, *(name.removeprefix(f"{one}/") for one in (of, self.organization) if one)]
+            found = next((one for one in bare if one in known), None)
+            if found is None:
+                told = f"rank: {name[:80]!r} is no department or team of {where}"
+                raise TraceError(path, None, f"{told}; write it as it stands there, or take it out")
+            if found in ranks:
+                raise TraceError(path, None, f"rank: {name[:80]!r} is there twice; name it once")
+            ranks[found] = len(rank) - place
         nodes = (
             replace(node, rank=ranks.get(node.id, ranks.get(node.id.rpartition("/")[2], 0)))
             for node in self.nodes
@@ -434,6 +440,11 @@ def load_yaml(path: Path) -> object:
         raise TraceError(path, None, NO_TEXT) from None
     except (OSError, yaml.YAMLError) as error:
         raise TraceError(path, None, getattr(error, "strerror", None) or str(error)) from None
+    except ValueError:
+        # Of a number with thousands of digits, or of a day that no month has.
+        raise TraceError(path, None, "a number or a date in it is none; mend it") from None
+    except RecursionError:
+        raise TraceError(path, None, "it is nested too deep") from None
 
 
 def mapping_of(path: Path, value: object, what: str) -> Mapping[str, Any]:

@@ -160,6 +160,7 @@ def test_a_crashed_node_takes_its_ranks_along(bed: SlurmBed) -> None:
 
 @pytest.mark.disturbs_slurm
 def test_a_drained_node_is_named_with_its_reason_and_put_to_work_again(bed: SlurmBed) -> None:
+    bed.empty()
     bed.run(["scontrol", "update", "node=a03", "state=DRAIN", "reason=new fans"])
     assert bed.nodes_without_work() == ["a03 (drained, new fans)"]
     bed.until_nodes_take_work()

@@ -56,6 +56,7 @@ class Drill:
         self.processes = processes
         self._owner = owner
         self._folder = folder
+        self._backed_up_at = timezone.now()
         self._tables = [
             name for name in connection.introspection.table_names() if name != "django_migrations"
         ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from arbiter.decisions import Code
 from arbiter.snapshot import Snapshot
 from builders.arbiter_builders import (
@@ -94,3 +96,45 @@ def test_nobody_is_stopped_for_what_goes_to_who_waits_behind_its_own_team() -> N
     ]
     assert (victims(plan), started(plan)) == ([], [])
     assert why(plan, "big").code is Code.WAITING_FOR_FREE_GPUS
+
+
+@pytest.mark.parametrize("younger", ["q0", "z0"])
+def test_a_second_claim_of_a_team_takes_no_place_in_the_guarantee_of_the_first(
+    younger: str,
+) -> None:
+    """`q1` fits in what is left of the guarantee of `own`'s team, and the younger job beside it
+    does not. Of two claims of one moment the lower id would come first in the next cycle; `other`,
+    of another organization, would take the claim of `q1` then.
+
+    Planted: only claims beyond their teams' guarantees are looked at.
+    """
+    teams = ("a/x/1", "a/x/2", "a/y/3", "b/1", "b/2", "b/3")
+    on = {
+        ("r0", "a/x/2", 995_458): slots(1, 1, gpus=1),
+        ("r1", "b/1", 997_821): slots(1, 1, gpus=1),
+        ("r2", "b/2", 996_608): slots(1, 1, gpus=2),
+        ("lent", "a/y/3", 998_571): ONE,
+        ("r4", "b/2", 995_466): ONE,
+        ("own", "a/y/1", 997_693): ONE,
+        ("r6", "b/3", 996_973): ONE,
+        ("r7", "b/1", 995_842): slots(2, 1, gpus=1),
+        ("r8", "b/1", 997_277): slots(2, 1, gpus=1),
+        ("two", "a/x/1", 998_617): slots(2, 1, gpus=2),
+    }
+    snapshot = a_snapshot(
+        quotas={"a": 3, "a/x": 0, "a/y": 3, "a/y/1": 3, "b": 9} | dict.fromkeys(teams, 0),
+        devices=devices(3, gpus=4),
+        running=[a_running(job, team, held, started_at=at) for (job, team, at), held in on.items()],
+        queued=[
+            a_queued("q1", "a/y/1", gpus=2, submitted_at=NOW - 11),
+            a_queued(younger, "a/y/1", submitted_at=NOW - 10),
+            a_queued("other", "b/2", submitted_at=NOW),
+        ],
+    )
+    world = World(snapshot)
+    plan = world.step()
+    assert (plan.reclaims[0].job, victims(plan)) == ("q1", ["lent", "two"])
+    assert "q1" not in world.step(NOW + 10).dropped_claims
+    for gone in ("lent", "two"):
+        world.running.pop(gone)
+    assert "q1" in started(world.step(NOW + 300))

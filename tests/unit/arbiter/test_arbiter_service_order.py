@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from arbiter.cycle import decide
@@ -451,6 +453,11 @@ def test_whom_it_stopped_does_not_stop_it_in_turn() -> None:
     plan = decide(alone, Policy())
     assert plan.reclaims == ()
     assert code_of(plan, "b") is Code.WAITING_FOR_GUARANTEE
+    # What is more than the cap, as that was lowered, is no reason not to keep a guarantee.
+    lowered = replace(PREEMPTING, team_cap_mgpu=7 * GPU)
+    classes = tuple(lowered if one == PREEMPTING else one for one in alone.priority_classes)
+    (reclaim,) = decide(replace(alone, priority_classes=classes), Policy()).reclaims
+    assert [victim.job for victim in reclaim.victims] == ["now"]
     foreign = the_crisis(
         PREEMPTING,
         quotas={"x": 0, "x/a": 0, "y": 8},

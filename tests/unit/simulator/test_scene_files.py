@@ -340,6 +340,7 @@ def test_a_policy_has_its_defaults_for_what_is_not_named(tmp_path: Path) -> None
     [
         ("grace_period_s_max: 120", 120),
         ("grace_period_s_max: 900", 300),
+        ("grace_period_s: 7200", 3_600),
         ("grace_period_s: 600\ngrace_period_s_max: 900", 600),
         # Planted: the organization's alone.
         ("grace_period_s: 600\ngrace_period_s_max: 120", 120),
@@ -392,18 +393,21 @@ def test_a_policy_as_the_portal_prints_it_is_read_with_its_rank(tmp_path: Path) 
     assert read_policy(None).ranked(tree) == tree
 
 
-def test_every_name_that_the_portal_prints_is_read(tmp_path: Path) -> None:
-    """Planted: `costly_loss_s` is no name of a policy file."""
+def test_everything_that_the_portal_prints_counts(tmp_path: Path) -> None:
+    """Planted: `costly_loss_s` is no name of a policy file; it is read over."""
     printed = {
         name: field.get_default()
         for model in (InstallationPolicy, OrganizationPolicy)
         for field in model._meta.concrete_fields
-        if (name := field.name) not in ("id", "organization")
+        if (name := field.name) not in ("id", "organization", "rank", "version")
     }
-    text = yaml.safe_dump(
-        {name: str(v) if isinstance(v, str) else v for name, v in printed.items()}
+    others = {name: value + 1 for name, value in printed.items() if type(value) is int}
+    others |= {"skips_blocked_within_team": False, "spare_order": "fair_share"}
+    assert others.keys() == printed.keys()
+    expected = {name: value for name, value in others.items() if not name.startswith("grace_")}
+    assert read_policy(written(tmp_path, yaml.safe_dump(others))).policy == Policy(
+        **expected | {"spare_order": SpareOrder.FAIR_SHARE, "grace_period_s_default": 301}
     )
-    assert read_policy(written(tmp_path, text)).policy == Policy()
 
 
 def test_a_rank_that_the_quotas_do_not_know_is_refused(tmp_path: Path) -> None:
@@ -412,6 +416,37 @@ def test_a_rank_that_the_quotas_do_not_know_is_refused(tmp_path: Path) -> None:
     words = "p.yaml: rank: 'nobody' is no department or team of the quotas; write it as it stands"
     with pytest.raises(TraceError, match=words):
         rules.ranked(tree)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        # Planted: refused nowhere, and without any effect.
+        ("rank: [b, a]", "rank: 'a' is at the top of the quotas and so an organization; no rank"),
+        ("rank: [x, x]", "rank: 'x' is there twice; name it once"),
+        ("rank: a", "rank is a list of names"),
+    ],
+)
+def test_a_rank_without_effect_is_refused(tmp_path: Path, policy: str, words: str) -> None:
+    tree = read_quotas(written(tmp_path, "team,quota_gpus\na/y,1\na/x,1\nb/x,1\n", "q.csv"))
+    with pytest.raises(TraceError, match=words):
+        read_policy(written(tmp_path, policy)).ranked(tree)
+
+
+def test_a_path_that_begins_like_the_organization_is_taken_as_it_stands(tmp_path: Path) -> None:
+    """Planted: the organization's name is taken off every path."""
+    tree = read_quotas(
+        written(
+            tmp_path,
+            "organization: o\ndepartments: {prod: {teams: {v: {}}}, lab: {teams: {v: {}}}}",
+            "q.yaml",
+        )
+    )
+    rules = read_policy(written(tmp_path, "organization: prod\nrank: [prod/v, o/lab]"))
+    assert {one.id: one.rank for one in rules.ranked(tree).nodes if one.rank} == {
+        "prod/v": 2,
+        "lab": 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -427,6 +462,13 @@ def test_a_rank_that_the_quotas_do_not_know_is_refused(tmp_path: Path) -> None:
         ("reclaims_max: 0", "policy reclaims_max is 0; choose 1 to 1000000"),
         ("min_run_s: -1", "policy min_run_s is -1; choose 0 to"),
         ("- 1", "the policy must be a mapping"),
+        ("organization: [1]", "organization is a list; write its name"),
+        ("starts_max: &a [1, 2]\nmin_run_s: *a", "starts_max cannot be a list: write"),
+        (f"{'x' * 90}: 1", "the policy has no 'x{39}...; it has "),
+        # Planted: what Python says of these, without the file.
+        ("min_run_s: 2020-13-45", ": a number or a date in it is none; mend it"),
+        (f"min_run_s: {'9' * 5_000}", ": a number or a date in it is none; mend it"),
+        ("[" * 3_000, ": it is nested too deep"),
     ],
 )
 def test_a_bad_policy_file_says_what_is_wrong(tmp_path: Path, text: str, words: str) -> None:
