@@ -98,8 +98,17 @@ def preview_change(
         # One snapshot of one instant: it must be the outermost transaction.
         snapshot, policy, _ = read_queue(now)
         quotas = tuple(_for_the_arbiter(quota) for quota, _ in changed)
-        found = what_if(snapshot, policy, Change(quotas), horizon_s)
+        found = what_if(snapshot, policy, _change(planned, quotas, now), horizon_s)
     return _shown(planned, changed, refusal, found, actor=actor, now=now)
+
+
+def _change(planned: PlannedChange, quotas: tuple[ArbiterQuota, ...], now: datetime) -> Change:
+    """The change from its time on, or from now, and until it is taken back."""
+    begins_at = max(now, planned.apply_at or now)
+    ends_at = None
+    if planned.revert_after_s is not None:
+        ends_at = int(begins_at.timestamp()) + planned.revert_after_s
+    return Change(quotas, int(begins_at.timestamp()), ends_at)
 
 
 def _for_the_arbiter(quota: Quota) -> ArbiterQuota:

@@ -56,6 +56,7 @@ NUMBERS: Mapping[str, str] = {
     "coming_back_mgpu": "what of the claimed GPUs victims still hold",
     "earmarked_mgpu": "what of the claimed GPUs is free already and kept for the job",
     "victims": "how many attempts are being stopped for the job",
+    "victims_of_team": "how many of these are of the job's own team; absent for none",
     "grace_left_s": "how long the victims may take at most",
     "starts_max": "the most jobs that one cycle starts",
     "taken_mgpu": "spare GPUs that this cycle gave to teams which fair-share puts first",

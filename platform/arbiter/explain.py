@@ -278,8 +278,12 @@ def _waiting_for_free_gpus(waiting: Waiting, job: QueuedJob, terms: _Terms) -> s
 def _waiting_for_reclaim(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
     need, here = numbers["need_mgpu"], numbers["earmarked_mgpu"]
+    own, victims = numbers.get("victims_of_team", 0), numbers.get("victims", 0)
+    if own and own == victims:
+        whom = "a job" if own == 1 else f"{own:,} jobs"
+        told = f"{terms.count(need)} {_are(need)} being freed by {whom} of lower class of your team"
     # A reason that was stored by an older version has no such number.
-    if numbers.get("within_guarantee_mgpu", 0) >= need:
+    elif numbers.get("within_guarantee_mgpu", 0) >= need:
         they_are = "It is" if need == 1_000 else "They are"
         told = (
             f"Your team is entitled to {terms.these(need)}."

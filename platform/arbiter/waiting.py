@@ -292,4 +292,6 @@ def of_claimed(pool: Pool, earmark: Earmark) -> Reason:
         "victims": len(earmark.going),
         "grace_left_s": max(0, earmark.claim.grace_until - pool.taken_at),
     }
+    if own := sum(holding.team == earmark.team for holding in earmark.going):
+        numbers["victims_of_team"] = own
     return Reason(Code.WAITING_FOR_RECLAIM, numbers)

@@ -117,12 +117,10 @@ class LookAhead:
         self.held: dict[tuple[str, str, str], Held] = {}
         self._assumptions = assumptions
         core = Core(policy)
-        core.set_tree(
-            snapshot.nodes, snapshot.quotas, snapshot.priority_classes, snapshot.pool_weights
-        )
+        self._book = Book(_kind, core)
+        self._set_tree(snapshot)
         core.set_devices(snapshot.devices, snapshot.clusters)
         core.set_balances(snapshot.balances)
-        self._book = Book(_kind, core)
         self._wake: int | None = self.now
         #: What of an attempt is within its team's guarantee, and since when.
         self._classed: dict[str, tuple[int, int]] = {}
@@ -162,6 +160,16 @@ class LookAhead:
             _, attempt = heappop(self._ends)
             self._leave(attempt, ends)
         self.now = until
+
+    def turn_to(self, snapshot: Snapshot) -> None:
+        """From now on the tree, quotas and classes of `snapshot` count."""
+        self._set_tree(snapshot)
+        self._wake = self.now
+
+    def _set_tree(self, snapshot: Snapshot) -> None:
+        self._book.core.set_tree(
+            snapshot.nodes, snapshot.quotas, snapshot.priority_classes, snapshot.pool_weights
+        )
 
     def close(self, until: int) -> None:
         """The future ends just before `until`: complete `held` up to there. Nothing comes after."""

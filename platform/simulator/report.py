@@ -85,6 +85,7 @@ def document(
         "departments_guaranteed_mgpu": dict(scene.departments),
         "settings": asdict(settings),
         "policy": asdict(scene.policy),
+        "ranks": {node.id: node.rank for node in scene.nodes if node.rank},
         "results": [_result(one) for one in results],
     }
 

@@ -15,9 +15,13 @@ _HORIZON_S_MAX = 31 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Quotas as they would be, each in the place of that of its node and pool, or new."""
+    """Quotas as they would be, each in the place of that of its node and pool, or new: from
+    `begins_at` on (epoch seconds), at once if None or past, and until `ends_at`, for good if None.
+    """
 
     quotas: tuple[Quota, ...]
+    begins_at: int | None = None
+    ends_at: int | None = None
 
     @property
     def pools(self) -> frozenset[str]:
@@ -29,6 +33,15 @@ class Change:
         changed = {(quota.node, quota.pool): quota for quota in self.quotas}
         kept = [quota for quota in snapshot.quotas if (quota.node, quota.pool) not in changed]
         return replace(snapshot, quotas=(*kept, *changed.values()))
+
+    def course(self, snapshot: Snapshot) -> list[tuple[int, Snapshot]]:
+        """From when on which quotas count, in the order of time, the first from now on."""
+        now, changed = snapshot.taken_at, self.apply(snapshot)
+        begins_at = now if self.begins_at is None else max(now, self.begins_at)
+        found = [(now, snapshot), (begins_at, changed)] if begins_at > now else [(now, changed)]
+        if self.ends_at is not None:
+            found.append((max(begins_at, self.ends_at), snapshot))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +141,18 @@ def what_if(
     here = of_pools(snapshot, change.pools)
     begins, asked_until = here.taken_at, here.taken_at + horizon_s
     before = LookAhead(here, policy, assumed)
-    after = LookAhead(change.apply(here), policy, assumed)
+    (_, first), *turns = change.course(here)
+    after = LookAhead(first, policy, assumed)
     used = before.in_use()
     work = before.decide() + after.decide()
     assumed = assumed.within(work, begins, asked_until)
     moments = assumed.moments(begins, asked_until)
     place, until = 0, asked_until
-    while due := [one for one in (before.due(), after.due()) if one is not None]:
+    while due := [
+        one
+        for one in (before.due(), after.due(), turns[0][0] if turns else None)
+        if one is not None
+    ]:
         place = bisect_left(moments, min(due), lo=place + 1)
         if place == len(moments):
             break
@@ -143,7 +161,9 @@ def what_if(
             break
         for future in (before, after):
             future.advance(moments[place])
-            work += future.decide()
+        while turns and turns[0][0] <= moments[place]:
+            after.turn_to(turns.pop(0)[1])
+        work += before.decide() + after.decide()
     before.close(until)
     after.close(until)
     return Difference(

@@ -209,6 +209,7 @@ const NUMBER_LABELS: Record<string, string> = {
   class_cap_mgpu: "Cap of the class",
   class_in_use_mgpu: "Class in use",
   victims: "Jobs that give back",
+  victims_of_team: "Of these your team's",
   jobs_waited_for: "Jobs waited for",
   tasks_at_once_max: "Tasks at once",
   tasks_active: "Tasks active",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from arbiter.decisions import Code, Waiting
@@ -37,6 +39,21 @@ def test_one_gpu_is_coming_back() -> None:
     assert told(Code.WAITING_FOR_GUARANTEE, gpus=free).startswith(
         "Your team is entitled to this GPU; 0 are free"
     )
+
+
+def test_what_is_taken_from_the_own_team_is_not_told_to_be_lent() -> None:
+    """Planted: the team's own victims are not counted apart."""
+    gpus = {"need": 8, "within_guarantee": 8, "coming_back": 8, "earmarked": 0}
+    eight = replace(GANG, node_count=1, mgpu_per_node=8 * GPU)
+    reason = Code.WAITING_FOR_RECLAIM
+    numbers = {"gpus": gpus, "grace_left_s": 30}
+    assert told(reason, job=eight, victims=1, victims_of_team=1, **numbers) == (
+        "8 GPUs are being freed by a job of lower class of your team: at the latest in 30 s."
+    )
+    assert told(reason, job=eight, victims=2, victims_of_team=2, **numbers).startswith(
+        "8 GPUs are being freed by 2 jobs of lower class of your team"
+    )
+    assert "lent out" in told(reason, job=eight, victims=2, victims_of_team=1, **numbers)
 
 
 def test_a_part_is_back_already() -> None:

@@ -114,6 +114,7 @@ def test_departments_have_figures_of_their_own(files: list[str], tmp_path: Path)
     assert (tree["worst department"], tree["in a department (h)"]) == ("0.7500", "0.08")
     found = json.loads(run(*arguments, "--json").stdout)
     assert found["departments_guaranteed_mgpu"] == {"d": 4_000}
+    assert found["ranks"] == {}
     department = found["results"][0]["departments"]["d"]
     assert department["short_mgpu_s"] == 4_000 * 300
     # Planted: those of teams, where `a`, which has no guarantee, is never due.

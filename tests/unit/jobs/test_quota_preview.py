@@ -91,6 +91,32 @@ def test_a_preview_in_a_pool_of_cores_says_so_in_every_row() -> None:
     assert {team.device for team in found.teams} == {"cpu"}
 
 
+@pytest.mark.parametrize(
+    ("apply_at_s", "revert_after_s", "noticed"),
+    # Planted: the time of the change is not looked at; nor how long it stays.
+    [(120, None, ["lost"]), (660, None, []), (None, 60, ["lost"])],
+)
+def test_a_preview_is_of_the_change_from_its_time_on(
+    apply_at_s: int | None, revert_after_s: int | None, noticed: list[str]
+) -> None:
+    company, *_ = lent_out()
+    admin = an_actor(company.research, Role.DEPARTMENT_ADMIN)
+    planned = draft_change(
+        [(quota_of(company.nlp).pk, QuotaEdit(guaranteed_mgpu=4_000))],
+        reason="conference",
+        apply_at=None if apply_at_s is None else NOW + timedelta(seconds=apply_at_s),
+        revert_after_s=revert_after_s,
+        actor=admin,
+        now=NOW,
+    )
+    found = previewed(planned, admin)
+    assert [loss["name"] for loss in found.reclaimed] == noticed
+    (nlp,) = [one for one in found.teams if one.team.endswith("nlp")]
+    # It runs for 1,200 s, from 420, 600 or 300 on, within the guarantee for as long as that stands.
+    within_s = {120: 1_200, 660: 1_140, None: 0}[apply_at_s]
+    assert nlp.guaranteed_after_mgpu_s == within_s * 4_000
+
+
 def test_a_raised_guarantee_starts_a_job_300_s_sooner_and_puts_4_gpu_hours_at_risk() -> None:
     company, lost, gains = lent_out()
     admin = an_actor(company.research, Role.DEPARTMENT_ADMIN)

@@ -68,6 +68,42 @@ def test_a_raised_guarantee_starts_x_300_s_sooner_and_puts_4_gpu_hours_of_y_at_r
     assert (found.spared, found.is_cut, found.until) == ((), False, NOW + DAY_S)
 
 
+def asked_from(begins_s: int, ends_s: int | None = None, horizon_s: int = DAY_S) -> Difference:
+    ends_at = None if ends_s is None else NOW + ends_s
+    change = Change((a_quota("a", 4),), NOW + begins_s, ends_at)
+    return what_if(borrowed(), Policy(), change, horizon_s, Assumptions())
+
+
+def test_a_change_to_come_counts_from_its_time_on() -> None:
+    """Planted: it counts from now on, as a change without a time does."""
+    found = asked_from(120)
+    assert found.shifts == (Shift("x", "a", "alice", "h100", 4 * GPU, NOW + 600, NOW + 420, 180),)
+    (loss,) = found.reclaimed
+    assert (loss.noticed_at, loss.at_risk_mgpu_s) == (NOW + 120, 4 * GPU * (HOUR_S + 120))
+    assert asked_from(-120).shifts == asked(borrowed(), a_quota("a", 4)).shifts
+
+
+@pytest.mark.parametrize(("begins_s", "ends_s"), [(660, None), (2 * DAY_S, None), (120, 120)])
+def test_a_change_that_comes_too_late_or_ends_at_once_moves_nobody(
+    begins_s: int, ends_s: int | None
+) -> None:
+    """y is done at 600 by itself, and x begins."""
+    found = asked_from(begins_s, ends_s)
+    assert (found.shifts, found.reclaimed) == ((), ())
+
+
+def test_a_change_counts_until_it_is_taken_back() -> None:
+    """x starts at 300 and is within the guarantee of a until that is taken back, at 720.
+
+    Planted: it is never taken back.
+    """
+    (of_a, _) = asked_from(0, 720, horizon_s=2_000).time
+    assert (of_a.guaranteed_after_mgpu_s, of_a.borrowed_after_mgpu_s) == (
+        4 * GPU * (720 - 300),
+        4 * GPU * (1_300 - 720),
+    )
+
+
 def test_what_is_at_risk_begins_at_the_last_checkpoint() -> None:
     (loss,) = asked(borrowed(checkpoint_at=NOW - 60), a_quota("a", 4)).reclaimed
     assert loss.at_risk_mgpu_s == 4 * GPU * 60
