@@ -114,13 +114,23 @@ def test_departments_have_figures_of_their_own(files: list[str], tmp_path: Path)
     assert (tree["worst department"], tree["in a department (h)"]) == ("0.7500", "0.08")
     found = json.loads(run(*arguments, "--json").stdout)
     assert found["departments_guaranteed_mgpu"] == {"d": 4_000}
-    assert found["ranks"] == {}
     department = found["results"][0]["departments"]["d"]
     assert department["short_mgpu_s"] == 4_000 * 300
     # Planted: those of teams, where `a`, which has no guarantee, is never due.
     assert (department["due"]["count"], department["due"]["p95_s"]) == (1, 300)
     assert department["due_max_s"] == 300
     assert found["results"][0]["teams"]["d/a"]["due_max_s"] is None
+
+
+def test_json_tells_the_ranks_that_counted(files: list[str], tmp_path: Path) -> None:
+    """Planted: the ranks of the quotas' file, where the policy has others."""
+    quotas, policy = tmp_path / "q.yaml", tmp_path / "p.yaml"
+    quotas.write_text("organization: o\ngpus: 4\npolicy: {rank: [a]}\nteams: {a: {}, b: {}}\n")
+    arguments = [files[0], "--quotas", str(quotas), "--json"]
+    assert json.loads(run(*arguments).stdout)["ranks"] == {"a": 1}
+    policy.write_text("rank: [o/b, a]\n")
+    found = json.loads(run(*arguments, "--policy", str(policy)).stdout)
+    assert found["ranks"] == {"a": 1, "b": 2}
 
 
 def test_jobs_that_come_at_once_say_nothing_of_the_time_until_the_last(files: list[str]) -> None:
