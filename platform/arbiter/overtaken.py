@@ -4,7 +4,7 @@ for nothing.
 A claim that draws on more than its team's own guarantee yields to a right further down the tree.
 Who has such a right comes first in the order of service, but may wait behind others of its own
 team, may have found nobody to stop before this claim was made, or is itself being stopped and waits
-again.
+again. And a claim on the own guarantee is lost where another of its team takes its place in that.
 """
 
 from __future__ import annotations

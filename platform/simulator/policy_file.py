@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from arbiter.policy import GRACE_PERIOD_S_MAX, RANGES, Policy
-from simulator.scene import QuotaTree, load_yaml, mapping_of
+from simulator.scene import QuotaTree, load_yaml, mapping_of, shown
 from simulator.traces import TraceError
 
 _GRACE = "grace_period_s_default"
@@ -20,7 +20,6 @@ _GRACES = (_OF_ORGANIZATION, _MOST)
 _RANK, _ORGANIZATION = "rank", "organization"
 #: How often it was changed, which the portal tells besides.
 _VERSION = "version"
-_SHOWN_MAX = 40
 #: A cycle that may start or stop nobody at all would keep no promise: the portal refuses it too.
 _LEAST = {"starts_max": 1, "reclaims_max": 1}
 
@@ -63,13 +62,13 @@ def read_policy(path: Path | None) -> PolicyFile:
     rank, organization = given.pop(_RANK, None), given.pop(_ORGANIZATION, None)
     given.pop(_VERSION, None)
     if organization is not None and not isinstance(organization, str):
-        raise TraceError(path, None, f"organization is {_shown(organization)}; write its name")
+        raise TraceError(path, None, f"organization is {shown(organization)}; write its name")
     kinds = typing.get_type_hints(Policy)
     kinds |= dict.fromkeys(_GRACES, kinds.pop(_GRACE))
     for name, value in given.items():
         if name not in kinds:
             known = ", ".join(sorted((*kinds, _RANK)))
-            raise TraceError(path, None, f"the policy has no {_shown(name)}; it has {known}")
+            raise TraceError(path, None, f"the policy has no {shown(name)}; it has {known}")
         given[name] = _checked(path, name, value, kinds[name])
     given.setdefault(_OF_ORGANIZATION, Policy().grace_period_s_default)
     given.setdefault(_MOST, GRACE_PERIOD_S_MAX)
@@ -83,16 +82,10 @@ def _checked(path: Path, name: str, value: object, kind: type[Any]) -> Any:
         return kind(value)
     if type(value) is not kind:
         wanted = {int: "a whole number", bool: "true or false"}.get(kind, "one of its names")
-        raise TraceError(path, None, f"{name} cannot be {_shown(value)}: write {wanted}")
+        raise TraceError(path, None, f"{name} cannot be {shown(value)}: write {wanted}")
     if isinstance(value, int) and kind is int:
         low, high = RANGES[_GRACE if name in _GRACES else name]
         low = _LEAST.get(name, low)
         if not low <= value <= high:
             raise TraceError(path, None, f"policy {name} is {value}; choose {low} to {high}")
     return value
-
-
-def _shown(value: object) -> str:
-    """So much of what somebody wrote as fits in a sentence: aliases make much of little."""
-    text = repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
-    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."

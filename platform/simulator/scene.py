@@ -290,13 +290,15 @@ def _gpus(path: Path, at: int | None, name: str, text: object) -> int:
     if isinstance(text, str) and text.isdecimal() and len(text) <= _DIGITS_MAX:
         text = int(text)
     if not isinstance(text, int) or isinstance(text, bool) or not 0 <= text <= _GPUS_MAX:
-        shown = repr(text)
-        if len(shown) > _SHOWN_MAX:
-            shown = f"{shown[:_SHOWN_MAX]}..."
-        raise TraceError(
-            path, at, f"{name} is {shown}; a whole number of GPUs is needed, 0 to {_GPUS_MAX:,}"
-        )
+        told = f"{name} is {shown(text)}; a whole number of GPUs is needed, 0 to {_GPUS_MAX:,}"
+        raise TraceError(path, at, told)
     return text
+
+
+def shown(value: object) -> str:
+    """So much of what somebody wrote as fits in a sentence: aliases make much of little."""
+    text = repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
 
 
 def _read_tree(path: Path) -> QuotaTree:
