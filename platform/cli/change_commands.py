@@ -422,6 +422,8 @@ def _print_preview(preview: Mapping[str, Any]) -> None:
             ),
         ]
     )
+    changed = [quota for quota in preview["quotas"] if quota["before"] != quota["after"]]
+    _section("Quotas", changed, _print_quotas)
     _section("Starts at another time", preview["starts"], _print_starts)
     _section("Told to give back", preview["reclaimed"], _print_losses)
     _section("Spared from giving back", preview["spared"], _print_losses)
@@ -465,6 +467,25 @@ def _section(title: str, rows: Sequence[Mapping[str, Any]], show: Any) -> None:
     show(rows[:_ROWS])
     if len(rows) > _ROWS:
         tell(f"And {len(rows) - _ROWS} more; -o json has them.")
+
+
+def _print_quotas(rows: Sequence[Mapping[str, Any]]) -> None:
+    print_table(
+        ["NODE", "POOL", "FIGURE", "WITHOUT", "WITH"],
+        [
+            [
+                quota["node"],
+                quota["pool"],
+                _NAMES[name],
+                _value(name, quota["before"][name]),
+                _value(name, quota["after"][name]),
+            ]
+            for quota in rows
+            for name in _NAMES
+            if quota["before"][name] != quota["after"][name]
+        ],
+        squeeze="NODE",
+    )
 
 
 def _print_starts(rows: Sequence[Mapping[str, Any]]) -> None:
