@@ -49,9 +49,33 @@ def _forget(owner: Owner) -> None:
         owner.execute(statement)
 
 
+def nothing_is_queued(owner: Owner) -> None:
+    """The planner believes that all of some thousand jobs run."""
+    owner.execute(
+        "SELECT pg_restore_relation_stats('schemaname', 'public', 'relname', 'jobs_job', "
+        "'relpages', 100, 'reltuples', 3000::real)"
+    )
+    owner.execute(
+        "SELECT pg_restore_attribute_stats('schemaname', 'public', 'relname', 'jobs_job', "
+        "'attname', 'state', 'inherited', false, 'null_frac', 0::real, 'avg_width', 7, "
+        "'n_distinct', 1::real, 'most_common_vals', '{running}'::text, "
+        "'most_common_freqs', '{1}'::real[])"
+    )
+
+
 def only_wanted_rows_are_looked_up() -> None:
     """Of a table of a few pages the planner may rather read all rows; on one of 100,000 jobs that
     is never cheaper."""
     with connection.cursor() as cursor:
         for way in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
             cursor.execute(f"SET LOCAL {way} = off")
+
+
+def rows_of_jobs_read() -> int:
+    """How many the transaction has read so far, wanted or not."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables "
+            "WHERE relname = 'jobs_job'"
+        )
+        return int(cursor.fetchone()[0])

@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 
 from builders.api_callers import by_token
 from builders.job_builders import a_job, an_array, states_of, tasks_of
-from builders.planner import Owner, only_wanted_rows_are_looked_up
+from builders.planner import Owner, only_wanted_rows_are_looked_up, rows_of_jobs_read
 from builders.portal_builders import NOW, Company
 from jobs.arbitration import Cycles
 from jobs.array_text import ArrayShape
@@ -189,16 +189,6 @@ def large_arrays(company: Company, user: User, tasks: int) -> list[UUID]:
         state = "running" if number % 2 else "queued"
         Job.objects.filter(pk=first.pk).update(state=state, explanation=None)
     return found
-
-
-def rows_of_jobs_read() -> int:
-    """How many the transaction has read so far, wanted or not."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables "
-            "WHERE relname = 'jobs_job'"
-        )
-        return int(cursor.fetchone()[0])
 
 
 @pytest.mark.usefixtures("statistics")

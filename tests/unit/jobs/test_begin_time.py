@@ -10,9 +10,16 @@ from datetime import timedelta
 
 import pytest
 from django.db import transaction
+from uuid_utils.compat import uuid7
 
 from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job
+from builders.planner import (
+    Owner,
+    nothing_is_queued,
+    only_wanted_rows_are_looked_up,
+    rows_of_jobs_read,
+)
 from builders.portal_builders import NOW, Company, an_actor
 from jobs.arbitration import Cycles
 from jobs.models import Attempt, Dependency, Job
@@ -98,6 +105,21 @@ def test_it_keeps_nobody_waiting_meanwhile(company: Company, bob: User, cycles: 
     cycles.run(NOW)
     assert Attempt.objects.get().job_id == second.pk
     assert [(item.job, item.code) for item in withheld_jobs(NOW)] == [(str(first.pk), "begin_time")]
+
+
+def test_those_that_begin_later_are_found_by_their_times_alone(
+    statistics: Owner, company: Company, bob: User
+) -> None:
+    """However much is queued, also where the planner takes it for nothing, as after a burst of
+    submissions. Planted: what is queued asked for in one query with the time."""
+    later = a_job(company, bob, begin_at=LATER)
+    values = Job.objects.filter(pk=later.pk).values().get() | {"begin_at": None}
+    Job.objects.bulk_create(Job(**values | {"id": uuid7()}) for _ in range(300))
+    nothing_is_queued(statistics)
+    only_wanted_rows_are_looked_up()
+    before = rows_of_jobs_read()
+    assert [item.job for item in withheld_jobs(NOW)] == [str(later.pk)]
+    assert rows_of_jobs_read() - before == 1
 
 
 def test_a_held_one_and_one_that_waits_for_jobs_need_more_than_their_time(
