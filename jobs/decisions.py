@@ -296,6 +296,11 @@ class _Teller:
             parted = _parted(granted, one.start.guaranteed_mgpu)
             where = self._on(one.start.cluster)
             return f"It was started with {count(granted)}{where}, {parted}."
+        if one.kind is Kind.CLAIM_DROPPED and one.queued is None:
+            return (
+                "It was held or cancelled, or waits for something else first, and so for GPUs no "
+                "more: what was kept for it was given up."
+            )
         if one.kind is Kind.CLAIM_DROPPED:
             return (
                 "What was kept for it came back too late, went to somebody with more right to it, "

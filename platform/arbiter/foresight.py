@@ -161,8 +161,7 @@ class Foresight:
         for team, mgpu in self._refilled(moment, cluster):
             taking[team] = max(taking.get(team, 0), mgpu)
         taken = [(team, mgpu) for team, mgpu in taking.items() if mgpu > 0]
-        if not taken:
-            return True
+        # Also where nobody comes first: one may have started since that waits for no reservation.
         free = self._pool.free.total_free(frozenset({cluster})) + moment.freed.get(cluster, 0)
         needed = one.job.mgpu + sum(mgpu for _, mgpu in taken)
         return needed <= free and one.leaves_room_beside(taken)
@@ -173,6 +172,9 @@ class Foresight:
         tree, ended = self._pool.tree, moment.ended
         for team, refills in self._refills.items() if moment.roomier else ():
             if moment.roomier.isdisjoint(tree.paths[team]):
+                continue
+            if team == moment.one.team and moment.one.is_own:
+                # They wait for what is reserved.
                 continue
             asked: Counter[int] = Counter()
             for shape, count, source in refills:

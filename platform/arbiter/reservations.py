@@ -50,6 +50,7 @@ class Reserved:
     start_at: int
     end: int | None
     source: int
+    is_own: bool
     ledger: Ledger
     spare_mgpu: int = 0
     _changes: list[tuple[int, int]] = field(default_factory=list)
@@ -104,6 +105,8 @@ class Reservations:
         self._longest: dict[tuple[Shape, tuple[str, ...]], tuple[int, Reserved | None]] = {}
         #: What started while nothing was reserved, whose ends nobody has asked for yet.
         self._started: list[tuple[QueuedJob, int, str, list[Slot]]] = []
+        #: What of each team has started: how much, and until when it runs at the latest.
+        self._new: dict[int, list[tuple[int, int | None]]] = {}
         #: By what a rank wants; and the nodes on which something has started since the first of
         #: these was asked for.
         self._coming: dict[Demand, ComingFree] = {}
@@ -184,12 +187,18 @@ class Reservations:
 
         The promise of a guarantee goes before what is reserved beyond one: a team's own before all
         that draw on more than their own, and that of a node above it before those of whom the job
-        could take its GPUs back if they ran.
+        could take its GPUs back if they ran. Inside a team its own order counts: who comes first
+        there and fits in the guarantee would wait for good if those behind it filled what ends
+        there again and again.
         """
         if source == ROOT:
             return self.made
         if source == team:
-            return [one for one in self.made if one.source == one.team]
+            return [
+                one
+                for one in self.made
+                if one.source == one.team or (one.is_own and one.team == team)
+            ]
         return [one for one in self.made if not self._could_take_back(team, mgpu, one)]
 
     def _could_take_back(self, team: int, mgpu: int, one: Reserved) -> bool:
@@ -240,6 +249,8 @@ class Reservations:
 
     def note_start(self, job: QueuedJob, team: int, cluster: str, slots: list[Slot]) -> None:
         """`job` has started on devices that count as taken already."""
+        end = self._ends.of_start(job, self._pool.taken_at)
+        self._new.setdefault(team, []).append((job.mgpu, end))
         if self._coming:
             self._changed.update((cluster, node_of(slot.node)) for slot in slots)
         if not self.made:
@@ -363,7 +374,8 @@ class Reservations:
         slots = pool.held_by(job, place)
         needs = {(place.cluster, slot.node): slot.mgpu for slot in slots}
         end = self._ends.of_start(job, start_at)
-        new = Reserved(job, team, place, needs, start_at, end, source, ledger)
+        is_own = source == team or self._is_own_by(start_at, job, team)
+        new = Reserved(job, team, place, needs, start_at, end, source, is_own, ledger)
         new.spare_mgpu = max(0, ledger.available(team) - job.mgpu)
         for one in self.made:
             if one.start_at >= start_at and (end is None or end > one.start_at):
@@ -375,6 +387,33 @@ class Reservations:
             self._ends.add(end, job, team, place.cluster, slots)
         self._forget()
         self._hold_back(needs)
+
+    def _is_own_by(self, at: int, job: QueuedJob, team: int) -> bool:
+        """Whether a job fits in its team's guarantee at a moment, beside what still runs then of
+        those jobs of the team that come before it. Others, which have passed it, do not count."""
+        pool, mgpu = self._pool, job.mgpu
+        left = pool.quota.guaranteed[team]
+        if mgpu > left:
+            return False
+        place = -pool.ground.priority(job.priority_class).order, job.submitted_at, job.id
+        ends = [
+            (earmark.job.mgpu, self._ends.of_claim(earmark))
+            for earmark in pool.earmarks.values()
+            if earmark.team == team
+        ]
+        ends += self._new.get(team, ())
+        if (jobs := pool.holdings.teams.get(team)) is not None:
+            ends += [
+                (held.mgpu, self._ends.of(held))
+                for held in (one.what for one in jobs.jobs)
+                if isinstance(held, Holding)
+                and held not in pool.stopped
+                and (-held.order, held.run.submitted_at, held.run.job) < place
+            ]
+        for held_mgpu, end in ends:
+            if (end is None or end > at) and held_mgpu <= left:
+                left -= held_mgpu
+        return mgpu <= left
 
     def _by_devices(self, shape: Shape, first: int) -> tuple[int, Place] | None:
         """From when on, `first` at the earliest, there is a place for `shape` for good, and

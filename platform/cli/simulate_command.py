@@ -147,6 +147,8 @@ def simulate(
         except OSError as error:
             raise CliError(f"{picture}: {error.strerror}") from None
     _tell_what_is_not_read(found, trace.name)
+    if tree.unused:
+        tell(f"Not used of {quotas.name}: {', '.join(tree.unused)}; give a policy with --policy.")
     if as_json:
         typer.echo(json.dumps(document(results, works, scene, settings), indent=2))
         return

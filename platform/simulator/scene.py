@@ -27,6 +27,8 @@ _DIGITS_MAX = 20
 _SHOWN_MAX = 40
 _BELOW = ("departments", "teams")
 _ENTRY = ("guaranteed", *_LIMITS, "weight", *_BELOW)
+#: Of a company file's policy what orders nodes, and what plays no part here.
+_RANK, _POLICIES = "rank", ("grace_period_s", "fair_share_half_life_days")
 #: What a quota file may have at its top. The last three are a company file's, and play no part.
 _TOP = (
     "gpus",
@@ -73,12 +75,14 @@ class Scene:
 @dataclass(frozen=True, slots=True)
 class QuotaTree:
     """Quotas as a file gives them, in GPUs; `gpus` is the size of the fleet where it says so, and
-    `organization` the node that it calls so."""
+    `organization` the node that it calls so. `unused` are the policies in it that say nothing here.
+    """
 
     nodes: tuple[TreeNode, ...]
     quotas: tuple[Quota, ...]
     gpus: int | None = None
     organization: str | None = None
+    unused: tuple[str, ...] = ()
 
     @property
     def departments(self) -> tuple[str, ...]:
@@ -313,6 +317,7 @@ def _read_tree(path: Path) -> QuotaTree:
         gpus = sizes[0]
     size = None if gpus is None else _gpus(path, None, "gpus", gpus)
     policy = mapping_of(path, given.get("policy") or {}, "policy")
+    _refuse_unknown(path, policy, "policy", (_RANK, *_POLICIES))
     nodes: list[TreeNode] = []
     quotas: list[Quota] = []
     _add(path, given, None, size, nodes, quotas)
@@ -321,8 +326,9 @@ def _read_tree(path: Path) -> QuotaTree:
     organization = given.get("organization")
     if "organization" in given:
         _put_below(path, organization, size, nodes, quotas)
-    tree = QuotaTree(tuple(nodes), tuple(quotas), size, organization)
-    return tree.ranked(policy.get("rank") or [], path=path, where="this file")
+    unused = tuple(name for name in _POLICIES if name in policy)
+    tree = QuotaTree(tuple(nodes), tuple(quotas), size, organization, unused)
+    return tree.ranked(policy.get(_RANK) or [], path=path, where="this file")
 
 
 def _put_below(
@@ -431,10 +437,24 @@ def _refuse_unknown(path: Path, given: Mapping[str, Any], what: str, known: Sequ
         )
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a name that stands twice in one mapping, of which the last one would count."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in names:
+                    told = f"{shown(key.value)} is there twice; name it once"
+                    raise yaml.MarkedYAMLError(problem=told, problem_mark=key.start_mark)
+                names.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def load_yaml(path: Path) -> object:
     """What a YAML file holds. Raises TraceError."""
     try:
-        return yaml.safe_load(path.read_text("utf-8"))
+        return yaml.load(path.read_text("utf-8"), _Loader)  # noqa: S506 - it is a safe one
     except yaml.MarkedYAMLError as error:
         line = None if error.problem_mark is None else error.problem_mark.line + 1
         raise TraceError(path, line, error.problem or "it is no YAML") from None

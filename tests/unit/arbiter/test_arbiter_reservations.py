@@ -240,6 +240,74 @@ def test_it_does_not_go_before_what_could_not_be_taken_back(
     assert why(plan, "small").code is Code.RESERVED_FOR_LARGER_JOB
 
 
+def of_one_team(
+    guaranteed: int, running: Sequence[tuple[str, int, int | None, int]], big: int, limit_s: int
+) -> Plan:
+    """A node of 8 GPUs, all of which the organization is guaranteed. Of what runs the name (`b...`
+    is of another team, which is guaranteed nothing), GPUs, how long it runs on, and how long ago
+    it was submitted. `big` GPUs were asked for 500 s ago, and one by a `small` job after that."""
+    return decide(
+        a_snapshot(
+            quotas={"o": 8, "o/a": guaranteed, "o/b": 0},
+            devices=devices(1),
+            running=[
+                a_running(name, f"o/{name[0]}", slots(0, 1, gpus=gpus), started_at=NOW,
+                          time_limit_s=left_s, submitted_at=NOW - ago_s)
+                for name, gpus, left_s, ago_s in running
+            ],
+            queued=[
+                a_queued("big", "o/a", gpus=big, time_limit_s=9_000, submitted_at=NOW - 500),
+                a_queued("small", "o/a", gpus=1, time_limit_s=limit_s, submitted_at=NOW - 400),
+            ],
+        ),
+        Policy(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("guaranteed", "running", "big"),
+    [
+        (8, [("a1", 2, 50, 600), ("a2", 2, 100, 600), ("a3", 2, 300, 600)], 6),
+        # Who has passed it does not keep it out of the guarantee.
+        (7, [("a1", 2, None, 600), ("a2", 2, 100, 300), ("a3", 2, 5_000, 300)], 4),
+        # Nor does it come first where it fits in the guarantee by then.
+        (7, [("a1", 2, None, 600), ("a2", 3, 100, 300), ("a3", 2, 5_000, 300)], 4),
+        # Nor does what its team has borrowed.
+        (4, [("a1", 5, None, 600), ("a2", 2, 100, 600)], 3),
+    ],
+)
+def test_inside_a_team_who_comes_first_is_not_delayed_by_who_fits_in_the_guarantee_now(
+    guaranteed: int, running: list[tuple[str, int, int | None, int]], big: int
+) -> None:
+    """Else jobs that are small enough would fill what ends again and again, and it would wait for
+    good. Planted: what fits in the guarantee now waits for no reservation beyond it; what has
+    passed the job counts before it; all counts that runs of the team, be it protected or not."""
+    plan = of_one_team(guaranteed, running, big, 101)
+    assert (held(plan)["big"], started(plan)) == (100, [])
+    assert (why(plan, "big").latest, why(plan, "big").method) == (NOW + 100, "time_limits")
+    assert why(plan, "small").code is Code.RESERVED_FOR_LARGER_JOB
+    assert started(of_one_team(guaranteed, running, big, 100)) == ["small"]
+
+
+@pytest.mark.parametrize(
+    ("running", "big"),
+    [
+        # It asks for more than the team is guaranteed.
+        ([("b1", 2, None, 600), ("b2", 4, 100, 600)], 6),
+        # It would have to borrow beside an earlier one.
+        ([("a1", 3, None, 600), ("b1", 1, None, 600), ("b2", 2, 100, 600)], 4),
+    ],
+)
+def test_who_fits_in_the_guarantee_goes_before_what_its_own_team_would_borrow(
+    running: list[tuple[str, int, int | None, int]], big: int
+) -> None:
+    """And of the larger one no moment is told that the start has made impossible. Planted: the size
+    alone counts; nothing is compared with what has started since."""
+    plan = of_one_team(4, running, big, 5_000)
+    assert (held(plan), started(plan)) == ({"big": 100}, ["small"])
+    assert (why(plan, "big").latest, why(plan, "big").method) == (None, None)
+
+
 def test_a_strict_queue_lets_nobody_pass_who_waits_for_a_reservation() -> None:
     jobs = [
         a_gang(),

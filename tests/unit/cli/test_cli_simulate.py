@@ -103,6 +103,15 @@ def test_what_is_not_read_of_a_file_is_told_once(files: list[str], tmp_path: Pat
     assert run(*arguments).stderr.splitlines() == [told]
 
 
+def test_policies_of_a_quota_file_are_told_not_to_count(files: list[str], tmp_path: Path) -> None:
+    """Planted: no word."""
+    quotas = tmp_path / "company.yaml"
+    quotas.write_text("policy: {grace_period_s: 30}\nteams: {a: {guaranteed: 4}, b: {}}\n")
+    arguments = [str(quotas) if one.endswith("quotas.csv") else one for one in files]
+    told = run(*arguments, "--gpus", "4", "--only", "fifo").stderr
+    assert "Not used of company.yaml: grace_period_s; give a policy with --policy." in told
+
+
 def test_departments_have_figures_of_their_own(files: list[str], tmp_path: Path) -> None:
     """a's guarantee is its department's: b's GPUs are taken back for it as before."""
     arguments = [*files, "--gpus", "4", "--checkpointable", "0", "--restart", "0s"]

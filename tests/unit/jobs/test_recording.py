@@ -195,6 +195,21 @@ def test_why_a_job_was_preempted_is_told_with_the_numbers(
     assert started["sentence"] == "It was started with 32 GPUs on local, 16 of them borrowed."
 
 
+def test_a_claim_of_who_is_held_is_not_said_to_have_been_lost(
+    company: Company, cast: Cast, cycles: Cycles
+) -> None:
+    """Planted: one sentence for all that lose a claim."""
+    _, lender = preempt(company, cast, cycles)
+    assert by_token(cast.bob).post(f"jobs/{lender.id}/hold", {}).status_code == 200
+    cycles.run(LATER + timedelta(seconds=1))
+    dropped = by_token(cast.bob).get(f"jobs/{lender.id}/decisions").json()["items"][0]
+    assert (dropped["decision"], dropped["sentence"]) == (
+        "claim_dropped",
+        "It was held or cancelled, or waits for something else first, and so for GPUs no more: what"
+        " was kept for it was given up.",
+    )
+
+
 @pytest.mark.parametrize(
     ("of_nlp", "of_inference", "asked", "told"),
     [

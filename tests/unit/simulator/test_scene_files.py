@@ -305,6 +305,14 @@ def test_a_name_that_two_teams_have_is_refused_where_the_trace_uses_it(tmp_path:
             "policy: {rank: [x, production]}\nteams: {x: {}}",
             "q.yaml: rank: 'production' is no department or team of this file; write it as it",
         ),
+        # Planted: whatever else stands there has no effect.
+        (
+            "q.yaml",
+            "policy: {grace: 30}\nteams: {x: {}}",
+            "policy has no 'grace'; it may have rank, grace_period_s, fair_share_half_life_days",
+        ),
+        # Planted: the last one counts.
+        ("q.yaml", "teams: {x: {}}\ngpus: 1\nteams: {y: {}}", "line 3: 'teams' is there twice"),
         ("q.yaml", "organization: {name: a}\nteams: {x: {}}", "organization is .*; write its name"),
         ("q.yaml", "organization: x\nteams: {x: {}}", "'x' is the organization and below it"),
         (
@@ -324,6 +332,13 @@ def test_a_bad_quota_file_says_what_is_wrong(
 ) -> None:
     with pytest.raises(TraceError, match=words):
         read_quotas(written(tmp_path, text, name))
+
+
+def test_policies_of_a_company_file_are_told_not_to_count(tmp_path: Path) -> None:
+    text = "policy: {grace_period_s: 30, rank: [x]}\nteams: {x: &x {guaranteed: 1}, y: {<<: *x}}\n"
+    tree = read_quotas(written(tmp_path, text))
+    assert tree.unused == ("grace_period_s",)
+    assert {quota.node: quota.guaranteed_mgpu for quota in tree.quotas} == {"x": 1_000, "y": 1_000}
 
 
 def test_a_policy_has_its_defaults_for_what_is_not_named(tmp_path: Path) -> None:
