@@ -104,12 +104,24 @@ class Family:
 
     def check_room_for(self, quota: Quota) -> None:
         """Raises EnvelopeBroken, with the numbers, unless `quota` fits in its parent beside its
-        siblings."""
+        siblings, in percent too: rounding may make enough of too many for now, and the parent could
+        not be enlarged then."""
         parent = self.parent(quota)
         if parent is None:
             return
         others = [child for child in self.children(parent) if child is not quota]
         others_mgpu = sum(child.guaranteed_mgpu for child in others)
+        others_bp = sum(child.guaranteed_bp or 0 for child in others)
+        left_bp = max(0, BASIS_POINTS - others_bp)
+        if quota.guaranteed_bp is not None and quota.guaranteed_bp > left_bp:
+            raise EnvelopeBroken(
+                f"{quota.node.slug} would be guaranteed {_percent(quota.guaranteed_bp)} of "
+                f"{parent.node.slug}, which guarantees {_percent(others_bp)} to its other "
+                f"{_kinds(others)}; {_percent(left_bp)} are left.",
+                node=parent.node.display_path,
+                guaranteed_mgpu=parent.guaranteed_mgpu,
+                children_mgpu=others_mgpu + quota.guaranteed_mgpu,
+            )
         left_mgpu = parent.guaranteed_mgpu - others_mgpu
         count = quota.pool.kind.text
         if quota.guaranteed_mgpu > left_mgpu:
@@ -122,6 +134,10 @@ class Family:
                 guaranteed_mgpu=parent.guaranteed_mgpu,
                 children_mgpu=others_mgpu + quota.guaranteed_mgpu,
             )
+
+
+def _percent(basis_points: int) -> str:
+    return f"{basis_points / 100:g} %"
 
 
 def _kinds(quotas: Sequence[Quota]) -> str:

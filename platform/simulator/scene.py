@@ -404,6 +404,10 @@ def _guarantees(
             percents[name] = int(number)
         else:
             fixed[name] = _gpus(path, None, f"guaranteed of {name}", value)
+    if (percent := sum(percents.values())) > 100:
+        whole = "the fleet" if parent is None else parent
+        told = f"the percentages right below {whole} sum to {percent} %; give them 100 % at most"
+        raise TraceError(path, None, told)
     if percents:
         if gpus is None:
             raise TraceError(

@@ -241,6 +241,23 @@ def test_percentages_above_a_hundred_do_not_fit() -> None:
     assert guarantees(nodes["nlp"], nodes["vision"]) == [200, 120]
 
 
+def test_percentages_above_a_hundred_do_not_fit_where_their_gpus_would() -> None:
+    """Planted: 70 and 34 percent of ten GPUs are 7 and 3, and the ten are never to be more."""
+    root, pool, admin = an_organization("lab"), a_pool(), platform_admin()
+    a_quota(root, pool, 10)
+    give(admin, a_team(root, "a"), guaranteed_bp=7_000)
+    b = a_team(root, "b")
+    with pytest.raises(EnvelopeBroken) as refusal:
+        give(admin, b, guaranteed_bp=3_450)
+    assert refusal.value.detail == (
+        "b would be guaranteed 34.5 % of lab, which guarantees 70 % to its other teams; 30 % are "
+        "left."
+    )
+    give(admin, b, guaranteed_bp=3_000)
+    change(admin, root, guaranteed_mgpu=33_000)
+    assert guarantees(b) == [10]
+
+
 def test_more_names_than_five_are_counted() -> None:
     root, pool = an_organization("org"), a_pool()
     a_quota(root, pool, 7)

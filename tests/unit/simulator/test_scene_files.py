@@ -287,6 +287,12 @@ def test_a_name_that_two_teams_have_is_refused_where_the_trace_uses_it(tmp_path:
         ("q.csv", "team,quota_gpus\n", "q.csv: there is no team in it"),
         ("q.yaml", "teams: {x: {guaranteed: 5%}}", "top of the file, as in gpus: 512"),
         ("q.yaml", "gpus: 4\nteams: {x: {guaranteed: 500%}}", "guaranteed of x is '500%'"),
+        # Planted: rounded to what there is.
+        (
+            "q.yaml",
+            "gpus: 8\nteams: {x: {guaranteed: 60%}, y: {guaranteed: 41%}}",
+            "q.yaml: the percentages right below the fleet sum to 101 %; give them 100 % at most",
+        ),
         ("q.yaml", "gpus: 4\nteams: [x]", "teams must be a mapping"),
         ("q.yaml", "a: [", "q.yaml, line 1: expected the node content"),
         ("q.yaml", "gpus: 4", "there is no department and no team"),
