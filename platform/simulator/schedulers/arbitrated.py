@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from arbiter.core import Core
 from arbiter.decisions import Plan
+from arbiter.quota_tree import Ledger, pool_quota, tree_of
 from arbiter.snapshot import Balance, Device, PriorityClass, QueuedJob, RunningJob, Usage
 from simulator.accounts import Bank, RecentUse
 from simulator.book import Book
@@ -72,6 +73,9 @@ class Arbitrated:
             )
             for machine in scene.machines
         }
+        self._tree = tree_of(scene.nodes)
+        quota = pool_quota(self._tree, scene.quotas)
+        self._empty = Ledger(self._tree, quota, scene.capacity_mgpu, [0] * len(self._tree.ids))
         self._tasks: dict[str, Task] = {}
         self._accounts = _Accounts(scene, settings, self._tasks)
         core = Core(scene.policy, self._accounts)
@@ -82,8 +86,8 @@ class Arbitrated:
         self._down: frozenset[str] = frozenset()
 
     def admits(self, task: Task) -> bool:
-        """What never fits waits for ever, as it does in the product."""
-        return True
+        """Whether quota could let the job start if nothing else ran: the portal refuses it else."""
+        return task.mgpu <= self._empty.available(self._tree.index[task.team])
 
     def arrive(self, task: Task, now: int) -> None:
         """The job is queued, with its original submit time."""

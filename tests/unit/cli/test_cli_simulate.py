@@ -103,6 +103,17 @@ def test_what_is_not_read_of_a_file_is_told_once(files: list[str], tmp_path: Pat
     assert run(*arguments).stderr.splitlines() == [told]
 
 
+def test_what_quota_could_never_let_start_is_refused(files: list[str], tmp_path: Path) -> None:
+    """As the portal does. Planted: it waits for good, and its team is said to have been denied its
+    guarantee."""
+    rows = "0,100,4,a\n0,900,3,a\n1000,5,1,b\n"
+    (tmp_path / "jobs.csv").write_text("submit_s,duration_s,gpus,vc\n" + rows)
+    (tmp_path / "quotas.csv").write_text("team,quota_gpus,borrow_limit_gpus\na,2,1\nb,2,\n")
+    figures = json.loads(run(*files, "--gpus", "4", "--json").stdout)["results"][0]["quality"]
+    told = {name: figures[name] for name in ("refused", "finished", "unfinished", "shortfall")}
+    assert told == {"refused": 1, "finished": 2, "unfinished": 0, "shortfall": 0.0}
+
+
 def test_policies_of_a_quota_file_are_told_not_to_count(files: list[str], tmp_path: Path) -> None:
     """Planted: no word."""
     quotas = tmp_path / "company.yaml"
