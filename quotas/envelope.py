@@ -113,27 +113,29 @@ class Family:
         others_mgpu = sum(child.guaranteed_mgpu for child in others)
         others_bp = sum(child.guaranteed_bp or 0 for child in others)
         left_bp = max(0, BASIS_POINTS - others_bp)
+        left_mgpu = parent.guaranteed_mgpu - others_mgpu
         if quota.guaranteed_bp is not None and quota.guaranteed_bp > left_bp:
-            raise EnvelopeBroken(
+            told = (
                 f"{quota.node.slug} would be guaranteed {_percent(quota.guaranteed_bp)} of "
                 f"{parent.node.slug}, which guarantees {_percent(others_bp)} to its other "
-                f"{_kinds(others)}; {_percent(left_bp)} are left.",
-                node=parent.node.display_path,
-                guaranteed_mgpu=parent.guaranteed_mgpu,
-                children_mgpu=others_mgpu + quota.guaranteed_mgpu,
+                f"{_kinds(others)}; {_percent(left_bp)} are left."
             )
-        left_mgpu = parent.guaranteed_mgpu - others_mgpu
-        count = quota.pool.kind.text
-        if quota.guaranteed_mgpu > left_mgpu:
-            raise EnvelopeBroken(
-                f"{quota.node.slug} would be guaranteed {count(quota.guaranteed_mgpu)}, "
+        elif quota.guaranteed_mgpu > left_mgpu:
+            told = (
+                f"{quota.node.slug} would be guaranteed "
+                f"{quota.pool.kind.text(quota.guaranteed_mgpu)}, "
                 f"but {parent.node.slug} has {gpus_text(parent.guaranteed_mgpu)} and guarantees "
                 f"{gpus_text(others_mgpu)} of them to its other {_kinds(others)}; "
-                f"{gpus_text(max(0, left_mgpu))} are left.",
-                node=parent.node.display_path,
-                guaranteed_mgpu=parent.guaranteed_mgpu,
-                children_mgpu=others_mgpu + quota.guaranteed_mgpu,
+                f"{gpus_text(max(0, left_mgpu))} are left."
             )
+        else:
+            return
+        raise EnvelopeBroken(
+            told,
+            node=parent.node.display_path,
+            guaranteed_mgpu=parent.guaranteed_mgpu,
+            children_mgpu=others_mgpu + quota.guaranteed_mgpu,
+        )
 
 
 def _percent(basis_points: int) -> str:

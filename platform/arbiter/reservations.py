@@ -105,8 +105,8 @@ class Reservations:
         self._longest: dict[tuple[Shape, tuple[str, ...]], tuple[int, Reserved | None]] = {}
         #: What started while nothing was reserved, whose ends nobody has asked for yet.
         self._started: list[tuple[QueuedJob, int, str, list[Slot]]] = []
-        #: What of each team has started: how much, and until when it runs at the latest.
-        self._new: dict[int, list[tuple[int, int | None]]] = {}
+        #: What of each team has started.
+        self._new: dict[int, list[QueuedJob]] = {}
         #: By what a rank wants; and the nodes on which something has started since the first of
         #: these was asked for.
         self._coming: dict[Demand, ComingFree] = {}
@@ -249,8 +249,7 @@ class Reservations:
 
     def note_start(self, job: QueuedJob, team: int, cluster: str, slots: list[Slot]) -> None:
         """`job` has started on devices that count as taken already."""
-        end = self._ends.of_start(job, self._pool.taken_at)
-        self._new.setdefault(team, []).append((job.mgpu, end))
+        self._new.setdefault(team, []).append(job)
         if self._coming:
             self._changed.update((cluster, node_of(slot.node)) for slot in slots)
         if not self.made:
@@ -401,7 +400,9 @@ class Reservations:
             for earmark in pool.earmarks.values()
             if earmark.team == team
         ]
-        ends += self._new.get(team, ())
+        ends += [
+            (new.mgpu, self._ends.of_start(new, pool.taken_at)) for new in self._new.get(team, ())
+        ]
         if (jobs := pool.holdings.teams.get(team)) is not None:
             ends += [
                 (held.mgpu, self._ends.of(held))
