@@ -13,17 +13,16 @@ from uuid import UUID
 from arbiter.decisions import Code
 from jobs.explaining import (
     DISPATCHING,
-    HELD_BY_USER,
     NOT_WAITING,
     NOT_YET_DECIDED,
     explanation_of,
-    iso,
 )
 from jobs.heavy_answers import SEVERAL_CYCLES, worked_out
 from jobs.models import JobOrigin, JobType
 from jobs.offers import Offer, offer_to
 from jobs.preview import Moment, Preview, Previews, read_moment
 from jobs.queries import JobContent, JobRow, JobView, get_content, get_job
+from jobs.reason_documents import HELD_BY_USER, iso
 from jobs.requests import read_job_request
 from jobs.resolved_requests import ResolvedRequest
 from jobs.snapshots import one_instant

@@ -27,11 +27,11 @@ from bulk.inserting import columns_of, insert_rows
 from bulk.sending import sent_ahead
 from jobs import lifecycle
 from jobs.dependencies import settle_dependencies
-from jobs.explaining import iso
 from jobs.intentions import start_intention, stop_intention
 from jobs.leadership import Leadership
 from jobs.memory import Memory
 from jobs.models import Attempt, AttemptState, Job, JobState, Reclaim, attempt_id
+from jobs.reason_documents import iso
 from jobs.reasons import Reasons, store_reasons
 from jobs.recording import Recorder, decides
 from jobs.snapshots import unexplained

@@ -15,6 +15,8 @@ from jobs.dependencies import close_dependencies
 from jobs.intentions import stop_intention
 from jobs.models import Attempt, AttemptState, Job, JobState, StopReason
 from jobs.queries import visible_jobs
+from jobs.reason_documents import held_sentence
+from jobs.reason_history import note_held
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
@@ -146,7 +148,9 @@ def hold_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
         raise Conflict(
             f"Only a queued job can be held; this one {state_phrase(job.state)}.", state=job.state
         )
-    return _switch(job, JobState.HELD, "held", actor, now)
+    _switch(job, JobState.HELD, "held", actor, now)
+    note_held([(job.id, held_sentence())], now)
+    return job
 
 
 @transaction.atomic
@@ -159,7 +163,8 @@ def release_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
         raise Conflict(
             f"Only a held job can be released; this one {state_phrase(job.state)}.", state=job.state
         )
-    return _switch(job, JobState.QUEUED, "released", actor, now)
+    _switch(job, JobState.QUEUED, "released", actor, now)
+    return job
 
 
 def _job_to_manage(job_id: UUID, actor: Actor) -> Job:
@@ -177,7 +182,7 @@ def _job_to_manage(job_id: UUID, actor: Actor) -> Job:
     return job
 
 
-def _switch(job: Job, state: JobState, event: str, actor: Actor, now: datetime) -> Job:
+def _switch(job: Job, state: JobState, event: str, actor: Actor, now: datetime) -> None:
     lifecycle.check_move(job.state, state)
     job.state = state
     job.explanation = None
@@ -185,7 +190,6 @@ def _switch(job: Job, state: JobState, event: str, actor: Actor, now: datetime) 
     job.save(update_fields=["state", "explanation", "explained_at"])
     record_events([Happening(job.id, now, event, {"by": actor.user.username})])
     _audit(f"job_{event}", job, actor, now)
-    return job
 
 
 def _audit(action: str, job: Job, actor: Actor, now: datetime) -> None:

@@ -17,9 +17,9 @@ from django.db.models import Q, QuerySet
 
 from arbiter.record import Record
 from arbiter.replay import Kind, Replayed
-from jobs.explaining import iso
 from jobs.models import Cycle, Decision, Job
 from jobs.queries import may_see
+from jobs.reason_documents import iso
 from quotas.administration import named_pool
 from tenants.access import Actor, under, visible, visible_node
 from tenants.roles import Permission

@@ -30,10 +30,10 @@ from arbiter.replay import (
 )
 from arbiter.snapshot import QueuedJob
 from jobs.decision_list import named_job
-from jobs.explaining import iso
 from jobs.heavy_answers import ONE_CYCLE, worked_out
 from jobs.models import Cycle, Job
 from jobs.queries import visible_jobs
+from jobs.reason_documents import iso
 from jobs.recording import unpack
 from jobs.snapshots import display_names
 from primitives.clock import from_epoch

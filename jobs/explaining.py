@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import orjson
-
 from arbiter.explain import duration_text
 from jobs.dependencies import fate
-from jobs.lifecycle import FINAL, NOT_STARTED, NOT_STARTED_MAX
+from jobs.lifecycle import FINAL, NOT_STARTED
 from jobs.models import AttemptState, Condition, JobState
 from jobs.queries import AttemptRow, JobRow, JobView, VictimRow, WaitedForRow, may_see
+from jobs.reason_documents import HELD_BY_USER, held_sentence, iso, stored_reason
 from jobs.withdrawing import AVOIDED_FOR
 from jobs.withholding import limit_sentence
 from primitives.state_words import state_phrase
@@ -22,7 +21,6 @@ from tenants.access import Actor
 from tenants.roles import Permission
 
 #: Codes beyond the arbiter's own.
-HELD_BY_USER = "held_by_user"
 DISPATCHING = "dispatching"
 NOT_YET_DECIDED = "not_yet_decided"
 NOT_WAITING = "not_waiting"
@@ -30,8 +28,6 @@ WOULD_START = "would_start"
 
 #: States in which a job waits for somebody or something that is known without the arbiter.
 _ALWAYS_TOLD = (JobState.HELD.value, JobState.STARTING.value)
-#: How orjson writes times: in UTC with whole seconds and Z.
-ISO = orjson.OPT_UTC_Z | orjson.OPT_OMIT_MICROSECONDS
 
 
 def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, Any]:
@@ -190,18 +186,14 @@ def _joined(*sentences: str) -> str:
 
 
 def _why_held(attempt: AttemptRow | None) -> str:
-    if attempt is not None and attempt.outcome == NOT_STARTED:
-        return (
-            f"Its cluster did not start it {NOT_STARTED_MAX + 1} times, at last "
-            f"{attempt.cluster__name}: {attempt.message} Release it to try again, or cancel it."
-        )
-    if attempt is not None and attempt.outcome == "unknown":
-        return (
-            f"{attempt.cluster__name} has lost track of attempt {attempt.number}, and nobody knows "
-            "whether it ran. Look at what it left behind; then release the job to run it again, "
-            "or cancel it."
-        )
-    return "It is held until somebody releases it."
+    if attempt is None:
+        return held_sentence()
+    return held_sentence(
+        outcome=attempt.outcome,
+        cluster=attempt.cluster__name,
+        number=attempt.number,
+        message=attempt.message,
+    )
 
 
 def _being_stopped(job: JobRow, attempt: AttemptRow) -> str:
@@ -228,18 +220,7 @@ def plain_explanation(
     code: str, sentence: str, now: datetime, numbers: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
     """An explanation that names neither nodes nor other jobs."""
-    return {
-        "code": code,
-        "sentence": sentence,
-        "numbers": dict(numbers or {}),
-        "node": None,
-        "jobs_ahead": 0,
-        "victims": [],
-        "estimated_start": None,
-        "pool": None,
-        "elsewhere": [],
-        "as_of": iso(now),
-    }
+    return {**stored_reason(code, sentence, now, numbers), "victims": []}
 
 
 def _shown_victim(victim: VictimRow, actor: Actor) -> dict[str, Any]:
@@ -254,11 +235,3 @@ def _shown_victim(victim: VictimRow, actor: Actor) -> dict[str, Any]:
         "notice_at": None if victim.notice_at is None else iso(victim.notice_at),
         "grace_until": None if victim.grace_until is None else iso(victim.grace_until),
     }
-
-
-def iso(moment: datetime) -> str:
-    """ISO 8601 in UTC with whole seconds and Z.
-
-    A page of jobs has hundreds of times; orjson writes them in a quarter of `isoformat`'s time.
-    """
-    return orjson.dumps(moment, option=ISO)[1:-1].decode()

@@ -31,6 +31,8 @@ from jobs.intentions import stop_intention
 from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, StopReason
 from jobs.questions import NotAsked, Questions
+from jobs.reason_documents import held_sentence
+from jobs.reason_history import note_held
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
@@ -547,7 +549,16 @@ def _conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Hap
         detail["reason"] = end.reason
     if end.state in lifecycle.WAITING:
         job.started_at = None
-        event = "requeued" if end.state == JobState.QUEUED else "held"
+        event = "requeued"
+        if end.state == JobState.HELD:
+            event = "held"
+            why = held_sentence(
+                outcome=attempt.outcome,
+                cluster=attempt.cluster.name,
+                number=attempt.number,
+                message=attempt.message,
+            )
+            note_held([(job.id, why)], now)
         happenings.append(Happening(job.id, now, event, detail))
     else:
         job.ended_at = attempt.ended_at

@@ -18,7 +18,6 @@ from billing.queries import cost_per_hour_nano
 from clusters.models import Cluster, Pool
 from jobs.dependencies import fate
 from jobs.explaining import (
-    HELD_BY_USER,
     WOULD_START,
     not_set_up,
     plain_explanation,
@@ -26,6 +25,7 @@ from jobs.explaining import (
 )
 from jobs.heavy_answers import ONE_CYCLE, worked_out
 from jobs.never_fits import never_sentence
+from jobs.reason_documents import HELD_BY_USER
 from jobs.reasons import reason_document
 from jobs.requests import JobRequest
 from jobs.resolved_requests import ResolvedRequest

@@ -11,7 +11,7 @@ from uuid import UUID
 from arbiter.decisions import Obstacle, Plan, Waiting
 from arbiter.explain import sentence
 from arbiter.snapshot import QueuedJob
-from jobs.explaining import iso, plain_explanation
+from jobs.reason_documents import iso, stored_reason
 from jobs.reason_history import write_reasons
 from jobs.snapshots import display_names
 from jobs.withholding import Withheld, withheld_sentence
@@ -97,9 +97,7 @@ def store_reasons(
 
 
 def _withheld_document(withheld: Withheld, now: datetime) -> dict[str, Any]:
-    document = plain_explanation(withheld.code, withheld_sentence(withheld), now, withheld.numbers)
-    del document["victims"]
-    return document
+    return stored_reason(withheld.code, withheld_sentence(withheld), now, withheld.numbers)
 
 
 def reason_document(

@@ -25,6 +25,8 @@ from jobs.models import POOLS_MAX, Dependency, Job, JobState, JobType
 from jobs.never_fits import never_fits
 from jobs.offers import Offer, offer_to
 from jobs.queries import visible_arrays, visible_jobs
+from jobs.reason_documents import held_sentence
+from jobs.reason_history import note_held
 from jobs.requests import JobRequest, hint_settled, settled
 from jobs.resolved_requests import Predecessor, ResolvedRequest, size_pointer
 from jobs.sbatch import Note, Verdict, refused_of
@@ -133,6 +135,8 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         ],
     )
     record_events(Happening(pk, now, "submitted", {"by": actor.user.username}) for pk in ids)
+    if request.is_held:
+        note_held([(pk, held_sentence()) for pk in ids], now)
     record(
         action="job_submitted" if request.array is None else "job_array_submitted",
         subject_kind="job" if request.array is None else "job_array",

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from jobs.alternatives import alternatives_to
 from jobs.api.rendering import plan_body
 from jobs.api.serializers import JobPlanSerializer, JobRequestSerializer
-from jobs.explaining import iso
+from jobs.reason_documents import iso
 from jobs.variants import VARIANTS_MAX
 from primitives.clock import SystemClock
 from tenants.api.authentication import actor_from

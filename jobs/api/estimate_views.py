@@ -12,8 +12,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from jobs.api.serializers import EstimatedStartSerializer
-from jobs.explaining import iso
 from jobs.looking_ahead import HORIZON_S_DEFAULT, HORIZON_S_MAX, HORIZON_S_MIN, estimate_start
+from jobs.reason_documents import iso
 from primitives.clock import SystemClock
 from tenants.api.authentication import actor_from
 from webapi.paging import refuse_unknown_parameters

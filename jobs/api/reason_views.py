@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from jobs.api.serializers import JobReasonsSerializer
-from jobs.explaining import iso
+from jobs.reason_documents import iso
 from jobs.reason_history import get_reasons
 from tenants.api.authentication import actor_from
 from webapi.paging import refuse_unknown_parameters

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from jobs.explaining import ISO, iso, waiting_explanation
+from jobs.explaining import waiting_explanation
 from jobs.job_arrays import ArrayView
 from jobs.lifecycle import FINAL, OPEN
 from jobs.models import JobOrigin, JobState
@@ -25,6 +25,7 @@ from jobs.queries import (
     may_read_content,
     may_see,
 )
+from jobs.reason_documents import ISO, iso
 from primitives.units import MGPU_PER_GPU, DeviceKind
 from tenants.access import Actor
 from tenants.roles import Permission

@@ -8,7 +8,7 @@ from typing import Any
 from rest_framework import serializers
 
 from arbiter.decisions import Code
-from jobs import explaining
+from jobs import explaining, reason_documents
 from jobs.array_text import TASKS_MAX, TEXT_MAX
 from jobs.dependencies import DEPENDENCIES_MAX
 from jobs.models import (
@@ -32,7 +32,7 @@ EXPLANATION_CODES = [
     DEPENDENCY,
     ARRAY_LIMIT_REACHED,
     BEGIN_TIME,
-    explaining.HELD_BY_USER,
+    reason_documents.HELD_BY_USER,
     explaining.DISPATCHING,
     explaining.NOT_YET_DECIDED,
     explaining.NOT_WAITING,

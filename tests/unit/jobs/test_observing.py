@@ -16,7 +16,7 @@ from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import NOW, Company, a_cluster, a_user
 from connectors.errors import AccountUndecided, ClusterUnavailable
 from connectors.protocol import Listing, Observation, Outcome, RankSlot, Unread, WorkloadPhase
-from jobs.models import Attempt, Job, JobEvent, JobState
+from jobs.models import Attempt, Job, JobEvent, JobReason, JobState
 from jobs.observation import apply_listing
 from jobs.questions import Questions
 from outbox.models import Message
@@ -293,6 +293,9 @@ def test_what_was_released_and_is_known_nowhere_is_held_for_a_person(company: Co
     attempt.refresh_from_db()
     assert (attempt.outcome, attempt.released_at) == ("unknown", NOW + timedelta(seconds=60))
     assert (Job.objects.get().state, Job.objects.get().ended_at) == ("held", None)
+    line = JobReason.objects.get()
+    assert (line.code, line.since) == ("held_by_user", NOW + timedelta(seconds=63))
+    assert "has lost track of attempt 1, and nobody knows" in line.document["sentence"]
 
 
 def test_an_account_that_stays_open_is_believed_for_a_minute(company: Company) -> None:

@@ -9,7 +9,7 @@ from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from builders.api_callers import by_token
-from builders.job_builders import a_job, an_attempt
+from builders.job_builders import a_body, a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_user, an_organization
 from jobs import reason_history, retention
 from jobs.arbitration import Cycles
@@ -91,8 +91,35 @@ def test_waiting_again_is_a_line_though_the_cause_is_the_same(
     cycles.run(after(3))
     assert lines(waiting) == [
         (1, "waiting_for_free_gpus", NOW),
-        (2, "waiting_for_free_gpus", after(3)),
+        (2, "held_by_user", after(1)),
+        (3, "waiting_for_free_gpus", after(3)),
     ]
+
+
+def test_a_job_that_is_submitted_held_waits_for_somebody_from_the_first(
+    company: Company, bob: User
+) -> None:
+    """Every task of an array, too, with what its explanation says."""
+    caller = by_token(bob)
+    told = caller.post("jobs", a_body(held=True, array="0-1")).json()
+    tasks = Job.objects.filter(array_id=told["array"]["id"])
+    for task in tasks:
+        assert lines(task) == [(1, "held_by_user", task.submitted_at)]
+    assert len(tasks) == 2
+    (line,) = caller.get(f"jobs/{tasks[0].pk}/reasons").json()["items"]
+    now = caller.get(f"jobs/{tasks[0].pk}/explanation").json()
+    assert (line["sentence"], now["sentence"]) == ("It is held until somebody releases it.",) * 2
+
+
+def test_holding_and_releasing_again_and_again_keeps_no_more_lines(
+    waiting: Job, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: only cycles drop old lines."""
+    monkeypatch.setattr(reason_history, "KEPT", 2)
+    for second in range(0, 10, 2):
+        hold_job(waiting.pk, actor=actor_of(bob), now=after(second))
+        release_job(waiting.pk, actor=actor_of(bob), now=after(second + 1))
+    assert lines(waiting) == [(4, "held_by_user", after(6)), (5, "held_by_user", after(8))]
 
 
 def test_another_node_whose_limit_binds_is_another_cause(waiting: Job) -> None:
