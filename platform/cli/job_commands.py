@@ -14,7 +14,16 @@ from cli import api as api_module
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import CANCELLED, REFUSED, STILL_OPEN, TIMED_OUT, CliError, Refused, Unreachable
-from cli.job_lookup import HELD, OPEN, QUEUED, array_of, id_of_job, job_or_array, of_one_job
+from cli.job_lookup import (
+    HELD,
+    OPEN,
+    QUEUED,
+    array_of,
+    id_of_array,
+    id_of_job,
+    job_or_array,
+    of_one_job,
+)
 from cli.job_text import (
     counts_text,
     print_job,
@@ -293,7 +302,7 @@ def ls(
             q=name,
             usage_class=usage_class,
             origin=origin,
-            array=array,
+            array=None if array is None else id_of_array(array),
             submitted_at__gte=since,
             sort="submitted_at" if oldest_first else None,
         )
@@ -483,7 +492,7 @@ def cancel(
     if array is not None:
         if jobs:
             raise CliError("Give jobs, or --array, and not both.")
-        found = open_api(ctx).post(f"job-arrays/{array}/cancel")
+        found = open_api(ctx).post(f"job-arrays/{id_of_array(array)}/cancel")
         typer.echo(f"{found['id']}  {counts_text(found['counts'])}")
         return
     if not jobs:

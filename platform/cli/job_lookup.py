@@ -69,6 +69,17 @@ def job_or_array(api: Api, given: str) -> dict[str, str]:
     return {"job": found}
 
 
+def id_of_array(given: str) -> str:
+    """`given`, if it can be the id of an array: a name may be that of several. Raises CliError."""
+    try:
+        return str(UUID(given))
+    except ValueError:
+        raise CliError(
+            f"{given!r} is no id of an array: that is what `tidegate submit --array` printed, and "
+            "what `tidegate get` tells of each of its tasks."
+        ) from None
+
+
 def array_of(api: Api, array_id: str) -> dict[str, Any] | None:
     """The array with this id, None when there is none that the caller can see."""
     try:

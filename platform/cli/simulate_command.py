@@ -169,7 +169,10 @@ def _tell_what_is_not_read(trace: Trace, name: str) -> None:
     """On standard error: what the figures leave out of the file `name`."""
     if trace.left_out:
         rows = _counted(trace.left_out, "row")
-        tell(f"Left out, for holding no GPU or never running: {rows} of {name}.")
+        tell(
+            f"Left out, for holding no GPU, never running or having no time of submission: {rows} "
+            f"of {name}."
+        )
     if trace.in_parts:
         jobs = _counted(trace.in_parts, "job")
         tell(f"Left out, for want of a line that sums up their parts: {jobs} of {name}.")

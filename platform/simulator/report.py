@@ -122,4 +122,6 @@ def _figures(meters: Mapping[str, Team], ended_s: int) -> dict[str, dict[str, An
 
 
 def _gpu_hours(mgpu_s: int) -> str:
-    return f"{mgpu_s / MGPU_S_PER_GPU_HOUR:,.0f}"
+    hours = mgpu_s / MGPU_S_PER_GPU_HOUR
+    # A little is not nothing.
+    return f"{hours:.3f}" if 0 < hours < 10 else f"{hours:,.0f}"

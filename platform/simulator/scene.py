@@ -385,7 +385,16 @@ def _add(
         }
         if "weight" in entry:
             more["weight"] = _weight(path, id_, entry["weight"])
-        quotas.append(Quota(id_, POOL, shares[name] * MGPU_PER_GPU, **more))
+        quota = Quota(id_, POOL, shares[name] * MGPU_PER_GPU, **more)
+        if quota.lend_limit_mgpu is not None and quota.lend_limit_mgpu > quota.guaranteed_mgpu:
+            raise TraceError(
+                path,
+                None,
+                f"{id_} lends up to {quota.lend_limit_mgpu // MGPU_PER_GPU:,} GPUs and is "
+                f"guaranteed only {shares[name]:,}; lower its lend limit, or leave it out, which "
+                "lends everything",
+            )
+        quotas.append(quota)
         _add(path, entry, id_, shares[name], nodes, quotas)
 
 

@@ -44,8 +44,9 @@ class TraceError(Exception):
 class Trace:
     """A trace and what was not read of it.
 
-    `left_out` counts rows that held no GPU or never ran, `in_parts` jobs of an SWF that have lines
-    of partial executions only; `unused` are the columns of a CSV file that say nothing here.
+    `left_out` counts rows that held no GPU, never ran or have no time of submission, `in_parts`
+    jobs of an SWF that have lines of partial executions only; `unused` are the columns of a CSV
+    file that say nothing here.
     """
 
     format: str
@@ -247,7 +248,7 @@ def _read_csv(
 
 def _read_swf(path: Path, rows: Iterable[tuple[int, str]], per_node: int, team: str) -> Trace:
     """Standard Workload Format 2.2: a processor of it is a GPU here. What did not run, or on no
-    processor, is left out. Of a job whose parts have lines of their own the line that sums it up is
+    processor, or was submitted nobody knows when, is left out. Of a job whose parts have lines of their own the line that sums it up is
     read; one without that line is left out."""
     places = {"user": 11, "group": 12, "queue": 14}
     if team not in places:

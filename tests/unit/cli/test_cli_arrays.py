@@ -129,6 +129,13 @@ def test_an_array_is_cancelled_whole(server: Server) -> None:
     assert server.run("cancel", JOB_ID, "--array", ARRAY_ID).exit_code == 2
 
 
+@pytest.mark.parametrize("command", ["ls", "cancel"])
+def test_what_is_no_id_of_an_array_is_told_and_nothing_asked(server: Server, command: str) -> None:
+    ran = server.run(command, "--array", "sweep")
+    assert (ran.exit_code, server.requests) == (2, [])
+    assert "'sweep' is no id of an array: that is what `tidegate submit --array` printed" in ran.err
+
+
 @pytest.mark.parametrize(
     ("counts", "exit_code"),
     [({"succeeded": 3}, 0), ({"succeeded": 2, "failed": 1}, 1), ({"cancelled": 3}, 1)],

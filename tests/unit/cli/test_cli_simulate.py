@@ -84,7 +84,8 @@ def test_a_table_with_a_column_for_each_policy(files: list[str]) -> None:
     assert rows["jobs refused"] == ["2", "0"]
     assert rows["wait max (h)"] == ["0.00", "2.62"]
     assert result.stderr.splitlines() == [
-        "Left out, for holding no GPU or never running: 1 row of jobs.csv.",
+        "Left out, for holding no GPU, never running or having no time of submission: 1 row "
+        "of jobs.csv.",
         "Without a guarantee: b",
         "3 jobs in 20m on 1 node with 4 GPUs.",
     ]

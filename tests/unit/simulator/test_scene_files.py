@@ -287,6 +287,11 @@ def test_a_name_that_two_teams_have_is_refused_where_the_trace_uses_it(tmp_path:
         ("q.csv", "team,quota_gpus\n", "q.csv: there is no team in it"),
         ("q.yaml", "teams: {x: {guaranteed: 5%}}", "top of the file, as in gpus: 512"),
         ("q.yaml", "gpus: 4\nteams: {x: {guaranteed: 500%}}", "guaranteed of x is '500%'"),
+        (
+            "q.csv",
+            "team,quota_gpus,lend_limit_gpus\nd/x,2,3\n",
+            "q.csv: d/x lends up to 3 GPUs and is guaranteed only 2; lower its lend limit, or",
+        ),
         # Planted: rounded to what there is.
         (
             "q.yaml",
