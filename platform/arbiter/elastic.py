@@ -74,7 +74,7 @@ class Elastic:
                 and reserved.fits(shape)
             ):
                 return False
-            longest_s, first = reserved.longest_s(team, shape, team)
+            longest_s, first = reserved.longest_s(team, shape, job.priority_class, team)
             return first is None or (
                 larger.time_limit_s is not None and larger.time_limit_s <= longest_s
             )
@@ -124,7 +124,7 @@ class Elastic:
             if not self._is_allowed(more, team):
                 return False
             shape = self._pool.ground.shape_of(more)
-            return self._reserved.longest_s(team, shape, ROOT)[1] is None
+            return self._reserved.longest_s(team, shape, job.priority_class, ROOT)[1] is None
 
         count = _most(0, len(nodes), can)
         if not count:

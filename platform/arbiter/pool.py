@@ -112,6 +112,13 @@ class Pool:
             return self.later.blocker(team, mgpu)
         return at
 
+    def is_at_limit(self, team: int, mgpu: int) -> bool:
+        """Whether the team's own limit refuses a start, now or after what is under way."""
+        limit = self.quota.limits[team] - mgpu
+        return self.now.base[team] > limit or (
+            self.later is not None and self.later.base[team] > limit
+        )
+
     def available(self) -> list[int]:
         """What quota lets start at each node, now and after what is under way; see `Ledger`."""
         rooms = self.now.available_everywhere()

@@ -21,6 +21,7 @@ from arbiter.coming_free import ComingFree
 from arbiter.decisions import Reservation
 from arbiter.earmarks import Earmark
 from arbiter.holdings import Holding, Node
+from arbiter.own_limits import Kept, OwnLimits, TeamUse
 from arbiter.placement import Place, Shape
 from arbiter.pool import Pool
 from arbiter.quota_outlook import QuotaOutlook
@@ -105,8 +106,9 @@ class Reservations:
         self._longest: dict[tuple[Shape, tuple[str, ...]], tuple[int, Reserved | None]] = {}
         #: What started while nothing was reserved, whose ends nobody has asked for yet.
         self._started: list[tuple[QueuedJob, int, str, list[Slot]]] = []
-        #: What of each team has started.
-        self._new: dict[int, list[QueuedJob]] = {}
+        self._use = TeamUse(pool, self._ends)
+        #: What is kept for jobs that wait for their own team alone.
+        self.limits = OwnLimits(pool, self._use)
         #: By what a rank wants; and the nodes on which something has started since the first of
         #: these was asked for.
         self._coming: dict[Demand, ComingFree] = {}
@@ -130,20 +132,28 @@ class Reservations:
             self._fits[shape] = fits
         return fits
 
-    def longest_s(self, team: int, shape: Shape, source: int) -> tuple[int, Reserved | None]:
+    def may_bind(self, team: int) -> bool:
+        """Whether a job of `team` that fits may have to wait for what is kept for another one."""
+        return bool(self.made) or team in self.limits
+
+    def longest_s(
+        self, team: int, shape: Shape, priority_class: str, source: int
+    ) -> tuple[int, Reserved | Kept | None]:
         """How long a job of `team` may run that fits, starts now and draws on the guarantee of
-        `source`, and which reservation allows no more; (UNLIMITED, None) where none is in its way.
+        `source`, and what that is kept for another one allows no more; (UNLIMITED, None) where
+        nothing is in its way.
         """
         mgpu, binding = shape.total_mgpu, self._binding(team, shape.total_mgpu, source)
         key = shape, tuple(one.job.id for one in binding)
-        found = self._longest.get(key)
+        found: tuple[int, Reserved | Kept | None] | None = self._longest.get(key)
         if found is None:
             found = self._longest[key] = self._longest_on_devices(shape, binding)
         for one in binding:
             allowed_s = one.start_at - self._pool.taken_at
             if allowed_s < found[0] and not one.leaves_room(team, mgpu):
                 found = allowed_s, one
-        return found
+        own = self.limits.longest_s(team, mgpu, priority_class, source)
+        return own if own[0] < found[0] else found
 
     def find(self, job: QueuedJob, team: int, shape: Shape, source: int) -> Place | None:
         """The tightest place where `job` of `team`, which draws on the guarantee of `source`,
@@ -167,14 +177,29 @@ class Reservations:
         """For a while, hold back only what some job may not delay for which GPUs are taken back:
         by the job, its team, the size and what it draws on of each that is `asking`. It starts when
         the last of those who leave is gone, and runs as long as it may."""
-        pool, in_way = self._pool, list[Reserved]()
-        graces = (one.run.grace_until or 0 for one in pool.leaving)
-        back_s = max(pool.policy.grace_period_s_default, max(graces, default=0) - pool.taken_at)
+        in_way = list[Reserved]()
         for job, team, mgpu, source in asking:
-            run_s = UNLIMITED if job.time_limit_s is None else back_s + job.time_limit_s
-            in_way += self._in_way(run_s, team, mgpu, source)
+            in_way += self._in_way(self._claimed_s(job), team, mgpu, source)
         with self._released(in_way):
             yield
+
+    def claim_delays(self, job: QueuedJob, team: int, source: int) -> bool:
+        """Whether `job`, if GPUs were taken back for it, would take what is kept in its team's own
+        limits for one that comes first."""
+        end = self._pool.taken_at + self._claimed_s(job)
+        return any(
+            job.mgpu > kept.spare_mgpu and end > kept.start_at
+            for kept in self.limits.binding(team, job.priority_class, source)
+        )
+
+    def _claimed_s(self, job: QueuedJob) -> int:
+        """In how many seconds a job is gone at the latest for which GPUs are taken back."""
+        if job.time_limit_s is None:
+            return UNLIMITED
+        pool = self._pool
+        graces = (one.run.grace_until or 0 for one in pool.leaving)
+        back_s = max(pool.policy.grace_period_s_default, max(graces, default=0) - pool.taken_at)
+        return back_s + job.time_limit_s
 
     def _in_way(self, run_s: int, team: int, mgpu: int, source: int) -> Sequence[Reserved]:
         """The reservations that a job may delay that is gone in `run_s` at the latest."""
@@ -249,7 +274,10 @@ class Reservations:
 
     def note_start(self, job: QueuedJob, team: int, cluster: str, slots: list[Slot]) -> None:
         """`job` has started on devices that count as taken already."""
-        self._new.setdefault(team, []).append(job)
+        self._use.note_start(job, team)
+        if team in self.limits:
+            end = self._ends.of_start(job, self._pool.taken_at)
+            self.limits.note(team, job.mgpu, job.priority_class, end)
         if self._coming:
             self._changed.update((cluster, node_of(slot.node)) for slot in slots)
         if not self.made:
@@ -285,6 +313,8 @@ class Reservations:
         for one in self.made:
             if end is None or end > one.start_at:
                 one.charge(earmark.team, earmark.job.mgpu)
+        job = earmark.job
+        self.limits.note(earmark.team, job.mgpu, job.priority_class, end)
         self._hold_back([(earmark.claim.cluster, slot.node) for slot in earmark.claim.slots])
 
     def note_gone(self, holdings: Iterable[Holding]) -> None:
@@ -294,6 +324,7 @@ class Reservations:
         self._changed.clear()
         for holding in holdings:
             self._ends.forget(holding)
+            self.limits.forget(holding.team)
             nodes = [(holding.run.cluster, slot.node) for slot in holding.run.slots]
             end = None if holding.claim_of is not None else self._ends.of(holding)
             for one in self.made:
@@ -331,16 +362,23 @@ class Reservations:
 
     # -- new reservations -------------------------------------------------------------------
 
-    def may_reserve(self, team: int, shape: Shape) -> bool:
-        """Whether a blocked job of this shape may get a reservation.
+    def may_reserve(self, team: int, shape: Shape, priority_class: str, source: int) -> bool:
+        """Whether a blocked job of this shape, class and team that draws on the guarantee of
+        `source` may get a reservation.
 
-        What its own team's limit refuses waits for the team's own jobs, and gets none.
+        What its own team's limit refuses, or is kept in that for another one, waits for the team's
+        own jobs, and gets none.
         """
+        mgpu = shape.total_mgpu
         return (
             len(self.made) < self._pool.policy.reservations_max
             and self._tries_left > 0
             and shape not in self._hopeless
-            and self._pool.blocker(team, shape.total_mgpu) != team
+            and self._pool.blocker(team, mgpu) != team
+            and all(
+                mgpu <= kept.spare_mgpu
+                for kept in self.limits.binding(team, priority_class, source)
+            )
         )
 
     def reserve(self, job: QueuedJob, team: int, shape: Shape, source: int) -> None:
@@ -373,7 +411,7 @@ class Reservations:
         slots = pool.held_by(job, place)
         needs = {(place.cluster, slot.node): slot.mgpu for slot in slots}
         end = self._ends.of_start(job, start_at)
-        is_own = source == team or self._is_own_by(start_at, job, team)
+        is_own = source == team or self._use.is_in_guarantee_by(start_at, job, team)
         new = Reserved(job, team, place, needs, start_at, end, source, is_own, ledger)
         new.spare_mgpu = max(0, ledger.available(team) - job.mgpu)
         for one in self.made:
@@ -384,37 +422,9 @@ class Reservations:
             self._on_node.setdefault(node, []).append(new)
         if end is not None:
             self._ends.add(end, job, team, place.cluster, slots)
+        self.limits.note(team, job.mgpu, job.priority_class, end)
         self._forget()
         self._hold_back(needs)
-
-    def _is_own_by(self, at: int, job: QueuedJob, team: int) -> bool:
-        """Whether a job fits in its team's guarantee at a moment, beside what still runs then of
-        those jobs of the team that come before it. Others, which have passed it, do not count."""
-        pool, mgpu = self._pool, job.mgpu
-        left = pool.quota.guaranteed[team]
-        if mgpu > left:
-            return False
-        place = -pool.ground.priority(job.priority_class).order, job.submitted_at, job.id
-        ends = [
-            (earmark.job.mgpu, self._ends.of_claim(earmark))
-            for earmark in pool.earmarks.values()
-            if earmark.team == team
-        ]
-        ends += [
-            (new.mgpu, self._ends.of_start(new, pool.taken_at)) for new in self._new.get(team, ())
-        ]
-        if (jobs := pool.holdings.teams.get(team)) is not None:
-            ends += [
-                (held.mgpu, self._ends.of(held))
-                for held in (one.what for one in jobs.jobs)
-                if isinstance(held, Holding)
-                and held not in pool.stopped
-                and (-held.order, held.run.submitted_at, held.run.job) < place
-            ]
-        for held_mgpu, end in ends:
-            if (end is None or end > at) and held_mgpu <= left:
-                left -= held_mgpu
-        return mgpu <= left
 
     def _by_devices(self, shape: Shape, first: int) -> tuple[int, Place] | None:
         """From when on, `first` at the earliest, there is a place for `shape` for good, and

@@ -14,6 +14,7 @@ from arbiter.fair_share import FairShares
 from arbiter.holdings import Holding
 from arbiter.lines import Group, Lines
 from arbiter.overtaken import Rival, exposed_among, in_the_way, overtaken
+from arbiter.own_limits import Kept
 from arbiter.placement import Place, Shape
 from arbiter.policy import SpareOrder
 from arbiter.pool import Pool
@@ -266,10 +267,10 @@ class PoolCycle:
     def _all_delay(self, queue: TeamQueue, cls: JobClass) -> bool:
         """Whether all jobs of a class that fits now would delay a reservation that is made: what
         is reserved or starts further on leaves no longer a time to any of them."""
-        if not self.reserved.made:
+        if not self.reserved.may_bind(queue.team):
             return False
         source = self.pool.source(queue.team, cls.shape.total_mgpu)
-        longest_s, _ = self.reserved.longest_s(queue.team, cls.shape, source)
+        longest_s, _ = self.reserved.longest_s(queue.team, cls.shape, cls.priority.id, source)
         return all(
             longest_s < self._limit_s(job) for line in cls.lines for job in line.jobs[line.at :]
         )
@@ -428,7 +429,7 @@ class PoolCycle:
             elif not (
                 self._may_reclaim(queue, line, code, source) and self._reclaim(queue, line, source)
             ):
-                may_reserve = self._may_reserve(queue, line, code)
+                may_reserve = self._may_reserve(queue, line, code, source)
                 if may_reserve and turn != source and self._starts_before(queue, line, turn):
                     self._enlist(queue)
                     return
@@ -449,7 +450,7 @@ class PoolCycle:
         code = self._obstacle(queue, line, source)
         if code is None or self._may_reclaim(queue, line, code, source):
             return source, code, source
-        if self._may_reserve(queue, line, code):
+        if self._may_reserve(queue, line, code, source):
             return (
                 source,
                 code,
@@ -518,6 +519,8 @@ class PoolCycle:
             return Code.CLASS_CAP_REACHED
         if queue.blocked_mgpu and not pool.guarantees.fits(team, team, queue.blocked_mgpu + mgpu):
             return Code.BEHIND_HIGHER_PRIORITY
+        if self._kept_from(queue, line, source) is not None:
+            return Code.RESERVED_FOR_LARGER_JOB
         if not self.reserved.fits(cls.shape) or pool.blocker(team, mgpu) is not None:
             return Code.WAITING_FOR_FREE_GPUS
         if self.reserved.made and self._delays(queue, cls, source)(line.job):
@@ -526,11 +529,22 @@ class PoolCycle:
             return Code.BEHIND_FAIR_SHARE
         return None
 
-    def _delays(self, queue: TeamQueue, cls: JobClass, source: int) -> Callable[[Age], bool]:
-        """Which jobs of `cls`, which fits now, would delay a reservation: as they may run longer
-        than it allows, or have no time limit."""
-        longest_s, _ = self.reserved.longest_s(queue.team, cls.shape, source)
+    def _kept_from(self, queue: TeamQueue, line: JobLine, source: int) -> Kept | None:
+        """For whom of its team room is kept that the next job of `line` would take."""
+        limits, cls = self.reserved.limits, line.cls
+        if queue.team not in limits:
+            return None
+        mgpu = cls.shape.total_mgpu
+        longest_s, kept = limits.longest_s(queue.team, mgpu, cls.priority.id, source)
+        return kept if longest_s < self._limit_s(line.job) else None
 
+    def _delays(self, queue: TeamQueue, cls: JobClass, source: int) -> Callable[[Age], bool]:
+        """Which jobs of `cls`, which fits now, would delay one for whom something is kept: as they
+        may run longer than it allows, or have no time limit."""
+        longest_s, _ = self.reserved.longest_s(queue.team, cls.shape, cls.priority.id, source)
+        return self._longer_than(longest_s)
+
+    def _longer_than(self, longest_s: int) -> Callable[[Age], bool]:
         def is_too_long(job: Age) -> bool:
             return longest_s < self._limit_s(job)
 
@@ -540,12 +554,12 @@ class PoolCycle:
         limit_s = self.jobs[job[1]].time_limit_s
         return UNLIMITED if limit_s is None else limit_s
 
-    def _may_reserve(self, queue: TeamQueue, line: JobLine, code: Code) -> bool:
+    def _may_reserve(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> bool:
         """Whether the next job of `line`, which cannot start, may get a reservation."""
         return (
             code in _MAY_RESERVE
             and line.cls.may_reserve
-            and self.reserved.may_reserve(queue.team, line.cls.shape)
+            and self.reserved.may_reserve(queue.team, line.cls.shape, line.cls.priority.id, source)
             and line.job[1] not in self._only_starts
         )
 
@@ -587,6 +601,10 @@ class PoolCycle:
             and self._reclaimer.may_find(queue.team, priority)
             and line.job[1] not in self._not_again
             and line.job[1] not in self._only_starts
+            and not (
+                queue.team in self.reserved.limits
+                and self.reserved.claim_delays(self.jobs[line.job[1]], queue.team, source)
+            )
         )
 
     def _reclaim(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
@@ -649,33 +667,55 @@ class PoolCycle:
         """Nobody of the class of `line` starts in this cycle, or nobody who would delay a
         reservation; in a strict queue nobody behind it either.
 
-        A job that fits in its team's guarantee keeps its place in it.
+        A job that fits in its team's guarantee keeps its place in it, unless it waits for one of
+        its team that comes first: it would start no sooner if those behind it waited, too.
         """
-        cls = line.cls
+        cls, keeps_place = line.cls, source == queue.team
         if code is Code.RESERVED_FOR_LARGER_JOB:
-            self._refuse(queue, cls, source)
+            keeps_place &= not self._refuse(queue, line, source)
         else:
             cls.code = code
+        if cls.may_reserve:
+            self._keep_in_limits(queue, line, code)
         if code is Code.CLASS_CAP_REACHED:
             return
-        if source == queue.team and code is not Code.BEHIND_HIGHER_PRIORITY:
+        if keeps_place and code is not Code.BEHIND_HIGHER_PRIORITY:
             queue.blocked_mgpu += cls.shape.total_mgpu
         if not self._skips_blocked(queue.team):
             for behind in queue.classes:
                 if behind.code is None:
                     behind.code = Code.BEHIND_HIGHER_PRIORITY
 
+    def _keep_in_limits(self, queue: TeamQueue, line: JobLine, code: Code) -> None:
+        """Keep room for the next job of `line` where its own team alone refuses it."""
+        team, by_cap = queue.team, code is Code.CLASS_CAP_REACHED
+        if by_cap or (
+            code is Code.WAITING_FOR_FREE_GPUS
+            and self.pool.is_at_limit(team, line.cls.shape.total_mgpu)
+        ):
+            job = self.jobs[line.job[1]]
+            self.reserved.limits.refuse(job, team, line.cls.priority, by_cap=by_cap)
+
     def _skips_blocked(self, team: int) -> bool:
         tree, for_all = self.pool.tree, self.pool.policy.skips_blocked_within_team
         given = tree.given[tree.paths[team][-1]].skips_blocked_within_team
         return for_all if given is None else given
 
-    def _refuse(self, queue: TeamQueue, cls: JobClass, source: int) -> None:
-        """Set aside those of a class that fits now who would delay a reservation."""
-        _, first = self.reserved.longest_s(queue.team, cls.shape, source)
+    def _refuse(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
+        """Set aside those of the class of `line`, and its next job among them, who would delay one
+        for whom something is kept; whether that is in their own team's limits alone."""
+        reserved, cls, team = self.reserved, line.cls, queue.team
+        mgpu, class_id = cls.shape.total_mgpu, cls.priority.id
+        kept = self._kept_from(queue, line, source)
+        longest_s, first = (
+            reserved.longest_s(team, cls.shape, class_id, source)
+            if kept is None
+            else reserved.limits.longest_s(team, mgpu, class_id, source)
+        )
         assert first is not None
         cls.reserved = first.job.mgpu, first.start_at
-        queue.refuse(cls, self._delays(queue, cls, source))
+        queue.refuse(cls, self._longer_than(longest_s))
+        return kept is not None
 
     # -- account --------------------------------------------------------------------------
 

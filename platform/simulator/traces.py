@@ -248,8 +248,8 @@ def _read_csv(
 
 def _read_swf(path: Path, rows: Iterable[tuple[int, str]], per_node: int, team: str) -> Trace:
     """Standard Workload Format 2.2: a processor of it is a GPU here. What did not run, or on no
-    processor, or was submitted nobody knows when, is left out. Of a job whose parts have lines of their own the line that sums it up is
-    read; one without that line is left out."""
+    processor, or was submitted nobody knows when, is left out. Of a job whose parts have lines of
+    their own the line that sums it up is read; one without that line is left out."""
     places = {"user": 11, "group": 12, "queue": 14}
     if team not in places:
         raise TraceError(path, None, f"SWF names no {team!r}; the team can be user, group or queue")

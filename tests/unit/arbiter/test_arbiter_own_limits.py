@@ -1,0 +1,299 @@
+"""Room that is kept in a team's own limits for its first job which only these refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from arbiter.cycle import decide
+from arbiter.decisions import Code, Plan
+from arbiter.policy import Policy
+from arbiter.snapshot import OtherPool, QueuedJob, RunningJob, Snapshot
+from builders.arbiter_builders import (
+    CLASSES,
+    GPU,
+    NOW,
+    World,
+    a_claim,
+    a_queued,
+    a_quota,
+    a_running,
+    a_snapshot,
+    a_victim,
+    devices,
+    slots,
+)
+from builders.arbiter_plans import started, victims, why
+
+
+def big(gpus: int = 8, **more: object) -> QueuedJob:
+    """The first of the team."""
+    return a_queued("big", "o/a", gpus=gpus, submitted_at=NOW - 900, **more)  # type: ignore[arg-type]
+
+
+def small(name: str, limit_s: int | None, *, gpus: int = 1, **more: object) -> QueuedJob:
+    """One behind it."""
+    return a_queued(name, "o/a", gpus=gpus, time_limit_s=limit_s, **more)  # type: ignore[arg-type]
+
+
+def running(*jobs: tuple[str, int, int | None], **more: object) -> list[RunningJob]:
+    """On one node: the name (`b...` is of another team), GPUs, and how long it runs on."""
+    return [
+        a_running(name, f"o/{name[0]}", slots(0, 1, gpus=gpus), started_at=NOW,
+                  time_limit_s=left_s, **more)  # type: ignore[arg-type]
+        for name, gpus, left_s in jobs
+    ]  # fmt: skip
+
+
+def a_team(
+    runs: Sequence[RunningJob],
+    queued: Sequence[QueuedJob],
+    *,
+    guaranteed: int = 8,
+    borrow: int | None = 0,
+    capped: int | None = None,
+    nodes: int = 2,
+) -> Snapshot:
+    """Team a, of two nodes of 8 GPUs, and team b, which is guaranteed nothing. `capped` is a's cap
+    in class `normal`."""
+    classes = [
+        replace(cls, team_cap_mgpu=None if capped is None or cls.id != "normal" else capped * GPU)
+        for cls in CLASSES
+    ]
+    return a_snapshot(
+        quotas=[a_quota("o", 8), a_quota("o/a", guaranteed, borrow=borrow), a_quota("o/b", 0)],
+        devices=devices(nodes),
+        running=runs,
+        queued=queued,
+        classes=classes,
+    )
+
+
+def without_guarantees(snapshot: Snapshot) -> Snapshot:
+    """Both teams may only borrow, team a up to 8 GPUs."""
+    quotas = a_quota("o", 0), a_quota("o/a", 0, borrow=8), a_quota("o/b", 0)
+    return replace(snapshot, quotas=quotas)
+
+
+def plan_of_team(runs: Sequence[RunningJob], queued: Sequence[QueuedJob], **more: int) -> Plan:
+    return decide(a_team(runs, queued, **more), Policy())
+
+
+def test_who_comes_later_starts_only_if_it_ends_before_the_limit_has_room() -> None:
+    """Mutants that die here: nothing is kept; the end compared with the moment to the second the
+    wrong way; a job without a limit taken for a short one; a reservation of devices made for it;
+    those who wait for it keep places in the guarantee, so that a short one has none."""
+    jobs = [big(), small("endless", None), small("long", 301, gpus=2), small("short", 300, gpus=3)]
+    plan = plan_of_team(running(("a1", 2, 300), ("a2", 2, 100)), jobs)
+    assert (started(plan), plan.reservations) == (["short"], ())
+    assert why(plan, "big").code is Code.BORROW_LIMIT_REACHED
+    assert why(plan, "endless").code is Code.RESERVED_FOR_LARGER_JOB
+    told = why(plan, "long")
+    assert (told.code, told.numbers["reserved_mgpu"], told.numbers["reserved_start_at"]) == (
+        Code.RESERVED_FOR_LARGER_JOB, 8 * GPU, NOW + 300,
+    )  # fmt: skip
+
+
+def test_what_the_first_does_not_need_of_the_limit_is_for_everybody() -> None:
+    """Mutants that die here: starts, or ends by the same moment, not counted."""
+    jobs = [big(5), *(small(f"j{i}", None) for i in range(4))]
+    runs = running(("a1", 2, 300), ("a2", 2, 300), ("a3", 1, None))
+    assert started(plan_of_team(runs, jobs)) == ["j0", "j1"]
+
+
+def test_who_is_gone_by_then_leaves_room_for_others() -> None:
+    """Planted: each start takes room from it; none does."""
+    jobs = [big(7), small("j0", 300), small("j1", 300), small("j2", 301), small("j3", 301)]
+    assert started(plan_of_team(running(("a1", 4, 300)), jobs)) == ["j0", "j1", "j2"]
+
+
+def test_room_is_kept_for_the_first_of_those_whom_the_limit_refuses() -> None:
+    jobs = [big(8), small("less", 300, gpus=5, submitted_at=NOW - 800), small("j", None)]
+    assert started(plan_of_team(running(("a1", 4, 300)), jobs)) == []
+    assert started(plan_of_team(running(("a1", 4, 300)), [*jobs[1:]])) == ["j"]
+
+
+@pytest.mark.parametrize(("left_s", "horizon_s"), [(None, 7 * 86_400), (1_000, 999)])
+def test_nobody_waits_for_an_end_that_is_unknown(left_s: int | None, horizon_s: int) -> None:
+    snapshot = a_team(running(("a1", 4, left_s)), [big(), small("endless", None)])
+    plan = decide(snapshot, Policy(reservation_horizon_s=horizon_s))
+    assert started(plan) == ["endless"]
+
+
+def test_in_a_capped_class_its_own_jobs_wait_and_no_others() -> None:
+    """Mutants that die here: the cap's jobs not told from the team's others; the whole team has to
+    wait; only the team's limit is looked at."""
+    runs = [
+        *running(("a1", 2, 300)),
+        *running(("a2", 2, 900), priority="low"),
+    ]
+    jobs = [
+        big(5),
+        small("long", 301),
+        small("short", 300),
+        small("other", None, priority="low"),
+    ]
+    plan = plan_of_team(runs, jobs, capped=5)
+    assert started(plan) == ["short", "other"]
+    assert why(plan, "big").code is Code.CLASS_CAP_REACHED
+    assert why(plan, "long").numbers["reserved_start_at"] == NOW + 300
+
+
+def test_who_fits_in_the_guarantee_goes_before_what_its_team_would_borrow() -> None:
+    """Of six GPUs that it may hold the team is guaranteed four. Planted: all of the team wait."""
+    runs = running(("a1", 2, 300))
+    for gpus, starts in ((6, ["endless"]), (4, [])):
+        jobs = [big(gpus), small("endless", None)]
+        plan = plan_of_team([*runs, *running(("a2", 1, 100))], jobs, guaranteed=4, borrow=2)
+        assert started(plan) == (starts if gpus == 6 else ["endless"] * bool(starts))
+
+
+def test_other_teams_do_not_wait() -> None:
+    jobs = [big(), a_queued("b2", "o/b", gpus=8)]
+    assert started(plan_of_team(running(("a1", 4, 300)), jobs)) == ["b2"]
+
+
+def test_gpus_are_not_taken_back_for_who_would_take_its_place() -> None:
+    """The other team fills the rest of both nodes with what it has borrowed. The first GPUs come
+    back a grace from now. Mutants that die here: claims are free to pass; its own time alone counts
+    and not the grace before it."""
+    runs = [
+        *running(("a1", 4, 1_000), ("b1", 4, None)),
+        a_running("b2", "o/b", slots(1, 1), started_at=NOW - 50),
+    ]
+    for limit_s, claims in ((None, []), (701, []), (700, ["small"])):
+        plan = plan_of_team(runs, [big(), small("small", limit_s)])
+        assert [reclaim.job for reclaim in plan.reclaims] == claims
+        assert (victims(plan) != []) == bool(claims)
+
+
+def test_who_waits_behind_it_holds_no_devices_in_vain() -> None:
+    """No GPU is free: the second could start when b1 ends, and would have to let the first pass
+    then. Mutant that dies here: it is given a reservation, and b2 waits for that."""
+    runs = [
+        *running(("a1", 4, 1_000), ("b1", 4, 200)),
+        a_running("b0", "o/b", slots(1, 1, gpus=7), started_at=NOW, time_limit_s=5_000),
+    ]
+    jobs = [big(), small("second", None, gpus=2), a_queued("b2", "o/b", gpus=1)]
+    plan = decide(without_guarantees(a_team(runs, jobs)), Policy())
+    assert (plan.reservations, started(plan)) == ((), ["b2"])
+
+
+def test_what_is_reserved_for_one_behind_it_is_taken_from_what_it_leaves() -> None:
+    """The limit leaves two GPUs beside the first. The second needs both, and waits for b1. Planted:
+    a third one takes one of them."""
+    runs = [
+        *running(("a1", 3, 300), ("b1", 5, 500)),
+        a_running("b2", "o/b", slots(1, 1, gpus=7), started_at=NOW, time_limit_s=5_000),
+    ]
+    jobs = [big(6), small("second", None, gpus=2), small("third", None)]
+    for queued, starts in ((jobs, []), ([jobs[0], jobs[2]], ["third"])):
+        plan = decide(without_guarantees(a_team(runs, queued)), Policy())
+        assert (started(plan), len(plan.reservations)) == (starts, len(queued) - 2)
+
+
+def test_what_is_claimed_for_one_behind_it_is_taken_from_what_it_leaves() -> None:
+    """Both could take back what the other team has borrowed. Planted: both do."""
+    runs = [
+        *running(("a1", 4, 300), ("b1", 4, None)),
+        a_running("b2", "o/b", slots(1, 1), started_at=NOW - 50),
+    ]
+    plan = plan_of_team(runs, [big(6), small("second", None, gpus=2), small("third", None)])
+    assert [reclaim.job for reclaim in plan.reclaims] == ["second"]
+
+
+def test_an_elastic_job_grows_no_further_than_that() -> None:
+    """Mutant that dies here: it grows into what is kept."""
+    elastic = replace(small("elastic", None, gpus=1), node_count=1, node_count_max=8)
+    runs = [
+        a_running("a1", "o/a", slots(0, 1, gpus=2), started_at=NOW, time_limit_s=300),
+    ]
+    plan = decide(a_team(runs, [big(7), elastic], nodes=8), Policy())
+    (start,) = plan.starts
+    assert (start.job, len(start.slots)) == ("elastic", 1)
+
+
+def test_what_is_stopped_for_another_team_is_gone_by_the_end_of_its_grace() -> None:
+    """Mutants that die here: it is not counted; it is never gone."""
+    runs = [
+        *running(("a1", 2, 30), ("b1", 4, None)),
+        a_running("b3", "o/b", slots(1, 1, gpus=7)),
+        a_victim("a2", "o/a", slots(0, 1, gpus=2), of="b2", grace_until=NOW + 200),
+    ]
+    claimed = a_queued("b2", "o/b", gpus=2, submitted_at=NOW - 5_000)
+    claim = a_claim("b2", slots(0, 1, gpus=2), grace_until=NOW + 200)
+    for limit_s, starts in ((200, ["j"]), (201, [])):
+        snapshot = a_team(runs, [claimed, big(), small("j", limit_s)])
+        assert started(decide(replace(snapshot, claims=(claim,)), Policy())) == starts
+
+
+def test_what_is_stopped_or_claimed_for_the_team_counts_until_its_end() -> None:
+    """a2 is gone when its grace is over, and the claimed one a minute after its GPUs are there.
+    Mutants that die here: claims not counted; what is being stopped never gone."""
+    claimed = a_queued("claimed", "o/a", gpus=2, submitted_at=NOW - 5_000, time_limit_s=60)
+    runs = [
+        *running(("a1", 2, 30), ("b1", 4, None)),
+        a_running("b2", "o/b", slots(1, 1, gpus=7)),
+        a_victim("a2", "o/a", slots(0, 1, gpus=2), of="claimed", grace_until=NOW + 200),
+    ]
+    jobs = [claimed, big(), small("long", 261), small("short", 260)]
+    snapshot = replace(
+        a_team(runs, jobs), claims=(a_claim("claimed", slots(0, 1, gpus=2), grace_until=NOW + 200),)
+    )
+    assert started(decide(snapshot, Policy())) == ["short"]
+
+
+def test_nothing_is_kept_in_a_pool_where_a_job_holds_no_reservations() -> None:
+    """It accepts two pools and waits for the other one."""
+    there = replace(big(), pool="a100", others=(OtherPool("h100"),))
+    beta = {"cluster": "beta", "pool": "a100"}
+    on_beta = slots(0, 1, gpus=4, cluster="beta")
+    snapshot = a_team(
+        [*running(("a1", 4, 300)), a_running("a2", "o/a", on_beta, **beta)],  # type: ignore[arg-type]
+        [there, small("endless", None)],
+    )
+    quotas = [a_quota(node, 8, borrow=0, pool="a100") for node in ("o", "o/a")]
+    plan = decide(
+        replace(
+            snapshot,
+            quotas=(*snapshot.quotas, *quotas),
+            devices=(*snapshot.devices, *devices(1, **beta)),
+            clusters=frozenset(("alpha", "beta")),
+        ),
+        Policy(),
+    )
+    assert started(plan) == ["endless"]
+
+
+def a_stream(policy: Policy, *, capped: int | None, until_s: int) -> int | None:
+    """After how many seconds a job starts that needs all that its team may use among a stream of
+    jobs of the team of one GPU that run for their whole limit of 300 to 900 s; None when it still
+    waits. There are enough GPUs."""
+    limit = {"capped": capped, "borrow": None} if capped is not None else {}
+    world = World(a_team([], [big(4)], guaranteed=4, **limit), policy)  # type: ignore[arg-type]
+    world.running = {
+        run.job: run for run in running(*((f"a{i}", 1, 300 + 100 * i) for i in range(4)))
+    }
+    number = 0
+    while world.now < NOW + until_s:
+        for run in list(world.running.values()):
+            if run.time_limit_s is not None and run.started_at + run.time_limit_s <= world.now:
+                world.leave(run.job)
+        while len(world.queued) < 6:
+            limit_s = 300 + number * 50 % 600
+            world.submit(small(f"j{number:04d}", limit_s, submitted_at=world.now))
+            number += 1
+        if "big" in started(world.step()):
+            return world.now - NOW
+        world.now += 10
+    return None
+
+
+@pytest.mark.parametrize("capped", [None, 4])
+def test_a_stream_of_its_own_team_does_not_starve_a_large_job(capped: int | None) -> None:
+    """The bound is that of reservations: the longest limit of what runs when it is first in line,
+    and a cycle. Where ends are not looked at, it waits for as long as the stream goes on."""
+    assert a_stream(Policy(reservation_horizon_s=0), capped=capped, until_s=20_000) is None
+    assert a_stream(Policy(), capped=capped, until_s=20_000) == 600
