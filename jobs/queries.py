@@ -645,10 +645,17 @@ def _waits_for_victims(row: JobRow) -> bool:
 
 
 def _victims(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[VictimRow]]:
-    """Attempts that still hold GPUs which open claims of these jobs wait for."""
+    """Attempts that still hold GPUs which open claims of these jobs wait for: those stopped for the
+    job, else those on its nodes that are stopped for nobody any more."""
     if not job_ids:
         return {}
     found: dict[UUID, list[VictimRow]] = {}
+
+    def note(row: VictimRow) -> None:
+        of_job = found.setdefault(row.reclaim__job_id, [])
+        if len(of_job) < VICTIMS_MAX:
+            of_job.append(row)
+
     for values in (
         Attempt.objects.filter(
             reclaim__job_id__in=job_ids, reclaim__closed_at=None, released_at=None
@@ -656,8 +663,28 @@ def _victims(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[VictimRow]]:
         .order_by("grace_until", "pk")
         .values_list(*VictimRow._fields)
     ):
-        row = VictimRow(*values)
-        of_job = found.setdefault(row.reclaim__job_id, [])
-        if len(of_job) < VICTIMS_MAX:
-            of_job.append(row)
+        note(VictimRow(*values))
+    if taking_over := [job_id for job_id in job_ids if job_id not in found]:
+        with connection.cursor() as cursor:
+            cursor.execute(_TAKEN_OVER, [taking_over])
+            for values in cursor.fetchall():
+                note(VictimRow(*values))
     return found
+
+
+_TAKEN_OVER = """
+SELECT r.job_id, a.job_id, j.name, j.user_id, t.path, a.mgpu, a.notice_at, a.grace_until
+FROM jobs_reclaim r
+JOIN jobs_attempt a
+    ON a.cluster_id = r.cluster_id AND a.released_at IS NULL AND a.notice_at IS NOT NULL
+LEFT JOIN jobs_reclaim own ON own.id = a.reclaim_id
+JOIN jobs_job j ON j.id = a.job_id
+JOIN tenants_node t ON t.id = j.team_id
+WHERE r.job_id = ANY(%s) AND r.closed_at IS NULL
+    AND (own.id IS NULL OR own.closed_at IS NOT NULL)
+    AND EXISTS (
+        SELECT FROM jsonb_array_elements(a.slots) held
+        JOIN jsonb_array_elements(r.slots) wanted ON wanted ->> 'node' = held ->> 'node'
+    )
+ORDER BY a.grace_until, a.id
+"""

@@ -243,7 +243,7 @@ def _waiting_for_guarantee(waiting: Waiting, job: QueuedJob, terms: _Terms) -> s
     free = numbers["largest_free_on_a_cluster_mgpu"]
     return (
         f"{told}; {gpus_text(free)} {_are(free)} free on one cluster{_on_such_nodes(job)}, and"
-        " nothing that is lent out can be taken back to make room for the rest."
+        " no jobs can be stopped now that would make room for it."
     )
 
 

@@ -71,7 +71,9 @@ def policy_get(
 ) -> None:
     """Show the policy of an organization, or what holds for all of them."""
     api = open_api(ctx)
-    _print(api.get(_path(api, organization)), output)
+    shown = api.get(_path(api, organization))
+    _print(shown, output)
+    _tell_if_cut(api, shown)
 
 
 @policy_app.command("set")
@@ -259,6 +261,14 @@ def _print(shown: Mapping[str, Any], output: Format) -> None:
         print_data(shown, output)
         return
     print_fields([(name, _told(name, value)) for name, value in shown.items() if name != "id"])
+
+
+def _tell_if_cut(api: Api, shown: Mapping[str, Any]) -> None:
+    """On standard error: that the installation lets a grace be no longer than something shorter."""
+    if "grace_period_s" in shown:
+        most_s = api.get("policy")["grace_period_s_max"]
+        if shown["grace_period_s"] > most_s:
+            tell(f"The installation cuts grace_period_s to {most_s} ({duration(most_s)}).")
 
 
 def _told(name: str, value: Any) -> object:

@@ -102,8 +102,8 @@ FREE = {"need": 8, "free": 3, "largest_free_on_a_cluster": 3, "available_by_quot
         (
             Code.WAITING_FOR_GUARANTEE,
             {"gpus": FREE},
-            "Your team is entitled to these 8 GPUs; 3 are free on one cluster, and nothing that is"
-            " lent out can be taken back to make room for the rest.",
+            "Your team is entitled to these 8 GPUs; 3 are free on one cluster, and no jobs can"
+            " be stopped now that would make room for it.",
         ),
         (
             Code.WAITING_FOR_GUARANTEE,

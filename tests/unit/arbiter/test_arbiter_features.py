@@ -222,7 +222,7 @@ def test_a_job_waits_for_busy_nodes_that_have_it_while_others_are_free() -> None
     assert (reason.latest, reason.method) == (NOW + 50, "time_limits")
     assert sentence(reason, snapshot.queued[0], NAMES) == (
         "Your team is entitled to these 8 GPUs; 0 are free on one cluster on nodes with the feature"
-        " ib, and nothing that is lent out can be taken back to make room for the rest."
+        " ib, and no jobs can be stopped now that would make room for it."
     )
 
 

@@ -51,6 +51,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
 
 def test_a_policy_is_shown_with_its_units(server: Server) -> None:
     server.routes[f"GET {PATH}"] = POLICY
+    server.routes["GET policy"] = {"grace_period_s_max": 300, "version": 1}
     assert server.run("policy", "get", "ai-company").out.splitlines() == [
         "organization               ai-company",
         "rank                       ai-company/production, then ai-company/research",
@@ -60,6 +61,17 @@ def test_a_policy_is_shown_with_its_units(server: Server) -> None:
     ]
     server.routes["GET policy"] = {"grace_period_s_max": 3600, "version": 1}
     assert server.run("policy", "get").out.splitlines()[0] == "grace_period_s_max  3600 (1h)"
+
+
+@pytest.mark.parametrize(
+    ("most_s", "told"),
+    [(300, ""), (299, "The installation cuts grace_period_s to 299 (4m59s).\n")],
+)
+def test_a_grace_that_the_installation_cuts_is_told(server: Server, most_s: int, told: str) -> None:
+    server.routes[f"GET {PATH}"] = POLICY
+    server.routes["GET policy"] = {"grace_period_s_max": most_s, "version": 1}
+    ran = server.run("policy", "get", "ai-company")
+    assert (ran.exit_code, ran.err) == (0, told)
 
 
 def test_settings_are_sent_in_the_version_that_was_read(server: Server) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from builders.jobs_world import World
 from builders.portal_builders import (
     NOW,
 )
+from jobs.explaining import plain_explanation
 from jobs.models import Job, Reclaim
 from jobs.timeline import Happening, record_events
 from tenants.models import User
@@ -88,6 +89,38 @@ def test_what_a_waiting_job_says(world: World) -> None:
 
     assert beneficiary(world.bob, victims[0]) == str(waiting.pk)
     assert beneficiary(world.charlie, victims[2]) is None
+
+
+def test_who_takes_over_gpus_of_a_claim_that_was_given_up_sees_whose_they_are(
+    world: World,
+) -> None:
+    """Planted: nobody's; those on other nodes, or of a claim that stands, too."""
+    company, bob = world.company, world.bob
+    stored = {**plain_explanation("waiting_for_reclaim", "Soon.", NOW), "numbers": {"victims": 1}}
+    waiting = a_job(company, bob, name="waits", explanation=stored, explained_at=NOW)
+
+    def a_claim_of(job: Job, node: str, closed_at: datetime | None = None) -> Reclaim:
+        return Reclaim.objects.create(
+            job=job, cluster=company.cluster, slots=[{"node": node, "mgpu": 4_000}],
+            created_at=NOW, grace_until=NOW, closed_at=closed_at,
+        )  # fmt: skip
+
+    a_claim_of(waiting, "n1")
+    given_up = a_claim_of(a_job(company, bob, state="held"), "n1", NOW)
+    standing = a_claim_of(a_job(company, bob), "n1")
+    for name, node, claim in (
+        ("given up", "n1", given_up),
+        ("elsewhere", "n2", given_up),
+        ("another's", "n1", standing),
+        ("cancelled", "n1", None),
+    ):
+        an_attempt(
+            a_job(company, bob, name=name, state="preempting"), cluster=company.cluster,
+            nodes=(node,), state="stopping", stop_reason="preempted", reclaim=claim,
+            notice_at=NOW, grace_until=NOW,
+        )  # fmt: skip
+    told = by_token(bob).get(f"jobs/{waiting.pk}/explanation").json()["victims"]
+    assert sorted(one["name"] for one in told) == ["cancelled", "given up"]
 
 
 @pytest.mark.parametrize(
