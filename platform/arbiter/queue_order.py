@@ -183,7 +183,9 @@ class TeamQueue:
             line.refused += refused
             line.jobs, line.at = waiting, 0
         if is_over:
+            # Its lines leave the order when their turn comes.
             cls.code = Code.RESERVED_FOR_LARGER_JOB
+            return
         assert self._shares is not None
         self.open(self._shares)
 

@@ -108,7 +108,7 @@ class Reservations:
         self._started: list[tuple[QueuedJob, int, str, list[Slot]]] = []
         self._use = TeamUse(pool, self._ends)
         #: What is kept for jobs that wait for their own team alone.
-        self.limits = OwnLimits(pool, self._use)
+        self.limits = OwnLimits(pool, self._use, self._devices_from)
         #: By what a rank wants; and the nodes on which something has started since the first of
         #: these was asked for.
         self._coming: dict[Demand, ComingFree] = {}
@@ -152,7 +152,7 @@ class Reservations:
             allowed_s = one.start_at - self._pool.taken_at
             if allowed_s < found[0] and not one.leaves_room(team, mgpu):
                 found = allowed_s, one
-        own = self.limits.longest_s(team, mgpu, priority_class, source)
+        own = self.limits.longest_s(team, mgpu, priority_class)
         return own if own[0] < found[0] else found
 
     def find(self, job: QueuedJob, team: int, shape: Shape, source: int) -> Place | None:
@@ -183,14 +183,11 @@ class Reservations:
         with self._released(in_way):
             yield
 
-    def claim_delays(self, job: QueuedJob, team: int, source: int) -> bool:
-        """Whether `job`, if GPUs were taken back for it, would take what is kept in its team's own
-        limits for one that comes first."""
+    def claim_delays(self, job: QueuedJob, team: int, victims: Collection[Holding] = ()) -> bool:
+        """Whether `job`, if GPUs of `victims` were taken back for it, would take what is kept in
+        its team's own limits for one that comes first."""
         end = self._pool.taken_at + self._claimed_s(job)
-        return any(
-            job.mgpu > kept.spare_mgpu and end > kept.start_at
-            for kept in self.limits.binding(team, job.priority_class, source)
-        )
+        return self.limits.claim_delays(job, team, end, victims)
 
     def _claimed_s(self, job: QueuedJob) -> int:
         """In how many seconds a job is gone at the latest for which GPUs are taken back."""
@@ -277,7 +274,7 @@ class Reservations:
         self._use.note_start(job, team)
         if team in self.limits:
             end = self._ends.of_start(job, self._pool.taken_at)
-            self.limits.note(team, job.mgpu, job.priority_class, end)
+            self.limits.note(team, job, end)
         if self._coming:
             self._changed.update((cluster, node_of(slot.node)) for slot in slots)
         if not self.made:
@@ -313,8 +310,7 @@ class Reservations:
         for one in self.made:
             if end is None or end > one.start_at:
                 one.charge(earmark.team, earmark.job.mgpu)
-        job = earmark.job
-        self.limits.note(earmark.team, job.mgpu, job.priority_class, end)
+        self.limits.note(earmark.team, earmark.job, end)
         self._hold_back([(earmark.claim.cluster, slot.node) for slot in earmark.claim.slots])
 
     def note_gone(self, holdings: Iterable[Holding]) -> None:
@@ -351,6 +347,7 @@ class Reservations:
 
     def release(self) -> None:
         """The cycle is over: hold nothing back any more."""
+        self.limits.close()
         for (cluster, node), held in self._held.items():
             self._pool.free.take(cluster, node, -held)
         self._held.clear()
@@ -362,9 +359,8 @@ class Reservations:
 
     # -- new reservations -------------------------------------------------------------------
 
-    def may_reserve(self, team: int, shape: Shape, priority_class: str, source: int) -> bool:
-        """Whether a blocked job of this shape, class and team that draws on the guarantee of
-        `source` may get a reservation.
+    def may_reserve(self, team: int, shape: Shape, priority_class: str) -> bool:
+        """Whether a blocked job of this shape, class and team may get a reservation.
 
         What its own team's limit refuses, or is kept in that for another one, waits for the team's
         own jobs, and gets none.
@@ -375,10 +371,7 @@ class Reservations:
             and self._tries_left > 0
             and shape not in self._hopeless
             and self._pool.blocker(team, mgpu) != team
-            and all(
-                mgpu <= kept.spare_mgpu
-                for kept in self.limits.binding(team, priority_class, source)
-            )
+            and ((kept := self.limits.of(team)) is None or kept.leaves_room(mgpu, priority_class))
         )
 
     def reserve(self, job: QueuedJob, team: int, shape: Shape, source: int) -> None:
@@ -422,9 +415,16 @@ class Reservations:
             self._on_node.setdefault(node, []).append(new)
         if end is not None:
             self._ends.add(end, job, team, place.cluster, slots)
-        self.limits.note(team, job.mgpu, job.priority_class, end)
+        self.limits.note_reservation(team, job, end)
         self._forget()
         self._hold_back(needs)
+
+    def _devices_from(self, shape: Shape, first: int) -> int | None:
+        """From when on, `first` at the earliest, there is a place for `shape` for good, if that can
+        be told."""
+        self._note_ends()
+        found = self._by_devices(shape, first)
+        return None if found is None else found[0]
 
     def _by_devices(self, shape: Shape, first: int) -> tuple[int, Place] | None:
         """From when on, `first` at the earliest, there is a place for `shape` for good, and

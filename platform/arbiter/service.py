@@ -177,6 +177,7 @@ class PoolCycle:
         more, so that all of it goes at once and not when garbage is collected."""
         self.pool.close()
         self._service.close()
+        self.reserved.limits.close()
         self._prospects = iter(())
         self.__dict__.pop("_agenda", None)
 
@@ -429,7 +430,7 @@ class PoolCycle:
             elif not (
                 self._may_reclaim(queue, line, code, source) and self._reclaim(queue, line, source)
             ):
-                may_reserve = self._may_reserve(queue, line, code, source)
+                may_reserve = self._may_reserve(queue, line, code)
                 if may_reserve and turn != source and self._starts_before(queue, line, turn):
                     self._enlist(queue)
                     return
@@ -450,7 +451,7 @@ class PoolCycle:
         code = self._obstacle(queue, line, source)
         if code is None or self._may_reclaim(queue, line, code, source):
             return source, code, source
-        if self._may_reserve(queue, line, code, source):
+        if self._may_reserve(queue, line, code):
             return (
                 source,
                 code,
@@ -519,24 +520,37 @@ class PoolCycle:
             return Code.CLASS_CAP_REACHED
         if queue.blocked_mgpu and not pool.guarantees.fits(team, team, queue.blocked_mgpu + mgpu):
             return Code.BEHIND_HIGHER_PRIORITY
-        if self._kept_from(queue, line, source) is not None:
-            return Code.RESERVED_FOR_LARGER_JOB
-        if not self.reserved.fits(cls.shape) or pool.blocker(team, mgpu) is not None:
+        at = pool.blocker(team, mgpu)
+        if at is not None or not self.reserved.fits(cls.shape):
+            if at != team and self._may_not_claim(queue, line):
+                return Code.BEHIND_HIGHER_PRIORITY
             return Code.WAITING_FOR_FREE_GPUS
+        if self._kept_from(queue, line) is not None:
+            return Code.RESERVED_FOR_LARGER_JOB
         if self.reserved.made and self._delays(queue, cls, source)(line.job):
             return Code.RESERVED_FOR_LARGER_JOB
         if self._starts_left <= 0:
             return Code.BEHIND_FAIR_SHARE
         return None
 
-    def _kept_from(self, queue: TeamQueue, line: JobLine, source: int) -> Kept | None:
+    def _kept_from(self, queue: TeamQueue, line: JobLine) -> Kept | None:
         """For whom of its team room is kept that the next job of `line` would take."""
         limits, cls = self.reserved.limits, line.cls
         if queue.team not in limits:
             return None
         mgpu = cls.shape.total_mgpu
-        longest_s, kept = limits.longest_s(queue.team, mgpu, cls.priority.id, source)
+        longest_s, kept = limits.longest_s(queue.team, mgpu, cls.priority.id)
         return kept if longest_s < self._limit_s(line.job) else None
+
+    def _may_not_claim(self, queue: TeamQueue, line: JobLine) -> bool:
+        """Whether GPUs that were taken back for the next job of `line` would be in the way of one
+        of its team that comes first. Who may stop others of its team is asked once it is known
+        whom."""
+        return (
+            queue.team in self.reserved.limits
+            and not line.cls.priority.preempts
+            and self.reserved.claim_delays(self.jobs[line.job[1]], queue.team)
+        )
 
     def _delays(self, queue: TeamQueue, cls: JobClass, source: int) -> Callable[[Age], bool]:
         """Which jobs of `cls`, which fits now, would delay one for whom something is kept: as they
@@ -554,12 +568,12 @@ class PoolCycle:
         limit_s = self.jobs[job[1]].time_limit_s
         return UNLIMITED if limit_s is None else limit_s
 
-    def _may_reserve(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> bool:
+    def _may_reserve(self, queue: TeamQueue, line: JobLine, code: Code) -> bool:
         """Whether the next job of `line`, which cannot start, may get a reservation."""
         return (
             code in _MAY_RESERVE
             and line.cls.may_reserve
-            and self.reserved.may_reserve(queue.team, line.cls.shape, line.cls.priority.id, source)
+            and self.reserved.may_reserve(queue.team, line.cls.shape, line.cls.priority.id)
             and line.job[1] not in self._only_starts
         )
 
@@ -601,10 +615,6 @@ class PoolCycle:
             and self._reclaimer.may_find(queue.team, priority)
             and line.job[1] not in self._not_again
             and line.job[1] not in self._only_starts
-            and not (
-                queue.team in self.reserved.limits
-                and self.reserved.claim_delays(self.jobs[line.job[1]], queue.team, source)
-            )
         )
 
     def _reclaim(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
@@ -618,6 +628,8 @@ class PoolCycle:
         if taking is None:
             return False
         holdings = [one.holding for one in taking.victims]
+        if self.reserved.claim_delays(job, team, holdings):
+            return False
         victims = [one for one in holdings if one.claim_of is None]
         if len(victims) < len(holdings):
             self._give_up([one for one in holdings if one.claim_of is not None])
@@ -687,14 +699,15 @@ class PoolCycle:
                     behind.code = Code.BEHIND_HIGHER_PRIORITY
 
     def _keep_in_limits(self, queue: TeamQueue, line: JobLine, code: Code) -> None:
-        """Keep room for the next job of `line` where its own team alone refuses it."""
+        """Keep room for the next job of `line` where its own team's limits refuse it."""
         team, by_cap = queue.team, code is Code.CLASS_CAP_REACHED
+        shape = line.cls.shape
         if by_cap or (
-            code is Code.WAITING_FOR_FREE_GPUS
-            and self.pool.is_at_limit(team, line.cls.shape.total_mgpu)
+            code is Code.WAITING_FOR_FREE_GPUS and self.pool.is_at_limit(team, shape.total_mgpu)
         ):
+            has_place = self.reserved.fits(shape) or self._reclaimer.could_be_freed(shape)
             job = self.jobs[line.job[1]]
-            self.reserved.limits.refuse(job, team, line.cls.priority, by_cap=by_cap)
+            self.reserved.limits.refuse(job, team, shape, has_place=has_place)
 
     def _skips_blocked(self, team: int) -> bool:
         tree, for_all = self.pool.tree, self.pool.policy.skips_blocked_within_team
@@ -706,11 +719,11 @@ class PoolCycle:
         for whom something is kept; whether that is in their own team's limits alone."""
         reserved, cls, team = self.reserved, line.cls, queue.team
         mgpu, class_id = cls.shape.total_mgpu, cls.priority.id
-        kept = self._kept_from(queue, line, source)
+        kept = self._kept_from(queue, line)
         longest_s, first = (
             reserved.longest_s(team, cls.shape, class_id, source)
             if kept is None
-            else reserved.limits.longest_s(team, mgpu, class_id, source)
+            else reserved.limits.longest_s(team, mgpu, class_id)
         )
         assert first is not None
         cls.reserved = first.job.mgpu, first.start_at

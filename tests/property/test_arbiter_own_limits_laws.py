@@ -1,8 +1,9 @@
 """The law of room that is kept in a team's own limit, over many cycles of small worlds in which
-teams borrow nothing and jobs have time limits."""
+teams borrow nothing, jobs have time limits, and devices there are enough of."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -38,7 +39,9 @@ def a_world(draw: st.DrawFn) -> World:
         reservation_horizon_s=HORIZON_S,
         claim_overdue_s=OVERDUE_S,
     )
-    return World(replace(base, quotas=quotas), policy)
+    # Each node could take all that teams may hold: nothing but limits keeps anybody waiting.
+    fleet = tuple(replace(device, capacity_mgpu=60 * GPU) for device in base.devices)
+    return World(replace(base, quotas=quotas, devices=fleet), policy)
 
 
 def move(draw: st.DrawFn, world: World, number: int) -> None:
@@ -79,27 +82,36 @@ def end_of(run: RunningJob, now: int, *, runs_on: bool) -> int | None:
 
 def room_from(snapshot: Snapshot, job: QueuedJob, *, without: Iterable[str]) -> int | None:
     """From when on its team's own limit has room for `job`, by known ends of what runs and of what
-    is claimed in the team, `without` some and what is stopped for them; None where nobody knows."""
+    is claimed in the team, `without` some and what is stopped for them; None where nobody knows.
+    A claim takes the place of what is stopped for it."""
     now, left_out = snapshot.taken_at, set(without)
     (quota,) = (one for one in snapshot.quotas if one.node == job.team)
-    held = [
-        (run.mgpu, end_of(run, now, runs_on=run.beneficiary in left_out))
+    runs = [
+        (run, end_of(run, now, runs_on=run.beneficiary in left_out))
         for run in snapshot.running
         if run.team == job.team and run.job not in left_out
     ]
-    queued = {one.id: one for one in snapshot.queued}
+    queued, claims = {one.id: one for one in snapshot.queued}, []
     for claim in snapshot.claims:
         other = queued[claim.job]
         if other.team == job.team and other.id not in left_out:
             limit_s = other.time_limit_s
             end = None if limit_s is None else max(now, claim.grace_until) + limit_s
-            held.append((other.mgpu, None if end is None or end > now + HORIZON_S else end))
-    moments = [now, *sorted(end for _, end in held if end is not None)]
-    for at in moments:
-        used = sum(mgpu for mgpu, end in held if end is None or end > at)
-        if used + job.mgpu <= quota.guaranteed_mgpu:
-            return at
-    return None
+            claims.append((other, None if end is None or end > now + HORIZON_S else end))
+
+    def used(at: int) -> int:
+        there = [run for run, end in runs if end is None or end > at]
+        going = Counter[str | None]()
+        for run in there:
+            going[run.beneficiary] += run.mgpu
+        more = [
+            max(0, other.mgpu - going[other.id]) for other, end in claims if end is None or end > at
+        ]
+        return sum(run.mgpu for run in there) + sum(more)
+
+    ends = [end for _, end in (*runs, *claims) if end is not None]
+    moments = (at for at in (now, *sorted(ends)) if used(at) + job.mgpu <= quota.guaranteed_mgpu)
+    return next(moments, None)
 
 
 def first_refused(plan: Plan, before: Snapshot) -> list[QueuedJob]:

@@ -10,7 +10,7 @@ import pytest
 from arbiter.cycle import decide
 from arbiter.decisions import Code, Plan
 from arbiter.policy import Policy
-from arbiter.snapshot import OtherPool, QueuedJob, RunningJob, Snapshot
+from arbiter.snapshot import OtherPool, Phase, QueuedJob, RunningJob, Snapshot
 from builders.arbiter_builders import (
     CLASSES,
     GPU,
@@ -38,10 +38,12 @@ def small(name: str, limit_s: int | None, *, gpus: int = 1, **more: object) -> Q
     return a_queued(name, "o/a", gpus=gpus, time_limit_s=limit_s, **more)  # type: ignore[arg-type]
 
 
-def running(*jobs: tuple[str, int, int | None], **more: object) -> list[RunningJob]:
-    """On one node: the name (`b...` is of another team), GPUs, and how long it runs on."""
+def running(
+    *jobs: tuple[str, int, int | None], team: str | None = None, **more: object
+) -> list[RunningJob]:
+    """On one node: the name (the first letter is the team's), GPUs, and how long it runs on."""
     return [
-        a_running(name, f"o/{name[0]}", slots(0, 1, gpus=gpus), started_at=NOW,
+        a_running(name, team or f"o/{name[0]}", slots(0, 1, gpus=gpus), started_at=NOW,
                   time_limit_s=left_s, **more)  # type: ignore[arg-type]
         for name, gpus, left_s in jobs
     ]  # fmt: skip
@@ -69,12 +71,6 @@ def a_team(
         queued=queued,
         classes=classes,
     )
-
-
-def without_guarantees(snapshot: Snapshot) -> Snapshot:
-    """Both teams may only borrow, team a up to 8 GPUs."""
-    quotas = a_quota("o", 0), a_quota("o/a", 0, borrow=8), a_quota("o/b", 0)
-    return replace(snapshot, quotas=quotas)
 
 
 def plan_of_team(runs: Sequence[RunningJob], queued: Sequence[QueuedJob], **more: int) -> Plan:
@@ -141,13 +137,22 @@ def test_in_a_capped_class_its_own_jobs_wait_and_no_others() -> None:
     assert why(plan, "long").numbers["reserved_start_at"] == NOW + 300
 
 
-def test_who_fits_in_the_guarantee_goes_before_what_its_team_would_borrow() -> None:
-    """Of six GPUs that it may hold the team is guaranteed four. Planted: all of the team wait."""
-    runs = running(("a1", 2, 300))
+def test_nothing_is_kept_for_who_would_have_to_borrow() -> None:
+    """Of six GPUs that it may hold the team is guaranteed four. What fits in those goes first again
+    and again, so that who borrows would make room for nobody. Planted: room is kept for all sizes;
+    also where the guarantee is in use then."""
+    runs = running(("a1", 2, 300), ("a2", 1, 100))
     for gpus, starts in ((6, ["endless"]), (4, [])):
         jobs = [big(gpus), small("endless", None)]
-        plan = plan_of_team([*runs, *running(("a2", 1, 100))], jobs, guaranteed=4, borrow=2)
-        assert started(plan) == (starts if gpus == 6 else ["endless"] * bool(starts))
+        assert started(plan_of_team(runs, jobs, guaranteed=4, borrow=2)) == starts
+    # There is room at 300, in the guarantee at 500, and one GPU beside it then.
+    runs = [
+        *running(("a1", 1, 300), ("a9", 3, None)),
+        *running(("a3", 1, 500), submitted_at=NOW - 5_000),
+    ]
+    jobs = [big(4), small("long", 501, gpus=2), small("short", 500, gpus=2)]
+    plan = plan_of_team(runs, jobs, guaranteed=4, borrow=4)
+    assert started(plan) == ["short"]
 
 
 def test_other_teams_do_not_wait() -> None:
@@ -169,29 +174,41 @@ def test_gpus_are_not_taken_back_for_who_would_take_its_place() -> None:
         assert (victims(plan) != []) == bool(claims)
 
 
+#: Five nodes with one GPU free each, and one with what team a holds; all others are protected.
+def crowded(*own: tuple[str, int, int | None], queued: Sequence[QueuedJob]) -> Snapshot:
+    others = [a_running(f"b{i}", "o/b", slots(i, 1, gpus=7)) for i in range(1, 6)]
+    snapshot = a_team([*running(*own), *others], queued, nodes=6)
+    quotas = a_quota("o", 48), a_quota("o/a", 8, borrow=0), a_quota("o/b", 40)
+    return replace(snapshot, quotas=quotas)
+
+
 def test_who_waits_behind_it_holds_no_devices_in_vain() -> None:
-    """No GPU is free: the second could start when b1 ends, and would have to let the first pass
-    then. Mutant that dies here: it is given a reservation, and b2 waits for that."""
-    runs = [
-        *running(("a1", 4, 1_000), ("b1", 4, 200)),
-        a_running("b0", "o/b", slots(1, 1, gpus=7), started_at=NOW, time_limit_s=5_000),
-    ]
-    jobs = [big(), small("second", None, gpus=2), a_queued("b2", "o/b", gpus=1)]
-    plan = decide(without_guarantees(a_team(runs, jobs)), Policy())
-    assert (plan.reservations, started(plan)) == ((), ["b2"])
+    """The second could start when b0 ends, and would have to let the first pass then. Mutant that
+    dies here: it is given a reservation."""
+    jobs = [big(1, nodes=6), small("second", None, gpus=3)]
+    plan = decide(crowded(("a1", 4, 1_000), ("b0", 4, 200), queued=jobs), Policy())
+    assert (plan.reservations, started(plan)) == ((), [])
+    assert why(plan, "second").code is Code.BEHIND_HIGHER_PRIORITY
+    plan = decide(crowded(("a1", 4, 1_000), ("b0", 4, 200), queued=jobs[1:]), Policy())
+    assert [one.job for one in plan.reservations] == ["second"]
 
 
-def test_what_is_reserved_for_one_behind_it_is_taken_from_what_it_leaves() -> None:
-    """The limit leaves two GPUs beside the first. The second needs both, and waits for b1. Planted:
-    a third one takes one of them."""
-    runs = [
-        *running(("a1", 3, 300), ("b1", 5, 500)),
-        a_running("b2", "o/b", slots(1, 1, gpus=7), started_at=NOW, time_limit_s=5_000),
-    ]
-    jobs = [big(6), small("second", None, gpus=2), small("third", None)]
-    for queued, starts in ((jobs, []), ([jobs[0], jobs[2]], ["third"])):
-        plan = decide(without_guarantees(a_team(runs, queued)), Policy())
-        assert (started(plan), len(plan.reservations)) == (starts, len(queued) - 2)
+def test_what_is_reserved_for_one_of_its_team_is_taken_from_what_it_leaves() -> None:
+    """The limit leaves two GPUs beside the first when a1 ends. The second needs both, on one node,
+    and waits for that, too. Planted: a third one takes one of them."""
+    own = ("a1", 3, 300), ("b0", 5, 500)
+    jobs = [big(1, nodes=6), small("second", None, gpus=2), small("third", None)]
+    plan = decide(crowded(*own, queued=jobs), Policy())
+    assert ([one.job for one in plan.reservations], started(plan)) == (["second"], [])
+    plan = decide(crowded(*own, queued=[jobs[0], jobs[2]]), Policy())
+    assert started(plan) == ["third"]
+    # One that borrows comes before, from 300 to 400: only then there is room. Planted: not counted.
+    before = small("before", 100, gpus=4, submitted_at=NOW - 5_000)
+    jobs = [before, big(1, nodes=5), small("long", 401, nodes=4), small("short", 400, nodes=4)]
+    snapshot = crowded(("a1", 4, 300), ("b0", 4, 500), queued=jobs)
+    quotas = a_quota("o", 45), a_quota("o/a", 6, borrow=2), a_quota("o/b", 40)
+    plan = decide(replace(snapshot, quotas=quotas), Policy())
+    assert ([one.job for one in plan.reservations], started(plan)) == (["before"], ["short"])
 
 
 def test_what_is_claimed_for_one_behind_it_is_taken_from_what_it_leaves() -> None:
@@ -289,6 +306,75 @@ def a_stream(policy: Policy, *, capped: int | None, until_s: int) -> int | None:
             return world.now - NOW
         world.now += 10
     return None
+
+
+def test_an_end_that_nobody_knows_keeps_nobody_of_the_team_waiting() -> None:
+    """What is stopped nobody knows when, or belongs to nodes below, counts and never goes. Planted:
+    it is not counted, so that there seemed to be room at 300."""
+    ending = running(("a2", 2, 300))
+    for more in ({}, {"grace_until": NOW - 5_000}):
+        stuck = running(("a1", 3, None), phase=Phase.STOPPING, **more)
+        assert started(plan_of_team([*stuck, *ending], [big(8), small("j", 301)])) == ["j"]
+    runs = [*running(("b1", 3, None)), *running(("a2", 2, 300), team="o")]
+    jobs = [replace(big(8), team="o"), replace(small("j", 301), team="o")]
+    snapshot = replace(a_team(runs, jobs), quotas=(a_quota("o", 8, borrow=0),))
+    assert started(decide(snapshot, Policy())) == ["j"]
+
+
+def test_where_a_job_needs_the_limit_and_the_cap_room_is_kept_in_both() -> None:
+    """Planted: in the one that refused it."""
+    # The limit refuses it, and its class has room for it and for one more.
+    runs = running(("l1", 5, 300), priority="low", team="o/a")
+    jobs = [big(4), small("two", None, gpus=2), small("one", None)]
+    assert started(plan_of_team(runs, jobs, capped=5)) == ["one"]
+    # Its class refuses it, and the limit has room for it and for one more.
+    runs = running(("n1", 4, 300), team="o/a")
+    jobs = [big(5), small("low3", None, gpus=3, priority="low"), small("low", None, priority="low")]
+    assert started(plan_of_team(runs, jobs, capped=5)) == ["low"]
+    # The cap has room at 200, the guarantee at 500.
+    runs = [
+        *running(("n1", 2, 200), team="o/a"),
+        *running(("h1", 3, 500), priority="high", team="o/a"),
+    ]
+    jobs = [big(3), small("long", 501), small("short", 500)]
+    assert started(plan_of_team(runs, jobs, capped=3, guaranteed=5, borrow=1)) == ["short"]
+
+
+def test_nothing_is_kept_for_who_has_no_place() -> None:
+    """Eight GPUs of one node, where others' protected ones are in the way: free, lent and own GPUs
+    together are not enough. Planted: not looked at."""
+    quotas = a_quota("o", 16), a_quota("o/a", 8, borrow=0), a_quota("o/b", 8)
+    for guaranteed, starts in ((8, ["j"]), (0, [])):
+        runs = [
+            *running(("a1", 4, 300), ("b1", 1, None)),
+            a_running("b2", "o/b", slots(1, 1, gpus=1)),
+        ]
+        snapshot = a_team(runs, [big(), small("j", 301)])
+        with_b = (*quotas[:2], a_quota("o/b", guaranteed))
+        assert started(decide(replace(snapshot, quotas=with_b), Policy())) == starts
+    # What ends by then is free, and what is lent beside its own team's can be taken back. Planted:
+    # only one of them counts.
+    for runs in ((("a1", 4, 300),), (("a1", 4, 300), ("b1", 2, None))):
+        plan = plan_of_team(running(*runs), [big(), small("j", 301)], nodes=1)
+        assert (started(plan), plan.reclaims) == ([], ())
+
+
+def test_who_takes_the_place_of_its_own_team_may_take_it_for_as_long() -> None:
+    """Where low holds two GPUs without an end another job may hold as many; where it is gone before
+    the first could start, it may not. Planted: no claims of the team; all victims make room; nobody
+    looks whom it is that goes."""
+    fill = a_running("b1", "o/b", slots(1, 1), started_at=NOW)
+    quotas = a_quota("o", 24), a_quota("o/a", 6, borrow=0), a_quota("o/b", 16)
+    for left_s, gpus, claims in ((None, 4, [("h2", ["low"])]), (200, 5, [])):
+        runs = [
+            *running(("h1", 4, 300), priority="high", team="o/a"),
+            *running(("low", 2, left_s), priority="low", team="o/a"),
+            *running(("b2", 2, None)),
+            fill,
+        ]
+        queued = [big(gpus, priority="high"), small("h2", None, gpus=2, priority="high")]
+        plan = decide(replace(a_team(runs, queued), quotas=quotas), Policy())
+        assert [(claim.job, victims(plan)) for claim in plan.reclaims] == claims
 
 
 @pytest.mark.parametrize("capped", [None, 4])
