@@ -287,17 +287,18 @@ class OwnLimits:
         waits for others than its team."""
         pool, more = self._pool, Counter[str]()
         free, lent = pool.free, pool.holdings.borrowed.by_node
+        clusters = free.clusters(shape.clusters)
         for (cluster, node), mgpu in self._use.on_nodes(team).items():
             if (
-                not is_beside(node)
+                cluster in clusters
+                and not is_beside(node)
                 and free.is_of(shape.kinds, cluster, node)
                 and not free.has_room(cluster, node, shape)
             ):
                 back = mgpu + lent.get(cluster, {}).get(node, 0)
                 more[cluster] += free.left(cluster, node) + back >= shape.mgpu
         if any(
-            free.count(cluster, shape) + more[cluster] >= shape.node_count
-            for cluster in free.clusters(shape.clusters)
+            free.count(cluster, shape) + more[cluster] >= shape.node_count for cluster in clusters
         ):
             return True
         if self._looks_left <= 0:

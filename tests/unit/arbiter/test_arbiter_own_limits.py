@@ -352,6 +352,13 @@ def test_nothing_is_kept_for_who_has_no_place() -> None:
         snapshot = a_team(runs, [big(), small("j", 301)])
         with_b = (*quotas[:2], a_quota("o/b", guaranteed))
         assert started(decide(replace(snapshot, quotas=with_b), Policy())) == starts
+    # Nor has it any on a cluster that accepts nothing now.
+    on_beta = slots(1, 1, cluster="beta")
+    runs = [*running(("a1", 4, 300)), a_running("b1", "o/b", on_beta, cluster="beta")]
+    snapshot = a_team(runs, [big(4, nodes=2), small("j", 301)], nodes=1)
+    fleet = (*snapshot.devices, *devices(2, cluster="beta"))
+    snapshot = replace(snapshot, quotas=quotas, devices=fleet, clusters=frozenset(["beta"]))
+    assert started(decide(snapshot, Policy())) == ["j"]
     # What ends by then is free, and what is lent beside its own team's can be taken back. Planted:
     # only one of them counts.
     for runs in ((("a1", 4, 300),), (("a1", 4, 300), ("b1", 2, None))):
