@@ -26,8 +26,8 @@ from tenants.models import User
 __all__ = ["bob", "company", "frail_loop", "loop"]
 
 NO_NODES = (
-    "Your team is entitled to this GPU; 0 are free on one cluster, and nothing that is lent "
-    "out can be taken back to make room for the rest."
+    "Your team is entitled to this GPU; 0 are free on one cluster, and no jobs can be stopped now "
+    "that would make room for it."
 )
 NO_CLUSTER = "No cluster with such GPUs accepts jobs now."
 
