@@ -21,13 +21,14 @@ from arbiter.coming_free import ComingFree
 from arbiter.decisions import Reservation
 from arbiter.earmarks import Earmark
 from arbiter.holdings import Holding, Node
-from arbiter.own_limits import Kept, OwnLimits, TeamUse
+from arbiter.own_limits import Kept, OwnLimits
 from arbiter.placement import Place, Shape
 from arbiter.pool import Pool
 from arbiter.quota_outlook import QuotaOutlook
 from arbiter.quota_tree import ROOT, UNLIMITED, Ledger
 from arbiter.rooms import Demand, is_beside, node_of
 from arbiter.snapshot import QueuedJob, Slot
+from arbiter.team_use import TeamUse
 from arbiter.time_limits import KnownEnds, Release
 
 #: How many jobs are tried at most for each reservation that the policy allows.

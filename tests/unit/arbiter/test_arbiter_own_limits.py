@@ -174,8 +174,8 @@ def test_gpus_are_not_taken_back_for_who_would_take_its_place() -> None:
         assert (victims(plan) != []) == bool(claims)
 
 
-#: Five nodes with one GPU free each, and one with what team a holds; all others are protected.
 def crowded(*own: tuple[str, int, int | None], queued: Sequence[QueuedJob]) -> Snapshot:
+    """Five nodes with one GPU free each, and one with `own`; what team b holds is protected."""
     others = [a_running(f"b{i}", "o/b", slots(i, 1, gpus=7)) for i in range(1, 6)]
     snapshot = a_team([*running(*own), *others], queued, nodes=6)
     quotas = a_quota("o", 48), a_quota("o/a", 8, borrow=0), a_quota("o/b", 40)
