@@ -201,7 +201,11 @@ def test_a_rank_that_is_evicted_and_saves_has_not_succeeded(kubernetes_rig: Kube
     rig.start(workload)
     eventually(lambda: lines(rig.scratch / "0") and lines(rig.scratch / "1"))
     until_running(rig.connector, workload.key)
-    pods = rig.admin.list(f"/api/v1/namespaces/{rig.namespace}/pods").items
+    # By its name, as pods of another test may still be on their way out of the team's namespace.
+    pods = rig.admin.list(
+        f"/api/v1/namespaces/{rig.namespace}/pods",
+        labels=f"batch.kubernetes.io/job-name={workload_name(workload.key)}",
+    ).items
     (evicted,) = (pod["metadata"] for pod in pods if rank_of(pod) == 0)
     rig.admin.evict(
         f"/api/v1/namespaces/{rig.namespace}/pods/{evicted['name']}",
