@@ -88,7 +88,13 @@ def simulate(
     from simulator.policy_file import read_policy
     from simulator.report import document, table
     from simulator.scene import read_quotas, stage, uniform_fleet
-    from simulator.traces import TraceError, read_machines, read_trace, with_alternatives
+    from simulator.traces import (
+        TraceError,
+        read_machines,
+        read_trace,
+        uncounted,
+        with_alternatives,
+    )
     from simulator.workload import Settings, prepare
 
     if only and baselines:
@@ -147,6 +153,13 @@ def simulate(
         except OSError as error:
             raise CliError(f"{picture}: {error.strerror}") from None
     _tell_what_is_not_read(found, trace.name)
+    if names := uncounted(jobs, scene.machines):
+        columns = "columns cpu_milli and memory_mib"
+        give = f"give {nodes.name} {columns}" if nodes else f"give --nodes a file with {columns}"
+        tell(
+            f"Not used of {trace.name}: {', '.join(names)}, as nothing says how much the nodes "
+            f"have of that; {give}."
+        )
     if tree.unused:
         tell(f"Not used of {quotas.name}: {', '.join(tree.unused)}; give a policy with --policy.")
     if as_json:

@@ -80,7 +80,7 @@ def compare(
 def bound_mgpu_s(works: Sequence[Work], scene: Scene) -> int:
     """The most work that any policy could do until the last submission, in milli-GPU-seconds; what
     the fleet could not even hold when it is empty is none of it."""
-    fleet = Fleet(scene.machines)
+    fleet = Fleet(scene.machines, [work.job for work in works])
     jobs = [work.job for work in works if fleet.could_hold(fleet.shape_of(work.job))]
     return fluid_bound_mgpu_s(jobs, scene.capacity_mgpu, works[-1].job.submit_s if works else 0)
 
@@ -94,7 +94,7 @@ def simulate(
     progress: Callable[[int, int], None] | None = None,
 ) -> Outcome:
     """Run `works` under one policy."""
-    fleet = Fleet(scene.machines)
+    fleet = Fleet(scene.machines, [work.job for work in works])
     observer = Observer(
         scene,
         horizon_s=works[-1].job.submit_s if works else 0,

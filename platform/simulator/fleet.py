@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from arbiter.layout import Layout
 from arbiter.node_kinds import NodeKinds
 from arbiter.placement import FreeDevices, Shape
-from arbiter.snapshot import Device
+from arbiter.rooms import Demand, Rooms, Wants, has_beside, is_beside
+from arbiter.snapshot import Device, Slot
 from simulator.scene import POOL
 from simulator.traces import Machine
 from simulator.workload import TraceJob
 
 CLUSTER = "simulated"
 
+#: A job's demand where CPU and memory are not counted.
+_Ask = tuple[int, int, frozenset[str], int | None, int | None]
+
+
+def device_of(machine: Machine) -> Device:
+    """A node of the fleet as the arbiter knows it."""
+    return Device(
+        CLUSTER,
+        machine.name,
+        POOL,
+        machine.mgpu,
+        features=machine.features,
+        cpu_milli=machine.cpu_milli,
+        memory_mib=machine.memory_mib,
+    )
+
 
 class Fleet:
-    """Free milli-GPU by node. `sizes` are of whole nodes, also of those that are down.
+    """What is free, by node in milli-GPU, and by room in milli-CPU or MiB where CPU and memory are
+    counted (`arbiter.rooms`): where `jobs` could run short of them. `sizes` are of whole nodes, of
+    those that are down, too.
 
     Nodes stand in order from the first search on: a scheduler that places by itself searches none.
     """
@@ -25,38 +44,48 @@ class Fleet:
         "_could_hold",
         "_kinds",
         "_layout",
+        "_rooms",
         "_shapes",
         "_sorted",
+        "_whole",
         "capacity_mgpu",
         "free",
         "sizes",
         "total_free",
     )
 
-    def __init__(self, machines: Sequence[Machine]) -> None:
+    def __init__(self, machines: Sequence[Machine], jobs: Iterable[TraceJob] = ()) -> None:
         self.sizes = {machine.name: machine.mgpu for machine in machines}
-        self._kinds = NodeKinds(
-            tuple(
-                Device(CLUSTER, machine.name, POOL, machine.mgpu, features=machine.features)
-                for machine in machines
-            )
-        )
+        devices = tuple(device_of(machine) for machine in machines)
+        demands = {Demand(job.mgpu_per_node, job.cpu_milli, job.memory_mib) for job in jobs}
+        self._rooms = Rooms(devices, demands)
+        self._kinds = NodeKinds(devices)
         self._sorted: FreeDevices | None = None
-        self._layout = Layout({CLUSTER: self.sizes}, self._kinds)
-        self._shapes: dict[tuple[int, int, frozenset[str]], Shape] = {}
+        self._layout = Layout({CLUSTER: self.sizes}, self._kinds, rooms=self._rooms)
+        self._shapes: dict[_Ask, Shape] = {}
         self._could_hold: dict[Shape, bool] = {}
-        self.free = dict(self.sizes)
+        self._whole = self.sizes | self._rooms.offered.get(CLUSTER, {})
+        self.free = dict(self._whole)
         self.capacity_mgpu = self.total_free = sum(self.sizes.values())
 
     def shape_of(self, job: TraceJob) -> Shape:
         """What `job` asks of the nodes; the same object for the same wish."""
-        ask = (job.mgpu_per_node, job.node_count, job.features)
+        wants = (job.cpu_milli, job.memory_mib) if self._rooms.is_counted else (None, None)
+        ask = (job.mgpu_per_node, job.node_count, job.features, *wants)
         shape = self._shapes.get(ask)
         if shape is None:
             kinds = self._kinds.having(job.features)
-            shape = Shape(job.mgpu_per_node, job.node_count, None, job.mgpu, kinds)
+            shape = Shape(job.mgpu_per_node, job.node_count, None, job.mgpu, kinds, None, *wants)
             self._shapes[ask] = shape
         return shape
+
+    def slots(self, job: TraceJob, nodes: Iterable[str]) -> list[Slot]:
+        """What `job` holds of each of `nodes`, and of their rooms."""
+        return self.slots_of(self.shape_of(job), nodes)
+
+    def slots_of(self, shape: Shape, nodes: Iterable[str]) -> list[Slot]:
+        """What a job of that `shape` holds of each of `nodes`, and of their rooms."""
+        return self._rooms.held(CLUSTER, nodes, *shape.demand)
 
     def could_hold(self, shape: Shape) -> bool:
         """Whether the fleet, empty, has a place for `shape`."""
@@ -69,28 +98,50 @@ class Fleet:
         """Whether `node` is of a kind that `shape` may use."""
         return shape.kinds is None or self._kinds.has(shape.kinds, CLUSTER, node)
 
+    def has_room(self, shape: Shape, node: str, left: Mapping[str, int]) -> bool:
+        """Whether a rank of `shape` fits on `node`, of whatever kind it is, if that much were left
+        by node and room."""
+        return left[node] >= shape.mgpu and has_beside(left, node, self._wants(shape))
+
     def find(self, shape: Shape) -> tuple[str, ...] | None:
         """The tightest nodes for the whole gang now, or None."""
         if shape.total_mgpu > self.total_free:
             return None
         if self._sorted is None:
-            self._sorted = FreeDevices({CLUSTER: self.free}, self._kinds)
-            self.free = self._sorted.free[CLUSTER]
+            left = {name: self.free[name] for name in self.sizes}
+            beside = {name: amount for name, amount in self.free.items() if is_beside(name)}
+            self._sorted = FreeDevices(
+                {CLUSTER: left}, self._kinds, rooms=self._rooms, beside={CLUSTER: beside}
+            )
         place = self._sorted.find(shape)
         return None if place is None else place.nodes
 
-    def take(self, nodes: Sequence[str], mgpu: int) -> None:
-        """Use up `mgpu` of each node; a negative amount gives it back.
+    def take(self, slots: Iterable[tuple[str, int]]) -> None:
+        """Use up so much of each node or room.
 
-        Raises ValueError where a node has not got that much.
+        Raises ValueError where one has not got that much.
         """
-        free, sizes, in_order = self.free, self.sizes, self._sorted
-        for node in nodes:
-            left = free[node] - mgpu
-            if not 0 <= left <= sizes[node]:
-                raise ValueError(f"{node} has {free[node]} of {sizes[node]} free, not {mgpu}")
-            if in_order is None:
-                free[node] = left
-            else:
-                in_order.take(CLUSTER, node, mgpu)
-        self.total_free -= mgpu * len(nodes)
+        self._take(slots, 1)
+
+    def give_back(self, slots: Iterable[tuple[str, int]]) -> None:
+        """So much of each node or room is free again.
+
+        Raises ValueError where that is more than was taken.
+        """
+        self._take(slots, -1)
+
+    def _take(self, slots: Iterable[tuple[str, int]], sign: int) -> None:
+        free, whole, sizes, in_order = self.free, self._whole, self.sizes, self._sorted
+        for name, amount in slots:
+            taken = sign * amount
+            left = free[name] - taken
+            if not 0 <= left <= whole[name]:
+                raise ValueError(f"{name} has {free[name]} of {whole[name]} free, not {taken}")
+            free[name] = left
+            if in_order is not None:
+                in_order.take(CLUSTER, name, taken)
+            if name in sizes:
+                self.total_free -= taken
+
+    def _wants(self, shape: Shape) -> Wants:
+        return self._rooms.wants(CLUSTER, shape.demand)

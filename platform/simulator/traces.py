@@ -10,8 +10,8 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -22,6 +22,8 @@ _SPAN_S_MAX = 100 * 366 * 86_400
 #: More than any machine has; what is larger is a damaged number.
 _GPUS_MAX = 1_000_000
 _SWF_FIELDS = 18
+#: What a job wants in all besides its GPUs, in milli-CPU and MiB.
+_CPU, _MEMORY = "cpu_milli", "mem_mib"
 #: Status of an SWF line that tells of one part of a job's execution: to be continued, the last one
 #: of a job that was completed, and of one that failed. Another line sums the job up.
 _SWF_PARTS = (2, 3, 4)
@@ -58,11 +60,13 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node of the fleet."""
+    """A node of the fleet; `cpu_milli` and `memory_mib` are None where nobody says."""
 
     name: str
     mgpu: int
     features: frozenset[str] = frozenset()
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
 
 
 def read_trace(path: Path, *, gpus_per_node: int, team_column: str | None = None) -> Trace:
@@ -94,7 +98,8 @@ def read_trace(path: Path, *, gpus_per_node: int, team_column: str | None = None
 
 
 def read_machines(path: Path) -> tuple[Machine, ...]:
-    """A fleet from a file of nodes (columns sn, gpu, model); nodes without a GPU are left out.
+    """A fleet from a file of nodes (columns sn, gpu, model, and where wanted cpu_milli and
+    memory_mib); nodes without a GPU are left out.
 
     A node has a feature for its model, which is what `gpu_type` of the pods asks for.
     Raises TraceError.
@@ -111,7 +116,15 @@ def read_machines(path: Path) -> tuple[Machine, ...]:
         row = _row(path, at, header, line)
         gpus = _integer(path, at, row, "gpu", least=0)
         if gpus:
-            found.append(Machine(row["sn"], gpus * 1_000, frozenset({row["model"]})))
+            found.append(
+                Machine(
+                    row["sn"],
+                    gpus * 1_000,
+                    frozenset({row["model"]}),
+                    _amount(path, at, row, _CPU),
+                    _amount(path, at, row, "memory_mib"),
+                )
+            )
     if not found:
         raise TraceError(path, None, "no node has a GPU")
     return tuple(found)
@@ -121,14 +134,23 @@ def with_alternatives(machines: Iterable[Machine], jobs: Iterable[TraceJob]) -> 
     """The machines, where a job asks for 'A|B' with a feature 'A|B' on each A and each B."""
     asked = {feature for job in jobs for feature in job.features if "|" in feature}
     return tuple(
-        Machine(
-            machine.name,
-            machine.mgpu,
-            machine.features.union(
+        replace(
+            machine,
+            features=machine.features.union(
                 choice for choice in asked if machine.features.intersection(choice.split("|"))
             ),
         )
         for machine in machines
+    )
+
+
+def uncounted(jobs: Sequence[TraceJob], machines: Sequence[Machine]) -> tuple[str, ...]:
+    """The columns of a trace that say what jobs want and no machine has any of, as nobody knows."""
+    return tuple(
+        column
+        for column, name in ((_CPU, "cpu_milli"), (_MEMORY, "memory_mib"))
+        if any(getattr(job, name) is not None for job in jobs)
+        and all(getattr(machine, name) is None for machine in machines)
     )
 
 
@@ -152,6 +174,8 @@ def _philly(
         mgpu_per_node=mgpu,
         node_count=nodes,
         time_limit_s=_limit_s(path, at, row),
+        cpu_milli=_amount(path, at, row, _CPU, parts=nodes),
+        memory_mib=_amount(path, at, row, _MEMORY, parts=nodes),
     )
 
 
@@ -178,6 +202,8 @@ def _openb(
         mgpu_per_node=gpus * milli,
         time_limit_s=_limit_s(path, at, row),
         features=frozenset({wanted}) if wanted else frozenset(),
+        cpu_milli=_amount(path, at, row, _CPU),
+        memory_mib=_amount(path, at, row, _MEMORY),
     )
 
 
@@ -198,21 +224,21 @@ _FORMATS = (
         "openb",
         "qos",
         ("submit_s", "start_s", "end_s", "gpus", "gpu_milli", "gpu_type"),
-        ("job_id", "time_limit_s"),
+        ("job_id", "time_limit_s", _CPU, _MEMORY),
         _openb,
     ),
     _Format(
         "philly",
         "vc",
         ("submit_s", "duration_s", "gpus", "vc"),
-        ("job_id", "user", "time_limit_s"),
+        ("job_id", "user", "time_limit_s", _CPU, _MEMORY),
         _philly,
     ),
     _Format(
         "philly users",
         "user",
         ("submit_s", "duration_s", "gpus", "user"),
-        ("job_id", "user", "time_limit_s"),
+        ("job_id", "user", "time_limit_s", _CPU, _MEMORY),
         _philly,
     ),
 )
@@ -348,6 +374,16 @@ def _limit_s(path: Path, at: int, row: Mapping[str, str]) -> int | None:
     if not row.get("time_limit_s"):
         return None
     return _integer(path, at, row, "time_limit_s", least=1)
+
+
+def _amount(
+    path: Path, at: int, row: Mapping[str, str], name: str, *, parts: int = 1
+) -> int | None:
+    """Milli-CPU or MiB of each of as many equal `parts`, rounded up; None without such a column, or
+    where it is empty."""
+    if not row.get(name):
+        return None
+    return -(-_integer(path, at, row, name, least=0) // parts)
 
 
 def _integer(path: Path, at: int, row: Mapping[str, str], name: str, *, least: int) -> int:

@@ -64,8 +64,8 @@ class Settings:
 class TraceJob:
     """A row of a trace: `node_count` nodes with `mgpu_per_node` each for `duration_s`.
 
-    `features` are what each of its nodes must have; `time_limit_s` is None where the trace
-    has none.
+    `features` are what each of its nodes must have, `cpu_milli` and `memory_mib` what it wants of
+    each besides; they and `time_limit_s` are None where the trace does not say.
     """
 
     id: str
@@ -77,6 +77,8 @@ class TraceJob:
     node_count: int = 1
     time_limit_s: int | None = None
     features: frozenset[str] = frozenset()
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
 
     @property
     def mgpu(self) -> int:

@@ -186,7 +186,7 @@ class World:
         count = len(nodes) if len(nodes) == 1 else len(set(nodes))
         if count != job.node_count:
             raise ValueError(f"job {job.id} needs {job.node_count} nodes, not {count}")
-        self.fleet.take(nodes, job.mgpu_per_node)
+        self.fleet.take(self.fleet.slots(job, nodes))
         self._waiting.remove(task.number)
         self._running += 1
         task.attempt += 1
@@ -312,7 +312,7 @@ class World:
             return self._fail(number)
         if kind == _REPAIR:
             name = self._names[number]
-            self.fleet.take((name,), -self.down.pop(name))
+            self.fleet.give_back([(name, self.down.pop(name))])
             heappush(self._heap, (self.now + self._lifetime(), _FAIL, number, 0))
             return True
         task = self._tasks[number]
@@ -349,7 +349,7 @@ class World:
             self._release(task, saved_s, is_done=False)
         self._scheduler.fail(name, self.now)
         self.down[name] = self.fleet.sizes[name]
-        self.fleet.take((name,), self.down[name])
+        self.fleet.take([(name, self.down[name])])
         heappush(self._heap, (self.now + self.settings.repair_s, _REPAIR, number, 0))
         return True
 
@@ -370,7 +370,7 @@ class World:
         nodes, task.nodes = task.nodes, ()
         for node in nodes:
             self._on_node[node].remove(task.number)
-        self.fleet.take(nodes, -task.work.job.mgpu_per_node)
+        self.fleet.give_back(self.fleet.slots(task.work.job, nodes))
         self._running -= 1
         self._observer.released(task, now)
         self._scheduler.leave(task, nodes, now)

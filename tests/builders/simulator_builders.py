@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from arbiter.policy import Policy
@@ -33,20 +33,44 @@ def a_job(
     nodes: int = 1,
     team: str = "a",
     limit: int | None = None,
+    cpus: int | None = None,
+    memory_mib: int | None = None,
 ) -> TraceJob:
-    """`gpus` on each of `nodes` for `runs` seconds from second `at` on."""
-    return TraceJob(id, team, "u", at, runs, gpus * 1_000, nodes, limit)
+    """`gpus`, `cpus` and memory on each of `nodes` for `runs` seconds from second `at` on."""
+    return TraceJob(
+        id,
+        team,
+        "u",
+        at,
+        runs,
+        gpus * 1_000,
+        nodes,
+        limit,
+        cpu_milli=None if cpus is None else cpus * 1_000,
+        memory_mib=memory_mib,
+    )
 
 
 def a_scene(
-    guarantees: Mapping[str, int], *, gpus: int, per_node: int, policy: Policy | None = None
+    guarantees: Mapping[str, int],
+    *,
+    gpus: int,
+    per_node: int,
+    policy: Policy | None = None,
+    cpus: int | None = None,
+    memory_mib: int | None = None,
 ) -> Scene:
-    """Teams, and departments where names are paths (`d` above `d/x`)."""
+    """Teams, and departments where names are paths (`d` above `d/x`); `cpus` and memory of each
+    node."""
     tree = QuotaTree(
         tuple(TreeNode(name, name.rpartition("/")[0] or None) for name in guarantees),
         tuple(Quota(name, POOL, gpus * 1_000) for name, gpus in guarantees.items()),
     )
-    fleet = uniform_fleet(gpus, per_node)
+    cpu_milli = None if cpus is None else cpus * 1_000
+    fleet = tuple(
+        replace(machine, cpu_milli=cpu_milli, memory_mib=memory_mib)
+        for machine in uniform_fleet(gpus, per_node)
+    )
     scene, _ = stage(tree, fleet, policy or Policy(), (), scale=False)
     return scene
 
@@ -75,12 +99,16 @@ def play(
     per_node: int = 4,
     guarantees: Mapping[str, int] | None = None,
     knobs: Policy | None = None,
+    cpus: int | None = None,
+    memory_mib: int | None = None,
     **settings: Any,
 ) -> Played:
     """Run `jobs` under `policy`; every team is guaranteed nothing unless said."""
     given = Settings(**{**PLAIN, **settings})
     teams = dict.fromkeys((job.team for job in jobs), 0) | dict(guarantees or {})
-    scene = a_scene(teams, gpus=gpus, per_node=per_node, policy=knobs)
+    scene = a_scene(
+        teams, gpus=gpus, per_node=per_node, policy=knobs, cpus=cpus, memory_mib=memory_mib
+    )
     works = prepare(jobs, given)
     outcome = simulate(works, scene, given, {team: team for team in teams}, policy)
     return Played(outcome, {task.work.job.id: task for task in outcome.tasks})

@@ -18,6 +18,8 @@ from simulator.world import Outcome, Scheduler, Task, World
 
 GRACE_S = 20
 GPUS, PER_NODE = 6, 2
+#: Of each node; jobs that want more than their part of it are drawn, and some that want more.
+CPUS, MEMORY_MIB = 4, 100
 
 
 class Watched(World):
@@ -71,6 +73,8 @@ def jobs(draw: st.DrawFn) -> list[TraceJob]:
                 gpus=draw(st.integers(1, PER_NODE)),
                 nodes=nodes,
                 team=draw(st.sampled_from("abc")),
+                cpus=draw(st.sampled_from([None, None, 0, 1, 3, 4, 5])),
+                memory_mib=draw(st.sampled_from([None, None, None, 40, 80])),
             )
         )
     return found
@@ -85,7 +89,9 @@ def guarantees(draw: st.DrawFn) -> dict[str, int]:
 
 def the_scene(shares: dict[str, int]) -> Scene:
     policy = Policy(grace_period_s_default=GRACE_S)
-    return a_scene(shares, gpus=GPUS, per_node=PER_NODE, policy=policy)
+    return a_scene(
+        shares, gpus=GPUS, per_node=PER_NODE, policy=policy, cpus=CPUS, memory_mib=MEMORY_MIB
+    )
 
 
 def played(
@@ -104,7 +110,8 @@ def played(
             **knobs,
         }
     )
-    fleet = Fleet(scene.machines)
+    fleet = Fleet(scene.machines, found)
+    whole = dict(fleet.free)
     eager = name == "eager"
     scheduler: Scheduler = Eager(scene, chosen) if eager else POLICIES[name](scene, fleet, chosen)
     works = prepare(found, chosen)
@@ -113,7 +120,7 @@ def played(
     world.guaranteed = dict(scene.teams)
     world.is_static = name == "static"
     outcome = world.run()
-    assert all(free == fleet.sizes[node] for node, free in fleet.free.items()) or failures
+    assert fleet.free == whole or failures
     return outcome
 
 
@@ -125,10 +132,10 @@ CALM = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChe
 def test_every_job_runs_to_its_end_exactly_once_in_all(
     found: list[TraceJob], shares: dict[str, int], name: str, failures: bool
 ) -> None:
-    """No GPU twice, gangs whole, quotas kept, no victim at or below its guarantee (the world and
-    `Watched` refuse); and the work that counts is the work there was. Planted: a victim's saved
-    work forgotten when it is stopped again; Karma stopping jobs of teams that are within their
-    guarantee; static forgetting what it started."""
+    """No GPU, CPU or memory twice, gangs whole, quotas kept, no victim at or below its guarantee
+    (the world and `Watched` refuse); and the work that counts is the work there was. Planted: a
+    victim's saved work forgotten when it is stopped again; Karma stopping jobs of teams that are
+    within their guarantee; static forgetting what it started; a claim that keeps no CPU."""
     outcome = played(name, found, shares, failures=failures)
     done = [task for task in outcome.tasks if task.finish_s is not None]
     assert len(done) + outcome.refused == len(found)

@@ -8,10 +8,11 @@ from dataclasses import replace
 from arbiter.core import Core
 from arbiter.decisions import Plan
 from arbiter.quota_tree import Ledger, pool_quota, tree_of
-from arbiter.snapshot import Balance, Device, PriorityClass, QueuedJob, RunningJob, Usage
+from arbiter.rooms import Demand
+from arbiter.snapshot import Balance, PriorityClass, QueuedJob, RunningJob, Usage
 from simulator.accounts import Bank, RecentUse
 from simulator.book import Book
-from simulator.fleet import CLUSTER
+from simulator.fleet import CLUSTER, device_of
 from simulator.scene import POOL, Scene
 from simulator.workload import Settings
 from simulator.world import Task, World
@@ -19,8 +20,8 @@ from simulator.world import Task, World
 _CLASS = PriorityClass("normal", 10, grace_period_s=86_400)
 
 
-#: What makes waiting jobs alike: team, user, nodes, milli-GPU on each, features.
-Kind = tuple[str, str, int, int, frozenset[str] | None]
+#: What makes waiting jobs alike: team, user, nodes, what they want of each, features.
+Kind = tuple[str, str, int, Demand, frozenset[str] | None]
 
 
 class _Accounts:
@@ -67,12 +68,7 @@ class Arbitrated:
     name = "tidegate"
 
     def __init__(self, scene: Scene, settings: Settings) -> None:
-        self._devices = {
-            machine.name: Device(
-                CLUSTER, machine.name, POOL, machine.mgpu, features=machine.features
-            )
-            for machine in scene.machines
-        }
+        self._devices = {machine.name: device_of(machine) for machine in scene.machines}
         self._tree = tree_of(scene.nodes)
         quota = pool_quota(self._tree, scene.quotas)
         self._empty = Ledger(self._tree, quota, scene.capacity_mgpu, [0] * len(self._tree.ids))
@@ -105,6 +101,8 @@ class Arbitrated:
             submitted_at=job.submit_s,
             time_limit_s=task.work.limit_s,
             features=job.features or None,
+            cpu_milli=job.cpu_milli,
+            memory_mib=job.memory_mib,
         )
         self._has_news |= self._book.queue(queued)
 
@@ -150,7 +148,8 @@ class Arbitrated:
 
 
 def _kind(job: QueuedJob) -> Kind:
-    return job.team, job.user, job.node_count, job.mgpu_per_node, job.features
+    wanted = Demand(job.mgpu_per_node, job.cpu_milli, job.memory_mib)
+    return job.team, job.user, job.node_count, wanted, job.features
 
 
 def _name(task: Task) -> str:

@@ -15,7 +15,7 @@ from simulator.world import Task
 
 @dataclass(slots=True)
 class Claim:
-    """`nodes` are kept for `task`; `missing` is what others still hold of each."""
+    """`nodes` are kept for `task`; `missing` is what others still hold of each and its rooms."""
 
     task: Task
     nodes: tuple[str, ...]
@@ -33,33 +33,32 @@ class Claims:
     def add(self, task: Task, nodes: tuple[str, ...]) -> None:
         """Keep `nodes` for `task`: what is free of them now, the rest as it comes free."""
         missing = {}
-        for node in nodes:
-            wanted = task.work.job.mgpu_per_node
-            missing[node] = wanted - self._take(node, wanted)
+        for name, wanted in self._fleet.slots(task.work.job, nodes):
+            missing[name] = wanted - self._take(name, wanted)
         self._claims.append(Claim(task, nodes, missing))
 
     def notice(self, victim: Task) -> None:
         """`victim` is being stopped: count on what it holds."""
-        for node in victim.nodes:
-            self._coming[node] = self._coming.get(node, 0) + victim.work.job.mgpu_per_node
+        for name, amount in self._fleet.slots(victim.work.job, victim.nodes):
+            self._coming[name] = self._coming.get(name, 0) + amount
 
     def returned(self, victim: Task, nodes: tuple[str, ...]) -> None:
         """A victim's GPUs are free."""
-        for node in nodes:
-            self._coming[node] -= victim.work.job.mgpu_per_node
+        for name, amount in self._fleet.slots(victim.work.job, nodes):
+            self._coming[name] -= amount
 
     def ready(self) -> list[Claim]:
         """The claims that now have all they wait for; their nodes are free, and they are gone."""
         done: list[Claim] = []
         for claim in self._claims:
-            for node, mgpu in claim.missing.items():
-                if mgpu:
-                    claim.missing[node] = mgpu - self._take(node, mgpu)
+            for name, amount in claim.missing.items():
+                if amount:
+                    claim.missing[name] = amount - self._take(name, amount)
             if not any(claim.missing.values()):
                 done.append(claim)
         for claim in done:
             self._claims.remove(claim)
-            self._fleet.take(claim.nodes, -claim.task.work.job.mgpu_per_node)
+            self._fleet.give_back(self._fleet.slots(claim.task.work.job, claim.nodes))
         return done
 
     def fail(self, node: str) -> list[Task]:
@@ -67,15 +66,15 @@ class Claims:
         dropped = [claim for claim in self._claims if node in claim.missing]
         for claim in dropped:
             self._claims.remove(claim)
-            for name, mgpu in claim.missing.items():
-                self._fleet.take((name,), mgpu - claim.task.work.job.mgpu_per_node)
+            kept = self._fleet.slots(claim.task.work.job, claim.nodes)
+            self._fleet.give_back((name, wanted - claim.missing[name]) for name, wanted in kept)
         return [claim.task for claim in dropped]
 
-    def _take(self, node: str, mgpu: int) -> int:
-        """Keep up to `mgpu` of what is free on a node."""
-        taken = min(mgpu, self._fleet.free[node])
+    def _take(self, name: str, amount: int) -> int:
+        """Keep up to `amount` of what is free of a node or a room."""
+        taken = min(amount, self._fleet.free[name])
         if taken:
-            self._fleet.take((node,), taken)
+            self._fleet.take([(name, taken)])
         return taken
 
     def choose(
@@ -86,11 +85,9 @@ class Claims:
         Candidates are taken in their order, if `may_stop` (which may count them), until there
         is room; then those that turn out not to be needed are spared.
         """
-        extra = self._unclaimed()
-        free, wanted = self._fleet.free, shape.mgpu
-        usable = [node for node in free if self._fleet.is_of(shape, node)]
-        ready = sum(1 for node in usable if free[node] + extra.get(node, 0) >= wanted)
-        among = set(usable)
+        fleet, left = self._fleet, self._unclaimed()
+        among = {node for node in fleet.sizes if fleet.is_of(shape, node)}
+        ready = sum(1 for node in among if fleet.has_room(shape, node, left))
         victims: list[Task] = []
         for task in candidates:
             if ready >= shape.node_count:
@@ -98,42 +95,38 @@ class Claims:
             if among.isdisjoint(task.nodes) or not may_stop(task):
                 continue
             victims.append(task)
-            ready += self._give(task, 1, extra, among, wanted)
+            ready += self._give(task, 1, left, among, shape)
         if ready < shape.node_count:
             return None
         for task in victims[::-1]:
-            change = self._give(task, -1, extra, among, wanted)
+            change = self._give(task, -1, left, among, shape)
             if ready + change >= shape.node_count:
                 victims.remove(task)
                 ready += change
             else:
-                self._give(task, 1, extra, among, wanted)
-        fitting = sorted(
-            (free[node] + extra.get(node, 0), node)
-            for node in usable
-            if free[node] + extra.get(node, 0) >= wanted
-        )
+                self._give(task, 1, left, among, shape)
+        fitting = sorted((left[node], node) for node in among if fleet.has_room(shape, node, left))
         if victims:
             fitting.sort(key=lambda one: (not any(one[1] in task.nodes for task in victims), one))
         return tuple(sorted(node for _, node in fitting[: shape.node_count])), victims
 
     def _give(
-        self, task: Task, sign: int, extra: dict[str, int], among: set[str], wanted: int
+        self, task: Task, sign: int, left: dict[str, int], among: set[str], shape: Shape
     ) -> int:
         """Count what a victim holds as free, or no longer; returns how many more nodes fit."""
-        change, mgpu = 0, sign * task.work.job.mgpu_per_node
-        for node in task.nodes:
-            if node in among:
-                before = self._fleet.free[node] + extra.get(node, 0)
-                extra[node] = extra.get(node, 0) + mgpu
-                change += (before + mgpu >= wanted) - (before >= wanted)
-        return change
+        fleet = self._fleet
+        here = [node for node in task.nodes if node in among]
+        before = sum(fleet.has_room(shape, node, left) for node in here)
+        for name, amount in fleet.slots(task.work.job, task.nodes):
+            left[name] += sign * amount
+        return sum(fleet.has_room(shape, node, left) for node in here) - before
 
     def _unclaimed(self) -> dict[str, int]:
-        """What is coming back, by node, and nobody has claimed."""
-        extra = {node: mgpu for node, mgpu in self._coming.items() if mgpu}
+        """What is free or coming back, by node and room, and nobody has claimed."""
+        left = dict(self._fleet.free)
+        for name, amount in self._coming.items():
+            left[name] += amount
         for claim in self._claims:
-            for node, mgpu in claim.missing.items():
-                if mgpu:
-                    extra[node] = extra.get(node, 0) - mgpu
-        return extra
+            for name, amount in claim.missing.items():
+                left[name] -= amount
+        return left

@@ -71,22 +71,27 @@ class Easy:
 
     def shadow(self, shape: Shape, now: int) -> tuple[int | None, dict[str, int]]:
         """When `shape` can start by the limits of what runs (None: never), and what its nodes
-        have left over then, by node, beside it. A job that is over its limit ends now."""
-        free = dict(self.fleet.free)
-        usable = {node for node in free if self.fleet.is_of(shape, node)}
-        ready = sum(1 for node in usable if free[node] >= shape.mgpu)
+        and their rooms have left over then, by name, beside it. A job that is over its limit ends
+        now."""
+        fleet = self.fleet
+        free = dict(fleet.free)
+        usable = {node for node in fleet.sizes if fleet.is_of(shape, node)}
+        ready = {node for node in usable if fleet.has_room(shape, node, free)}
         ends = sorted(
             (max(now, task.limit_end_s()), task.number, task) for task in self._running.values()
         )
         for end_s, _, task in ends:
-            for node in task.nodes:
-                before = free[node]
-                free[node] = after = before + task.work.job.mgpu_per_node
-                ready += node in usable and before < shape.mgpu <= after
-            if ready >= shape.node_count:
-                fitting = sorted((free[n], n) for n in usable if free[n] >= shape.mgpu)
-                chosen = fitting[: shape.node_count]
-                return end_s, {node: left - shape.mgpu for left, node in chosen}
+            for name, amount in fleet.slots(task.work.job, task.nodes):
+                free[name] += amount
+            ready.update(
+                node for node in task.nodes if node in usable and fleet.has_room(shape, node, free)
+            )
+            if len(ready) >= shape.node_count:
+                fullest = sorted((free[node], node) for node in ready)[: shape.node_count]
+                chosen = [node for _, node in fullest]
+                return end_s, {
+                    name: free[name] - amount for name, amount in fleet.slots_of(shape, chosen)
+                }
         return None, {}
 
     def _backfill(self, world: World, head: Shape) -> None:
@@ -113,9 +118,9 @@ class Easy:
                 places[i] += 1
             else:
                 if not self._is_over(task, world.now, shadow_s):
-                    for node in nodes:
-                        if node in spare:
-                            spare[node] -= shape.mgpu
+                    for name, amount in self.fleet.slots_of(shape, nodes):
+                        if name in spare:
+                            spare[name] -= amount
                 self._start(world, shape, places[i], task, nodes)
             entries = self._waiting.get(shape)
             if entries is not None and places[i] < len(entries):
@@ -130,12 +135,13 @@ class Easy:
 
     def _beside(self, shape: Shape, spare: dict[str, int]) -> tuple[str, ...] | None:
         """The fullest nodes on which a job may run on when the head starts."""
+        fleet = self.fleet
         fitting = sorted(
-            (free, node)
-            for node, free in self.fleet.free.items()
-            if free >= shape.mgpu
-            and spare.get(node, shape.mgpu) >= shape.mgpu
-            and self.fleet.is_of(shape, node)
+            (fleet.free[node], node)
+            for node in fleet.sizes
+            if fleet.has_room(shape, node, fleet.free)
+            and (node not in spare or fleet.has_room(shape, node, spare))
+            and fleet.is_of(shape, node)
         )
         if len(fitting) < shape.node_count:
             return None

@@ -115,6 +115,34 @@ def test_what_quota_could_never_let_start_is_refused(files: list[str], tmp_path:
     assert told == {"refused": 1, "finished": 2, "unfinished": 0, "shortfall": 0.0}
 
 
+def test_cpu_and_memory_count_where_the_nodes_say_what_they_have(
+    files: list[str], tmp_path: Path
+) -> None:
+    """Both jobs want 3 of 4 CPUs; one has all of its node's memory. Planted: a word of neither."""
+    (tmp_path / "jobs.csv").write_text(
+        "submit_s,duration_s,gpus,vc,cpu_milli,mem_mib\n0,600,1,a,3000,9\n1,600,1,a,3000,1\n"
+    )
+    nodes = tmp_path / "nodes.csv"
+
+    def told_and_waited(*fleet: str) -> tuple[list[str], int]:
+        ran = run(*files, *fleet, "--only", "fifo", "--json")
+        waits = json.loads(ran.stdout)["results"][0]["quality"]["waits"]
+        return ran.stderr.splitlines(), waits["max_s"]
+
+    both = (
+        "Not used of jobs.csv: cpu_milli, mem_mib, as nothing says how much the nodes have of that"
+    )
+    columns = "columns cpu_milli and memory_mib"
+    assert told_and_waited("--gpus", "4") == ([f"{both}; give --nodes a file with {columns}."], 59)
+    nodes.write_text("sn,gpu,model\nn,4,x\n")
+    assert told_and_waited("--nodes", str(nodes)) == ([f"{both}; give nodes.csv {columns}."], 59)
+    nodes.write_text("sn,gpu,model,cpu_milli\nn,4,x,4000\n")
+    one = both.replace("cpu_milli, mem_mib", "mem_mib")
+    assert told_and_waited("--nodes", str(nodes)) == ([f"{one}; give nodes.csv {columns}."], 599)
+    nodes.write_text("sn,gpu,model,cpu_milli,memory_mib\nn,4,x,8000,9\n")
+    assert told_and_waited("--nodes", str(nodes)) == ([], 599)
+
+
 def test_policies_of_a_quota_file_are_told_not_to_count(files: list[str], tmp_path: Path) -> None:
     """Planted: no word."""
     quotas = tmp_path / "company.yaml"

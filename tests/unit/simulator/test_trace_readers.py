@@ -78,7 +78,18 @@ def test_a_column_of_time_limits_is_read_and_columns_that_say_nothing_are_told(
         written(tmp_path, limited.replace("Failed", "").replace("Pending", "")), gpus_per_node=8
     )
     assert [job.time_limit_s for job in trace.jobs] == [200, None]
-    assert trace.unused == ("cpu_milli", "mem_mib")
+    assert trace.unused == ()
+
+
+def test_cpu_and_memory_are_of_the_whole_job_as_its_gpus_are(tmp_path: Path) -> None:
+    """Planted: each of two nodes had all of it; an empty one was read as 0."""
+    text = "submit_s,duration_s,gpus,vc,cpu_milli,mem_mib\n0,9,12,a,7001,64\n1,9,1,a,,0\n"
+    trace = read_trace(written(tmp_path, text), gpus_per_node=8)
+    wants = [(job.node_count, job.cpu_milli, job.memory_mib) for job in trace.jobs]
+    assert wants == [(2, 3_501, 32), (1, None, 0)]
+    bad = written(tmp_path, text.replace("7001", "7.5"))
+    with pytest.raises(TraceError, match=r"line 2: cpu_milli is '7\.5'; a whole number is needed"):
+        read_trace(bad, gpus_per_node=8)
 
 
 def test_a_packed_file_is_read_like_a_plain_one(tmp_path: Path) -> None:
@@ -100,16 +111,26 @@ def test_openb_pods_may_use_a_part_of_a_gpu_or_one_of_several_models(tmp_path: P
     trace = read_trace(written(tmp_path, OPENB), gpus_per_node=8)
     assert trace.left_out == 2
     assert trace.jobs == (
-        TraceJob("p0", "LS", "LS", 10, 100, 460),
-        TraceJob("p1", "BE", "BE", 11, 10, 2_000, features=frozenset({"T4|P100"})),
+        TraceJob("p0", "LS", "LS", 10, 100, 460, cpu_milli=6_000, memory_mib=12_288),
+        TraceJob(
+            "p1",
+            "BE",
+            "BE",
+            11,
+            10,
+            2_000,
+            features=frozenset({"T4|P100"}),
+            cpu_milli=6_000,
+            memory_mib=12_288,
+        ),
     )
 
 
 def test_openb_nodes_are_the_fleet_and_have_what_any_alternative_names(tmp_path: Path) -> None:
-    nodes = "sn,cpu_milli,memory_mib,gpu,model\nn0,1,1,0,\nn1,1,1,2,T4\nn2,1,1,8,G2\n"
+    nodes = "sn,cpu_milli,memory_mib,gpu,model\nn0,1,1,0,\nn1,16000,9,2,T4\nn2,,,8,G2\n"
     machines = read_machines(written(tmp_path, nodes))
     assert machines == (
-        Machine("n1", 2_000, frozenset({"T4"})),
+        Machine("n1", 2_000, frozenset({"T4"}), 16_000, 9),
         Machine("n2", 8_000, frozenset({"G2"})),
     )
     jobs = read_trace(written(tmp_path, OPENB), gpus_per_node=8).jobs
