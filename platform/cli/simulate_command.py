@@ -83,7 +83,7 @@ def simulate(
     The guide says what each figure means. No server is asked.
     """
     # The only command that is no REST client; others need not wait for what it loads.
-    from simulator.comparison import BASELINES, OURS, POLICIES, compare
+    from simulator.comparison import BASELINES, OURS, POLICIES, compare, without_place
     from simulator.picture import page
     from simulator.policy_file import read_policy
     from simulator.report import document, table
@@ -92,7 +92,7 @@ def simulate(
         TraceError,
         read_machines,
         read_trace,
-        uncounted,
+        unstated,
         with_alternatives,
     )
     from simulator.workload import Settings, prepare
@@ -153,12 +153,17 @@ def simulate(
         except OSError as error:
             raise CliError(f"{picture}: {error.strerror}") from None
     _tell_what_is_not_read(found, trace.name)
-    if names := uncounted(jobs, scene.machines):
-        columns = "columns cpu_milli and memory_mib"
-        give = f"give {nodes.name} {columns}" if nodes else f"give --nodes a file with {columns}"
+    for column, count in unstated(jobs, scene.machines).items():
+        what = "MiB of memory" if column == "memory_mib" else "milli-CPU"
+        where = f"column {column} of {nodes.name if nodes else 'a file for --nodes'}"
         tell(
-            f"Not used of {trace.name}: {', '.join(names)}, as nothing says how much the nodes "
-            f"have of that; {give}."
+            f"Not counted on {count:,} of {_counted(len(scene.machines), 'node')}: the {what} that "
+            f"jobs want, as nothing says how much there is; say it in {where}."
+        )
+    if short := without_place(works, scene):
+        tell(
+            f"Refused, as not enough nodes have the CPU or memory that each of theirs needs: "
+            f"{_counted(len(short), 'job')}, the first is {short[0].job.id}."
         )
     if tree.unused:
         tell(f"Not used of {quotas.name}: {', '.join(tree.unused)}; give a policy with --policy.")

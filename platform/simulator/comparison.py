@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from simulator.fleet import Fleet
+from simulator.fleet import Fleet, counted
 from simulator.observer import Observer
 from simulator.quality import Quality, completion_times, judge
 from simulator.scene import Scene
@@ -77,6 +77,12 @@ def compare(
     return results
 
 
+def without_place(works: Sequence[Work], scene: Scene) -> list[Work]:
+    """The jobs that the empty fleet could not hold for want of CPU or memory alone."""
+    fleet = Fleet(scene.machines, [work.job for work in works])
+    return [work for work in works if fleet.lacks_beside(fleet.shape_of(work.job))]
+
+
 def bound_mgpu_s(works: Sequence[Work], scene: Scene) -> int:
     """The most work that any policy could do until the last submission, in milli-GPU-seconds; what
     the fleet could not even hold when it is empty is none of it."""
@@ -94,6 +100,7 @@ def simulate(
     progress: Callable[[int, int], None] | None = None,
 ) -> Outcome:
     """Run `works` under one policy."""
+    works = counted(works, scene.machines)
     fleet = Fleet(scene.machines, [work.job for work in works])
     observer = Observer(
         scene,

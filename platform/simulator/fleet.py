@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from arbiter.layout import Layout
 from arbiter.node_kinds import NodeKinds
 from arbiter.placement import FreeDevices, Shape
-from arbiter.rooms import Demand, Rooms, Wants, has_beside, is_beside
+from arbiter.rooms import Demand, Rooms, Wants, has_beside
 from arbiter.snapshot import Device, Slot
 from simulator.scene import POOL
 from simulator.traces import Machine
-from simulator.workload import TraceJob
+from simulator.workload import TraceJob, Work
 
 CLUSTER = "simulated"
 
@@ -32,6 +33,28 @@ def device_of(machine: Machine) -> Device:
     )
 
 
+def counted(works: Sequence[Work], machines: Sequence[Machine]) -> Sequence[Work]:
+    """The same jobs without the CPU and memory that no node can run short of, or none says it has:
+    as if the trace did not tell them."""
+    has_cpu = any(machine.cpu_milli is not None for machine in machines)
+    has_memory = any(machine.memory_mib is not None for machine in machines)
+    if not Fleet(machines, [work.job for work in works]).counts_rooms:
+        has_cpu = has_memory = False
+    if has_cpu and has_memory:
+        return works
+    return [
+        replace(
+            work,
+            job=replace(
+                work.job,
+                cpu_milli=work.job.cpu_milli if has_cpu else None,
+                memory_mib=work.job.memory_mib if has_memory else None,
+            ),
+        )
+        for work in works
+    ]
+
+
 class Fleet:
     """What is free, by node in milli-GPU, and by room in milli-CPU or MiB where CPU and memory are
     counted (`arbiter.rooms`): where `jobs` could run short of them. `sizes` are of whole nodes, of
@@ -47,6 +70,7 @@ class Fleet:
         "_rooms",
         "_shapes",
         "_sorted",
+        "_wants",
         "_whole",
         "capacity_mgpu",
         "free",
@@ -63,6 +87,7 @@ class Fleet:
         self._sorted: FreeDevices | None = None
         self._layout = Layout({CLUSTER: self.sizes}, self._kinds, rooms=self._rooms)
         self._shapes: dict[_Ask, Shape] = {}
+        self._wants: dict[Shape, Wants] = {}
         self._could_hold: dict[Shape, bool] = {}
         self._whole = self.sizes | self._rooms.offered.get(CLUSTER, {})
         self.free = dict(self._whole)
@@ -87,12 +112,21 @@ class Fleet:
         """What a job of that `shape` holds of each of `nodes`, and of their rooms."""
         return self._rooms.held(CLUSTER, nodes, *shape.demand)
 
+    @property
+    def counts_rooms(self) -> bool:
+        """Whether CPU and memory are counted."""
+        return self._rooms.is_counted
+
     def could_hold(self, shape: Shape) -> bool:
         """Whether the fleet, empty, has a place for `shape`."""
         found = self._could_hold.get(shape)
         if found is None:
             found = self._could_hold[shape] = self._layout.holds(shape)
         return found
+
+    def lacks_beside(self, shape: Shape) -> bool:
+        """Whether it is for CPU or memory alone that the fleet could not hold `shape`."""
+        return not self.could_hold(shape) and self.could_hold(shape.gpus_alone)
 
     def is_of(self, shape: Shape, node: str) -> bool:
         """Whether `node` is of a kind that `shape` may use."""
@@ -101,7 +135,9 @@ class Fleet:
     def has_room(self, shape: Shape, node: str, left: Mapping[str, int]) -> bool:
         """Whether a rank of `shape` fits on `node`, of whatever kind it is, if that much were left
         by node and room."""
-        return left[node] >= shape.mgpu and has_beside(left, node, self._wants(shape))
+        return left[node] >= shape.mgpu and (
+            not self._rooms.is_counted or has_beside(left, node, self._wants_of(shape))
+        )
 
     def find(self, shape: Shape) -> tuple[str, ...] | None:
         """The tightest nodes for the whole gang now, or None."""
@@ -109,12 +145,18 @@ class Fleet:
             return None
         if self._sorted is None:
             left = {name: self.free[name] for name in self.sizes}
-            beside = {name: amount for name, amount in self.free.items() if is_beside(name)}
-            self._sorted = FreeDevices(
-                {CLUSTER: left}, self._kinds, rooms=self._rooms, beside={CLUSTER: beside}
-            )
-        place = self._sorted.find(shape)
-        return None if place is None else place.nodes
+            self._sorted = FreeDevices({CLUSTER: left}, self._kinds)
+        if not self._rooms.is_counted or not any(self._wants_of(shape)):
+            place = self._sorted.find(shape)
+            return None if place is None else place.nodes
+        # A trace may have as many wishes as jobs: nodes in an order for each would be made in vain.
+        found: list[str] = []
+        for _, node in self._sorted.with_room(CLUSTER, shape):
+            if has_beside(self.free, node, self._wants_of(shape)):
+                found.append(node)
+                if len(found) == shape.node_count:
+                    return tuple(sorted(found))
+        return None
 
     def take(self, slots: Iterable[tuple[str, int]]) -> None:
         """Use up so much of each node or room.
@@ -138,10 +180,13 @@ class Fleet:
             if not 0 <= left <= whole[name]:
                 raise ValueError(f"{name} has {free[name]} of {whole[name]} free, not {taken}")
             free[name] = left
-            if in_order is not None:
-                in_order.take(CLUSTER, name, taken)
             if name in sizes:
                 self.total_free -= taken
+                if in_order is not None:
+                    in_order.take(CLUSTER, name, taken)
 
-    def _wants(self, shape: Shape) -> Wants:
-        return self._rooms.wants(CLUSTER, shape.demand)
+    def _wants_of(self, shape: Shape) -> Wants:
+        found = self._wants.get(shape)
+        if found is None:
+            found = self._wants[shape] = self._rooms.wants(CLUSTER, shape.demand)
+        return found

@@ -22,8 +22,12 @@ _SPAN_S_MAX = 100 * 366 * 86_400
 #: More than any machine has; what is larger is a damaged number.
 _GPUS_MAX = 1_000_000
 _SWF_FIELDS = 18
-#: What a job wants in all besides its GPUs, in milli-CPU and MiB.
-_CPU, _MEMORY = "cpu_milli", "mem_mib"
+#: What a job wants in all besides its GPUs, and a node has, in milli-CPU and MiB; openb calls the
+#: second so in its nodes and otherwise in its pods.
+_CPU, _MEMORY, _PODS_MEMORY = "cpu_milli", "memory_mib", "mem_mib"
+_BESIDE = (_CPU, _MEMORY, _PODS_MEMORY)
+#: More than any machine has.
+_AMOUNT_MAX = 10**12
 #: Status of an SWF line that tells of one part of a job's execution: to be continued, the last one
 #: of a job that was completed, and of one that failed. Another line sums the job up.
 _SWF_PARTS = (2, 3, 4)
@@ -83,7 +87,7 @@ def read_trace(path: Path, *, gpus_per_node: int, team_column: str | None = None
         return _read_swf(
             path, chain([(number, line)], lines), gpus_per_node, team_column or "group"
         )
-    header = _values(path, number, line)
+    header = _header(path, number, line)
     if len(header) == 1 and (found := next((mark for mark in _SEPARATORS if mark in line), None)):
         told = f"its columns are separated by {_SEPARATORS[found]}; separate them by commas"
         raise TraceError(path, number, told)
@@ -106,28 +110,29 @@ def read_machines(path: Path) -> tuple[Machine, ...]:
     """
     lines = enumerate(_lines(path), 1)
     number, first = next(lines, (1, ""))
-    header = _values(path, number, first) if first else []
+    header = _header(path, number, first) if first else []
     if not {"sn", "gpu", "model"} <= set(header):
         raise TraceError(path, number, "the columns sn, gpu and model are needed")
-    found: list[Machine] = []
+    found: dict[str, Machine] = {}
     for at, line in lines:
         if not line.strip():
             continue
         row = _row(path, at, header, line)
         gpus = _integer(path, at, row, "gpu", least=0)
+        name = row["sn"]
+        if name in found:
+            raise TraceError(path, at, f"node {name!r} is there twice")
         if gpus:
-            found.append(
-                Machine(
-                    row["sn"],
-                    gpus * 1_000,
-                    frozenset({row["model"]}),
-                    _amount(path, at, row, _CPU),
-                    _amount(path, at, row, "memory_mib"),
-                )
+            found[name] = Machine(
+                name,
+                gpus * 1_000,
+                frozenset({row["model"]}),
+                _amount(path, at, row, _CPU),
+                _memory(path, at, row),
             )
     if not found:
         raise TraceError(path, None, "no node has a GPU")
-    return tuple(found)
+    return tuple(found.values())
 
 
 def with_alternatives(machines: Iterable[Machine], jobs: Iterable[TraceJob]) -> tuple[Machine, ...]:
@@ -144,14 +149,15 @@ def with_alternatives(machines: Iterable[Machine], jobs: Iterable[TraceJob]) -> 
     )
 
 
-def uncounted(jobs: Sequence[TraceJob], machines: Sequence[Machine]) -> tuple[str, ...]:
-    """The columns of a trace that say what jobs want and no machine has any of, as nobody knows."""
-    return tuple(
-        column
-        for column, name in ((_CPU, "cpu_milli"), (_MEMORY, "memory_mib"))
-        if any(getattr(job, name) is not None for job in jobs)
-        and all(getattr(machine, name) is None for machine in machines)
-    )
+def unstated(jobs: Sequence[TraceJob], machines: Sequence[Machine]) -> dict[str, int]:
+    """How many machines do not say what they have of CPU or memory that jobs want, by the column of
+    a file of nodes; it is not counted there. What all say, or no job wants, is not among them."""
+    unknown = {
+        column: sum(getattr(machine, column) is None for machine in machines)
+        for column in (_CPU, _MEMORY)
+        if any(getattr(job, column) for job in jobs)
+    }
+    return {column: count for column, count in unknown.items() if count}
 
 
 Reader = Callable[[Path, int, Mapping[str, str], str, int], TraceJob | None]
@@ -175,7 +181,7 @@ def _philly(
         node_count=nodes,
         time_limit_s=_limit_s(path, at, row),
         cpu_milli=_amount(path, at, row, _CPU, parts=nodes),
-        memory_mib=_amount(path, at, row, _MEMORY, parts=nodes),
+        memory_mib=_memory(path, at, row, parts=nodes),
     )
 
 
@@ -203,7 +209,7 @@ def _openb(
         time_limit_s=_limit_s(path, at, row),
         features=frozenset({wanted}) if wanted else frozenset(),
         cpu_milli=_amount(path, at, row, _CPU),
-        memory_mib=_amount(path, at, row, _MEMORY),
+        memory_mib=_memory(path, at, row),
     )
 
 
@@ -224,21 +230,21 @@ _FORMATS = (
         "openb",
         "qos",
         ("submit_s", "start_s", "end_s", "gpus", "gpu_milli", "gpu_type"),
-        ("job_id", "time_limit_s", _CPU, _MEMORY),
+        ("job_id", "time_limit_s", *_BESIDE),
         _openb,
     ),
     _Format(
         "philly",
         "vc",
         ("submit_s", "duration_s", "gpus", "vc"),
-        ("job_id", "user", "time_limit_s", _CPU, _MEMORY),
+        ("job_id", "user", "time_limit_s", *_BESIDE),
         _philly,
     ),
     _Format(
         "philly users",
         "user",
         ("submit_s", "duration_s", "gpus", "user"),
-        ("job_id", "user", "time_limit_s", _CPU, _MEMORY),
+        ("job_id", "user", "time_limit_s", *_BESIDE),
         _philly,
     ),
 )
@@ -362,6 +368,14 @@ def _values(path: Path, at: int, line: str) -> list[str]:
         raise TraceError(path, at, str(error)) from None
 
 
+def _header(path: Path, at: int, line: str) -> list[str]:
+    """The names of the columns, of which those that are not empty are different."""
+    names = _values(path, at, line)
+    if twice := next((name for name in names if name and names.count(name) > 1), None):
+        raise TraceError(path, at, f"column {twice!r} is there twice")
+    return names
+
+
 def _row(path: Path, at: int, header: list[str], line: str) -> dict[str, str]:
     values = _values(path, at, line)
     if len(values) != len(header):
@@ -383,7 +397,16 @@ def _amount(
     where it is empty."""
     if not row.get(name):
         return None
-    return -(-_integer(path, at, row, name, least=0) // parts)
+    amount = _integer(path, at, row, name, least=0)
+    if amount > _AMOUNT_MAX:
+        raise TraceError(path, at, f"{name} is {amount}; at most {_AMOUNT_MAX:,} is understood")
+    return -(-amount // parts)
+
+
+def _memory(path: Path, at: int, row: Mapping[str, str], *, parts: int = 1) -> int | None:
+    """The MiB of a row, under either name."""
+    name = _PODS_MEMORY if row.get(_PODS_MEMORY) else _MEMORY
+    return _amount(path, at, row, name, parts=parts)
 
 
 def _integer(path: Path, at: int, row: Mapping[str, str], name: str, *, least: int) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arbiter.policy import Policy
 from builders.simulator_builders import PLAIN, a_job, a_scene
-from simulator.comparison import POLICIES, bound_mgpu_s
+from simulator.comparison import POLICIES, bound_mgpu_s, simulate
 from simulator.fleet import Fleet
 from simulator.observer import Observer
 from simulator.quality import judge
@@ -165,6 +167,23 @@ def test_the_same_seed_gives_the_same_log(
 ) -> None:
     first = played(name, found, shares, failures=True)
     assert played(name, found, shares, failures=True).log == first.log
+
+
+@CALM
+@given(jobs(), guarantees())
+def test_cpu_and_memory_that_no_node_says_it_has_change_nothing(
+    found: list[TraceJob], shares: dict[str, int]
+) -> None:
+    """Planted: our policy told of them; it has classes of jobs by what they want."""
+    without = [replace(job, cpu_milli=None, memory_mib=None) for job in found]
+    chosen = Settings(**PLAIN)
+    scene = a_scene(shares, gpus=GPUS, per_node=PER_NODE)
+    teams = {team: team for team in shares}
+    logs = [
+        simulate(prepare(jobs, chosen), scene, chosen, teams, Arbitrated.name).log
+        for jobs in (found, without)
+    ]
+    assert logs[0] == logs[1]
 
 
 @CALM

@@ -25,10 +25,11 @@ class Cohorts(LineScheduler):
     def tick(self, world: World) -> int | None:
         """Rounds until every queue's heads are set aside."""
         aside: set[Shape] = set()
+        served: dict[str, Task] = {}
         while self.fleet.total_free:
             heads = []
             for name, line in self.lines.items():
-                found = line.head(aside)
+                found = line.head(aside, after=served.get(name))
                 if found is not None:
                     head, shape = found
                     key = (self.key(name, head, world.now), head.submit_s, head.number)
@@ -37,6 +38,7 @@ class Cohorts(LineScheduler):
                 break
             heads.sort(key=lambda entry: entry[0])
             for _, name, shape, head in heads:
+                served[name] = head
                 nodes = self.fleet.find(shape)
                 if nodes is None:
                     aside.add(shape)

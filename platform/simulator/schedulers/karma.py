@@ -96,7 +96,8 @@ class Karma(LineScheduler):
     def _reclaim(self, world: World, team: str) -> None:
         line = self.lines[team]
         refused: set[Shape] = set()
-        while (found := line.head(refused)) is not None:
+        task: Task | None = None
+        while (found := line.head(refused, after=task)) is not None:
             task, shape = found
             chosen = None
             if self.is_entitled(team, task.mgpu):

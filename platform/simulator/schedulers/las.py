@@ -67,7 +67,8 @@ class Las:
         candidates: list[Task] | None = None
         for level, line in enumerate(self._levels):
             blocked: set[Shape] = set()
-            while (found := line.head(blocked)) is not None:
+            task: Task | None = None
+            while (found := line.head(blocked, after=task)) is not None:
                 task, shape = found
                 nodes = self.fleet.find(shape)
                 if nodes is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 from arbiter.placement import Shape
 from simulator.fleet import Fleet
@@ -15,35 +17,50 @@ class Line:
     """Waiting jobs by submit time, those of one shape together. Only the first of a shape can be
     taken out: where it cannot start none of its shape can."""
 
-    __slots__ = ("_shapes",)
+    __slots__ = ("_heads", "_shapes")
 
     def __init__(self) -> None:
         self._shapes: dict[Shape, list[tuple[int, int, Task]]] = {}
+        #: The first job of each shape, in order.
+        self._heads: list[tuple[int, int, Task, Shape]] = []
 
     def push(self, shape: Shape, task: Task) -> None:
         """Put a job where its submit time belongs."""
-        heappush(self._shapes.setdefault(shape, []), (task.submit_s, task.number, task))
+        waiting = self._shapes.setdefault(shape, [])
+        entry = task.submit_s, task.number, task
+        if waiting and entry < waiting[0]:
+            self._drop(waiting[0])
+        heappush(waiting, entry)
+        if waiting[0] is entry:
+            insort(self._heads, (*entry, shape))
 
     def pop(self, shape: Shape) -> Task:
         """Take the first job of a shape out."""
         waiting = self._shapes[shape]
-        task = heappop(waiting)[2]
-        if not waiting:
+        first = heappop(waiting)
+        self._drop(first)
+        if waiting:
+            insort(self._heads, (*waiting[0], shape))
+        else:
             del self._shapes[shape]
-        return task
+        return first[2]
 
-    def head(self, *without: set[Shape]) -> tuple[Task, Shape] | None:
-        """The first job of a shape that is not among `without`."""
-        first: tuple[int, int, Task] | None = None
-        found: Shape | None = None
-        for shape, waiting in self._shapes.items():
-            if first is None or waiting[0] < first:
-                for one in without:
-                    if shape in one:
-                        break
-                else:
-                    first, found = waiting[0], shape
-        return None if first is None or found is None else (first[2], found)
+    def head(self, *without: set[Shape], after: Task | None = None) -> tuple[Task, Shape] | None:
+        """The first job of a shape that is not among `without`, and that comes after a certain one:
+        who goes through the line and sets shapes aside need not look at these again."""
+        begin = 0
+        if after is not None:
+            begin = bisect_left(self._heads, (after.submit_s, after.number + 1))
+        for _, _, task, shape in islice(self._heads, begin, None):
+            for one in without:
+                if shape in one:
+                    break
+            else:
+                return task, shape
+        return None
+
+    def _drop(self, entry: tuple[int, int, Task]) -> None:
+        del self._heads[bisect_left(self._heads, entry[:2])]
 
 
 class LineScheduler:
@@ -101,12 +118,14 @@ class LineScheduler:
         fleet, now = self.fleet, world.now
         blocked: set[Shape] = set()
         refused: dict[str, set[Shape]] = {}
+        served: dict[str, Task] = {}
         entries: list[tuple[tuple[int, ...], int, int, str]] = []
 
         def enlist(
             name: str, push: Callable[[tuple[tuple[int, ...], int, int, str]], None]
         ) -> None:
-            found = self.lines[name].head(blocked, refused.get(name, set()))
+            aside = refused.get(name, set())
+            found = self.lines[name].head(blocked, aside, after=served.get(name))
             if found is not None:
                 head = found[0]
                 push((self.key(name, head, now), head.submit_s, head.number, name))
@@ -118,10 +137,11 @@ class LineScheduler:
         while entries and fleet.total_free:
             name = heappop(entries)[3]
             line = self.lines[name]
-            found = line.head(blocked, refused.get(name, set()))
+            found = line.head(blocked, refused.get(name, set()), after=served.get(name))
             if found is None:
                 continue
             task, shape = found
+            served[name] = task
             is_allowed = self.room(task)
             nodes = fleet.find(shape) if is_allowed else None
             if nodes is not None:

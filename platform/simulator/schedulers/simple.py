@@ -47,7 +47,7 @@ class Fifo(LineScheduler):
 
 class Drf(LineScheduler):
     """Dominant resource fairness with guarantees as weights (Ghodsi et al., NSDI 2011): with GPUs
-    as the one resource, the team with the least use / guarantee goes next."""
+    as the one resource that is shared, the team with the least use / guarantee goes next."""
 
     name = "drf"
 

@@ -129,18 +129,22 @@ def test_cpu_and_memory_count_where_the_nodes_say_what_they_have(
         waits = json.loads(ran.stdout)["results"][0]["quality"]["waits"]
         return ran.stderr.splitlines(), waits["max_s"]
 
-    both = (
-        "Not used of jobs.csv: cpu_milli, mem_mib, as nothing says how much the nodes have of that"
+    told = (
+        "Not counted on 1 of 1 node: the {} that jobs want, as nothing says how much there is; say "
+        "it in column {} of {}."
     )
-    columns = "columns cpu_milli and memory_mib"
-    assert told_and_waited("--gpus", "4") == ([f"{both}; give --nodes a file with {columns}."], 59)
-    nodes.write_text("sn,gpu,model\nn,4,x\n")
-    assert told_and_waited("--nodes", str(nodes)) == ([f"{both}; give nodes.csv {columns}."], 59)
+    cpu, memory = ("milli-CPU", "cpu_milli"), ("MiB of memory", "memory_mib")
+    both = [told.format(*one, "a file for --nodes") for one in (cpu, memory)]
+    assert told_and_waited("--gpus", "4") == (both, 59)
     nodes.write_text("sn,gpu,model,cpu_milli\nn,4,x,4000\n")
-    one = both.replace("cpu_milli, mem_mib", "mem_mib")
-    assert told_and_waited("--nodes", str(nodes)) == ([f"{one}; give nodes.csv {columns}."], 599)
+    only = [told.format(*memory, "nodes.csv")]
+    assert told_and_waited("--nodes", str(nodes)) == (only, 599)
     nodes.write_text("sn,gpu,model,cpu_milli,memory_mib\nn,4,x,8000,9\n")
     assert told_and_waited("--nodes", str(nodes)) == ([], 599)
+    nodes.write_text("sn,gpu,model,cpu_milli,mem_mib\nn,4,x,8000,8\n")
+    short = "not enough nodes have the CPU or memory that each of theirs needs"
+    refused = [f"Refused, as {short}: 1 job, the first is line 2."]
+    assert told_and_waited("--nodes", str(nodes)) == (refused, 59)
 
 
 def test_policies_of_a_quota_file_are_told_not_to_count(files: list[str], tmp_path: Path) -> None:

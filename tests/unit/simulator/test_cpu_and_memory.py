@@ -10,10 +10,10 @@ import pytest
 from arbiter.policy import Policy
 from builders.simulator_builders import a_job, play
 from simulator.comparison import POLICIES
-from simulator.fleet import Fleet
+from simulator.fleet import Fleet, counted
 from simulator.scene import uniform_fleet
 from simulator.schedulers.claims import Claims
-from simulator.traces import uncounted
+from simulator.traces import unstated
 from simulator.workload import Settings, prepare
 from simulator.world import Task
 
@@ -107,9 +107,27 @@ def test_what_was_kept_of_a_failed_node_is_free_again() -> None:
     assert fleet.free == before
 
 
+def test_what_no_node_can_run_short_of_is_as_if_the_trace_did_not_tell_it() -> None:
+    """Planted: memory that nobody has told to our policy, beside CPUs that are counted; both told
+    to it where all GPUs of a node have enough."""
+    works = prepare([a_job("x", gpus=2, cpus=5, memory_mib=7)], Settings())
+    bare = uniform_fleet(8, 8)[0]
+
+    def wants(**stated: int) -> tuple[int | None, int | None]:
+        (work,) = counted(works, [replace(bare, **stated)])
+        return work.job.cpu_milli, work.job.memory_mib
+
+    assert wants() == (None, None)
+    assert wants(cpu_milli=19_999) == (5_000, None)
+    assert wants(cpu_milli=20_000) == (None, None)
+    assert wants(cpu_milli=20_000, memory_mib=27) == (5_000, 7)
+
+
 def test_what_jobs_want_of_nodes_that_do_not_say_what_they_have_is_told() -> None:
-    fleet = uniform_fleet(8, 8)
-    jobs = [a_job("x"), a_job("y", cpus=1, memory_mib=1)]
-    assert uncounted(jobs, fleet) == ("cpu_milli", "mem_mib")
-    assert uncounted(jobs[:1], fleet) == ()
-    assert uncounted(jobs, [replace(fleet[0], cpu_milli=1)]) == ("mem_mib",)
+    """Planted: a column of zeros told; a fleet of which one node says it not told."""
+    fleet = uniform_fleet(16, 8)
+    jobs = [a_job("x", cpus=0), a_job("y", cpus=1, memory_mib=1)]
+    assert unstated(jobs, fleet) == {"cpu_milli": 2, "memory_mib": 2}
+    assert unstated(jobs[:1], fleet) == {}
+    one = [replace(fleet[0], cpu_milli=0), replace(fleet[1], cpu_milli=1, memory_mib=1)]
+    assert unstated(jobs, one) == {"memory_mib": 1}

@@ -87,9 +87,22 @@ def test_cpu_and_memory_are_of_the_whole_job_as_its_gpus_are(tmp_path: Path) -> 
     trace = read_trace(written(tmp_path, text), gpus_per_node=8)
     wants = [(job.node_count, job.cpu_milli, job.memory_mib) for job in trace.jobs]
     assert wants == [(2, 3_501, 32), (1, None, 0)]
+    ours = written(tmp_path, text.replace("mem_mib", "memory_mib"))
+    assert read_trace(ours, gpus_per_node=8) == trace
+    with pytest.raises(TraceError, match="line 2: cpu_milli is 1000000000001; at most 1,000,000"):
+        read_trace(written(tmp_path, text.replace("7001", "1000000000001")), gpus_per_node=8)
     bad = written(tmp_path, text.replace("7001", "7.5"))
     with pytest.raises(TraceError, match=r"line 2: cpu_milli is '7\.5'; a whole number is needed"):
         read_trace(bad, gpus_per_node=8)
+
+
+def test_nothing_may_stand_twice_where_one_would_be_dropped(tmp_path: Path) -> None:
+    """Planted: the last of two columns read, and a fleet with the GPUs of one of two nodes."""
+    text = PHILLY.replace("job_id", "vc", 1)
+    with pytest.raises(TraceError, match="line 1: column 'vc' is there twice"):
+        read_trace(written(tmp_path, text), gpus_per_node=8)
+    with pytest.raises(TraceError, match="line 3: node 'n' is there twice"):
+        read_machines(written(tmp_path, "sn,gpu,model\nn,8,G2\nn,4,G2\n"))
 
 
 def test_a_packed_file_is_read_like_a_plain_one(tmp_path: Path) -> None:
