@@ -236,6 +236,7 @@ class _Teller:
             "nodes": list(fate.nodes),
             "other_jobs": [self._job(job) for job in fate.other],
             "code": fate.code,
+            "grace_s": fate.grace_s,
         }
 
     def _grace_until(self, one: Decided, own: Stopped | None) -> int:
@@ -301,6 +302,8 @@ class _Teller:
                 "It was held or cancelled, or waits for something else first, and so for GPUs no "
                 "more: what was kept for it was given up."
             )
+        if one.kind is Kind.CLAIM_DROPPED and one.starts:
+            return "It could start on other GPUs: what was kept for it was given up."
         if one.kind is Kind.CLAIM_DROPPED:
             return (
                 "What was kept for it came back too late, went to somebody with more right to it, "

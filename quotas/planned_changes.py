@@ -349,16 +349,19 @@ def cancel_planned(planned_id: UUID, *, actor: Actor, now: datetime) -> PlannedC
 
 
 def carry_out_due(*, now: datetime, limit: int = ROUND_MAX) -> int:
-    """Expire, apply and take back what is due, at most `limit` of each, oldest first; returns how
-    many. May run twice at once: each is done in a transaction of its own by who gets its lock."""
+    """Expire at most `limit` drafts, and then apply and take back at most `limit` changes that are
+    due; returns how many. What is due first comes first, and of one moment what is taken back, as
+    the one may make room for the other. May run twice at once: each is done in a transaction of its
+    own by who gets its lock."""
     rows = PlannedChange.objects
     expired = rows.filter(status=PlannedStatus.DRAFT, expires_at__lte=now).order_by("expires_at")
     due = rows.filter(status=PlannedStatus.SCHEDULED, apply_at__lte=now).order_by("apply_at", "pk")
     over = rows.filter(status=PlannedStatus.APPLIED, revert_at__lte=now).order_by("revert_at", "pk")
-    done = 0
-    for found, carry_out in ((expired, _expire), (due, _apply_scheduled), (over, _take_back)):
-        for planned_id in list(found.values_list("pk", flat=True)[:limit]):
-            done += carry_out(planned_id, now)
+    done = sum([_expire(pk, now) for pk in list(expired.values_list("pk", flat=True)[:limit])])
+    changes = [(at, 1, pk) for pk, at in due.values_list("pk", "apply_at")[:limit]]
+    changes += [(at, 0, pk) for pk, at in over.values_list("pk", "revert_at")[:limit]]
+    for _, is_new, pk in sorted(changes)[:limit]:
+        done += (_apply_scheduled if is_new else _take_back)(pk, now)
     return done
 
 

@@ -96,8 +96,8 @@ export function theCycles(): ReplayedCycle[] {
       differences: [
         {
           job: job("9001", "segment-anything", "research/vision"),
-          then: { decision: "started", cluster: "slurm-a", nodes: ["slurm-a-004"], other_jobs: [], code: null },
-          today: { decision: "waits", cluster: null, nodes: [], other_jobs: [], code: "waiting_for_free_gpus" },
+          then: { decision: "started", cluster: "slurm-a", nodes: ["slurm-a-004"], other_jobs: [], code: null, grace_s: null },
+          today: { decision: "waits", cluster: null, nodes: [], other_jobs: [], code: "waiting_for_free_gpus", grace_s: null },
         },
       ],
     },

@@ -159,6 +159,7 @@ class FateSerializer(serializers.Serializer[Any]):
     nodes = serializers.ListField(child=serializers.CharField())
     other_jobs = NamedJobSerializer(many=True)
     code = serializers.CharField(allow_null=True)
+    grace_s = serializers.IntegerField(allow_null=True)
 
 
 class DifferenceSerializer(serializers.Serializer[Any]):

@@ -279,6 +279,12 @@ def _waiting_for_reclaim(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str
     numbers = waiting.numbers
     need, here = numbers["need_mgpu"], numbers["earmarked_mgpu"]
     own, victims = numbers.get("victims_of_team", 0), numbers.get("victims", 0)
+    left = duration_text(numbers["grace_left_s"])
+    if here >= need:
+        return (
+            f"{terms.count(need)} {_are(need)} kept for it and here already: it starts as soon as"
+            f" jobs that are being stopped leave room in quota, at the latest in {left}."
+        )
     if own and own == victims:
         whom = "a job" if own == 1 else f"{own:,} jobs"
         told = f"{terms.count(need)} {_are(need)} being freed by {whom} of lower class of your team"
@@ -291,7 +297,7 @@ def _waiting_for_reclaim(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str
         )
     else:
         told = f"{terms.count(need)} {_are(need)} being given back for it"
-    told += f": at the latest in {duration_text(numbers['grace_left_s'])}."
+    told += f": at the latest in {left}."
     if here:
         told += f" {gpus_text(here)} {_are(here)} here already."
     return told

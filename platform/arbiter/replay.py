@@ -81,7 +81,7 @@ class Decided:
 
     `queued` is set for what waited. `reclaim` is the claim that was made for it or for which
     it was stopped; `stopped` are the victims of its claim, or itself, `beneficiary` the job it
-    was stopped for.
+    was stopped for. `starts`: its claim was given up as it started elsewhere in the same cycle.
     """
 
     kind: Kind
@@ -91,6 +91,7 @@ class Decided:
     reclaim: Reclaim | None = None
     beneficiary: QueuedJob | None = None
     stopped: tuple[Stopped, ...] = ()
+    starts: bool = False
 
 
 class Replayed:
@@ -120,8 +121,10 @@ class Replayed:
             Decided(Kind.STARTED, start.job, self._asked(start), start) for start in plan.starts
         ]
         found += [self._claimed(reclaim) for reclaim in plan.reclaims]
+        started = {start.job for start in plan.starts}
         found += [
-            Decided(Kind.CLAIM_DROPPED, job, self._queued.get(job)) for job in plan.dropped_claims
+            Decided(Kind.CLAIM_DROPPED, job, self._queued.get(job), starts=job in started)
+            for job in plan.dropped_claims
         ]
         return found
 
@@ -244,14 +247,15 @@ def _in_use(snapshot: Snapshot, parents: Mapping[str, str | None]) -> dict[tuple
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What a plan does with one job. `other` are the jobs it is stopped for, or that are stopped
-    for it; `code` is why it waits."""
+    """What a plan does with one job. `other` are the jobs it is stopped for, with `grace_s`, or
+    that are stopped for it; `code` is why it waits."""
 
     kind: Kind
     cluster: str | None = None
     nodes: tuple[str, ...] = ()
     other: tuple[str, ...] = ()
     code: str | None = None
+    grace_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +315,6 @@ def _fates(plan: Plan) -> dict[str, Fate]:
         nodes = tuple(slot.node for slot in reclaim.slots)
         victims = tuple(sorted(victim.job for victim in reclaim.victims))
         fates[reclaim.job] = Fate(Kind.CLAIMED, reclaim.cluster, nodes, victims)
-        for victim in victims:
-            fates[victim] = Fate(Kind.STOPPED, other=(reclaim.job,))
+        for victim in reclaim.victims:
+            fates[victim.job] = Fate(Kind.STOPPED, other=(reclaim.job,), grace_s=victim.grace_s)
     return fates

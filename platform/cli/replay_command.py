@@ -244,4 +244,6 @@ def _fate(fate: dict[str, Any]) -> str:
             if fate["decision"] == "stopped"
             else (f", stopping {', '.join(others)}")
         )
+    if fate["grace_s"] is not None:
+        text += f" in {duration(fate['grace_s'])}"
     return text

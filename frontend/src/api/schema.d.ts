@@ -2222,6 +2222,7 @@ export interface components {
             cluster: string | null;
             code: string | null;
             decision: components["schemas"]["DecisionEnum"];
+            grace_s: number | null;
             nodes: string[];
             other_jobs: components["schemas"]["NamedJob"][];
         };

@@ -18,10 +18,10 @@ describe("words", () => {
   });
 
   it("say a fate, and what is new by its own name", () => {
-    const fate = { decision: "stopped", cluster: "slurm-a", nodes: [], other_jobs: [], code: null } as const;
+    const fate = { decision: "stopped", cluster: "slurm-a", nodes: [], other_jobs: [], code: null, grace_s: null } as const;
     const other = { id: null, name: null, user: null, team: "ai-company/research/nlp" };
-    expect(fateWords({ ...fate, nodes: [], other_jobs: [other] })).toBe(
-      "told to give back on slurm-a for ai-company/research/nlp",
+    expect(fateWords({ ...fate, nodes: [], other_jobs: [other], grace_s: 300 })).toBe(
+      "told to give back on slurm-a for ai-company/research/nlp in 5 min",
     );
     expect(fateWords({ ...fate, nodes: [], other_jobs: [], decision: "waits", cluster: null, code: "never_fits" })).toBe(
       "can never fit",

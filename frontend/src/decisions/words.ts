@@ -1,6 +1,6 @@
 import type { Cycle, Decision, DecisionLine, Difference } from "../api/types";
 import { codeWords } from "../jobs/words";
-import { formatGpuCount, formatGpus, inWordsOf, type Device } from "../ui/units";
+import { formatDuration, formatGpuCount, formatGpus, inWordsOf, type Device } from "../ui/units";
 
 const KIND_WORDS: Record<string, string> = {
   started: "started",
@@ -66,5 +66,6 @@ export function fateWords(fate: Difference["then"]): string {
     const names = fate.other_jobs.map((job) => job.name ?? job.team ?? "another's");
     parts.push(fate.decision === "stopped" ? `for ${names.join(", ")}` : `stopping ${names.join(", ")}`);
   }
+  if (fate.grace_s !== null) parts.push(`in ${formatDuration(fate.grace_s)}`);
   return parts.join(" ");
 }

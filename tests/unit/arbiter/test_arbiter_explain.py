@@ -65,6 +65,17 @@ def test_a_part_is_back_already() -> None:
     )
 
 
+def test_what_is_all_here_waits_for_quota_alone() -> None:
+    """Planted: "are being given back", with nothing that comes back."""
+    gpus = {"need": 16, "within_guarantee": 16, "coming_back": 0, "earmarked": 16}
+    sixteen = replace(GANG, node_count=1, mgpu_per_node=16 * GPU)
+    numbers = {"gpus": gpus, "victims": 0, "grace_left_s": 40}
+    assert told(Code.WAITING_FOR_RECLAIM, job=sixteen, **numbers) == (
+        "16 GPUs are kept for it and here already: it starts as soon as jobs that are being stopped"
+        " leave room in quota, at the latest in 40 s."
+    )
+
+
 FREE = {"need": 8, "free": 3, "largest_free_on_a_cluster": 3, "available_by_quota": 100}
 
 

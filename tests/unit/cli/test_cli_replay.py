@@ -209,6 +209,7 @@ def a_fate(decision: str, **changes: Any) -> dict[str, Any]:
         "nodes": [],
         "other_jobs": [],
         "code": None,
+        "grace_s": None,
         **changes,
     }
 
@@ -227,7 +228,7 @@ def test_differences_are_listed(server: Server) -> None:
             },
             {
                 "job": serve,
-                "then": a_fate("stopped", other_jobs=[train]),
+                "then": a_fate("stopped", other_jobs=[train], grace_s=300),
                 "today": a_fate("waits"),
             },
         ],
@@ -237,7 +238,7 @@ def test_differences_are_listed(server: Server) -> None:
         "Today something else would be done with 2 jobs:",
         "JOB    THEN                                        TODAY",
         "train  claimed on hpc1 n1,n2,n3,…, stopping serve  waits: borrow_limit_reached",
-        "serve  stopped for train                           left as it is",
+        "serve  stopped for train in 5m                     left as it is",
     ]
     assert ran.err == "The policy is another one than then.\n"
 

@@ -22,7 +22,14 @@ from arbiter.snapshot import Snapshot, TreeNode
 from builders.api_callers import by_token
 from builders.cast import Cast, a_cast
 from builders.loop_builders import a_job
-from builders.portal_builders import NOW, Company, a_company, a_priority_class, a_quota
+from builders.portal_builders import (
+    NOW,
+    Company,
+    a_cluster_node,
+    a_company,
+    a_priority_class,
+    a_quota,
+)
 from jobs import decisions, recording
 from jobs.arbitration import Cycles
 from jobs.models import Attempt, Cycle, Job, JobState
@@ -210,6 +217,21 @@ def test_a_claim_of_who_is_held_is_not_said_to_have_been_lost(
     )
 
 
+def test_a_claim_of_who_starts_on_other_gpus_is_not_said_to_have_been_lost(
+    company: Company, cast: Cast, cycles: Cycles
+) -> None:
+    """A node comes back before the grace is over. Planted: as above."""
+    _, lender = preempt(company, cast, cycles)
+    a_cluster_node(company.cluster, company.pool, "back")
+    cycles.run(LATER + timedelta(seconds=1))
+    items = by_token(cast.bob).get(f"jobs/{lender.id}/decisions").json()["items"]
+    told = {one["decision"]: one["sentence"] for one in items}
+    assert told["claim_dropped"] == (
+        "It could start on other GPUs: what was kept for it was given up."
+    )
+    assert told["started"].startswith("It was started with 8 GPUs on local")
+
+
 @pytest.mark.parametrize(
     ("of_nlp", "of_inference", "asked", "told"),
     [
@@ -381,8 +403,10 @@ def test_a_cycle_is_replayed_with_what_would_be_decided_today(
         "nodes": [],
         "other_jobs": [],
         "code": "waiting_for_guarantee",
+        "grace_s": None,
     }
     assert found["serve"]["then"]["decision"] == "stopped"
+    assert found["serve"]["then"]["grace_s"] == 300
     assert [job["id"] for job in found["serve"]["then"]["other_jobs"]] == [str(lender.id)]
     assert (found["serve"]["today"]["decision"], found["serve"]["today"]["code"]) == ("waits", None)
 

@@ -425,6 +425,47 @@ def test_a_change_is_taken_back_after_its_time_also_without_rights() -> None:
     assert acts()[-1] == ("reverted", "system")
 
 
+def alone(node: Node, count: int) -> list[tuple[Any, QuotaEdit]]:
+    return [(quota_of(node).pk, QuotaEdit(guaranteed_mgpu=count * 1_000))]
+
+
+def test_what_is_due_first_comes_first_whether_it_is_applied_or_taken_back() -> None:
+    """Vision lends 4 of research's 16 GPUs for an hour; a minute later nlp is to have them.
+
+    Planted: all that is applied before all that is taken back: vision lost them for good."""
+    company = a_company()
+    admin = admin_of(company.research)
+    lent = applied(
+        admin, drafted(admin, company, edits=alone(company.vision, 4), revert_after_s=3_600)
+    )
+    at = NOW + HOUR + timedelta(minutes=1)
+    late = applied(admin, drafted(admin, company, edits=alone(company.nlp, 12), apply_at=at))
+
+    assert carry_out_due(now=at + HOUR) == 2
+
+    assert (status_of(lent)[0], status_of(late)[0]) == ("reverted", "failed")
+    assert gpus(company.nlp, company.vision) == [8, 8]
+
+
+def test_of_one_moment_what_is_taken_back_makes_room_for_what_is_applied() -> None:
+    """Nlp has 4 GPUs by day, vision 12 until the morning. Of many that are due no later one goes
+    first because the earlier ones are too many.
+
+    Planted: applied first; the first of each kind taken where one alone may be done."""
+    company = a_company()
+    admin = admin_of(company.research)
+    applied(admin, drafted(admin, company, edits=alone(company.nlp, 4)))
+    night = applied(
+        admin, drafted(admin, company, edits=alone(company.vision, 12), revert_after_s=3_600)
+    )
+    day = applied(admin, drafted(admin, company, edits=alone(company.nlp, 8), apply_at=NOW + HOUR))
+
+    assert carry_out_due(now=NOW + HOUR, limit=1) == 1
+    assert (status_of(night)[0], status_of(day)[0]) == ("reverted", "scheduled")
+    assert carry_out_due(now=NOW + HOUR, limit=1) == 1
+    assert (status_of(day)[0], gpus(company.nlp, company.vision)) == ("applied", [8, 8])
+
+
 def test_nothing_is_taken_back_where_something_else_changed_these_quotas() -> None:
     """Planted: only the first edit's version compared."""
     company = a_company()
