@@ -36,6 +36,8 @@ def device_of(machine: Machine) -> Device:
 def counted(works: Sequence[Work], machines: Sequence[Machine]) -> Sequence[Work]:
     """The same jobs without the CPU and memory that no node can run short of, or none says it has:
     as if the trace did not tell them."""
+    if all(work.job.cpu_milli is None and work.job.memory_mib is None for work in works):
+        return works
     has_cpu = any(machine.cpu_milli is not None for machine in machines)
     has_memory = any(machine.memory_mib is not None for machine in machines)
     if not Fleet(machines, [work.job for work in works]).counts_rooms:
