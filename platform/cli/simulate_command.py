@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -153,18 +154,12 @@ def simulate(
         except OSError as error:
             raise CliError(f"{picture}: {error.strerror}") from None
     _tell_what_is_not_read(found, trace.name)
-    for column, count in unstated(jobs, scene.machines).items():
-        what = "MiB of memory" if column == "memory_mib" else "milli-CPU"
-        where = f"column {column} of {nodes.name if nodes else 'a file for --nodes'}"
-        tell(
-            f"Not counted on {count:,} of {_counted(len(scene.machines), 'node')}: the {what} that "
-            f"jobs want, as nothing says how much there is; say it in {where}."
-        )
-    if short := without_place(works, scene):
-        tell(
-            f"Refused, as not enough nodes have the CPU or memory that each of theirs needs: "
-            f"{_counted(len(short), 'job')}, the first is {short[0].job.id}."
-        )
+    _tell_what_lacks_cpu_or_memory(
+        unstated(jobs, scene.machines),
+        [work.job.id for work in without_place(works, scene)],
+        count=len(scene.machines),
+        file=nodes.name if nodes else "a file for --nodes",
+    )
     if tree.unused:
         tell(f"Not used of {quotas.name}: {', '.join(tree.unused)}; give a policy with --policy.")
     if as_json:
@@ -196,6 +191,24 @@ def _tell_what_is_not_read(trace: Trace, name: str) -> None:
         tell(f"Left out, for want of a line that sums up their parts: {jobs} of {name}.")
     if trace.unused:
         tell(f"Not used of {name}: {', '.join(trace.unused)}.")
+
+
+def _tell_what_lacks_cpu_or_memory(
+    unstated: Mapping[str, int], refused: Sequence[str], *, count: int, file: str
+) -> None:
+    """On standard error: how many of `count` nodes do not say what they have, by column, and which
+    jobs could start on no nodes for that alone."""
+    for column, unknown in unstated.items():
+        what = "MiB of memory" if column == "memory_mib" else "milli-CPU"
+        tell(
+            f"Not counted on {unknown:,} of {_counted(count, 'node')}: the {what} that jobs want, "
+            f"as nothing says how much there is; say it in column {column} of {file}."
+        )
+    if refused:
+        tell(
+            "Refused, as not enough nodes have the CPU or memory that each of theirs needs: "
+            f"{_counted(len(refused), 'job')}, the first is {refused[0]}."
+        )
 
 
 def _counted(number: int, noun: str) -> str:
