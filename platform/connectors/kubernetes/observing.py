@@ -27,6 +27,7 @@ from connectors.protocol import (
     Listing,
     NativeWorkload,
     Observation,
+    Outcome,
     RankSlot,
     Unread,
     WorkloadPhase,
@@ -137,9 +138,12 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
 def _may_have_begun(run: Run, phase: WorkloadPhase, finish: Finish | None) -> bool:
     """Whether anything of `run` runs or ran; of what nobody remembers a Pod, unless we stopped it,
     it is taken for granted. Raises Odd."""
-    if finish is not None or run.has_begun:
+    if run.has_begun:
         return True
-    return phase is not WorkloadPhase.STARTING and not run.pods and not is_stopped(run)
+    if is_stopped(run):
+        # A Pod that is deleted becomes Failed, and its Job after it, though nothing ever ran.
+        return finish is not None and finish.outcome is Outcome.SUCCEEDED
+    return finish is not None or (phase is not WorkloadPhase.STARTING and not run.pods)
 
 
 def _left_observation(look: Look, key: str, run: Run) -> Observation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -471,6 +472,12 @@ def test_an_admitted_workload_without_pods_says_so_after_a_while(gang: Gang) -> 
     )
 
 
+def with_end(item: Mapping[str, Any], kind: str, reason: str) -> dict[str, Any]:
+    """The Job `item` after the end that the condition `kind` tells."""
+    condition = {"type": kind, "status": "True", "reason": reason, "message": ""}
+    return {**item, "status": {**item["status"], "conditions": [condition]}}
+
+
 def test_admitted_is_not_started_as_long_as_no_container_runs(gang: Gang) -> None:
     """Mutant: started when admitted. What had no image was never taken back, and was charged."""
     item, workload, pods = gang
@@ -493,6 +500,15 @@ def test_admitted_is_not_started_as_long_as_no_container_runs(gang: Gang) -> Non
     # Its node calls a Pod failed that it deletes.
     gone = [{**pod, "status": {**pod["status"], "phase": "Failed"}} for pod in pods]
     assert only(alone(item, stopped, [], gone=gone)).started_at is None
+    # And its Job after it, a moment later (planted: what has an end had begun).
+    failed = with_end(item, "Failed", "BackoffLimitExceeded")
+    for pods_left in (gone, []):
+        seen = only(alone(failed, stopped, [], gone=pods_left))
+        assert (seen.phase, seen.outcome, seen.started_at) == (ENDED, Outcome.STOPPED, None)
+    # Unasked, or with success, it did not end without having begun.
+    assert only(alone(failed, workload, [])).started_at == ADMITTED
+    succeeded = with_end(item, "Complete", "CompletionsReached")
+    assert only(alone(succeeded, stopped, [])).started_at == ADMITTED
     # One of them runs: it has something to lose.
     pods[0]["status"]["phase"] = "Running"
     seen = only(alone(item, workload, pods))
