@@ -38,7 +38,7 @@ from jobs.recording import unpack
 from jobs.snapshots import display_names
 from primitives.clock import from_epoch
 from primitives.errors import Conflict, NotFound
-from primitives.units import DeviceKind, gpus_text
+from primitives.units import MGPU_PER_GPU, DeviceKind, gpus_text
 from quotas.installation import arbiter_policy
 from quotas.models import PriorityClass
 from quotas.queries import quota_snapshot
@@ -313,7 +313,8 @@ class _Teller:
         if one.kind is Kind.CLAIMED and one.queued is not None:
             until = f"{from_epoch(one.reclaim.grace_until):%Y-%m-%d %H:%M:%S} UTC"
             where = self._on(one.reclaim.cluster)
-            kept = f"{count(one.queued.mgpu)} were kept for it{where}"
+            mgpu = one.queued.mgpu
+            kept = f"{count(mgpu)} {_were(mgpu)} kept for it{where}"
             if not one.stopped:
                 return f"{kept}, which jobs that were being stopped give back by {until}."
             given = sum(stopped.run.mgpu for stopped in one.stopped)
@@ -323,8 +324,9 @@ class _Teller:
                 self._entitled("Its", one.queued, one.stopped, count),
             )
         (own,) = one.stopped
+        mgpu, whose = own.run.mgpu, self._whose(one, count)
         return _joined(
-            f"{count(own.run.mgpu)} were asked back from it for {self._whose(one, count)}"
+            f"{count(mgpu)} {_were(mgpu)} asked back from it for {whose}"
             f", with {duration_text(own.victim.grace_s)} of grace.",
             _because(own, standings, count),
             self._entitled("The other job's", one.beneficiary, one.stopped, count)
@@ -416,6 +418,10 @@ def _parted(mgpu: int, guaranteed: int) -> str:
     if guaranteed == 0:
         return "all borrowed"
     return f"{gpus_text(mgpu - guaranteed)} of them borrowed"
+
+
+def _were(mgpu: int) -> str:
+    return "was" if mgpu == MGPU_PER_GPU else "were"
 
 
 def _joined(*sentences: str) -> str:

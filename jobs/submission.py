@@ -282,7 +282,8 @@ def _team(request: JobRequest, actor: Actor) -> Node:
         detail = f"There is no team {request.team[:200]!r} that you can see."
         raise NotFound(detail, errors=[FieldError("/team", detail, "not_found")]) from None
     if team.kind != NodeKind.TEAM:
-        detail = f"{team.display_path} is a {team.kind}; name one of its teams."
+        what = "an organization" if team.kind == NodeKind.ORGANIZATION else f"a {team.kind}"
+        detail = f"{team.display_path} is {what}; name one of its teams."
         raise InvalidRequest(detail, errors=[FieldError("/team", detail)])
     return team
 

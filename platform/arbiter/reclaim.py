@@ -13,7 +13,7 @@ stop the other by turns.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -28,6 +28,7 @@ from arbiter.queue_order import Priority
 from arbiter.quota_tree import ROOT
 from arbiter.rooms import node_of
 from arbiter.shelves import Shelves
+from arbiter.snapshot import Slot
 from arbiter.victims import Search, give_back
 
 #: What is free by cluster and node, at most.
@@ -208,6 +209,30 @@ class Reclaimer:
                 return node
         return None
 
+    def note_taken(self, cluster: str, slots: Iterable[Slot]) -> None:
+        """A start or a claim of this cycle takes `slots`: of others they are to be had no more."""
+        if self._most is None:
+            return
+        most, ordered = self._most[cluster], self._most_sorted.get(cluster)
+        levels, shelves = self._most_levels.get(cluster), self._most_shelves.get(cluster)
+        for node, mgpu in slots:
+            before = most.get(node)
+            if before is None:
+                # A room of a node.
+                continue
+            after = most[node] = before - mgpu
+            if ordered is not None:
+                del ordered[bisect_left(ordered, before)]
+                insort(ordered, after)
+            if levels is not None:
+                levels.move(node, before, after)
+            if shelves is not None:
+                shelves.move(node, before, after)
+
+    def note_given_up(self) -> None:
+        """Claims were given up."""
+        self._forget_most()
+
     def note_spared(self, count: int) -> None:
         """So many of the victims run on after all, and claims may be on other nodes."""
         self._stopped_count -= count
@@ -219,7 +244,7 @@ class Reclaimer:
         return holding.is_protected_at(self._pool.tree.depths[holding.team])
 
     def _forget_most(self) -> None:
-        """Somebody goes who is protected: what is left over is more than was thought possible."""
+        """Who is protected goes, or runs on, or a claim is on other nodes or given up."""
         self._most = None
         self._most_sorted.clear()
         self._most_levels.clear()
@@ -230,8 +255,7 @@ class Reclaimer:
         """Whether there is a place for the GPUs of `shape` if everything borrowed anywhere were
         gone.
 
-        An upper bound that holds until somebody is stopped who is protected, and spares the
-        search for every team that waits for what nobody can give.
+        It spares the search for every team that waits for what nobody can give.
         """
         return any(
             self._most_with(cluster, shape) >= shape.node_count

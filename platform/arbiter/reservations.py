@@ -333,6 +333,10 @@ class Reservations:
         """What comes free (see `KnownEnds.parts`), once something is reserved."""
         return self._ends.parts()
 
+    def is_for(self, job: str) -> bool:
+        """Whether a job holds a reservation."""
+        return any(one.job.id == job for one in self.made)
+
     def told(self) -> list[Reservation]:
         """The reservations as the plan tells them."""
         return [

@@ -587,6 +587,7 @@ class PoolCycle:
         if self._explains and not is_own:
             self.spared.add(source, self.standing(team, source), team, job.mgpu)
         slots = self.pool.start(job, team, place)
+        self._reclaimer.note_taken(place.cluster, slots)
         self.reserved.note_start(job, team, place.cluster, slots)
         self._note_start(job, team, cls.priority, place)
         self._charge(team, job, is_borrowed=not is_own)
@@ -638,6 +639,8 @@ class PoolCycle:
                 self._start(queue, line, source)
                 return True
         self.reclaims.append(pool.reclaim(job, team, taking.place, victims))
+        claim = pool.earmarks[job.id].claim
+        self._reclaimer.note_taken(claim.cluster, claim.slots)
         left = pool.guarantees.copy() if any(pool.stopped.values()) else None
         self._made.append(Made(pool.earmarks[job.id], source, taking.victims, left))
         self.reserved.note_claim(pool.earmarks[job.id])
@@ -656,6 +659,7 @@ class PoolCycle:
         for one in claims:
             self.pool.give_up(one)
         self.reserved.note_gone(claims)
+        self._reclaimer.note_given_up()
         self._not_again.update(one.run.job for one in claims)
         self._has_more_room = True
 
@@ -679,8 +683,9 @@ class PoolCycle:
         """Nobody of the class of `line` starts in this cycle, or nobody who would delay a
         reservation; in a strict queue nobody behind it either.
 
-        A job that fits in its team's guarantee keeps its place in it, unless it waits for one of
-        its team that comes first: it would start no sooner if those behind it waited, too.
+        A job that fits in its team's guarantee keeps its place in it, unless it would start no
+        sooner if those behind it waited, too: it waits for one of its team that comes first, or
+        for devices of which nobody knows when they can be had.
         """
         cls, keeps_place = line.cls, source == queue.team
         if code is Code.RESERVED_FOR_LARGER_JOB:
@@ -691,12 +696,20 @@ class PoolCycle:
             self._keep_in_limits(queue, line, code)
         if code is Code.CLASS_CAP_REACHED:
             return
+        if code is Code.WAITING_FOR_FREE_GPUS:
+            keeps_place = keeps_place and self._may_get_devices(line)
         if keeps_place and code is not Code.BEHIND_HIGHER_PRIORITY:
             queue.blocked_mgpu += cls.shape.total_mgpu
         if not self._skips_blocked(queue.team):
             for behind in queue.classes:
                 if behind.code is None:
                     behind.code = Code.BEHIND_HIGHER_PRIORITY
+
+    def _may_get_devices(self, line: JobLine) -> bool:
+        """Whether there is a time from which on the next job of `line` has devices, or would be a
+        place for it now if all were gone that is borrowed."""
+        is_reserved = self.reserved.is_for(line.job[1])
+        return is_reserved or self._reclaimer.could_be_freed(line.cls.shape)
 
     def _keep_in_limits(self, queue: TeamQueue, line: JobLine, code: Code) -> None:
         """Keep room for the next job of `line` where its own team's limits refuse it."""

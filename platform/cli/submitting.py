@@ -100,6 +100,8 @@ def span(text: str | None, name: str) -> dict[str, int | float | None]:
     least, dots, most = (text or "").partition("..")
     if not dots:
         return {name: number(text, f"--{name}")}
+    if not (least and most):
+        raise CliError(f"--{name} {text!r}: write both ends, such as 2..8.")
     return {f"{name}_min": number(least, f"--{name}"), name: number(most, f"--{name}")}
 
 

@@ -370,6 +370,34 @@ def test_no_gpu_idles_that_a_permitted_one_gpu_job_could_use(data: st.DataObject
         check_work_conservation(snapshot, world.snapshot())
 
 
+@given(st.data())
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+def test_who_waits_for_nodes_that_nobody_gives_back_keeps_no_gpu_idle(data: st.DataObject) -> None:
+    """Work conservation inside a team: with jobs of one GPU of which nobody knows when they end,
+    and while nobody borrows, those whose nodes are taken keep nothing from others of their team.
+
+    Planted: a job keeps its place in its team's guarantee whatever it waits for.
+    """
+    world = World(data.draw(empty_worlds()), POLICY)
+    wishes = data.draw(st.lists(st.sampled_from(FEATURES), min_size=7, max_size=7))
+    for number in range(data.draw(st.integers(1, 8))):
+        move(data.draw, world, number, gpus=1, count=1)
+        for job in world.queued.values():
+            wish = wishes[int(job.id[1:]) % len(wishes)]
+            world.queued[job.id] = dataclasses.replace(job, features=wish)
+        snapshot = world.snapshot()
+        world.step()
+        after = world.snapshot()
+        tree = Tree(snapshot)
+        if after.claims or not all(
+            run in tree.protected(node) for run in tree.standing() for node in tree.path(run.team)
+        ):
+            continue
+        for job in after.queued:
+            wanted = job.features or frozenset()
+            check_conserved(snapshot, dataclasses.replace(after, queued=(job,)), wanted)
+
+
 def check_work_conservation(before: Snapshot, after: Snapshot) -> None:
     """No unpinned job of one GPU waits that quota permits while a GPU is free and unclaimed."""
     if after.claims:

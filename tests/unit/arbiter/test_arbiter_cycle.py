@@ -9,7 +9,7 @@ import pytest
 from arbiter.cycle import decide
 from arbiter.decisions import Classed, Code, Plan, Waiting
 from arbiter.policy import Policy
-from arbiter.snapshot import Phase, PriorityClass, Quota
+from arbiter.snapshot import Phase, PriorityClass, Quota, RunningJob
 from builders.arbiter_builders import (
     GPU,
     NOW,
@@ -137,25 +137,62 @@ def test_a_blocked_job_is_passed_by_its_own_team_only_if_the_policy_skips() -> N
     assert why(strict, "small").code is Code.BEHIND_HIGHER_PRIORITY
 
 
-def test_a_guaranteed_job_that_is_blocked_keeps_its_place() -> None:
+def big_and_small(*running: RunningJob, of_b: int = 4, reclaims_max: int = 9) -> Plan:
     """The whole node that `big` is entitled to is not free; `small` would use up its guarantee."""
     snapshot = a_snapshot(
-        quotas={"o": 8, "o/a": 4, "o/b": 4},
+        quotas={"o": 8, "o/a": 4, "o/b": of_b},
         devices=devices(2, gpus=4),
-        running=[
-            a_running("r0", "o/b", slots(0, 1, gpus=2)),
-            a_running("r1", "o/b", slots(1, 1, gpus=2)),
-        ],
+        running=running,
         queued=[
             a_queued("big", "o/a", gpus=4, submitted_at=NOW - 900),
             a_queued("small", "o/a", gpus=1),
         ],
     )
-    plan = plan_of(snapshot)
-    assert (plan.starts, plan.reclaims) == ((), ())
-    assert why(plan, "big").code is Code.TOPOLOGY_FRAGMENTED
-    assert why(plan, "big").numbers["nodes_fitting"] == 0
-    assert why(plan, "small").code is Code.BEHIND_HIGHER_PRIORITY
+    return plan_of(snapshot, reclaims_max=reclaims_max)
+
+
+def test_a_guaranteed_job_that_is_blocked_keeps_its_place() -> None:
+    """It is known when a node is free, or one would be if what is borrowed were gone."""
+    of_b = [a_running(f"r{i}", "o/b", slots(i, 1, gpus=2)) for i in (0, 1)]
+    for plan in (
+        big_and_small(of_b[0], replace(of_b[1], time_limit_s=600)),
+        big_and_small(*of_b, of_b=2, reclaims_max=0),
+    ):
+        assert (plan.starts, plan.reclaims) == ((), ())
+        assert why(plan, "big").code is Code.TOPOLOGY_FRAGMENTED
+        assert why(plan, "big").numbers["nodes_fitting"] == 0
+        assert why(plan, "small").code is Code.BEHIND_HIGHER_PRIORITY
+
+
+def test_who_waits_for_nodes_that_nobody_gives_back_keeps_no_place() -> None:
+    """Planted: it kept its team from starting anything for as long as others' jobs ran, which may
+    be weeks."""
+    of_b = [a_running(f"r{i}", "o/b", slots(i, 1, gpus=2)) for i in (0, 1)]
+    plan = big_and_small(*of_b)
+    assert (started(plan), plan.reclaims) == (["small"], ())
+
+
+def test_what_starts_on_a_node_leaves_others_no_chance_of_it() -> None:
+    """`pair` waits for two whole nodes of which nobody could give one back; then `first` takes half
+    of the one that is left for `big`.
+
+    Planted: what could be had is what it was when it was first asked for.
+    """
+    snapshot = a_snapshot(
+        quotas={"o/a": 4, "o/b": 2, "o/c": 7, "o/d": 8, "o": 21},
+        devices=devices(3, gpus=4),
+        running=[
+            a_running("r1", "o/c", slots(1, 1, gpus=4)),
+            a_running("r2", "o/c", slots(2, 1, gpus=3)),
+        ],
+        queued=[
+            a_queued("pair", "o/d", nodes=2, gpus=4, submitted_at=NOW - 990),
+            a_queued("first", "o/b", gpus=2, submitted_at=NOW - 950),
+            a_queued("big", "o/a", gpus=4, submitted_at=NOW - 900),
+            a_queued("small", "o/a", gpus=1),
+        ],
+    )
+    assert started(plan_of(snapshot)) == ["first", "small"]
 
 
 def test_starts_are_bounded_and_the_rest_is_told_so() -> None:

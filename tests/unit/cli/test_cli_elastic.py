@@ -51,8 +51,8 @@ def test_a_range_is_least_and_most(server: Server, words: list[str], size: dict[
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--gpus", "4.."], "--gpus '': write a number such as 8 or 0.5."),
-        (["--gpus", "..4"], "--gpus '': write a number such as 8 or 0.5."),
+        (["--gpus", "4.."], "--gpus '4..': write both ends, such as 2..8."),
+        (["--gpus", "..4"], "--gpus '..4': write both ends, such as 2..8."),
         (["--gpus", "4-16"], "--gpus '4-16': write a number such as 8 or 0.5."),
         (
             ["--memory-per-node", "64 GB"],

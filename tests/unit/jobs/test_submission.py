@@ -87,10 +87,14 @@ def test_foreign_and_absent_teams_look_the_same(bob: Actor, team: str) -> None:
     assert not Job.objects.exists()
 
 
-def test_a_department_is_no_team(company: Company) -> None:
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [("ai-company/research", "a department"), ("ai-company", "an organization")],
+)
+def test_a_department_is_no_team(company: Company, path: str, what: str) -> None:
     alice = an_actor(company.organization, Role.ORGANIZATION_ADMIN)
-    with pytest.raises(InvalidRequest, match="is a department; name one of its teams"):
-        submit(alice, team="ai-company/research")
+    with pytest.raises(InvalidRequest, match=f"is {what}; name one of its teams"):
+        submit(alice, team=path)
 
 
 def test_a_team_without_the_right_to_submit(bob: Actor) -> None:
