@@ -236,7 +236,7 @@ def _waiting_for_guarantee(waiting: Waiting, job: QueuedJob, terms: _Terms) -> s
     told = f"Your team is entitled to {terms.these(numbers['need_mgpu'])}"
     if "limit_mgpu" in numbers:
         return (
-            f"{told}, but {_node(waiting, terms)} holds {gpus_text(numbers['held_mgpu'])} of the"
+            f"{told}, but {_node(waiting, terms)} holds {_held(numbers)} of the"
             f" {terms.count(numbers['limit_mgpu'])} it may, and nothing there can be taken back"
             " now."
         )
@@ -252,8 +252,15 @@ def _limit_reached(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     who = "Your team" if waiting.node == job.team else _node(waiting, terms)
     return (
         f"{who} may hold at most {terms.count(numbers['limit_mgpu'])} and holds"
-        f" {gpus_text(numbers['held_mgpu'])}; this job needs {_need(waiting, job, terms)}."
+        f" {_held(numbers)}; this job needs {_need(waiting, job, terms)}."
     )
+
+
+def _held(numbers: Mapping[str, int]) -> str:
+    held = gpus_text(numbers["held_mgpu"])
+    if leaving := numbers.get("leaving_mgpu"):
+        held += f" ({gpus_text(leaving)} in jobs that are being stopped)"
+    return held
 
 
 def _waiting_for_free_gpus(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:

@@ -125,7 +125,7 @@ class Reasons:
     is part of neither, and told beside them: it counts against the guarantee like a start.
     """
 
-    __slots__ = ("_available", "_being_freed", "_free", "_pool", "_spared", "_used")
+    __slots__ = ("_available", "_being_freed", "_free", "_leaving", "_pool", "_spared", "_used")
 
     def __init__(self, pool: Pool, spared: Spared, used: InUse) -> None:
         """`used` is in use after the cycle."""
@@ -137,6 +137,11 @@ class Reasons:
         for earmark in pool.earmarks.values():
             for node in pool.tree.paths[earmark.team]:
                 self._being_freed[node] += earmark.job.mgpu
+        #: What those hold who are being stopped, by the node at or below which they run.
+        self._leaving = Counter[int]()
+        for one in (*pool.leaving, *pool.stopped):
+            for node in () if one.team == ROOT else pool.tree.paths[one.team]:
+                self._leaving[node] += one.mgpu
         self._available = pool.available()
         self._free: dict[tuple[frozenset[str] | None, int | None], tuple[int, int]] = {}
 
@@ -236,6 +241,8 @@ class Reasons:
             if at is not None and at != ROOT:
                 numbers["held_mgpu"] = ledger.held[at]
                 numbers["limit_mgpu"] = pool.quota.limits[at]
+                if ledger is pool.now and (leaving_mgpu := self._leaving[at]):
+                    numbers["leaving_mgpu"] = leaving_mgpu
                 if is_entitled:
                     code = Code.WAITING_FOR_GUARANTEE
                 elif at == team:

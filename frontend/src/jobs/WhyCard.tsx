@@ -194,6 +194,7 @@ const NUMBER_LABELS: Record<string, string> = {
   coming_back_mgpu: "Coming back",
   limit_mgpu: "May hold",
   held_mgpu: "Holds",
+  leaving_mgpu: "Of it being stopped",
   could_ever_mgpu: "Could ever have",
   nodes_needed: "Nodes needed",
   nodes_fitting: "Nodes that fit",

@@ -128,6 +128,12 @@ FREE = {"need": 8, "free": 3, "largest_free_on_a_cluster": 3, "available_by_quot
             "Your team may hold at most 20 GPUs and holds 16; this job needs 8 GPUs.",
         ),
         (
+            Code.BORROW_LIMIT_REACHED,
+            {"gpus": {"need": 8, "limit": 20, "held": 26, "leaving": 6}, "node": "t"},
+            "Your team may hold at most 20 GPUs and holds 26 (6 in jobs that are being stopped);"
+            " this job needs 8 GPUs.",
+        ),
+        (
             Code.PARENT_LIMIT_REACHED,
             {"gpus": {"need": 8, "limit": 20, "held": 16}, "node": "d"},
             "ai/research may hold at most 20 GPUs and holds 16; this job needs 8 GPUs.",

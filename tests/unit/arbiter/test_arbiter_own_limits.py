@@ -262,6 +262,23 @@ def test_what_is_stopped_or_claimed_for_the_team_counts_until_its_end() -> None:
     assert started(decide(snapshot, Policy())) == ["short"]
 
 
+def test_what_of_a_limit_jobs_hold_that_are_being_stopped_is_told() -> None:
+    """Who reads that all is held reads, too, what of it will be there. Planted: not told."""
+    runs = [
+        *running(("a1", 6, None)),
+        a_victim("a2", "o/a", slots(1, 1, gpus=2), of="claimed", grace_until=NOW + 200),
+    ]
+    claimed = a_queued("claimed", "o/a", gpus=2, submitted_at=NOW - 5_000)
+    claim = a_claim("claimed", slots(0, 1, gpus=2), grace_until=NOW + 200)
+    snapshot = replace(a_team(runs, [claimed, small("j", None)]), claims=(claim,))
+    found = why(decide(snapshot, Policy()), "j")
+    told = {name: found.numbers[f"{name}_mgpu"] // GPU for name in ("held", "leaving", "limit")}
+    assert (found.code, told) == (
+        Code.BORROW_LIMIT_REACHED,
+        {"held": 8, "leaving": 2, "limit": 8},
+    )
+
+
 def test_nothing_is_kept_in_a_pool_where_a_job_holds_no_reservations() -> None:
     """It accepts two pools and waits for the other one."""
     there = replace(big(), pool="a100", others=(OtherPool("h100"),))
