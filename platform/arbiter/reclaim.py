@@ -229,10 +229,6 @@ class Reclaimer:
             if shelves is not None:
                 shelves.move(node, before, after)
 
-    def note_given_up(self) -> None:
-        """Claims were given up."""
-        self._forget_most()
-
     def note_spared(self, count: int) -> None:
         """So many of the victims run on after all, and claims may be on other nodes."""
         self._stopped_count -= count
@@ -244,18 +240,20 @@ class Reclaimer:
         return holding.is_protected_at(self._pool.tree.depths[holding.team])
 
     def _forget_most(self) -> None:
-        """Who is protected goes, or runs on, or a claim is on other nodes or given up."""
+        """Who is protected goes or runs on after all, or claims are on other nodes."""
         self._most = None
-        self._most_sorted.clear()
-        self._most_levels.clear()
-        self._most_shelves.clear()
-        self._nearby.clear()
+        self._most_sorted = {}
+        self._most_levels = {}
+        self._most_shelves = {}
+        self._nearby = {}
 
     def could_be_freed(self, shape: Shape) -> bool:
         """Whether there is a place for the GPUs of `shape` if everything borrowed anywhere were
         gone.
 
-        It spares the search for every team that waits for what nobody can give.
+        It spares the search for every team that waits for what nobody can give; and who has no
+        such place keeps none in its team's guarantee, so it is to be exact at every moment of a
+        cycle, whenever it was first asked.
         """
         return any(
             self._most_with(cluster, shape) >= shape.node_count

@@ -31,7 +31,8 @@ from arbiter.snapshot import QueuedJob, Slot
 from arbiter.team_use import TeamUse
 from arbiter.time_limits import KnownEnds, Release
 
-#: How many jobs are tried at most for each reservation that the policy allows.
+#: How many jobs are tried at most for each reservation that the policy allows, and of how many
+#: shapes it is asked whether anything is known.
 _TRIES = 4
 
 
@@ -101,6 +102,7 @@ class Reservations:
         self._ends = KnownEnds(pool)
         self._tries_left = _TRIES * pool.policy.reservations_max
         self._hopeless: set[Shape] = set()
+        self._known: dict[Shape, bool] = {}
         self._on_node: dict[Node, list[Reserved]] = {}
         self._held: dict[Node, int] = {}
         self._fits: dict[Shape, bool] = {}
@@ -170,7 +172,7 @@ class Reservations:
 
     @property
     def held(self) -> Mapping[Node, int]:
-        """What is held back now, by node and room."""
+        """What is held back now, by node and room; less where some is given back for a while."""
         return self._held
 
     @contextmanager
@@ -333,9 +335,20 @@ class Reservations:
         """What comes free (see `KnownEnds.parts`), once something is reserved."""
         return self._ends.parts()
 
-    def is_for(self, job: str) -> bool:
-        """Whether a job holds a reservation."""
-        return any(one.job.id == job for one in self.made)
+    def knows_when(self, job: str, shape: Shape) -> bool:
+        """Whether it is known from when on a blocked job has devices: it holds a reservation, or
+        there is such a time for its `shape`, as it was when first asked. So it is taken to be for
+        who comes when that has been looked up for many shapes."""
+        if any(one.job.id == job for one in self.made):
+            return True
+        if shape not in self._known:
+            if len(self._known) >= _TRIES * self._pool.policy.reservations_max:
+                return True
+            found = (
+                None if shape in self._hopeless else self._devices_from(shape, self._pool.taken_at)
+            )
+            self._known[shape] = found is not None
+        return self._known[shape]
 
     def told(self) -> list[Reservation]:
         """The reservations as the plan tells them."""
@@ -589,8 +602,10 @@ class Reservations:
                 given.append((node, more))
         for (cluster, name), more in given:
             free.take(cluster, name, -more)
+            self._held[cluster, name] -= more
         try:
             yield
         finally:
             for (cluster, name), more in given:
                 free.take(cluster, name, more)
+                self._held[cluster, name] += more

@@ -659,7 +659,6 @@ class PoolCycle:
         for one in claims:
             self.pool.give_up(one)
         self.reserved.note_gone(claims)
-        self._reclaimer.note_given_up()
         self._not_again.update(one.run.job for one in claims)
         self._has_more_room = True
 
@@ -685,7 +684,7 @@ class PoolCycle:
 
         A job that fits in its team's guarantee keeps its place in it, unless it would start no
         sooner if those behind it waited, too: it waits for one of its team that comes first, or
-        for devices of which nobody knows when they can be had.
+        for GPUs that nobody could give back and of which nobody knows when they come free.
         """
         cls, keeps_place = line.cls, source == queue.team
         if code is Code.RESERVED_FOR_LARGER_JOB:
@@ -697,7 +696,7 @@ class PoolCycle:
         if code is Code.CLASS_CAP_REACHED:
             return
         if code is Code.WAITING_FOR_FREE_GPUS:
-            keeps_place = keeps_place and self._may_get_devices(line)
+            keeps_place = keeps_place and self._may_get_gpus(line)
         if keeps_place and code is not Code.BEHIND_HIGHER_PRIORITY:
             queue.blocked_mgpu += cls.shape.total_mgpu
         if not self._skips_blocked(queue.team):
@@ -705,11 +704,15 @@ class PoolCycle:
                 if behind.code is None:
                     behind.code = Code.BEHIND_HIGHER_PRIORITY
 
-    def _may_get_devices(self, line: JobLine) -> bool:
-        """Whether there is a time from which on the next job of `line` has devices, or would be a
-        place for it now if all were gone that is borrowed."""
-        is_reserved = self.reserved.is_for(line.job[1])
-        return is_reserved or self._reclaimer.could_be_freed(line.cls.shape)
+    def _may_get_gpus(self, line: JobLine) -> bool:
+        """Whether the next job of `line`, which cannot start, is to have its GPUs at a time that is
+        known, or could have them now if all that is borrowed were gone, or may yet look in another
+        cycle whom of lower class to stop for them."""
+        job, shape, priority = line.job[1], line.cls.shape, line.cls.priority
+        if self._reclaimer.could_be_freed(shape) or self.reserved.knows_when(job, shape):
+            return True
+        is_over = self._reclaims_left <= 0 or job in self._not_again
+        return is_over and (priority.preempts or priority.preempts_others)
 
     def _keep_in_limits(self, queue: TeamQueue, line: JobLine, code: Code) -> None:
         """Keep room for the next job of `line` where its own team's limits refuse it."""

@@ -8,18 +8,28 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Mapping
+from copy import copy
+from itertools import product
+from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arbiter.core import Core
 from arbiter.cycle import decide
 from arbiter.decisions import Plan, Start
+from arbiter.placement import Shape
 from arbiter.policy import Policy
+from arbiter.pool import Pool
+from arbiter.reclaim import Reclaimer
 from arbiter.record import Record, from_document, to_document
-from arbiter.snapshot import Phase, Slot, Snapshot
+from arbiter.snapshot import Phase, QueuedJob, Slot, Snapshot
 from builders.arbiter_builders import GPU, World
+from builders.arbiter_crowds import crowds
+from builders.arbiter_histories import histories
+from builders.arbiter_histories import policy as a_policy
 from builders.telling_a_core import tell
 from property.test_arbiter_laws import (
     CYCLE_S,
@@ -185,7 +195,7 @@ def test_a_tree_that_changes_gives_nothing_out_twice(data: st.DataObject) -> Non
 
 
 @given(st.data())
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 def test_a_new_leader_counts_everything_once(data: st.DataObject) -> None:
     """Whoever reads the same state anew, in the middle of claims and stops, decides the same, and
     what it counts as in use is what runs and starts; so does a core that is told all of it twice.
@@ -251,7 +261,7 @@ def move_on(data: st.DataObject, world: World, number: int, *, sticky: bool) -> 
 
 
 @given(st.data())
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 def test_the_same_name_on_another_cluster_is_another_node(data: st.DataObject) -> None:
     """Clusters that call their nodes alike get the plans that they would get with names of their
     own.
@@ -287,3 +297,44 @@ def renamed(thing: Any, names: Mapping[str, str]) -> Any:
         running=tuple(map(slotted, thing.running)),
         claims=tuple(map(slotted, thing.claims)),
     )
+
+
+@given(st.integers(0, 100_000), st.booleans())
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+def test_what_could_be_freed_is_what_it_would_be_if_it_were_first_asked_now(
+    seed: int, is_told: bool
+) -> None:
+    """Within a cycle starts, claims and victims change what could be had if all that is borrowed
+    were gone; at every question the answer, also for other sizes, is that of who knew nothing.
+
+    Planted, one by one: starts not noted; claims not noted; nodes moved by neither size, kinds nor
+    racks.
+    """
+    make, asked = Reclaimer.__init__, Reclaimer.could_be_freed
+    wishes: dict[int, set[Shape]] = {}
+    queued: list[QueuedJob] = []
+
+    def made(reclaimer: Reclaimer, pool: Pool, held: Mapping[tuple[str, str], int]) -> None:
+        make(reclaimer, pool, held)
+        shapes = (pool.ground.shape_of(job) for job in queued)
+        wishes[id(reclaimer)] = {one._replace(mgpu=0, node_count=0) for one in shapes}
+
+    def checked(reclaimer: Reclaimer, shape: Shape) -> bool:
+        found = asked(reclaimer, shape)
+        fresh = copy(reclaimer)
+        fresh.note_spared(0)
+        for wish in wishes[id(reclaimer)]:
+            for gpus, nodes in product((1, 2, 4), (1, 2, 3)):
+                other = wish._replace(mgpu=gpus * GPU, node_count=nodes)
+                assert asked(reclaimer, other) == asked(fresh, other), (shape, other)
+        return found
+
+    dice = Random(seed)
+    policy = a_policy(dice)
+    worlds = crowds(dice, policy, 6) if seed % 2 else histories(dice, policy, 12)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Reclaimer, "__init__", made)
+        patch.setattr(Reclaimer, "could_be_freed", checked)
+        for snapshot in worlds:
+            queued[:] = snapshot.queued
+            decide(snapshot, policy, explains=is_told)

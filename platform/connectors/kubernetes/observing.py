@@ -12,8 +12,8 @@ from connectors.kubernetes.cluster_state import KubeState
 from connectors.kubernetes.ends import end_times, finish_of_run, is_stopped, outcome_of
 from connectors.kubernetes.native_runs import foreign_pods, natives_of
 from connectors.kubernetes.options import KubernetesPool
-from connectors.kubernetes.reading import Object, Odd, moment, text
-from connectors.kubernetes.resources import was_changed
+from connectors.kubernetes.reading import Object, Odd, moment, number, text
+from connectors.kubernetes.resources import JOB, was_changed
 from connectors.kubernetes.runs import STATE_LENGTH_MAX, Look, Pod, Run, has_changed, rank_count
 from connectors.kubernetes.states import (
     Finish,
@@ -138,12 +138,19 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
 def _may_have_begun(run: Run, phase: WorkloadPhase, finish: Finish | None) -> bool:
     """Whether anything of `run` runs or ran; of what nobody remembers a Pod, unless we stopped it,
     it is taken for granted. Raises Odd."""
-    if run.has_begun:
+    if run.has_begun or _has_counted_ranks(run.item):
         return True
     if is_stopped(run):
         # A Pod that is deleted becomes Failed, and its Job after it, though nothing ever ran.
-        return finish is not None and finish.outcome is Outcome.SUCCEEDED
+        return finish is not None and finish.outcome is not Outcome.FAILED
     return finish is not None or (phase is not WorkloadPhase.STARTING and not run.pods)
+
+
+def _has_counted_ranks(item: Object | None) -> bool:
+    """Whether a Job counts ranks that succeeded, though no Pod of them may be left. Raises Odd."""
+    if item is None or item.get("kind") != JOB.kind:
+        return False
+    return bool(number(item, "status", "succeeded") or text(item, "status", "completedIndexes"))
 
 
 def _left_observation(look: Look, key: str, run: Run) -> Observation:

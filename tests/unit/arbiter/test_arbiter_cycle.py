@@ -172,6 +172,58 @@ def test_who_waits_for_nodes_that_nobody_gives_back_keeps_no_place() -> None:
     assert (started(plan), plan.reclaims) == (["small"], ())
 
 
+def test_who_gets_no_reservation_keeps_a_place_that_time_limits_tell_of() -> None:
+    """One reservation for two teams that wait for a whole node, and three nodes that come free.
+
+    Planted: only who holds a reservation keeps its place. The ninth of the pool would be passed by
+    its team's small jobs again and again.
+    """
+    snapshot = a_snapshot(
+        quotas={"o": 14, "o/a": 4, "o/b": 4, "o/f": 6},
+        devices=devices(3, gpus=4),
+        running=[
+            a_running(f"f{i}", "o/f", slots(i, 1, gpus=2), time_limit_s=600 + i) for i in range(3)
+        ],
+        queued=[
+            a_queued("first", "o/a", gpus=4, submitted_at=NOW - 900),
+            a_queued("big", "o/b", gpus=4, submitted_at=NOW - 800),
+            a_queued("small", "o/b", gpus=1),
+        ],
+    )
+    plan = plan_of(snapshot, reservations_max=1)
+    assert (started(plan), [one.job for one in plan.reservations]) == ([], ["first"])
+    assert why(plan, "small").code is Code.BEHIND_HIGHER_PRIORITY
+
+
+def test_who_may_yet_stop_lower_classes_of_its_team_keeps_its_place() -> None:
+    """The only claim of this cycle is another team's; in the next one `low` goes for `high`.
+
+    Planted: it keeps none. `small`, of the same class, would fill the guarantee, for good.
+    """
+    snapshot = a_snapshot(
+        quotas=[
+            a_quota("o", 16),
+            a_quota("o/a", 5, borrow=0),
+            a_quota("o/b", 4),
+            a_quota("o/c", 4),
+            a_quota("o/d", 0),
+        ],
+        devices=devices(3, gpus=4),
+        running=[
+            a_running("low", "o/a", slots(0, 1, gpus=1), priority="low"),
+            a_running("b", "o/b", slots(1, 1, gpus=2)),
+            a_running("d", "o/d", slots(2, 1, gpus=4)),
+        ],
+        queued=[
+            a_queued("c", "o/c", gpus=4, submitted_at=NOW - 990),
+            a_queued("high", "o/a", gpus=4, priority="critical", submitted_at=NOW - 900),
+            a_queued("small", "o/a", gpus=2, priority="critical"),
+        ],
+    )
+    plan = plan_of(snapshot, reclaims_max=1)
+    assert (started(plan), [one.job for one in plan.reclaims]) == ([], ["c"])
+
+
 def test_what_starts_on_a_node_leaves_others_no_chance_of_it() -> None:
     """`pair` waits for two whole nodes of which nobody could give one back; then `first` takes half
     of the one that is left for `big`.

@@ -475,7 +475,7 @@ def test_an_admitted_workload_without_pods_says_so_after_a_while(gang: Gang) -> 
 def with_end(item: Mapping[str, Any], kind: str, reason: str) -> dict[str, Any]:
     """The Job `item` after the end that the condition `kind` tells."""
     condition = {"type": kind, "status": "True", "reason": reason, "message": ""}
-    return {**item, "status": {**item["status"], "conditions": [condition]}}
+    return {**item, "status": {"conditions": [condition]}}
 
 
 def test_admitted_is_not_started_as_long_as_no_container_runs(gang: Gang) -> None:
@@ -505,10 +505,13 @@ def test_admitted_is_not_started_as_long_as_no_container_runs(gang: Gang) -> Non
     for pods_left in (gone, []):
         seen = only(alone(failed, stopped, [], gone=pods_left))
         assert (seen.phase, seen.outcome, seen.started_at) == (ENDED, Outcome.STOPPED, None)
-    # Unasked, or with success, it did not end without having begun.
+    # Unasked, with success, too late, or with a rank that had succeeded, it had begun.
     assert only(alone(failed, workload, [])).started_at == ADMITTED
-    succeeded = with_end(item, "Complete", "CompletionsReached")
-    assert only(alone(succeeded, stopped, [])).started_at == ADMITTED
+    for end in (("Complete", "CompletionsReached"), ("Failed", "DeadlineExceeded")):
+        assert only(alone(with_end(item, *end), stopped, [])).started_at == ADMITTED
+    for counted in ({"succeeded": 1}, {"completedIndexes": "0"}):
+        in_part = {**failed, "status": {**failed["status"], **counted}}
+        assert only(alone(in_part, stopped, [])).started_at == ADMITTED
     # One of them runs: it has something to lose.
     pods[0]["status"]["phase"] = "Running"
     seen = only(alone(item, workload, pods))
