@@ -2,6 +2,7 @@
 
     python3 deploy/bootstrap.py environment    .venv with what requirements.lock names
     python3 deploy/bootstrap.py frontend       frontend/node_modules and frontend/dist
+    python3 deploy/bootstrap.py compiled       .venv/compiled: the arbiter in machine code
 
 Standard library only: this runs before anything is installed. Each part is skipped when a stamp
 says that it was made from the same input. What the tools print goes to var/log/bootstrap.log.
@@ -20,12 +21,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import ignore_patterns
 
 REPO = Path(__file__).resolve().parent.parent
 VENV = REPO / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 LOCK = REPO / "requirements.lock"
 FRONTEND = REPO / "frontend"
+COMPILED = VENV / "compiled"
+#: The packages under platform/ that the compiled arbiter is made of.
+CORE = ("arbiter", "primitives")
 STATE = Path(os.environ.get("TIDEGATE_STATE_DIR") or REPO / "var")
 LOG = STATE / "log" / "bootstrap.log"
 
@@ -161,16 +166,25 @@ def explain(output: str) -> str | None:
             "The package index cannot be reached: check the network, or name your mirror and proxy "
             "(PIP_INDEX_URL, npm_config_registry, HTTPS_PROXY)."
         )
+    if "python.h" in text:
+        return (
+            "The headers of this Python are missing: install them (Debian and Ubuntu: `apt install "
+            "python3-dev`) and try again."
+        )
     if any(sign in text for sign in ("command 'gcc' failed", "command 'cc' failed", "compiler")):
         return (
-            "A package has no ready-made build for this machine and there is no C compiler: "
+            "There is no C compiler, and something has to be compiled on this machine: "
             "install one (Debian and Ubuntu: `apt install build-essential`) and try again."
         )
     return None
 
 
 def make_environment() -> None:
-    """Create .venv, install what the lock names, and Tidegate itself in place."""
+    """Create .venv, install what the lock names, and Tidegate itself in place. An arbiter that was
+    compiled from other sources than these goes, so that nobody decides with it."""
+    if COMPILED.is_dir() and not is_stamped(COMPILED / "tidegate-compiled", compiled_value()):
+        shutil.rmtree(COMPILED)
+        say("The compiled arbiter was of other sources and is gone: `make compiled` makes it anew")
     version = ".".join(map(str, sys.version_info[:3]))
     lock_stamp, lock_value = VENV / "tidegate-lock", digest(LOCK, version, str(REPO))
     self_stamp = VENV / "tidegate-self"
@@ -331,9 +345,43 @@ def make_frontend() -> None:
     say("Frontend: ready")
 
 
+def compiled_value() -> str:
+    """What the compiled arbiter is made of."""
+    sources = [path for name in CORE for path in sorted((REPO / "platform" / name).glob("*.py"))]
+    version = ".".join(map(str, sys.version_info[:3]))
+    named = (part for path in sources for part in (str(path.relative_to(REPO)), path))
+    return digest(REPO / "deploy" / "compile_arbiter.py", LOCK, version, *named)
+
+
+def make_compiled() -> None:
+    """Compile the arbiter into .venv/compiled; who has that first on its path decides with it."""
+    stamp, value = COMPILED / "tidegate-compiled", compiled_value()
+    if is_stamped(stamp, value):
+        return
+    say("Compiled arbiter: building (some minutes)")
+    new = VENV / "compiled.new"
+    shutil.rmtree(new, ignore_errors=True)
+    for name in CORE:
+        shutil.copytree(REPO / "platform" / name, new / name, ignore=ignore_patterns("*cache*"))
+    run_tool(
+        [str(VENV_PYTHON), str(REPO / "deploy" / "compile_arbiter.py")],
+        cwd=new,
+        env=os.environ | {"MYPYPATH": str(new)},
+        on_failure="The arbiter could not be compiled.",
+    )
+    (new / stamp.name).write_text(value)
+    shutil.rmtree(COMPILED, ignore_errors=True)
+    new.rename(COMPILED)
+    say("Compiled arbiter: ready")
+
+
 def main(words: list[str]) -> int:
     """Make the named parts, in the order given."""
-    parts = {"environment": make_environment, "frontend": make_frontend}
+    parts = {
+        "environment": make_environment,
+        "frontend": make_frontend,
+        "compiled": make_compiled,
+    }
     if not words or any(word not in parts for word in words):
         print(__doc__, file=sys.stderr)
         return 2

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ from django.db import (
 )
 from django.db.models import Exists, OuterRef, Q
 
+from arbiter import core
 from billing.reconciliations import account_shard, plan_days
 from clusters.models import Cluster
 from clusters.node_requests import node_shard
@@ -107,6 +109,9 @@ def lead(role: str, stopping: Event, act: Callable[[Leadership], None]) -> None:
 
 def run_arbiter(stopping: Event, clock: Clock) -> None:
     """Decide again and again: at every notice, and every few seconds anyway."""
+
+    is_compiled = Path(core.__file__).suffix != ".py"
+    log.info("the arbiter decides %s", "as compiled" if is_compiled else "in Python")
 
     def act(leadership: Leadership) -> None:
         cycles = Cycles(leadership)

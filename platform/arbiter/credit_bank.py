@@ -9,7 +9,6 @@ another, so the balances of all teams and POOL sum to 0 always.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import lcm
@@ -40,6 +39,7 @@ class Credits:
         "_has_bank",
         "_tenths_unpaid",
         "_to_spend",
+        "_tree",
         "_weight",
     )
 
@@ -52,6 +52,7 @@ class Credits:
         weight: int,
         floor_s: int,
     ) -> None:
+        self._tree = tree
         self._guaranteed = guaranteed
         self._weight = weight
         self._floor_s = floor_s
@@ -90,10 +91,14 @@ class Credits:
         """A borrowed start holds the credits for its first hour."""
         if self._has_bank:
             if self._first is None:
-                self._first = copy(self)
-                self._first._to_spend = self._to_spend.copy()
+                self._first = self._copy()
             cost = mgpu * self._weight * CHARGED_AT_START_S
             self._to_spend[team] = self._to_spend.get(team, 0) - cost
+
+    def _copy(self) -> Credits:
+        twin = Credits(self._tree, self._guaranteed, (), weight=self._weight, floor_s=self._floor_s)
+        twin._has_bank, twin._to_spend = self._has_bank, self._to_spend.copy()
+        return twin
 
 
 class TransferKind(StrEnum):

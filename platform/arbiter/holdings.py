@@ -173,7 +173,7 @@ class Holdings:
         self._beyond: dict[Node, int] = {}
         self._capped = {cls.id for cls in classes.values() if cls.team_cap_mgpu is not None}
         #: As of the last cycle, and the teams of which something changed since.
-        self._protection = Protection(tree, quota)
+        self._protection = Protection.of_nobody(tree, quota)
         self._changed: set[int] = set()
         #: Kept from when somebody asks for it.
         self._borrowed: Borrowed | None = None

@@ -151,21 +151,23 @@ class Protection:
 
     __slots__ = ("taken", "unprotected")
 
-    def __init__(self, tree: Tree, quota: PoolQuota) -> None:
+    def __init__(self, taken: Guarantees, unprotected: dict[int, list[Contender]]) -> None:
+        self.taken = taken
+        self.unprotected = unprotected
+
+    @classmethod
+    def of_nobody(cls, tree: Tree, quota: PoolQuota) -> Protection:
         """Nobody has jobs."""
         size, is_any_kept = len(tree.ids), any(quota.keeps_below)
         ledgers = [
             Ledger(tree, quota, 0, [0] * size)
             for _ in range(tree.depth_max + 1 if is_any_kept else 0)
         ]
-        self.taken = Guarantees(tree, quota, [0] * size, ledgers)
-        self.unprotected: dict[int, list[Contender]] = {}
+        return cls(Guarantees(tree, quota, [0] * size, ledgers), {})
 
     def copy(self) -> Protection:
         """The same, independent of this one."""
-        twin = object.__new__(Protection)
-        twin.taken, twin.unprotected = self.taken.copy(), self.unprotected.copy()
-        return twin
+        return Protection(self.taken.copy(), self.unprotected.copy())
 
     def redo(self, teams: Mapping[int, TeamJobs], changed: Iterable[int]) -> Collection[int]:
         """Class the jobs anew at `changed` teams and at all nodes above, as `teams` has them now;

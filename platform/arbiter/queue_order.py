@@ -224,13 +224,14 @@ class TeamQueue:
 
 
 #: A load and the entry below, or minus the credits that come after fair-share and a job; and the
-#: team that the entry is of. All teams' entries are nested as deep as the tree is.
-Entry = tuple[int, Any, int]
+#: team that the entry is of. All teams' entries are nested as deep as the tree is. What is in a
+#: heap counts as long as it is equal to what stands for that node elsewhere.
+Entry = tuple[Any, ...]
 #: Level, source (of teams that draw on their own: ratio), minus rank, minus credits.
 _ContestKey = tuple[int, int, int, int]
 #: Level, ratio, minus rank, minus credits, the entry of its first team (or nothing where nobody has
 #: looked), and the contest.
-_AgendaEntry = tuple[int, int, int, int, Entry | tuple[()], _ContestKey]
+_AgendaEntry = tuple[Any, ...]
 
 
 class Contest:
@@ -267,7 +268,7 @@ class Contest:
             if node in tree.children:
                 heap = heaps.setdefault(node, [])
                 heappush(heap, entry)
-                if heap[0] is not entry:
+                if heap[0] != entry:
                     return
             entry = self._listed[node] = (loads[node], entry, team)
         heappush(heaps.setdefault(ROOT, []), entry)
@@ -300,19 +301,19 @@ class Contest:
             entry = heap[0]
             load, known, team = entry
             if team == node:
-                if entries.get(team) is entry:
+                if entries.get(team) == entry:
                     return entry
                 heappop(heap)
                 continue
             child = paths[team][below]
-            if listed.get(child) is not entry:
+            if listed.get(child) != entry:
                 heappop(heap)
                 continue
             under = self._first(child, below - 1) if child in children else entries.get(child)
             if under is None:
                 heappop(heap)
                 del listed[child]
-            elif under is known and load == loads[child]:
+            elif load == loads[child] and under == known:
                 return entry
             else:
                 entry = listed[child] = (loads[child], under, under[2])
@@ -431,9 +432,10 @@ class Agenda:
         while entries and entries[0][0] == 0:
             listed = entries[0]
             key = listed[5]
-            is_listed = keys.get(key) is listed
+            is_listed = keys.get(key) == listed
             if is_listed and not self._contests[key].is_empty:
-                return listed[1]
+                ratio: int = listed[1]
+                return ratio
             heappop(entries)
             if is_listed:
                 del keys[key]
@@ -454,7 +456,7 @@ class Agenda:
                 continue
             listed = entries[0]
             key = listed[5]
-            if keys.get(key) is not listed:
+            if keys.get(key) != listed:
                 heappop(entries)
                 continue
             first = self._contests[key].first()
@@ -463,10 +465,10 @@ class Agenda:
                 del keys[key]
                 continue
             # Nobody is level with those who draw on their own guarantees.
-            if key[0] > 0 and first is not listed[4]:
+            if key[0] > 0 and first != listed[4]:
                 listed = keys[key] = (*listed[:4], first, key)
                 heapreplace(entries, listed)
-                if entries[0] is not listed:
+                if entries[0] != listed:
                     continue
             team = first[2]
             self._contests[self._at.pop(team)].withdraw(team)

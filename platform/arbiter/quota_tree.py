@@ -6,14 +6,14 @@ organizations together. A *path* runs from a node up to its organization.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from arbiter.snapshot import Quota, TreeNode
 
 ROOT = -1
 #: Stands for "no limit"; above any sum of milli-GPU that a snapshot can hold.
-UNLIMITED = 1 << 62
+UNLIMITED = 1 << 61
 #: Weight for spare GPUs of a node that has no quota in a pool.
 WEIGHT_DEFAULT = 100
 
@@ -38,8 +38,8 @@ class Tree:
     ranks: tuple[int, ...]
     given: tuple[TreeNode, ...]
     depth_max: int
-    below: Mapping[int, Sequence[int]]
-    children: Mapping[int, Sequence[int]]
+    below: dict[int, list[int]]
+    children: dict[int, list[int]]
 
     def level(self, node: int, team: int) -> int:
         """How far up `node` stands in the order of guarantees that `team` can draw on:
@@ -206,8 +206,7 @@ class Ledger:
 
     def copy(self) -> Ledger:
         """An independent ledger with the same standing."""
-        twin = object.__new__(Ledger)
-        twin.tree, twin.quota, twin.capacity = self.tree, self.quota, self.capacity
+        twin = Ledger(self.tree, self.quota, self.capacity, ())
         twin.base, twin.held = self.base.copy(), self.held.copy()
         twin.root_held, twin.use = self.root_held, self.use
         return twin

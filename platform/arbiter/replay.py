@@ -197,7 +197,7 @@ class Replayed:
                     team = tree.index[run.team]
                     contender = Contender(turn, team, run.mgpu, run.attempt)
                     teams.setdefault(team, TeamJobs()).add(contender)
-            protection = Protection(tree, quota)
+            protection = Protection.of_nobody(tree, quota)
             protection.redo(teams, range(len(tree.ids)))
             known = self._protected[pool] = protection.taken
         return known

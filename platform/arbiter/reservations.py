@@ -249,8 +249,9 @@ class Reservations:
         binding = sorted(binding, key=lambda one: (-one.start_at, one.job.id))
         while binding:
             with self._released(binding):
-                if pool.free.fits(shape):
-                    break
+                fits = pool.free.fits(shape)
+            if fits:
+                break
             last = binding[0]
             longest = last.start_at - pool.taken_at, last
             binding = [one for one in binding if one.start_at < last.start_at]

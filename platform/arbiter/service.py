@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from arbiter.claims import use_at_once, use_claims
 from arbiter.decisions import Code, Reclaim
@@ -92,24 +91,37 @@ class PoolCycle:
         #: Whether a claim was given up since everybody was looked at.
         self._has_more_room = False
         self._turns = Turns(pool)
+        #: Made at the first question.
+        self._shares: FairShares | None = None
+        self._spared: Spared | None = None
+        self._agenda_now: Agenda | None = None
+        self._elastic_now: Elastic | None = None
 
-    @cached_property
+    @property
     def shares(self) -> FairShares:
         """Where the nodes and users of the pool stand."""
-        return self._make_shares()
+        if self._shares is None:
+            self._shares = self._make_shares()
+        return self._shares
 
-    @cached_property
+    @property
     def spared(self) -> Spared:
         """What starts took beyond their teams' guarantees."""
-        return Spared(self.shares)
+        if self._spared is None:
+            self._spared = Spared(self.shares)
+        return self._spared
 
-    @cached_property
+    @property
     def _agenda(self) -> Agenda:
-        return Agenda(self.shares, self.standing)
+        if self._agenda_now is None:
+            self._agenda_now = Agenda(self.shares, self.standing)
+        return self._agenda_now
 
-    @cached_property
+    @property
     def _elastic(self) -> Elastic:
-        return Elastic(self.pool, self.reserved, self.shares, self.queues)
+        if self._elastic_now is None:
+            self._elastic_now = Elastic(self.pool, self.reserved, self.shares, self.queues)
+        return self._elastic_now
 
     def run(self) -> None:
         """Start what is claimed, then serve the queues in order, as long as anybody could still
@@ -179,7 +191,7 @@ class PoolCycle:
         self._service.close()
         self.reserved.limits.close()
         self._prospects = iter(())
-        self.__dict__.pop("_agenda", None)
+        self._agenda_now = None
 
     def _forget_the_served(self) -> None:
         """Who is served in another pool waits in no line any more."""
@@ -408,8 +420,7 @@ class PoolCycle:
         for start in self.starts:
             slots = self.pool.held_by(start.job, start.place)
             self.reserved.note_start(start.job, start.team, start.place.cluster, slots)
-        for known in ("_agenda", "_elastic"):
-            self.__dict__.pop(known, None)
+        self._agenda_now = self._elastic_now = None
         self._line_up()
         self._expect()
         self._look_out()

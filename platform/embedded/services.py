@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from embedded import postgres, valkey
 from embedded.environment import Secrets, service_environment
@@ -13,6 +14,9 @@ from embedded.ports import HOST
 
 STOP_WITHIN_S = 10
 WEB_WORKERS = 2
+#: The arbiter in machine code, once `make compiled` has made it, and who decides or foresees.
+COMPILED = Path(sys.prefix) / "compiled"
+_DECIDING = frozenset({"arbiter", "web"})
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,9 @@ def web_command(port: int) -> tuple[str, ...]:
     )
 
 
-def portal_services(layout: Layout, *, port: int) -> tuple[Service, ...]:
-    """Tidegate's own processes, in the order in which they start."""
+def portal_services(layout: Layout, *, port: int, compiled: Path = COMPILED) -> tuple[Service, ...]:
+    """Tidegate's own processes, in the order in which they start; with the `compiled` arbiter if it
+    is there."""
     python = (sys.executable, "-m")
     commands = {
         "web": web_command(port),
@@ -77,4 +82,8 @@ def portal_services(layout: Layout, *, port: int) -> tuple[Service, ...]:
         "TIDEGATE_PUBLIC_URL": f"http://127.0.0.1:{port}",
         **service_environment(layout, os.environ),
     }
-    return tuple(Service(name, command, environment) for name, command in commands.items())
+    ahead = {"PYTHONPATH": str(compiled)} if compiled.is_dir() else {}
+    return tuple(
+        Service(name, command, environment | (ahead if name in _DECIDING else {}))
+        for name, command in commands.items()
+    )

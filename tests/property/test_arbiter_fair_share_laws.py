@@ -238,7 +238,7 @@ def test_a_contest_serves_in_the_order_that_sorting_gives(
     tree, weights, own = given
     shares = shares_of(tree, weights, own)
     contest = Contest(shares)
-    waiting: dict[int, tuple[int, int]] = {}
+    waiting: dict[int, tuple[int, tuple[int, str]]] = {}
     for job in range(data.draw(st.integers(1, 30))):
         team = data.draw(st.integers(0, len(tree.ids) - 1))
         stays = team not in waiting or data.draw(st.booleans())
@@ -247,7 +247,7 @@ def test_a_contest_serves_in_the_order_that_sorting_gives(
             del waiting[team]
         if stays:
             age = data.draw(st.integers(0, 9)) * 100 + job
-            waiting[team] = data.draw(st.integers(-1, 1)), age
+            waiting[team] = data.draw(st.integers(-1, 1)), (age, "")
             contest.enlist(team, *waiting[team])
         if data.draw(st.integers(0, 5)) == 0:
             shares.charge_start(data.draw(st.integers(0, len(tree.ids) - 1)), "u", 1)

@@ -31,8 +31,10 @@ from builders.arbiter_builders import (
     devices,
     slots,
 )
+from builders.interpreted import interpreted
 
 
+@interpreted
 def test_a_cycle_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: what a failed cycle had started stays taken for good."""
     snapshot = a_snapshot(

@@ -7,7 +7,8 @@ from arbiter.placement import FreeDevices, Place, Shape
 
 
 def shape(mgpu: int, count: int = 1, cluster: str | None = None) -> Shape:
-    return Shape(mgpu, count, cluster, mgpu * count)
+    clusters = None if cluster is None else frozenset({cluster})
+    return Shape(mgpu, count, clusters, mgpu * count)
 
 
 def test_the_fullest_node_that_fits_is_taken() -> None:
@@ -34,7 +35,8 @@ def test_a_pinned_job_stays_on_its_cluster() -> None:
     free = FreeDevices({"a": {"n1": 8}, "b": {"n2": 4}})
     assert free.find(shape(4, 1, "a")) == Place("a", ("n1",))
     assert free.find(shape(4, 1, "elsewhere")) is None
-    assert (free.total_free("a"), free.largest_free(), free.total_free()) == (8, 8, 12)
+    on_a = free.total_free(frozenset("a"))
+    assert (on_a, free.largest_free(), free.total_free()) == (8, 8, 12)
 
 
 def test_among_nodes_as_full_what_is_lent_stays_together() -> None:

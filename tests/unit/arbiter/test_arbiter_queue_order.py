@@ -49,14 +49,14 @@ def order_of(contest: Contest) -> list[int]:
 def test_a_contest_goes_down_the_tree_by_fair_share() -> None:
     contest = Contest(shares({"o/a/x": 10, "o/a/y": 20, "o/b/z": 40}))
     for team in (X, Y, Z):
-        contest.enlist(team, 0, team)
+        contest.enlist(team, 0, (team, ""))
     assert order_of(contest) == [X, Y, Z]
 
 
 def test_what_is_tied_goes_by_what_comes_after_and_a_team_before_a_department() -> None:
     contest = Contest(shares())
     for job, team in enumerate((Z, Y, X, T)):
-        contest.enlist(team, 0, job)
+        contest.enlist(team, 0, (job, ""))
     assert order_of(contest) == [T, Z, Y, X]
 
 
@@ -64,7 +64,7 @@ def test_children_of_tied_departments_are_compared_with_each_other() -> None:
     """a and b have used as much; b's only team all of it, which is what its share is."""
     contest = Contest(shares({"o/a/x": 10, "o/a/y": 30, "o/b/z": 40}))
     for team in (Z, Y, X):
-        contest.enlist(team, 0, 0)
+        contest.enlist(team, 0, (0, ""))
     assert order_of(contest) == [X, Z, Y]
 
 
@@ -72,24 +72,24 @@ def test_a_charge_moves_all_below_its_path() -> None:
     standing = shares({"o/a/x": 10, "o/b/z": 40})
     contest = Contest(standing)
     for team in (X, Y, Z):
-        contest.enlist(team, 0, 0)
+        contest.enlist(team, 0, (0, ""))
     first = contest.first()
     assert first is not None
     assert first[-1] == Y
     standing.charge_start(Y, "alice", 35)
     contest.withdraw(Y)
-    contest.enlist(Y, 0, 0)
+    contest.enlist(Y, 0, (0, ""))
     assert order_of(contest) == [Z, X, Y]
 
 
 def test_an_earlier_job_of_a_team_counts_once_it_is_enlisted_again() -> None:
     contest = Contest(shares())
-    contest.enlist(X, 0, 5)
-    contest.enlist(Z, 0, 3)
+    contest.enlist(X, 0, (5, ""))
+    contest.enlist(Z, 0, (3, ""))
     contest.withdraw(X)
-    contest.enlist(X, 0, 1)
+    contest.enlist(X, 0, (1, ""))
     assert order_of(contest) == [X, Z]
-    contest.enlist(Z, 0, 7)
+    contest.enlist(Z, 0, (7, ""))
     assert order_of(contest) == [Z]
 
 

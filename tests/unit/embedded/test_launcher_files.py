@@ -129,6 +129,24 @@ def test_jobs_are_told_where_this_portal_is_unless_its_settings_say(
     assert addresses == [{"http://127.0.0.1:81"}, {"https://gpus.test"}]
 
 
+def test_the_compiled_arbiter_is_for_those_who_decide_and_for_no_jobs(tmp_path: Path) -> None:
+    """Mutant: the observer got it, whose local jobs inherit what it has."""
+    layout, compiled = a_layout(tmp_path), tmp_path / "compiled"
+    load_secrets(layout)
+
+    def ahead() -> dict[str, str]:
+        services = portal_services(layout, port=81, compiled=compiled)
+        return {
+            one.name: one.environment["PYTHONPATH"]
+            for one in services
+            if "PYTHONPATH" in one.environment
+        }
+
+    assert ahead() == {}
+    compiled.mkdir()
+    assert ahead() == {"web": str(compiled), "arbiter": str(compiled)}
+
+
 def test_a_folder_that_was_never_ours_is_not_deleted(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(LauncherError, match="was not made by Tidegate"):

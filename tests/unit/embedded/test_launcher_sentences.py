@@ -124,7 +124,8 @@ def test_bootstrap_uses_the_standard_library_only() -> None:
         ("npm error code EAI_AGAIN", "The package index cannot be"),
         ("OSError: [Errno 28] No space left on device", "The disk of "),
         ("npm error ENOSPC: no space left", "The disk of "),
-        ("error: command 'gcc' failed: No such file", "A package has no ready-made build"),
+        ("error: command 'gcc' failed: No such file", "There is no C compiler"),
+        ("fatal error: Python.h: No such file or directory", "The headers of this Python are"),
     ],
 )
 def test_usual_failures_of_an_installation_are_explained(

@@ -1,0 +1,15 @@
+"""Which tests need the arbiter in Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from arbiter import core
+
+#: They put something of their own in the place of a method. Where the arbiter is compiled, its
+#: parts call each other and not what stands in a class.
+interpreted = pytest.mark.skipif(
+    Path(core.__file__).suffix != ".py", reason="looks into the arbiter, which is compiled here"
+)
