@@ -241,8 +241,9 @@ trap 'cancelled=1' TERM
 
 @ADDRESS@port=$((@PORT_FIRST@ + SLURM_JOB_ID % @PORTS@))
 rank_program=@RANK@
-@CONTAINER@@START@ranks=$COPROC_PID
-exec 5<&"${COPROC[0]}" 6>&"${COPROC[1]}"
+@CONTAINER@@START@ranks=$!
+# What has ended by now, as an srun that is refused, has nothing to tell and nobody to be told.
+{ exec 5<&"${COPROC[0]}" 6>&"${COPROC[1]}"; } 2> /dev/null || exec 5< /dev/null 6> /dev/null
 base64 -d >&6 << 'TIDEGATE_PAYLOAD'
 @PAYLOAD@
 TIDEGATE_PAYLOAD

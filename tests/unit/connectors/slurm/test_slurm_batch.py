@@ -207,6 +207,35 @@ def with_image(image: str | None, ranks: int = 2) -> str:
     )
 
 
+def test_what_srun_refuses_before_anybody_listens_is_told_as_it_is(tmp_path: Path) -> None:
+    """It is gone before the script looks for it, and bash forgets the pipes of what is gone.
+
+    Mutants: the ranks are known by bash's name for the pipes, and the job ends with 0; it complains
+    of a bad file descriptor three times.
+    """
+    programs, out = tmp_path / "programs", tmp_path / "out"
+    for folder in (programs, out):
+        folder.mkdir()
+    for name in ("base64", "head", "id", "mkdir", "rm", "sed"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    for name, words in (("srun", "echo refused >&2; exit 3"), ("scontrol", "echo NodeAddr=n1")):
+        (programs / name).write_text(f"#!/bin/sh\n{words}\n")
+        (programs / name).chmod(0o755)
+    text = batch_script(
+        a_workload(ranks=2, key="k"),
+        tag="a-tag",
+        directory=str(out),
+        gpus_per_node=2,
+        path=str(programs),
+    )
+    start = "ranks=$!\n"
+    assert text.count(start) == 1
+    text = text.replace(start, f'while kill -0 "$!" 2> /dev/null; do :; done\n{start}')
+    job = {"SLURM_JOB_ID": "5", "SLURM_JOB_USER": "ana", "SLURM_JOB_NODELIST": "n1"}
+    done = subprocess.run(["/bin/bash"], input=text.encode(), env=job, timeout=60)
+    assert (done.returncode, (out / "k.shell").read_text()) == (3, "refused\n")
+
+
 def test_bash_reads_the_image_as_it_was_meant() -> None:
     """Mutant: the image stood in the shell's text in quotes."""
     image = NASTY.replace("\n", "").replace(" ", "")
