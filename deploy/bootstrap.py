@@ -29,6 +29,7 @@ VENV_PYTHON = VENV / "bin" / "python"
 LOCK = REPO / "requirements.lock"
 FRONTEND = REPO / "frontend"
 COMPILED = VENV / "compiled"
+COMPILED_STAMP = "tidegate-compiled"
 #: The packages under platform/ that the compiled arbiter is made of.
 CORE = ("arbiter", "primitives")
 STATE = Path(os.environ.get("TIDEGATE_STATE_DIR") or REPO / "var")
@@ -180,11 +181,8 @@ def explain(output: str) -> str | None:
 
 
 def make_environment() -> None:
-    """Create .venv, install what the lock names, and Tidegate itself in place. An arbiter that was
-    compiled from other sources than these goes, so that nobody decides with it."""
-    if COMPILED.is_dir() and not is_stamped(COMPILED / "tidegate-compiled", compiled_value()):
-        shutil.rmtree(COMPILED)
-        say("The compiled arbiter was of other sources and is gone: `make compiled` makes it anew")
+    """Create .venv, install what the lock names, and Tidegate itself in place."""
+    remove_stale_arbiter()
     version = ".".join(map(str, sys.version_info[:3]))
     lock_stamp, lock_value = VENV / "tidegate-lock", digest(LOCK, version, str(REPO))
     self_stamp = VENV / "tidegate-self"
@@ -353,10 +351,17 @@ def compiled_value() -> str:
     return digest(REPO / "deploy" / "compile_arbiter.py", LOCK, version, *named)
 
 
+def remove_stale_arbiter() -> None:
+    """An arbiter that was compiled from other sources goes, so that nobody decides with it."""
+    if COMPILED.is_dir() and not is_stamped(COMPILED / COMPILED_STAMP, compiled_value()):
+        shutil.rmtree(COMPILED)
+        say("The compiled arbiter was of other sources and is gone: `make compiled` makes it anew")
+
+
 def make_compiled() -> None:
     """Compile the arbiter into .venv/compiled; who has that first on its path decides with it."""
-    stamp, value = COMPILED / "tidegate-compiled", compiled_value()
-    if is_stamped(stamp, value):
+    value = compiled_value()
+    if is_stamped(COMPILED / COMPILED_STAMP, value):
         return
     say("Compiled arbiter: building (some minutes)")
     new = VENV / "compiled.new"
@@ -369,7 +374,7 @@ def make_compiled() -> None:
         env=os.environ | {"MYPYPATH": str(new)},
         on_failure="The arbiter could not be compiled.",
     )
-    (new / stamp.name).write_text(value)
+    (new / COMPILED_STAMP).write_text(value)
     shutil.rmtree(COMPILED, ignore_errors=True)
     new.rename(COMPILED)
     say("Compiled arbiter: ready")
