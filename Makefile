@@ -24,7 +24,7 @@ NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 
 .DEFAULT_GOAL := help
 .PHONY: help up down status reset psql environment frontend-build test checks lint types imports \
-	migrations openapi openapi-check unit laws tests e2e chromium frontend bench bench-smoke lock \
+	migrations openapi openapi-check unit compiled compiled-test laws tests e2e chromium frontend bench bench-smoke lock \
 	slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
 	kube-bed-stop
 
@@ -55,7 +55,7 @@ environment:
 		"make up PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) deploy/bootstrap.py environment
 
-compiled: environment ## Compile the arbiter, which then decides in half the time (minutes; needs a C compiler)
+compiled: environment ## Compile the arbiter, which decides the same in less time (minutes; needs a C compiler)
 	@$(PYTHON) deploy/bootstrap.py compiled
 
 frontend-build: environment
@@ -95,7 +95,8 @@ unit: environment ## Tests of single modules
 compiled-test: compiled ## The arbiter's tests on the compiled one
 	$(BIN)/pytest -n $(PYTEST_WORKERS) -o pythonpath=".venv/compiled . platform tests deploy/kube-bed" \
 		$(wildcard tests/unit/arbiter tests/property/test_arbiter_*.py tests/property/test_what_if_laws.py \
-		tests/unit/simulator tests/property/test_simulator_laws.py tests/scenarios)
+		tests/unit/simulator tests/property/test_simulator_laws.py tests/scenarios \
+		tests/integration/test_*_loop.py tests/unit/jobs/test_quota_preview.py tests/unit/jobs/test_recording.py)
 
 laws: environment ## The laws on examples that nobody has tried yet
 	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/property --hypothesis-profile=new-examples

@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from shutil import ignore_patterns
+from tempfile import mkdtemp
 
 REPO = Path(__file__).resolve().parent.parent
 VENV = REPO / ".venv"
@@ -167,12 +168,16 @@ def explain(output: str) -> str | None:
             "The package index cannot be reached: check the network, or name your mirror and proxy "
             "(PIP_INDEX_URL, npm_config_registry, HTTPS_PROXY)."
         )
-    if "python.h" in text:
+    if "python.h: no such file" in text:
         return (
             "The headers of this Python are missing: install them (Debian and Ubuntu: `apt install "
             "python3-dev`) and try again."
         )
-    if any(sign in text for sign in ("command 'gcc' failed", "command 'cc' failed", "compiler")):
+    if re.search(
+        r"(no such file or directory: |unable to execute )'[\w.-]*cc'"
+        r"|command '[\w.-]*cc' failed: no such file",
+        text,
+    ):
         return (
             "There is no C compiler, and something has to be compiled on this machine: "
             "install one (Debian and Ubuntu: `apt install build-essential`) and try again."
@@ -346,28 +351,46 @@ def make_frontend() -> None:
 def compiled_value() -> str:
     """What the compiled arbiter is made of."""
     sources = [path for name in CORE for path in sorted((REPO / "platform" / name).glob("*.py"))]
-    version = ".".join(map(str, sys.version_info[:3]))
     named = (part for path in sources for part in (str(path.relative_to(REPO)), path))
-    return digest(REPO / "deploy" / "compile_arbiter.py", LOCK, version, *named)
+    tools = (REPO / "deploy" / "compile_arbiter.py", LOCK, VENV / "pyvenv.cfg")
+    return digest(*tools, *named)
+
+
+def is_compiled() -> bool:
+    """Whether there is a compiled arbiter, and it was made of these sources."""
+    return COMPILED.is_dir() and is_stamped(COMPILED / COMPILED_STAMP, compiled_value())
+
+
+def remove_arbiter() -> None:
+    """The compiled arbiter goes, all of it at once: somebody may start to read it just now."""
+    if COMPILED.is_dir():
+        aside = Path(mkdtemp(prefix="compiled-", dir=VENV))
+        COMPILED.rename(aside / COMPILED.name)
+        shutil.rmtree(aside)
 
 
 def remove_stale_arbiter() -> None:
     """An arbiter that was compiled from other sources goes, so that nobody decides with it."""
-    if COMPILED.is_dir() and not is_stamped(COMPILED / COMPILED_STAMP, compiled_value()):
-        shutil.rmtree(COMPILED)
+    if COMPILED.is_dir() and not is_compiled():
+        remove_arbiter()
         say("The compiled arbiter was of other sources and is gone: `make compiled` makes it anew")
 
 
 def make_compiled() -> None:
     """Compile the arbiter into .venv/compiled; who has that first on its path decides with it."""
-    value = compiled_value()
-    if is_stamped(COMPILED / COMPILED_STAMP, value):
+    if is_compiled():
         return
+    remove_arbiter()
     say("Compiled arbiter: building (some minutes)")
-    new = VENV / "compiled.new"
-    shutil.rmtree(new, ignore_errors=True)
+    for left_over in VENV.glob("compiling-*"):
+        shutil.rmtree(left_over, ignore_errors=True)
+    # Each build has a name of its own: a compiler whose `make` was killed may still write.
+    new, value = Path(mkdtemp(prefix="compiling-", dir=VENV)), compiled_value()
+    new.chmod(0o755)
     for name in CORE:
-        shutil.copytree(REPO / "platform" / name, new / name, ignore=ignore_patterns("*cache*"))
+        (new / name).mkdir()
+        for source in (REPO / "platform" / name).glob("*.py"):
+            shutil.copy(source, new / name)
     run_tool(
         [str(VENV_PYTHON), str(REPO / "deploy" / "compile_arbiter.py")],
         cwd=new,
@@ -375,9 +398,8 @@ def make_compiled() -> None:
         on_failure="The arbiter could not be compiled.",
     )
     (new / COMPILED_STAMP).write_text(value)
-    shutil.rmtree(COMPILED, ignore_errors=True)
     new.rename(COMPILED)
-    say("Compiled arbiter: ready")
+    say("Compiled arbiter: ready; a Tidegate that runs uses it from its next start on")
 
 
 def main(words: list[str]) -> int:

@@ -55,6 +55,25 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[_PLAN].stop()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _nothing_is_put_into_machine_code() -> Iterator[None]:
+    """A class of the compiled arbiter takes another method and never calls it: a test that looked
+    on would see nothing and pass."""
+    from builders.interpreted import IS_COMPILED
+
+    setattr_ = pytest.MonkeyPatch.setattr
+
+    def checked(patch: pytest.MonkeyPatch, target: object, *rest: Any, **more: Any) -> None:
+        is_core = isinstance(target, type) and target.__module__.startswith("arbiter.")
+        assert not is_core, "mark this test `interpreted`"
+        setattr_(patch, target, *rest, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if IS_COMPILED:
+            patch.setattr(pytest.MonkeyPatch, "setattr", checked)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _nothing_is_remembered_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
     from builders.remembering import hold_against_what_there_is

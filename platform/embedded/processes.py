@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import psutil
 
+from embedded.compiled import ahead_of_path
 from embedded.layout import REPO, Layout
 from embedded.postgres import identity_of
 from embedded.records import (
@@ -49,7 +50,7 @@ def start(service: Service, layout: Layout) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
             service.command,
             cwd="/" if service.run_as else REPO,
-            env=dict(service.environment),
+            env={**service.environment, **(ahead_of_path() if service.decides else {})},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

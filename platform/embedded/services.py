@@ -5,7 +5,6 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from embedded import postgres, valkey
 from embedded.environment import Secrets, service_environment
@@ -14,20 +13,20 @@ from embedded.ports import HOST
 
 STOP_WITHIN_S = 10
 WEB_WORKERS = 2
-#: The arbiter in machine code, once `make compiled` has made it, and who decides or foresees.
-COMPILED = Path(sys.prefix) / "compiled"
 _DECIDING = frozenset({"arbiter", "web"})
 
 
 @dataclass(frozen=True)
 class Service:
-    """One process that is kept running. `run_as` is the system user, None for ours."""
+    """One process that is kept running. `run_as` is the system user, None for ours. One that
+    `decides`, or foresees decisions, does so with the compiled arbiter where there is one."""
 
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
     run_as: str | None = None
     stop_signal: int = signal.SIGTERM
+    decides: bool = False
 
 
 def postgres_service(layout: Layout, secrets: Secrets) -> Service:
@@ -60,9 +59,8 @@ def web_command(port: int) -> tuple[str, ...]:
     )
 
 
-def portal_services(layout: Layout, *, port: int, compiled: Path = COMPILED) -> tuple[Service, ...]:
-    """Tidegate's own processes, in the order in which they start; with the `compiled` arbiter if it
-    is there."""
+def portal_services(layout: Layout, *, port: int) -> tuple[Service, ...]:
+    """Tidegate's own processes, in the order in which they start."""
     python = (sys.executable, "-m")
     commands = {
         "web": web_command(port),
@@ -82,8 +80,7 @@ def portal_services(layout: Layout, *, port: int, compiled: Path = COMPILED) -> 
         "TIDEGATE_PUBLIC_URL": f"http://127.0.0.1:{port}",
         **service_environment(layout, os.environ),
     }
-    ahead = {"PYTHONPATH": str(compiled)} if compiled.is_dir() else {}
     return tuple(
-        Service(name, command, environment | (ahead if name in _DECIDING else {}))
+        Service(name, command, environment, decides=name in _DECIDING)
         for name, command in commands.items()
     )

@@ -8,8 +8,10 @@ import pytest
 
 from arbiter import core
 
+IS_COMPILED = Path(core.__file__).suffix != ".py"
+
 #: They put something of their own in the place of a method. Where the arbiter is compiled, its
 #: parts call each other and not what stands in a class.
 interpreted = pytest.mark.skipif(
-    Path(core.__file__).suffix != ".py", reason="looks into the arbiter, which is compiled here"
+    IS_COMPILED, reason="looks into the arbiter, which is compiled here"
 )

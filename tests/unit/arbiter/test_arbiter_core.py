@@ -90,6 +90,7 @@ def _of_cycles() -> list[object]:
     return [one for one in gc.get_objects() if type(one) in (PoolCycle, Pool, Agenda)]
 
 
+@interpreted
 def test_what_is_guaranteed_of_a_team_is_looked_at_again_when_its_attempts_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

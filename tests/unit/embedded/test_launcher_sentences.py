@@ -115,6 +115,17 @@ def test_bootstrap_uses_the_standard_library_only() -> None:
     assert imported <= sys.stdlib_module_names
 
 
+@pytest.mark.parametrize(
+    "output",
+    [
+        "gcc: internal compiler error: Killed (program cc1)",
+        "include/python3.11/Python.h:23:12: fatal error: stdlib.h: No such file or directory",
+    ],
+)
+def test_other_failures_of_a_compiler_are_not_explained(bootstrap: ModuleType, output: str) -> None:
+    assert bootstrap.explain(output) is None
+
+
 def test_an_arbiter_compiled_from_other_sources_goes(
     bootstrap: ModuleType,
     tmp_path: Path,
@@ -122,10 +133,10 @@ def test_an_arbiter_compiled_from_other_sources_goes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Mutants: one that nobody stamped stays; the names of files are not looked at."""
-    for name, file in (("REPO", ""), ("COMPILED", "compiled"), ("LOCK", "requirements.lock")):
+    for name, file in (("REPO", ""), ("COMPILED", "compiled"), ("LOCK", "lock"), ("VENV", "")):
         monkeypatch.setattr(bootstrap, name, tmp_path / file)
     core, script = tmp_path / "platform" / "arbiter", tmp_path / "deploy" / "compile_arbiter.py"
-    for file in (core / "a.py", core / "b.py", script, bootstrap.LOCK):
+    for file in (core / "a.py", core / "b.py", script, bootstrap.LOCK, tmp_path / "pyvenv.cfg"):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{file.name}\n")
     stamp = bootstrap.COMPILED / bootstrap.COMPILED_STAMP
@@ -162,6 +173,8 @@ def test_an_arbiter_compiled_from_other_sources_goes(
         ("OSError: [Errno 28] No space left on device", "The disk of "),
         ("npm error ENOSPC: no space left", "The disk of "),
         ("error: command 'gcc' failed: No such file", "There is no C compiler"),
+        ("error: [Errno 2] No such file or directory: 'gcc'", "There is no C compiler"),
+        ("unable to execute 'x86_64-linux-gnu-gcc': No such file", "There is no C compiler"),
         ("fatal error: Python.h: No such file or directory", "The headers of this Python are"),
     ],
 )
