@@ -35,7 +35,9 @@ def test_a_gang_runs_in_one_rack_and_another_waits_for_one(tmp_path: Path) -> No
     loop = LoopOn(company.cluster)
     bob = a_user(company.organization, "bob")
     wish = {"gpus": 8, "nodes": 2, "required_topology": "rack"}
-    first = a_job(company.inference, bob, company.pool, **wish, script="sleep 600")
+    go = tmp_path / "go"
+    until_told = f"while ! [ -e {go} ]; do sleep 0.02; done"
+    first = a_job(company.inference, bob, company.pool, **wish, script=until_told)
     second = a_job(company.inference, bob, company.pool, **wish)
     loop.until(first, "running")
     assert nodes_of(first) == ["r3-001", "r3-002"]
@@ -48,3 +50,6 @@ def test_a_gang_runs_in_one_rack_and_another_waits_for_one(tmp_path: Path) -> No
     wide = a_job(company.inference, bob, company.pool, gpus=8, nodes=2, preferred_topology="rack")
     loop.until(wide, "succeeded", "failed")
     assert (wide.state, nodes_of(wide)) == ("succeeded", ["r1-001", "r2-001"])
+    go.touch()
+    loop.until(second, "succeeded", "failed")
+    assert (second.state, nodes_of(second)) == ("succeeded", ["r3-001", "r3-002"])
