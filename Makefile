@@ -24,8 +24,8 @@ NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 
 .DEFAULT_GOAL := help
 .PHONY: help up down status reset psql environment frontend-build test checks lint types imports \
-	migrations openapi openapi-check unit compiled compiled-test laws tests e2e chromium frontend bench bench-smoke lock \
-	slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
+	migrations openapi openapi-check unit laws tests e2e chromium frontend bench bench-smoke lock \
+	compiled compiled-test slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
 	kube-bed-stop
 
 help: ## List the targets

@@ -382,7 +382,7 @@ def make_compiled() -> None:
         return
     remove_arbiter()
     say("Compiled arbiter: building (some minutes)")
-    for left_over in VENV.glob("compiling-*"):
+    for left_over in (*VENV.glob("compiling-*"), *VENV.glob("compiled-*")):
         shutil.rmtree(left_over, ignore_errors=True)
     # Each build has a name of its own: a compiler whose `make` was killed may still write.
     new, value = Path(mkdtemp(prefix="compiling-", dir=VENV)), compiled_value()

@@ -13,6 +13,7 @@ from embedded.ports import HOST
 
 STOP_WITHIN_S = 10
 WEB_WORKERS = 2
+#: Those that decide, and those that foresee decisions in previews.
 _DECIDING = frozenset({"arbiter", "web"})
 
 
