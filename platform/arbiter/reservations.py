@@ -336,12 +336,13 @@ class Reservations:
         """What comes free (see `KnownEnds.parts`), once something is reserved."""
         return self._ends.parts()
 
-    def knows_when(self, job: str, shape: Shape) -> bool:
-        """Whether it is known from when on a blocked job has devices: it holds a reservation, or
-        there is such a time for its `shape`, as it was when first asked. So it is taken to be for
-        who comes when that has been looked up for many shapes."""
-        if any(one.job.id == job for one in self.made):
-            return True
+    def is_for(self, job: str) -> bool:
+        """Whether `job` holds a reservation."""
+        return any(one.job.id == job for one in self.made)
+
+    def knows_when(self, shape: Shape) -> bool:
+        """Whether it is known from when on there are devices for `shape`, as it was when first
+        asked. So it is taken to be for who comes when that has been looked up for many shapes."""
         if shape not in self._known:
             if len(self._known) >= _TRIES * self._pool.policy.reservations_max:
                 return True

@@ -195,6 +195,44 @@ def test_who_gets_no_reservation_keeps_a_place_that_time_limits_tell_of() -> Non
     assert why(plan, "small").code is Code.BEHIND_HIGHER_PRIORITY
 
 
+@pytest.mark.parametrize(
+    ("reservations_max", "of_f", "count"), [(0, 8, 4), (1, 8, 4), (2, 8, 0), (0, 4, 0)]
+)
+def test_time_limits_alone_keep_a_place_for_the_first_of_a_team(
+    reservations_max: int, of_f: int, count: int
+) -> None:
+    """Two jobs of a team wait for nodes of different kinds. Who comes second keeps a place only by
+    a reservation, or where those who borrow could give its GPUs back; else half of the guarantee is
+    its small jobs'.
+
+    Planted: each keeps one, and a guarantee lies idle for GPUs of every kind that is waited for.
+    Planted: none does without a reservation, and small jobs pass the first one for good.
+    """
+    plain, x, y, other = devices(4, gpus=4)
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/a": 8, "o/f": of_f},
+        devices=(
+            plain,
+            replace(x, features=frozenset("x")),
+            replace(y, features=frozenset("y")),
+            other,
+        ),
+        running=[
+            a_running(f"f{i}", "o/f", slots(i, 1, gpus=4), time_limit_s=600, priority=cls)
+            for i, cls in ((1, "high"), (2, "low"))
+        ],
+        queued=[
+            replace(a_queued("x", "o/a", gpus=4, submitted_at=NOW - 900), features=frozenset("x")),
+            replace(a_queued("y", "o/a", gpus=4, submitted_at=NOW - 800), features=frozenset("y")),
+            *(a_queued(f"small{i}", "o/a", gpus=1) for i in range(5)),
+        ],
+    )
+    plan = plan_of(snapshot, reservations_max=reservations_max, reclaims_max=0)
+    assert started(plan) == [f"small{i}" for i in range(count)]
+    assert len(plan.reservations) == min(2, reservations_max)
+    assert why(plan, "small4").code is Code.BEHIND_HIGHER_PRIORITY
+
+
 def test_who_may_yet_stop_lower_classes_of_its_team_keeps_its_place() -> None:
     """The only claim of this cycle is another team's; in the next one `low` goes for `high`.
 
