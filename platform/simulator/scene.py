@@ -13,7 +13,7 @@ import yaml
 from arbiter.policy import Policy
 from arbiter.snapshot import Quota, TreeNode
 from primitives.units import MGPU_PER_GPU, largest_remainder
-from simulator.traces import NO_TEXT, Machine, TraceError
+from simulator.traces import NO_TEXT, Machine, TraceError, without_point
 
 POOL = "gpu"
 _DEPTH_MAX = 16
@@ -291,8 +291,10 @@ def _sum_up(entry: dict[str, Any]) -> int:
 
 
 def _gpus(path: Path, at: int | None, name: str, text: object) -> int:
-    if isinstance(text, str) and text.isdecimal() and len(text) <= _DIGITS_MAX:
-        text = int(text)
+    if isinstance(text, str):
+        number = without_point(text)
+        if number.isdecimal() and len(number) <= _DIGITS_MAX:
+            text = int(number)
     if not isinstance(text, int) or isinstance(text, bool) or not 0 <= text <= _GPUS_MAX:
         told = f"{name} is {shown(text)}; a whole number of GPUs is needed, 0 to {_GPUS_MAX:,}"
         raise TraceError(path, at, told)

@@ -412,12 +412,18 @@ def _memory(path: Path, at: int, row: Mapping[str, str], *, parts: int = 1) -> i
 def _integer(path: Path, at: int, row: Mapping[str, str], name: str, *, least: int) -> int:
     text = row[name]
     try:
-        value = int(text)
+        value = int(without_point(text))
     except ValueError:
         raise TraceError(path, at, f"{name} is {text!r}; a whole number is needed") from None
     if value < least:
         raise TraceError(path, at, f"{name} is {value}; at least {least} is needed")
     return value
+
+
+def without_point(number: str) -> str:
+    """60 for 60.0, as data frames write a column of whole numbers that has empty cells."""
+    whole, point, rest = number.partition(".")
+    return whole if point and not rest.strip("0") else number
 
 
 def _lines(path: Path) -> Iterator[str]:

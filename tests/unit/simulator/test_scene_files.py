@@ -263,6 +263,12 @@ def test_a_name_that_two_teams_have_is_refused_where_the_trace_uses_it(tmp_path:
     assert teams == {"a/x": "a/x"}
 
 
+def test_a_whole_number_of_gpus_may_have_a_point_and_zeros(tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text("team,quota_gpus\nx,8.0\n")
+    assert [quota.guaranteed_mgpu for quota in read_quotas(path).quotas] == [8_000]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
@@ -277,6 +283,7 @@ def test_a_name_that_two_teams_have_is_refused_where_the_trace_uses_it(tmp_path:
             "q.csv: the guarantees right below o/d sum to 5 GPUs and it has 4; give it more, or",
         ),
         ("q.csv", "team,quota_gpus\nx,-1\n", "line 2: quota_gpus is '-1'; a whole number"),
+        ("q.csv", "team,quota_gpus\nx,1.5\n", "line 2: quota_gpus is '1.5'; a whole number"),
         ("q.csv", f"team,quota_gpus\nx,{10**7 + 1}\n", "is needed, 0 to 10,000,000"),
         (
             "q.csv",

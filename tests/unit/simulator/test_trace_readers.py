@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,20 @@ def test_a_column_of_time_limits_is_read_and_columns_that_say_nothing_are_told(
     )
     assert [job.time_limit_s for job in trace.jobs] == [200, None]
     assert trace.unused == ()
+
+
+def test_a_whole_number_may_have_a_point_and_zeros(tmp_path: Path) -> None:
+    """As data frames write a column of whole numbers that has empty cells."""
+    path = written(tmp_path, HEADER + "1,0.0,60.00,4.,a\n")
+    (job,) = read_trace(path, gpus_per_node=8).jobs
+    assert (job.submit_s, job.duration_s, job.mgpu_per_node) == (0, 60, 4_000)
+
+
+@pytest.mark.parametrize("text", [".0", "1.01", "1e3", "1.0.0", "-0.5", "."])
+def test_what_is_no_whole_number_is_told(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path, HEADER + f"1,{text},60,4,a\n")
+    with pytest.raises(TraceError, match=rf"submit_s is '{re.escape(text)}'; a whole number"):
+        read_trace(path, gpus_per_node=8)
 
 
 def test_cpu_and_memory_are_of_the_whole_job_as_its_gpus_are(tmp_path: Path) -> None:
