@@ -63,7 +63,9 @@ def _range(part: str) -> range:
     step = 1 if match[3] is None else int(match[3])
     if last > INDEX_MAX:
         raise ValueError(f"has the index {last:,}; the largest is {INDEX_MAX:,}")
-    if last < first or step < 1:
+    if step < 1:
+        raise ValueError(f"has the step 0 in {part[:40]!r}; it is 1 at least")
+    if last < first:
         raise ValueError(f"has the empty range {part[:40]!r}; write the smaller index first")
     found = range(first, last + 1, step)
     if len(found) > TASKS_MAX:

@@ -81,7 +81,7 @@ def _checked(path: Path, name: str, value: object, kind: type[Any]) -> Any:
     if isinstance(kind, EnumType) and value in list(kind.__members__.values()):
         return kind(value)
     if type(value) is not kind:
-        wanted = {int: "a whole number", bool: "true or false"}.get(kind, "one of its names")
+        wanted = {int: "a whole number", bool: "true or false"}.get(kind) or " or ".join(kind)
         raise TraceError(path, None, f"{name} cannot be {shown(value)}: write {wanted}")
     if isinstance(value, int) and kind is int:
         low, high = RANGES[_GRACE if name in _GRACES else name]

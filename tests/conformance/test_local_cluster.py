@@ -67,6 +67,21 @@ def slots_of(rig: LocalRig, key: str) -> str:
     return eventually(lambda: whole_log(rig.connector, key).strip())
 
 
+# Messages
+
+
+def test_what_the_notice_before_the_time_limit_ends_says_so(local_rig: LocalRig) -> None:
+    """Planted: "was killed by signal 15", and nobody knew by whom, long before the limit."""
+    workload = a_workload("sleep 60", time_limit_s=2, grace_s=1)
+    local_rig.start(workload)
+    seen = until_released(local_rig.connector, workload.key)
+    assert (seen.outcome, seen.exit_codes, seen.message) == (
+        Outcome.FAILED,
+        {0: -15},
+        "rank 0 was killed by signal 15 after its notice of a time limit or a stop",
+    )
+
+
 # Devices
 
 

@@ -131,7 +131,8 @@ def _message(ranks: Sequence[Rank], cause: str) -> str:
         if rank.error:
             return f"rank {rank.index}: {rank.error}"
         if rank.code is not None and rank.code < 0:
-            return f"rank {rank.index} was killed by signal {-rank.code}"
+            told = f"rank {rank.index} was killed by signal {-rank.code}"
+            return f"{told} after its notice of a time limit or a stop" if rank.is_noticed else told
         if rank.code:
             return f"rank {rank.index} exited with code {rank.code}"
     return ""

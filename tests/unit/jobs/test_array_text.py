@@ -50,7 +50,7 @@ def test_an_index_that_is_named_twice_is_remembered(text: str, repeated: int | N
         ("0-3\n", "must be indices such as"),
         ("[0-3]", "must be indices such as"),
         ("3-0", "has the empty range '3-0'"),
-        ("0-3:0", "has the empty range '0-3:0'"),
+        ("0-3:0", "has the step 0 in '0-3:0'; it is 1 at least"),
         ("1000001", "has the index 1,000,001; the largest is 1,000,000"),
         ("0-1000", "has more than 1,000 tasks"),
         ("0-999,2000", "has more than 1,000 tasks"),

@@ -490,6 +490,11 @@ def test_a_path_that_begins_like_the_organization_is_taken_as_it_stands(tmp_path
         ("grace_period_s_default: 1", "the policy has no 'grace_period_s_default'; it has "),
         ("starts_max: many", "starts_max cannot be 'many'"),
         ("starts_max: true", "starts_max cannot be True"),
+        (
+            "spare_order: best",
+            "spare_order cannot be 'best': write credits_then_fair_share or fair_share_then_credits"
+            " or fair_share",
+        ),
         # Planted: none a cycle, which the portal refuses; then no job ever starts.
         ("starts_max: 0", "policy starts_max is 0; choose 1 to 1000000"),
         ("reclaims_max: 0", "policy reclaims_max is 0; choose 1 to 1000000"),
