@@ -695,9 +695,8 @@ class PoolCycle:
 
         A job that fits in its team's guarantee keeps its place in it, unless it would start no
         sooner if those behind it waited, too: it waits for one of its team that comes first, or
-        for GPUs that nobody could give back and of which nobody knows when they come free.
-        Where that is known, and no more, one of each team does: with a place for each of them a
-        team's guarantee lay idle for the GPUs of every kind that any of its jobs waits for.
+        for GPUs that nobody could give back and of which nobody knows when they come free. Where
+        that is known, and no more, those behind it may use its place until then.
         """
         cls, keeps_place = line.cls, source == queue.team
         if code is Code.RESERVED_FOR_LARGER_JOB:
@@ -709,26 +708,35 @@ class PoolCycle:
         if code is Code.CLASS_CAP_REACHED:
             return
         if code is Code.WAITING_FOR_FREE_GPUS:
-            keeps_place = keeps_place and self._may_get_gpus(queue, line)
-        if keeps_place and code is not Code.BEHIND_HIGHER_PRIORITY:
+            keeps_place = keeps_place and self._may_get_gpus(line)
+        elif code is Code.BEHIND_HIGHER_PRIORITY:
+            keeps_place = False
+        if keeps_place:
             queue.blocked_mgpu += cls.shape.total_mgpu
+        elif cls.may_reserve and code is not Code.RESERVED_FOR_LARGER_JOB:
+            self._keep_in_guarantee(queue, line)
         if not self._skips_blocked(queue.team):
             for behind in queue.classes:
                 if behind.code is None:
                     behind.code = Code.BEHIND_HIGHER_PRIORITY
 
-    def _may_get_gpus(self, queue: TeamQueue, line: JobLine) -> bool:
+    def _may_get_gpus(self, line: JobLine) -> bool:
         """Whether the next job of `line`, which cannot start, could have its GPUs now if all that
-        is borrowed were gone, or holds a reservation, or is to have them at a time that is known
-        and nobody of its team keeps a place before it, or may yet look in another cycle whom of
-        lower class to stop for them."""
+        is borrowed were gone, holds a reservation, or may yet look in another cycle whom of lower
+        class to stop for them."""
         job, shape, priority = line.job[1], line.cls.shape, line.cls.priority
         if self._reclaimer.could_be_freed(shape) or self.reserved.is_for(job):
             return True
-        if not queue.blocked_mgpu and self.reserved.knows_when(shape):
-            return True
         is_over = self._reclaims_left <= 0 or job in self._not_again
         return is_over and (priority.preempts or priority.preempts_others)
+
+    def _keep_in_guarantee(self, queue: TeamQueue, line: JobLine) -> None:
+        """Keep room for the next job of `line` from when on it is known that it has devices, unless
+        it is its team's own limit that refuses it."""
+        team, shape = queue.team, line.cls.shape
+        if not self.pool.is_at_limit(team, shape.total_mgpu):
+            job = self.jobs[line.job[1]]
+            self.reserved.keep_in_guarantee(job, team, shape, queue.blocked_mgpu)
 
     def _keep_in_limits(self, queue: TeamQueue, line: JobLine, code: Code) -> None:
         """Keep room for the next job of `line` where its own team's limits refuse it."""

@@ -78,10 +78,11 @@ def read_policy(path: Path | None) -> PolicyFile:
 
 def _checked(path: Path, name: str, value: object, kind: type[Any]) -> Any:
     """The value of one setting. Raises TraceError."""
-    if isinstance(kind, EnumType) and value in list(kind.__members__.values()):
+    names: list[Any] = list(kind.__members__.values()) if isinstance(kind, EnumType) else []
+    if value in names:
         return kind(value)
     if type(value) is not kind:
-        wanted = {int: "a whole number", bool: "true or false"}.get(kind) or " or ".join(kind)
+        wanted = {int: "a whole number", bool: "true or false"}.get(kind) or " or ".join(names)
         raise TraceError(path, None, f"{name} cannot be {shown(value)}: write {wanted}")
     if isinstance(value, int) and kind is int:
         low, high = RANGES[_GRACE if name in _GRACES else name]
