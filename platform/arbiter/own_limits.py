@@ -97,11 +97,9 @@ class OwnLimits:
         """Keep room in its team's guarantee for a job that has devices from `start_at` on: from the
         first moment then at which it fits beside all that is not known to be gone, `blocked_mgpu`
         of others that keep their places, and for whom this was asked before. Those of the team that
-        come before it have to leave that room now; those that have passed it need not, so that none
-        of them takes its right away."""
+        come before it have to leave that room now, which is to be looked at before (see `TeamUse`);
+        those that have passed it need not, so that none of them takes its right away."""
         pool, use = self._pool, self._use
-        if not use.is_in_guarantee_by(pool.taken_at, job, team):
-            return
         earlier = self._in_guarantee.get(team, [])
         left = pool.quota.guaranteed[team] - job.mgpu - blocked_mgpu
         left -= sum(kept.job.mgpu for kept in earlier)

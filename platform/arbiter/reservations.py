@@ -12,6 +12,7 @@ what is held back it is found out how long it might run.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ from arbiter.time_limits import KnownEnds, Release
 _TRIES = 4
 #: Of so many shapes it is asked from when on there are devices for who holds no reservation.
 _SHAPES_MAX = 32
+#: For so many jobs of each team it is asked whether room in its guarantee can be kept for them.
+_PLACES_MAX = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -104,6 +107,7 @@ class Reservations:
         self._tries_left = _TRIES * pool.policy.reservations_max
         self._hopeless: set[Shape] = set()
         self._known: dict[Shape, int | None] = {}
+        self._asked = Counter[int]()
         self._on_node: dict[Node, list[Reserved]] = {}
         self._held: dict[Node, int] = {}
         self._fits: dict[Shape, bool] = {}
@@ -343,10 +347,15 @@ class Reservations:
 
     def keep_in_guarantee(self, job: QueuedJob, team: int, shape: Shape, blocked_mgpu: int) -> None:
         """Keep room in its team's guarantee for a blocked job from when on there are devices for
-        its `shape`, if that is known (see `OwnLimits`)."""
-        ready_at = self._known_from(shape)
-        if ready_at is not None:
-            self.limits.keep_in_guarantee(job, team, ready_at, blocked_mgpu)
+        its `shape`, if that is known (see `OwnLimits`). So many of each team are looked at."""
+        pool = self._pool
+        if job.mgpu > pool.quota.guaranteed[team] or self._asked[team] >= _PLACES_MAX:
+            return
+        self._asked[team] += 1
+        if self._use.is_in_guarantee_by(pool.taken_at, job, team):
+            ready_at = self._known_from(shape)
+            if ready_at is not None:
+                self.limits.keep_in_guarantee(job, team, ready_at, blocked_mgpu)
 
     def _known_from(self, shape: Shape) -> int | None:
         """From when on it is known that there are devices for `shape`, as it was when first asked.

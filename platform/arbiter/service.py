@@ -731,10 +731,12 @@ class PoolCycle:
         return is_over and (priority.preempts or priority.preempts_others)
 
     def _keep_in_guarantee(self, queue: TeamQueue, line: JobLine) -> None:
-        """Keep room for the next job of `line` from when on it is known that it has devices, unless
-        it is its team's own limit that refuses it."""
+        """Keep room for the next job of `line` from when on it is known that it has devices, where
+        it waits for that alone: not where its team's own limit refuses it, or GPUs could be given
+        back."""
         team, shape = queue.team, line.cls.shape
-        if not self.pool.is_at_limit(team, shape.total_mgpu):
+        is_at_limit = self.pool.is_at_limit(team, shape.total_mgpu)
+        if not is_at_limit and not self._reclaimer.could_be_freed(shape):
             job = self.jobs[line.job[1]]
             self.reserved.keep_in_guarantee(job, team, shape, queue.blocked_mgpu)
 

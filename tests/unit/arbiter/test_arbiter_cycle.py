@@ -202,14 +202,22 @@ def test_who_gets_no_reservation_keeps_a_place_that_time_limits_tell_of() -> Non
         assert why(plan, job).numbers["reserved_mgpu"] == 4 * GPU
 
 
-def test_who_passes_takes_no_right_to_the_guarantee_away() -> None:
-    """`s0` to `s2` have passed `big` and fill the guarantee; they are over when its node is free.
+@pytest.mark.parametrize(
+    ("of_f", "limit_s", "starts"),
+    [(10, 500, ["short"]), (10, None, ["long", "short"]), (6, 500, ["long", "short"])],
+)
+def test_who_passes_takes_no_right_to_the_guarantee_away(
+    of_f: int, limit_s: int | None, starts: list[str]
+) -> None:
+    """`s0` to `s2` have passed `big` and fill the guarantee; they are over when its node is free,
+    in 600 s. Nothing is kept where one of them may be there then, nor for who could be given GPUs
+    back once they are gone.
 
     Planted: a place for who fits in what is left of the guarantee alone. `long` would start in the
     room of `s2`, and `big` wait for it, and so on.
     """
     snapshot = a_snapshot(
-        quotas={"o": 14, "o/b": 4, "o/f": 10},
+        quotas={"o": of_f + 4, "o/b": 4, "o/f": of_f},
         devices=devices(4, gpus=4),
         running=[
             a_running("f0", "o/f", slots(0, 1, gpus=4), time_limit_s=650),
@@ -217,8 +225,8 @@ def test_who_passes_takes_no_right_to_the_guarantee_away() -> None:
             a_running("f2", "o/f", slots(2, 1, gpus=1)),
             a_running("f3", "o/f", slots(3, 1, gpus=1)),
             *(
-                a_running(f"s{i}", "o/b", slots(2, 1, gpus=1), time_limit_s=500, submitted_at=NOW)
-                for i in range(3)
+                a_running(f"s{i}", "o/b", slots(2, 1, gpus=1), time_limit_s=end, submitted_at=NOW)
+                for i, end in enumerate((500, 500, limit_s))
             ),
         ],
         queued=[
@@ -228,12 +236,9 @@ def test_who_passes_takes_no_right_to_the_guarantee_away() -> None:
         ],
     )
     plan = plan_of(snapshot, reservations_max=0)
-    assert started(plan) == ["short"]
-    assert why(plan, "long").numbers["reserved_start_at"] == NOW + 600
-    # One of them that has no limit is there when the node is free, and `big` does not fit then.
-    endless = replace(snapshot.running[-1], time_limit_s=None)
-    snapshot = replace(snapshot, running=(*snapshot.running[:-1], endless))
-    assert started(plan_of(snapshot, reservations_max=0)) == ["long", "short"]
+    assert (started(plan), plan.reclaims) == (starts, ())
+    if "long" not in starts:
+        assert why(plan, "long").numbers["reserved_start_at"] == NOW + 600
 
 
 def two_kinds(
