@@ -1,4 +1,5 @@
-"""Room that is kept in a team's own limits for its first job which only these refuse."""
+"""Room that is kept inside a team: in its own limits for its first job which only these refuse, and in
+its guarantee for those that wait for known ends."""
 
 from __future__ import annotations
 
@@ -407,3 +408,53 @@ def test_a_stream_of_its_own_team_does_not_starve_a_large_job(capped: int | None
     and a cycle. Where ends are not looked at, it waits for as long as the stream goes on."""
     assert a_stream(Policy(reservation_horizon_s=0), capped=capped, until_s=20_000) is None
     assert a_stream(Policy(), capped=capped, until_s=20_000) == 600
+
+
+@pytest.mark.parametrize(("limit_s", "passed"), [(900, 10), (3_600, 1), (None, 0)])
+def test_a_stream_of_its_own_team_delays_nobody_beyond_a_known_end(
+    limit_s: int | None, passed: int
+) -> None:
+    """`y` waits for a node that is free in an hour, behind `x`, which waits for one of another kind
+    for a day. Each five minutes a small job of the team comes: those that are over within the hour
+    pass it.
+
+    Planted: a place for the first of a team alone. `y` waited as long as `x`.
+    """
+    plain, x, y = devices(3, gpus=4)
+    world = World(
+        a_snapshot(
+            quotas={"o": 16, "o/a": 8, "o/f": 8},
+            devices=[
+                plain,
+                replace(x, features=frozenset("x")),
+                replace(y, features=frozenset("y")),
+            ],
+            running=[
+                a_running("fx", "o/f", slots(1, 1, gpus=4), started_at=NOW, time_limit_s=86_400),
+                a_running("fy", "o/f", slots(2, 1, gpus=4), started_at=NOW, time_limit_s=3_600),
+            ],
+            queued=[
+                replace(
+                    a_queued(kind, "o/a", gpus=4, submitted_at=NOW - age), features=frozenset(kind)
+                )
+                for kind, age in (("x", 900), ("y", 800))
+            ],
+        ),
+        Policy(reservations_max=0),
+    )
+    before = 0
+    for now in range(NOW, NOW + 7_200, 300):
+        over = [
+            run.job
+            for run in world.running.values()
+            if run.time_limit_s is not None and run.started_at + run.time_limit_s <= now
+        ]
+        for job in over:
+            world.leave(job)
+        if now < NOW + 3_600:
+            world.submit(a_queued(f"s{now}", "o/a", submitted_at=now, time_limit_s=limit_s))
+        starts = [start.job for start in world.step(now).starts]
+        if "y" in starts:
+            break
+        before += len(starts)
+    assert (now - NOW, before) == (3_600, passed)
