@@ -9,9 +9,6 @@ This is EASY backfill (Lifka, 1995) with the limit as the machine.
 
 Nothing is kept for who would have to borrow: what fits in the team's guarantee goes before that,
 again and again, and who borrows would make room for nobody.
-
-By the same rule room inside a team's guarantee is kept for its jobs that wait for devices of which
-it is known when they come free, and nothing else: until then others of the team may use it.
 """
 
 from __future__ import annotations
@@ -39,9 +36,8 @@ _LOOKS = 4
 
 @dataclass(slots=True)
 class Kept:
-    """From `start_at` on the team's limits, or its guarantee, have room for `job`, and for
-    `spare_mgpu` more in its quota and `spare_of_class_mgpu` in its class; it fits in the team's
-    guarantee then."""
+    """From `start_at` on the team's limits have room for `job`, and for `spare_mgpu` more in its
+    quota and `spare_of_class_mgpu` in its class; it fits in the team's guarantee then."""
 
     job: QueuedJob
     start_at: int
@@ -62,8 +58,8 @@ class Kept:
 
 
 class OwnLimits:
-    """What is kept inside teams in one pool and cycle: in the limits of each for one job at most,
-    the first in its order for which something can be, and in its guarantee for all who asked."""
+    """What is kept in the limits of teams in one pool and cycle: for one job of each team at most,
+    the first in its order for which something can be."""
 
     def __init__(
         self, pool: Pool, use: TeamUse, ready_at: Callable[[Shape, int], int | None]
@@ -80,7 +76,6 @@ class OwnLimits:
         #: has asked (None: nothing can be).
         self._refused: dict[int, list[tuple[QueuedJob, Shape, bool]]] = {}
         self._kept: dict[int, Kept | None] = {}
-        self._in_guarantee: dict[int, list[Kept]] = {}
 
     def refuse(self, job: QueuedJob, team: int, shape: Shape, *, has_place: bool) -> None:
         """The team's own limit, or its cap in the class of `job`, refuses the job. `has_place`: its
@@ -91,38 +86,9 @@ class OwnLimits:
             if self._kept.get(team, self) is None:
                 del self._kept[team]
 
-    def keep_in_guarantee(
-        self, job: QueuedJob, team: int, start_at: int, blocked_mgpu: int
-    ) -> None:
-        """Keep room in its team's guarantee for a job that has devices from `start_at` on: from the
-        first moment then at which it fits beside all that is not known to be gone, `blocked_mgpu`
-        of others that keep their places, and for whom this was asked before. Those of the team that
-        come before it have to leave that room now, which is to be looked at before (see `TeamUse`);
-        those that have passed it need not, so that none of them takes its right away."""
-        pool, use = self._pool, self._use
-        earlier = self._in_guarantee.get(team, [])
-        left = pool.quota.guaranteed[team] - job.mgpu - blocked_mgpu
-        left -= sum(kept.job.mgpu for kept in earlier)
-        left -= max(0, pool.now.base[team] - use.counted_mgpu(team))
-        ends: list[tuple[int, int]] = []
-        for held in use.held(team, job):
-            if held.end is None or held.end > start_at:
-                left -= held.mgpu
-                if held.end is not None:
-                    ends.append((held.end, held.mgpu))
-        for end, mgpu in sorted(ends):
-            if left >= 0:
-                break
-            left += mgpu
-            start_at = end
-        if left >= 0:
-            # Room only grows with time: who leaves it for this one leaves as much for those before
-            # it that start later.
-            self._in_guarantee[team] = [*earlier, Kept(job, start_at, left, UNLIMITED)]
-
     def __contains__(self, team: int) -> bool:
-        """Whether something may be kept inside a team."""
-        return team in self._refused or team in self._in_guarantee
+        """Whether something may be kept in the limits of a team."""
+        return team in self._refused
 
     def of(self, team: int) -> Kept | None:
         """What is kept in the limits of a team."""
@@ -133,33 +99,22 @@ class OwnLimits:
             self._kept[team] = next((kept for kept in found if kept is not None), None)
         return self._kept[team]
 
-    def _all_of(self, team: int) -> list[Kept]:
-        in_guarantee, in_limits = self._in_guarantee.get(team, []), self.of(team)
-        return in_guarantee if in_limits is None else [*in_guarantee, in_limits]
-
     def longest_s(self, team: int, mgpu: int, priority_class: str) -> tuple[int, Kept | None]:
         """How long such a job of the team may run that starts now, and for whom room is kept that
         allows no more; (UNLIMITED, None) where nothing is in its way."""
-        found: tuple[int, Kept | None] = UNLIMITED, None
-        for kept in self._all_of(team):
-            allowed_s = kept.start_at - self._pool.taken_at
-            if allowed_s < found[0] and not kept.leaves_room(mgpu, priority_class):
-                found = allowed_s, kept
-        return found
+        kept = self.of(team)
+        if kept is None or kept.leaves_room(mgpu, priority_class):
+            return UNLIMITED, None
+        return kept.start_at - self._pool.taken_at, kept
 
     def claim_delays(
         self, job: QueuedJob, team: int, end: int, victims: Collection[Holding]
     ) -> bool:
         """Whether `job`, if GPUs were taken back for it and it ran until `end`, would take what is
         kept; `victims` of its team that run beyond that moment make room for as much."""
-        return any(
-            end > kept.start_at and self._claim_takes(kept, job, team, victims)
-            for kept in self._all_of(team)
-        )
-
-    def _claim_takes(
-        self, kept: Kept, job: QueuedJob, team: int, victims: Collection[Holding]
-    ) -> bool:
+        kept = self.of(team)
+        if kept is None or end <= kept.start_at:
+            return False
         mgpu = {job.priority_class: job.mgpu}
         for one in victims:
             over = self._use.end_of(one)
@@ -173,10 +128,9 @@ class OwnLimits:
 
     def note(self, team: int, job: QueuedJob, end: int | None) -> None:
         """A job of the team starts, or is promised GPUs, until `end`."""
-        in_limits = self._kept.get(team)
-        for kept in (*self._in_guarantee.get(team, ()), *((in_limits,) if in_limits else ())):
-            if end is None or end > kept.start_at:
-                kept.charge(job.mgpu, job.priority_class)
+        kept = self._kept.get(team)
+        if kept is not None and (end is None or end > kept.start_at):
+            kept.charge(job.mgpu, job.priority_class)
 
     def note_reservation(self, team: int, job: QueuedJob, end: int | None) -> None:
         """Devices are reserved for a job of the team."""

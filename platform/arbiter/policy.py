@@ -51,10 +51,9 @@ class Policy:
     that cannot, in organizations that say nothing else. Off, a team's queue is strictly first in,
     first out within each priority and no lower priority passes a higher one. A job that fits in
     what is left of its team's guarantee keeps its place either way: what is behind it never uses up
-    the guarantee that it waits for, as long as those who borrow could give its GPUs back or it
-    holds a reservation, and from the moment on at which it is known that they come free. One that
-    would fit only once those of its team that come before it have ended does not: the others would
-    have to wait until all of them have.
+    the guarantee that it waits for, as long as it is known when its GPUs come free or those who
+    borrow could give them back. One that would fit only once others of its team have ended does
+    not: they would have to wait until all of them have.
 
     `spare_order`: who of equal rank comes first where spare GPUs are given out, in organizations
     that say nothing else: the richest in credits and then by fair-share, the other way round, or

@@ -12,7 +12,6 @@ what is held back it is found out how long it might run.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,12 +31,9 @@ from arbiter.snapshot import QueuedJob, Slot
 from arbiter.team_use import TeamUse
 from arbiter.time_limits import KnownEnds, Release
 
-#: How many jobs are tried at most for each reservation that the policy allows.
+#: How many jobs are tried at most for each reservation that the policy allows, and of how many
+#: shapes it is asked whether anything is known.
 _TRIES = 4
-#: Of so many shapes it is asked from when on there are devices for who holds no reservation.
-_SHAPES_MAX = 32
-#: For so many jobs of each team it is asked whether room in its guarantee can be kept for them.
-_PLACES_MAX = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -106,8 +102,7 @@ class Reservations:
         self._ends = KnownEnds(pool)
         self._tries_left = _TRIES * pool.policy.reservations_max
         self._hopeless: set[Shape] = set()
-        self._known: dict[Shape, int | None] = {}
-        self._asked = Counter[int]()
+        self._known: dict[Shape, bool] = {}
         self._on_node: dict[Node, list[Reserved]] = {}
         self._held: dict[Node, int] = {}
         self._fits: dict[Shape, bool] = {}
@@ -341,32 +336,19 @@ class Reservations:
         """What comes free (see `KnownEnds.parts`), once something is reserved."""
         return self._ends.parts()
 
-    def is_for(self, job: str) -> bool:
-        """Whether `job` holds a reservation."""
-        return any(one.job.id == job for one in self.made)
-
-    def keep_in_guarantee(self, job: QueuedJob, team: int, shape: Shape, blocked_mgpu: int) -> None:
-        """Keep room in its team's guarantee for a blocked job from when on there are devices for
-        its `shape`, if that is known (see `OwnLimits`). So many of each team are looked at."""
-        pool = self._pool
-        if job.mgpu > pool.quota.guaranteed[team] or self._asked[team] >= _PLACES_MAX:
-            return
-        self._asked[team] += 1
-        if self._use.is_in_guarantee_by(pool.taken_at, job, team):
-            ready_at = self._known_from(shape)
-            if ready_at is not None:
-                self.limits.keep_in_guarantee(job, team, ready_at, blocked_mgpu)
-
-    def _known_from(self, shape: Shape) -> int | None:
-        """From when on it is known that there are devices for `shape`, as it was when first asked.
-        They are taken to be there at once for who comes when many shapes have been looked up, so
-        that nobody passes it."""
+    def knows_when(self, job: str, shape: Shape) -> bool:
+        """Whether it is known from when on a blocked job has devices: it holds a reservation, or
+        there is such a time for its `shape`, as it was when first asked. So it is taken to be for
+        who comes when that has been looked up for many shapes."""
+        if any(one.job.id == job for one in self.made):
+            return True
         if shape not in self._known:
-            if len(self._known) >= _SHAPES_MAX:
-                return self._pool.taken_at
-            self._known[shape] = (
+            if len(self._known) >= _TRIES * self._pool.policy.reservations_max:
+                return True
+            found = (
                 None if shape in self._hopeless else self._devices_from(shape, self._pool.taken_at)
             )
+            self._known[shape] = found is not None
         return self._known[shape]
 
     def told(self) -> list[Reservation]:

@@ -695,8 +695,7 @@ class PoolCycle:
 
         A job that fits in its team's guarantee keeps its place in it, unless it would start no
         sooner if those behind it waited, too: it waits for one of its team that comes first, or
-        for GPUs that nobody could give back and of which nobody knows when they come free. Where
-        that is known, and no more, those behind it may use its place until then.
+        for GPUs that nobody could give back and of which nobody knows when they come free.
         """
         cls, keeps_place = line.cls, source == queue.team
         if code is Code.RESERVED_FOR_LARGER_JOB:
@@ -709,36 +708,22 @@ class PoolCycle:
             return
         if code is Code.WAITING_FOR_FREE_GPUS:
             keeps_place = keeps_place and self._may_get_gpus(line)
-        elif code is Code.BEHIND_HIGHER_PRIORITY:
-            keeps_place = False
-        if keeps_place:
+        if keeps_place and code is not Code.BEHIND_HIGHER_PRIORITY:
             queue.blocked_mgpu += cls.shape.total_mgpu
-        elif cls.may_reserve and code is not Code.RESERVED_FOR_LARGER_JOB:
-            self._keep_in_guarantee(queue, line)
         if not self._skips_blocked(queue.team):
             for behind in queue.classes:
                 if behind.code is None:
                     behind.code = Code.BEHIND_HIGHER_PRIORITY
 
     def _may_get_gpus(self, line: JobLine) -> bool:
-        """Whether the next job of `line`, which cannot start, could have its GPUs now if all that
-        is borrowed were gone, holds a reservation, or may yet look in another cycle whom of lower
-        class to stop for them."""
+        """Whether the next job of `line`, which cannot start, is to have its GPUs at a time that is
+        known, or could have them now if all that is borrowed were gone, or may yet look in another
+        cycle whom of lower class to stop for them."""
         job, shape, priority = line.job[1], line.cls.shape, line.cls.priority
-        if self._reclaimer.could_be_freed(shape) or self.reserved.is_for(job):
+        if self._reclaimer.could_be_freed(shape) or self.reserved.knows_when(job, shape):
             return True
         is_over = self._reclaims_left <= 0 or job in self._not_again
         return is_over and (priority.preempts or priority.preempts_others)
-
-    def _keep_in_guarantee(self, queue: TeamQueue, line: JobLine) -> None:
-        """Keep room for the next job of `line` from when on it is known that it has devices, where
-        it waits for that alone: not where its team's own limit refuses it, or GPUs could be given
-        back."""
-        team, shape = queue.team, line.cls.shape
-        is_at_limit = self.pool.is_at_limit(team, shape.total_mgpu)
-        if not is_at_limit and not self._reclaimer.could_be_freed(shape):
-            job = self.jobs[line.job[1]]
-            self.reserved.keep_in_guarantee(job, team, shape, queue.blocked_mgpu)
 
     def _keep_in_limits(self, queue: TeamQueue, line: JobLine, code: Code) -> None:
         """Keep room for the next job of `line` where its own team's limits refuse it."""

@@ -173,12 +173,10 @@ def test_who_waits_for_nodes_that_nobody_gives_back_keeps_no_place() -> None:
 
 
 def test_who_gets_no_reservation_keeps_a_place_that_time_limits_tell_of() -> None:
-    """One reservation for two teams that wait for a whole node, and three nodes that come free: the
-    next one in 551 s. Who is over by then may use the guarantee until then.
+    """One reservation for two teams that wait for a whole node, and three nodes that come free.
 
     Planted: only who holds a reservation keeps its place. The ninth of the pool would be passed by
-    its team's small jobs again and again. Planted: nobody may use the guarantee until then, and
-    where a team's jobs wait for nodes of several kinds it lies idle for all of them.
+    its team's small jobs again and again.
     """
     snapshot = a_snapshot(
         quotas={"o": 14, "o/a": 4, "o/b": 4, "o/f": 6},
@@ -189,149 +187,12 @@ def test_who_gets_no_reservation_keeps_a_place_that_time_limits_tell_of() -> Non
         queued=[
             a_queued("first", "o/a", gpus=4, submitted_at=NOW - 900),
             a_queued("big", "o/b", gpus=4, submitted_at=NOW - 800),
-            a_queued("endless", "o/b", gpus=1),
-            a_queued("long", "o/b", gpus=1, time_limit_s=552),
-            a_queued("short", "o/b", gpus=1, time_limit_s=551),
+            a_queued("small", "o/b", gpus=1),
         ],
     )
     plan = plan_of(snapshot, reservations_max=1)
-    assert (started(plan), [one.job for one in plan.reservations]) == (["short"], ["first"])
-    for job in ("endless", "long"):
-        assert why(plan, job).code is Code.RESERVED_FOR_LARGER_JOB
-        assert why(plan, job).numbers["reserved_start_at"] == NOW + 551
-        assert why(plan, job).numbers["reserved_mgpu"] == 4 * GPU
-
-
-@pytest.mark.parametrize(
-    ("of_f", "limit_s", "starts"),
-    [(10, 500, ["short"]), (10, None, ["long", "short"]), (6, 500, ["long", "short"])],
-)
-def test_who_passes_takes_no_right_to_the_guarantee_away(
-    of_f: int, limit_s: int | None, starts: list[str]
-) -> None:
-    """`s0` to `s2` have passed `big` and fill the guarantee; they are over when its node is free,
-    in 600 s. Nothing is kept where one of them may be there then, nor for who could be given GPUs
-    back once they are gone.
-
-    Planted: a place for who fits in what is left of the guarantee alone. `long` would start in the
-    room of `s2`, and `big` wait for it, and so on.
-    """
-    snapshot = a_snapshot(
-        quotas={"o": of_f + 4, "o/b": 4, "o/f": of_f},
-        devices=devices(4, gpus=4),
-        running=[
-            a_running("f0", "o/f", slots(0, 1, gpus=4), time_limit_s=650),
-            a_running("f1", "o/f", slots(1, 1, gpus=4)),
-            a_running("f2", "o/f", slots(2, 1, gpus=1)),
-            a_running("f3", "o/f", slots(3, 1, gpus=1)),
-            *(
-                a_running(f"s{i}", "o/b", slots(2, 1, gpus=1), time_limit_s=end, submitted_at=NOW)
-                for i, end in enumerate((500, 500, limit_s))
-            ),
-        ],
-        queued=[
-            a_queued("big", "o/b", gpus=4, submitted_at=NOW - 800),
-            a_queued("long", "o/b", gpus=1, time_limit_s=601),
-            a_queued("short", "o/b", gpus=1, time_limit_s=600),
-        ],
-    )
-    plan = plan_of(snapshot, reservations_max=0)
-    assert (started(plan), plan.reclaims) == (starts, ())
-    if "long" not in starts:
-        assert why(plan, "long").numbers["reserved_start_at"] == NOW + 600
-
-
-def two_kinds(
-    guarantee: int,
-    *of_b: RunningJob,
-    reservations_max: int = 0,
-    first_s: int = 600,
-    second_s: int = 700,
-) -> Plan:
-    """`x` has a node of its kind in 550 s, `y` one in 650 s; node 3 is free for the rest."""
-    plain = devices(4, gpus=4)
-    snapshot = a_snapshot(
-        quotas={"o": guarantee + 9, "o/b": guarantee, "o/f": 9},
-        devices=[
-            replace(plain[0], features=frozenset("x")),
-            replace(plain[1], features=frozenset("y")),
-            *plain[2:],
-        ],
-        running=[
-            a_running("f0", "o/f", slots(0, 1, gpus=4), time_limit_s=first_s),
-            a_running("f1", "o/f", slots(1, 1, gpus=4), time_limit_s=second_s),
-            *of_b,
-        ],
-        queued=[
-            replace(a_queued("x", "o/b", gpus=4, submitted_at=NOW - 9), features=frozenset("x")),
-            replace(a_queued("y", "o/b", gpus=4, submitted_at=NOW - 8), features=frozenset("y")),
-            a_queued("endless1", "o/b", gpus=1, submitted_at=NOW - 7),
-            a_queued("endless2", "o/b", gpus=1, submitted_at=NOW - 6),
-            a_queued("by_x", "o/b", gpus=1, submitted_at=NOW - 5, time_limit_s=550),
-            a_queued("by_y", "o/b", gpus=1, submitted_at=NOW - 4, time_limit_s=650),
-        ],
-    )
-    return plan_of(snapshot, reservations_max=reservations_max)
-
-
-def test_several_jobs_of_a_team_keep_their_places_beside_each_other() -> None:
-    """Of nine GPUs that are guaranteed one is left beside `x` and `y`: who runs beyond the moment
-    of both takes it.
-
-    Planted: each place as if there were no other.
-    """
-    plan = two_kinds(9)
-    assert started(plan) == ["endless1", "by_x", "by_y"]
-    assert why(plan, "endless2").numbers["reserved_start_at"] == NOW + 650
-
-
-def test_each_place_is_kept_by_what_is_there_at_its_own_moment() -> None:
-    """`r` is there when `x` starts and gone when `y` does: one GPU is left beside both then, three
-    before that.
-
-    Planted: `y` keeps none, as it would not fit when `x` starts.
-    """
-    r = a_running("r", "o/b", slots(2, 1, gpus=2), time_limit_s=650, submitted_at=NOW)
-    plan = two_kinds(9, r)
-    assert started(plan) == ["endless1", "by_x", "by_y"]
-    assert why(plan, "endless2").numbers["reserved_start_at"] == NOW + 650
-
-
-def test_who_would_take_the_room_of_an_earlier_place_keeps_none() -> None:
-    """`x` starts in 650 s here, beside `r`, and leaves one GPU; `y` would be there in 550 s.
-
-    Planted: `y` keeps one beside which `x` does not fit. `endless1` would wait for it.
-    """
-    r = a_running("r", "o/b", slots(2, 1, gpus=2), submitted_at=NOW)
-    assert started(two_kinds(7, r, first_s=700, second_s=600)) == ["endless1", "by_x", "by_y"]
-
-
-def test_who_is_passed_behind_a_whole_place_keeps_its_right() -> None:
-    """`x` holds a reservation and with it its whole place; those who passed `y`, and are gone when
-    its node is free, leave no room for both now.
-
-    Planted: `y` keeps nothing, as it does not fit beside `x` today. `endless1` would take its room,
-    and others what comes free there, until `x` has started.
-    """
-    passed = [
-        a_running(f"s{i}", "o/b", slots(2, 1, gpus=1), time_limit_s=500, submitted_at=NOW)
-        for i in range(3)
-    ]
-    plan = two_kinds(8, *passed, reservations_max=1)
-    assert ([one.job for one in plan.reservations], started(plan)) == (["x"], ["by_x"])
-    assert why(plan, "endless1").numbers["reserved_start_at"] == NOW + 650
-
-
-def test_who_finds_its_devices_sooner_waits_for_those_who_have_passed_it() -> None:
-    """The nodes of `x` and `y` are free in 550 and 650 s, and `r` is there until 950: `y` has room
-    then. It ran for others before, so that `y` has no room sooner.
-
-    Planted: nothing is kept where the guarantee has no room at the moment of the devices.
-    """
-    r = a_running("r", "o/b", slots(2, 1, gpus=2), time_limit_s=1_000, submitted_at=NOW)
-    plan = two_kinds(8, r)
-    assert started(plan) == ["by_x", "by_y"]
-    assert why(plan, "endless1").numbers["reserved_start_at"] == NOW + 950
+    assert (started(plan), [one.job for one in plan.reservations]) == ([], ["first"])
+    assert why(plan, "small").code is Code.BEHIND_HIGHER_PRIORITY
 
 
 def test_who_may_yet_stop_lower_classes_of_its_team_keeps_its_place() -> None:
