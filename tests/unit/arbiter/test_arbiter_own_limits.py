@@ -417,24 +417,22 @@ def test_a_stream_of_its_own_team_delays_nobody_beyond_a_known_end(
 ) -> None:
     """`y` waits for a node that is free in an hour by the limit of what runs, or sooner, behind
     `x`, which waits for one of another kind for a day; nobody holds a reservation. Each five
-    minutes a small job of the team comes.
+    minutes three small jobs of the team come, which would fill its guarantee.
 
-    Planted: a place for the first of a team alone. `y` waited as long as `x`. Planted: places that
-    others may use until the limits of what runs. Where `y` has its node sooner they are in its way,
-    and others after them.
+    Planted: a place for the first of a team alone. `y` waited as long as `x`.
     """
-    plain, x, y = devices(3, gpus=4)
+    x, y, *plain = devices(4, gpus=4)
     world = World(
         a_snapshot(
             quotas={"o": 16, "o/a": 8, "o/f": 8},
             devices=[
-                plain,
                 replace(x, features=frozenset("x")),
                 replace(y, features=frozenset("y")),
+                *plain,
             ],
             running=[
-                a_running("fx", "o/f", slots(1, 1, gpus=4), started_at=NOW, time_limit_s=86_400),
-                a_running("fy", "o/f", slots(2, 1, gpus=4), started_at=NOW, time_limit_s=3_600),
+                a_running("fx", "o/f", slots(0, 1, gpus=4), started_at=NOW, time_limit_s=86_400),
+                a_running("fy", "o/f", slots(1, 1, gpus=4), started_at=NOW, time_limit_s=3_600),
             ],
             queued=[
                 replace(
@@ -450,7 +448,9 @@ def test_a_stream_of_its_own_team_delays_nobody_beyond_a_known_end(
             limit = ends_s if run.job == "fy" else run.time_limit_s
             if limit is not None and run.started_at + limit <= now:
                 world.leave(run.job)
-        world.submit(a_queued(f"s{now}", "o/a", submitted_at=now, time_limit_s=limit_s))
+        for name in "123":
+            job = a_queued(f"s{now}.{name}", "o/a", submitted_at=now, time_limit_s=limit_s)
+            world.submit(job)
         if "y" in [start.job for start in world.step(now).starts]:
             break
     assert now - NOW == ends_s
