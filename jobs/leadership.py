@@ -157,10 +157,11 @@ class Leadership:
         if row is None or row[0] is None:
             return
         log.warning("%s of epoch %d is silent; its connection is ended", self.role, row[1])
-        # Only the recorded backend, and only while it still is one of a leader of this role.
+        # Only the recorded backend, and only while it still is one of a leader of this role here:
+        # another portal may have its database on this server.
         own.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE pid = %s AND application_name = %s",
+            "WHERE pid = %s AND application_name = %s AND datname = current_database()",
             [row[0], f"tidegate-{self.role}-leader"],
         )
 
