@@ -31,8 +31,8 @@ LOCK = REPO / "requirements.lock"
 FRONTEND = REPO / "frontend"
 COMPILED = VENV / "compiled"
 COMPILED_STAMP = "tidegate-compiled"
-#: The packages under platform/ that the compiled arbiter is made of.
-CORE = ("arbiter", "primitives")
+#: The packages under platform/ that the compiled arbiter is made of, and what plays it.
+CORE = ("arbiter", "primitives", "simulator")
 STATE = Path(os.environ.get("TIDEGATE_STATE_DIR") or REPO / "var")
 LOG = STATE / "log" / "bootstrap.log"
 
@@ -350,7 +350,7 @@ def make_frontend() -> None:
 
 def compiled_value() -> str:
     """What the compiled arbiter is made of."""
-    sources = [path for name in CORE for path in sorted((REPO / "platform" / name).glob("*.py"))]
+    sources = [path for name in CORE for path in sorted((REPO / "platform" / name).rglob("*.py"))]
     named = (part for path in sources for part in (str(path.relative_to(REPO)), path))
     tools = (REPO / "deploy" / "compile_arbiter.py", LOCK, VENV / "pyvenv.cfg")
     return digest(*tools, *named)
@@ -388,9 +388,8 @@ def make_compiled() -> None:
     new, value = Path(mkdtemp(prefix="compiling-", dir=VENV)), compiled_value()
     new.chmod(0o755)
     for name in CORE:
-        (new / name).mkdir()
-        for source in (REPO / "platform" / name).glob("*.py"):
-            shutil.copy(source, new / name)
+        folder = REPO / "platform" / name
+        shutil.copytree(folder, new / name, ignore=shutil.ignore_patterns("__pycache__"))
     run_tool(
         [str(VENV_PYTHON), str(REPO / "deploy" / "compile_arbiter.py")],
         cwd=new,

@@ -57,14 +57,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _nothing_is_put_into_machine_code() -> Iterator[None]:
-    """A class of the compiled arbiter takes another method and never calls it: a test that looked
-    on would see nothing and pass."""
+    """A compiled class takes another method and never calls it: a test that looked on would see
+    nothing and pass."""
     from builders.interpreted import IS_COMPILED
 
     setattr_ = pytest.MonkeyPatch.setattr
 
     def checked(patch: pytest.MonkeyPatch, target: object, *rest: Any, **more: Any) -> None:
-        is_core = isinstance(target, type) and target.__module__.startswith("arbiter.")
+        is_core = isinstance(target, type) and target.__module__.startswith(
+            ("arbiter.", "simulator.")
+        )
         assert not is_core, "mark this test `interpreted`"
         setattr_(patch, target, *rest, **more)
 

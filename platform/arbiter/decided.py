@@ -11,14 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from arbiter.decisions import Classed, NodeUse, Plan, Reclaim, Reservation, Start, Waiting
+from arbiter.errors import TooLate
 from arbiter.several_pools import Rounds, in_one
 from arbiter.snapshot import QueuedJob
 from arbiter.standing import in_use_after, node_use, outcome, part_of, starts_of
 from arbiter.telling import explain
-
-
-class TooLate(RuntimeError):
-    """Things no longer stand as the cycle left them, so that nothing can be told of it."""
 
 
 class Decided:

@@ -11,7 +11,7 @@ from arbiter.holdings import Holding, Holdings, held_by_node
 from arbiter.node_kinds import NodeKinds
 from arbiter.placement import Place
 from arbiter.quota_tree import ROOT, UNLIMITED
-from arbiter.rooms import Demand, is_beside
+from arbiter.rooms import Rooms, is_beside
 from arbiter.snapshot import Claim, Phase, QueuedJob, RunningJob
 from arbiter.victim_order import NOT_YET_RUNNING
 
@@ -109,9 +109,7 @@ def in_force(
         ):
             continue
         cls = ground.classes.get(job.priority_class)
-        demand = Demand(job.mgpu_per_node, job.cpu_milli, job.memory_mib)
-        nodes = [slot.node for slot in claim.slots]
-        whole = replace(claim, slots=tuple(ground.rooms.held(claim.cluster, nodes, *demand)))
+        whole = _with_rooms(claim, job, ground.rooms)
         stands_in = stand_in(job, whole, team, 0 if cls is None else cls.order)
         candidates[job.id] = Earmark(job, whole, team, victims.get(job.id, []), stands_in)
     gone = held_by_node(
@@ -179,6 +177,15 @@ def _cover(
             earmark.free_mgpu[node] -= going
     held = min(earmark.job.mgpu, sum(holding.mgpu for holding in earmark.going))
     earmark.uncovered_mgpu = earmark.job.mgpu - max(earmark.coming_back_mgpu, held)
+
+
+def _with_rooms(claim: Claim, job: QueuedJob, rooms: Rooms) -> Claim:
+    """The claim of `job`, with what it takes of rooms among its slots."""
+    if not rooms.is_counted:
+        return claim
+    nodes = [slot.node for slot in claim.slots]
+    wants = job.mgpu_per_node, job.cpu_milli, job.memory_mib
+    return replace(claim, slots=tuple(rooms.held(claim.cluster, nodes, *wants)))
 
 
 def stand_in(job: QueuedJob, claim: Claim, team: int, order: int) -> Holding:

@@ -37,7 +37,7 @@ _FACTOR_BITS = 64
 _AREA_BITS = 32
 _WORK_BITS = 128
 _EXPONENT_BITS = 96
-_DIGIT_BITS = 4
+_DIGIT_BITS = 8
 #: So many ages are remembered at most.
 _AGES_MAX = 1 << 13
 #: 2^64 / ln 2, to the nearest.
@@ -47,7 +47,7 @@ _LOAD_MAX = 1 << 4_096
 
 
 def _powers() -> tuple[tuple[int, ...], ...]:
-    """2^-(digit / 16^place) for places from 1 on, in units of 2^-128, at most 8 too small."""
+    """2^-(digit / 256^place) for places from 1 on, in units of 2^-128, at most 16 too small."""
     halvings = [isqrt(1 << (2 * _WORK_BITS - 1))]
     while len(halvings) < _EXPONENT_BITS:
         halvings.append(isqrt(halvings[-1] << _WORK_BITS))

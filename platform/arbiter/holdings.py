@@ -60,6 +60,17 @@ class Holding:
         return bool(self.protected >> depth & 1)
 
 
+def _apart(one: list[Contender], other: list[Contender]) -> tuple[list[Contender], list[Contender]]:
+    """Both without what they begin and end with alike: mostly one job came or left."""
+    first, most = 0, min(len(one), len(other))
+    while first < most and one[first] is other[first]:
+        first += 1
+    last = 0
+    while last < most - first and one[~last] is other[~last]:
+        last += 1
+    return one[first : len(one) - last], other[first : len(other) - last]
+
+
 def held_by_node(holdings: Iterable[Holding]) -> dict[str, dict[str, int]]:
     """What `holdings` hold, by cluster and node or room."""
     held: dict[str, dict[str, int]] = {}
@@ -249,9 +260,10 @@ class Holdings:
         before, now = protection.unprotected.copy(), protection.unprotected
         marked: dict[Holding, None] = {}
         for node in protection.redo(teams, self._changed.union(besides)):
-            was, others = before.get(node, ()), now.get(node, ())
+            was, others = before.get(node, []), now.get(node, [])
             if was != others:
                 bit = 1 << self._tree.depths[node]
+                was, others = _apart(was, others)
                 known, left = {job.what for job in was}, {job.what for job in others}
                 for _, _, _, holding in was:
                     if holding not in left:

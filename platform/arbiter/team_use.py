@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from arbiter.earmarks import Earmark
 from arbiter.holdings import Holding, Node
@@ -13,7 +13,8 @@ from arbiter.snapshot import QueuedJob
 from arbiter.time_limits import KnownEnds
 
 
-class Held(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Held:
     """What one job of a team holds or is promised of a pool, in milli-GPU, of which class it is,
     and when it is gone at the latest in epoch seconds (None: nobody knows). `comes_first` says
     whether the job that is asked for comes after it in the team's order (class, submit time, id);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -109,7 +110,12 @@ def simulate(
     )
     scheduler = POLICIES[policy](scene, fleet, settings)
     world = World(works, fleet, scheduler, settings, observer, teams)
-    return world.run(progress)
+    # All of a trace lives to the end: to look at it again and again for cyclic garbage takes time.
+    gc.freeze()
+    try:
+        return world.run(progress)
+    finally:
+        gc.unfreeze()
 
 
 def _grace_s(scene: Scene) -> int:

@@ -112,7 +112,7 @@ class Fleet:
 
     def slots_of(self, shape: Shape, nodes: Iterable[str]) -> list[Slot]:
         """What a job of that `shape` holds of each of `nodes`, and of their rooms."""
-        return self._rooms.held(CLUSTER, nodes, *shape.demand)
+        return self._rooms.held(CLUSTER, nodes, shape.mgpu, shape.cpu_milli, shape.memory_mib)
 
     @property
     def counts_rooms(self) -> bool:

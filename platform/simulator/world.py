@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Protocol
 
+from arbiter.snapshot import Slot
 from simulator.fleet import Fleet
 from simulator.observer import Observer
 from simulator.workload import Settings, Work
@@ -28,10 +29,11 @@ VAIN_MAX = 100
 class Task:
     """A job on its way through the simulation.
 
-    `number` is the job's place in the trace, by submit time; it keeps its place in the queue by
-    `submit_s`. `kept_s` is the work that is safe. While it runs: `nodes` it holds, since
-    `started_s`; its attempt works from `works_from_s`. With notice since `noticed_s` it is gone by
-    `stop_s`. `vain` counts the attempts that a failed node ended and that left nothing.
+    `number` is the job's place in the trace, by submit time, and `name` that as a word that sorts
+    alike; it keeps its place in the queue by `submit_s`. `kept_s` is the work that is safe. While
+    it runs: `nodes` it holds, and what of them as `slots`, since `started_s`; its attempt works
+    from `works_from_s`. With notice since `noticed_s` it is gone by `stop_s`. `vain` counts the
+    attempts that a failed node ended and that left nothing.
     """
 
     work: Work
@@ -40,6 +42,7 @@ class Task:
     attempt: int = 0
     kept_s: int = 0
     nodes: tuple[str, ...] = ()
+    slots: Sequence[Slot] = ()
     started_s: int = 0
     works_from_s: int = 0
     noticed_s: int = 0
@@ -49,10 +52,12 @@ class Task:
     preemptions: int = 0
     vain: int = 0
     number: int = field(init=False)
+    name: str = field(init=False)
     submit_s: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.number = self.work.number
+        self.name = f"{self.number:09d}"
         self.submit_s = self.work.job.submit_s
 
     @property
@@ -186,11 +191,12 @@ class World:
         count = len(nodes) if len(nodes) == 1 else len(set(nodes))
         if count != job.node_count:
             raise ValueError(f"job {job.id} needs {job.node_count} nodes, not {count}")
-        self.fleet.take(self.fleet.slots(job, nodes))
+        slots = self.fleet.slots(job, nodes)
+        self.fleet.take(slots)
         self._waiting.remove(task.number)
         self._running += 1
         task.attempt += 1
-        task.nodes = nodes
+        task.nodes, task.slots = nodes, slots
         task.started_s = self.now
         task.works_from_s = self.now + (self.settings.restart_s if task.attempt > 1 else 0)
         task.stop_s = None
@@ -370,7 +376,8 @@ class World:
         nodes, task.nodes = task.nodes, ()
         for node in nodes:
             self._on_node[node].remove(task.number)
-        self.fleet.give_back(self.fleet.slots(task.work.job, nodes))
+        self.fleet.give_back(task.slots)
+        task.slots = ()
         self._running -= 1
         self._observer.released(task, now)
         self._scheduler.leave(task, nodes, now)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arbiter.core import Core
 from arbiter.cycle import decide
-from arbiter.decided import TooLate
+from arbiter.errors import TooLate
 from arbiter.service import PoolCycle
 from arbiter.snapshot import Balance, RunningJob, Snapshot, Usage
 from builders.arbiter_histories import histories, policy

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 from arbiter.core import Core
 from arbiter.decisions import Plan
 from arbiter.quota_tree import Ledger, pool_quota, tree_of
-from arbiter.rooms import Demand
 from arbiter.snapshot import Balance, PriorityClass, QueuedJob, RunningJob, Usage
 from simulator.accounts import Bank, RecentUse
 from simulator.book import Book
@@ -21,7 +21,7 @@ _CLASS = PriorityClass("normal", 10, grace_period_s=86_400)
 
 
 #: What makes waiting jobs alike: team, user, nodes, what they want of each, features.
-Kind = tuple[str, str, int, Demand, frozenset[str] | None]
+Kind = tuple[str, str, int, int, int | None, int | None, frozenset[str] | None]
 
 
 class _Accounts:
@@ -65,7 +65,7 @@ class Arbitrated:
     Time alone changes the order of a team's users too; that is looked at with the next news.
     """
 
-    name = "tidegate"
+    name: ClassVar[str] = "tidegate"
 
     def __init__(self, scene: Scene, settings: Settings) -> None:
         self._devices = {machine.name: device_of(machine) for machine in scene.machines}
@@ -88,7 +88,7 @@ class Arbitrated:
     def arrive(self, task: Task, now: int) -> None:
         """The job is queued, with its original submit time."""
         job = task.work.job
-        name = _name(task)
+        name = task.name
         self._tasks[name] = task
         queued = QueuedJob(
             id=name,
@@ -108,7 +108,7 @@ class Arbitrated:
 
     def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
         """The attempt is over."""
-        run = self._book.release(_name(task))
+        run = self._book.release(task.name)
         self._accounts.hold(run, -run.mgpu, now)
         self._has_news = True
 
@@ -148,10 +148,12 @@ class Arbitrated:
 
 
 def _kind(job: QueuedJob) -> Kind:
-    wanted = Demand(job.mgpu_per_node, job.cpu_milli, job.memory_mib)
-    return job.team, job.user, job.node_count, wanted, job.features
-
-
-def _name(task: Task) -> str:
-    """An id whose order is the order of the trace."""
-    return f"{task.number:09d}"
+    return (
+        job.team,
+        job.user,
+        job.node_count,
+        job.mgpu_per_node,
+        job.cpu_milli,
+        job.memory_mib,
+        job.features,
+    )

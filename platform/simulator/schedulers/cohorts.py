@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from arbiter.placement import Shape
 from simulator.schedulers.lines import LineScheduler
 from simulator.world import Task, World
@@ -16,7 +18,7 @@ class Cohorts(LineScheduler):
     admitted, as with topology-aware scheduling.
     """
 
-    name = "cohorts"
+    name: ClassVar[str] = "cohorts"
 
     def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
         """Heads that fit in the nominal quota before those that borrow."""

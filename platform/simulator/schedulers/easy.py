@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from bisect import insort
 from heapq import heapify, heappop, heappush
+from typing import ClassVar
 
 from arbiter.placement import Shape
 from simulator.fleet import Fleet
@@ -20,7 +21,7 @@ class Easy:
     beside the head; at most `depth` jobs are looked at in one cycle.
     """
 
-    name = "easy"
+    name: ClassVar[str] = "easy"
     depth = 1_000
 
     def __init__(self, fleet: Fleet, settings: Settings) -> None:

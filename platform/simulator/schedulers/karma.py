@@ -4,6 +4,7 @@ the richest borrow first, and a guarantee takes back what the poorest borrow."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from arbiter.placement import Shape
 from arbiter.queue_order import exact_ratio
@@ -22,7 +23,7 @@ class Karma(LineScheduler):
     teams that stay at or above their own: of the poorest team first, then with least work to lose.
     """
 
-    name = "karma"
+    name: ClassVar[str] = "karma"
     quantum_s = 900
 
     def __init__(

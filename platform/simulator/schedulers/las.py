@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import ClassVar
 
 from arbiter.placement import Shape
 from simulator.fleet import Fleet
@@ -18,7 +19,7 @@ class Las:
     level submit time counts and nobody is stopped. Teams and guarantees do not exist here.
     """
 
-    name = "las"
+    name: ClassVar[str] = "las"
     steps_mgpu_s = (3_600_000, 36_000_000)
 
     def __init__(self, fleet: Fleet, settings: Settings, grace_s: int) -> None:

@@ -6,6 +6,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import islice
+from typing import ClassVar
 
 from arbiter.placement import Shape
 from simulator.fleet import Fleet
@@ -31,7 +32,7 @@ class Line:
         if waiting and entry < waiting[0]:
             self._drop(waiting[0])
         heappush(waiting, entry)
-        if waiting[0] is entry:
+        if waiting[0][1] == task.number:
             insort(self._heads, (*entry, shape))
 
     def pop(self, shape: Shape) -> Task:
@@ -71,7 +72,7 @@ class LineScheduler:
     line's `key`, and `room`, what quota lets a team start.
     """
 
-    name = "lines"
+    name: ClassVar[str] = "lines"
 
     def __init__(self, fleet: Fleet, settings: Settings, guaranteed: Mapping[str, int]) -> None:
         self.fleet = fleet

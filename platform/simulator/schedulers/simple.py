@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
+from arbiter.policy import DAY_S
 from arbiter.queue_order import exact_ratio
 from arbiter.quota_tree import UNLIMITED
 from simulator.decay import ONE, halving
@@ -12,11 +14,16 @@ from simulator.schedulers.lines import LineScheduler
 from simulator.workload import Settings
 from simulator.world import Task, World
 
+#: Of the multifactor priority.
+_HALF_LIFE_S = 7 * DAY_S
+_AGE_MAX_S = 7 * DAY_S
+_FAIR_SHARE_WEIGHT, _AGE_WEIGHT = 10_000, 1_000
+
 
 class Static(LineScheduler):
     """Every team has its guarantee and never more; a job larger than that is refused."""
 
-    name = "static"
+    name: ClassVar[str] = "static"
 
     def admits(self, task: Task) -> bool:
         """Whether the job fits in the team's guarantee when nothing of it runs."""
@@ -34,7 +41,7 @@ class Static(LineScheduler):
 class Fifo(LineScheduler):
     """One line for all; what does not fit is passed."""
 
-    name = "fifo"
+    name: ClassVar[str] = "fifo"
 
     def line_of(self, task: Task) -> str:
         """The one line."""
@@ -49,7 +56,7 @@ class Drf(LineScheduler):
     """Dominant resource fairness with guarantees as weights (Ghodsi et al., NSDI 2011): with GPUs
     as the one resource that is shared, the team with the least use / guarantee goes next."""
 
-    name = "drf"
+    name: ClassVar[str] = "drf"
 
     def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
         """Use over guarantee; without a guarantee last."""
@@ -60,14 +67,11 @@ class Drf(LineScheduler):
 class Multifactor(LineScheduler):
     """Slurm's multifactor priority with fair-share and age, 10 to 1, without time limits.
 
-    Fair-share is 2^-(usage / share), both as parts of all, usage halved every `half_life_s`
-    (priority_multifactor.html, "classic"); the age counts up to `age_max_s`.
+    Fair-share is 2^-(usage / share), both as parts of all, usage halved every week
+    (priority_multifactor.html, "classic"); the age counts up to as much.
     """
 
-    name = "multifactor"
-    half_life_s = 7 * 86_400
-    age_max_s = 7 * 86_400
-    fair_share_weight, age_weight = 10_000, 1_000
+    name: ClassVar[str] = "multifactor"
 
     def __init__(self, fleet: Fleet, settings: Settings, guaranteed: Mapping[str, int]) -> None:
         super().__init__(fleet, settings, guaranteed)
@@ -78,8 +82,8 @@ class Multifactor(LineScheduler):
 
     def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
         """The priority of the line's first job, highest first."""
-        age = (min(now - head.submit_s, self.age_max_s) * ONE) // self.age_max_s
-        return (-(self.fair_share_weight * self._factor(line) + self.age_weight * age),)
+        age = (min(now - head.submit_s, _AGE_MAX_S) * ONE) // _AGE_MAX_S
+        return (-(_FAIR_SHARE_WEIGHT * self._factor(line) + _AGE_WEIGHT * age),)
 
     def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
         """Usage up to now first."""
@@ -98,7 +102,7 @@ class Multifactor(LineScheduler):
         if passed <= 0:
             return
         self._at = now
-        kept = halving(passed, self.half_life_s)
+        kept = halving(passed, _HALF_LIFE_S)
         for team, usage in self._usage.items():
             self._usage[team] = (usage * kept >> 64) + self.use[team] * passed
 

@@ -10,8 +10,8 @@ import pytest
 
 from arbiter.core import Core
 from arbiter.cycle import decide
-from arbiter.decided import TooLate
 from arbiter.decisions import Classed
+from arbiter.errors import TooLate
 from arbiter.policy import Policy
 from arbiter.pool import Pool
 from arbiter.protection import Fitted, TeamJobs

@@ -1,0 +1,144 @@
+"""What `make compiled` writes out before it compiles."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from embedded.layout import REPO
+
+SOURCES = [
+    path.relative_to(REPO / "platform")
+    for package in ("arbiter", "simulator")
+    for path in sorted((REPO / "platform" / package).rglob("*.py"))
+    if "@dataclass" in path.read_text()
+]
+
+
+@pytest.fixture(scope="module")
+def build() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("build", REPO / "deploy" / "compile_arbiter.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def rewritten(build: ModuleType, source: str, name: str) -> Iterator[type]:
+    """The data classes of a module whose constructors are written out."""
+    module = ModuleType(name)
+    sys.modules[name] = module
+    try:
+        exec(compile(build.with_constructors(source), name, "exec"), module.__dict__)
+    finally:
+        del sys.modules[name]
+    for found in vars(module).values():
+        if isinstance(found, type) and found.__module__ == name and dataclasses.is_dataclass(found):
+            yield found
+
+
+def parameters(cls: type) -> list[tuple[str, str]]:
+    """Names and defaults of what a class is made of; of a factory, that there is one."""
+    factories = {
+        one.name
+        for one in dataclasses.fields(cls)
+        if one.default_factory is not dataclasses.MISSING
+    }
+    return [
+        (
+            name,
+            "made"
+            if name in factories and one.default is not inspect.Parameter.empty
+            else repr(one.default).partition(" at 0x")[0],
+        )
+        for name, one in inspect.signature(cls).parameters.items()
+    ]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_constructors_take_what_they_took_and_no_line_moves(build: ModuleType, path: Path) -> None:
+    """Planted: a default is lost; fields that are not asked for are; a class is left as it was."""
+    source = (REPO / "platform" / path).read_text()
+    new = build.with_constructors(source)
+    moved = [
+        (one.name, one.lineno)
+        for one in ast.walk(ast.parse(new))
+        if isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name != "__init__"
+    ]
+    assert moved == [
+        (one.name, one.lineno)
+        for one in ast.walk(ast.parse(source))
+        if isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name != "__init__"
+    ]
+    original = importlib.import_module(".".join(path.with_suffix("").parts))
+    count = 0
+    for cls in rewritten(build, source, f"rewritten_{path.stem}"):
+        known = getattr(original, cls.__name__)
+        assert parameters(cls) == parameters(known)
+        assert (cls.__hash__ is None) == (known.__hash__ is None)
+        assert inspect.unwrap(cls.__init__).__code__.co_filename == f"rewritten_{path.stem}"
+        count += 1
+    assert count == source.count("\n@dataclass")
+
+
+SAMPLE = '''
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key."""
+
+    a: int
+    b: tuple[int, ...] = (1, 2)
+
+
+@dataclass(slots=True, eq=False)
+class Book:
+    """A book."""
+
+    of: Key
+    pages: list[int] = field(default_factory=list)
+    first: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first = self.of.a
+'''
+
+
+def test_what_is_made_by_them_is_the_same(build: ModuleType) -> None:
+    """Planted: one list for all; `__post_init__` is not called; what was frozen has no hash."""
+    key, book = rewritten(build, SAMPLE, "sample")
+    assert (key(1), hash(key(1)), key(a=1, b=())) == (
+        key(1, (1, 2)),
+        hash(key(1, (1, 2))),
+        dataclasses.replace(key(1), b=()),
+    )
+    one, other = book(key(7)), book(key(8), [3])
+    one.pages.append(1)
+    assert (one.pages, one.first, other.pages, other.first) == ([1], 7, [3], 8)
+    assert book(key(7)).pages == []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("a: int\nx = 1", "line 4: a data class is followed by an empty line"),
+        ("a: int = field(repr=False)\n", "line 3: no constructor is known for such a field"),
+    ],
+)
+def test_a_class_that_cannot_be_written_out_is_refused(
+    build: ModuleType, body: str, said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        build.with_constructors(f"@dataclass(slots=True)\nclass A:\n    {body}\n")
