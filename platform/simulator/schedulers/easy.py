@@ -22,7 +22,7 @@ class Easy:
     """
 
     name: ClassVar[str] = "easy"
-    depth = 1_000
+    depth: ClassVar[int] = 1_000
 
     def __init__(self, fleet: Fleet, settings: Settings) -> None:
         self.fleet = fleet

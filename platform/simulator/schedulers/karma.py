@@ -24,7 +24,7 @@ class Karma(LineScheduler):
     """
 
     name: ClassVar[str] = "karma"
-    quantum_s = 900
+    quantum_s: ClassVar[int] = 900
 
     def __init__(
         self, fleet: Fleet, settings: Settings, guaranteed: Mapping[str, int], grace_s: int

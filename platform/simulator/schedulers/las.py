@@ -20,7 +20,7 @@ class Las:
     """
 
     name: ClassVar[str] = "las"
-    steps_mgpu_s = (3_600_000, 36_000_000)
+    steps_mgpu_s: ClassVar[tuple[int, ...]] = (3_600_000, 36_000_000)
 
     def __init__(self, fleet: Fleet, settings: Settings, grace_s: int) -> None:
         self.fleet = fleet

@@ -10,7 +10,7 @@ from simulator.fleet import Fleet
 from simulator.observer import Observer
 from simulator.schedulers.simple import Fifo
 from simulator.workload import Settings, prepare
-from simulator.world import VAIN_MAX, Task, World
+from simulator.world import VAIN_MAX, Scheduler, Task, World
 
 LENT = {"a": 4, "b": 0}
 
@@ -115,13 +115,21 @@ def test_work_that_was_done_before_the_horizon_is_kept() -> None:
     assert played.outcome.useful_mgpu_s == 50_000
 
 
-class Wilful(Fifo):
+class Wilful:
     """Starts what it is told on what nodes it is told."""
 
-    def __init__(self, fleet: Fleet, nodes: tuple[str, ...]) -> None:
-        super().__init__(fleet, Settings(), {"a": 0})
+    def __init__(self, nodes: tuple[str, ...]) -> None:
         self.waits: list[Task] = []
         self.nodes = nodes
+
+    def admits(self, task: Task) -> bool:
+        return True
+
+    def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
+        raise AssertionError("nothing ends")
+
+    def fail(self, node: str, now: int) -> None:
+        raise AssertionError("nothing fails")
 
     def arrive(self, task: Task, now: int) -> None:
         self.waits.append(task)
@@ -147,22 +155,35 @@ def test_the_world_refuses_what_cannot_be(count: int, nodes: tuple[str, ...], wo
     fleet = Fleet(scene.machines)
     works = prepare([a_job(f"j{i}") for i in range(count)], Settings())
     observer = Observer(scene, horizon_s=0, tolerance_s=0)
-    world = World(works, fleet, Wilful(fleet, nodes), Settings(), observer, {"a": "a"})
+    world = World(works, fleet, Wilful(nodes), Settings(), observer, {"a": "a"})
     with pytest.raises(ValueError, match=words):
         world.run()
 
 
-class Choosy(Fifo):
+class Choosy:
     """Starts jobs of one node only, and must not be asked after `until_s`."""
 
     until_s = 20 * 86_400
 
-    def room(self, task: Task) -> bool:
-        return task.work.job.node_count == 1
+    def __init__(self, others: Scheduler) -> None:
+        self.others = others
+
+    def admits(self, task: Task) -> bool:
+        return True
+
+    def arrive(self, task: Task, now: int) -> None:
+        if task.work.job.node_count == 1:
+            self.others.arrive(task, now)
+
+    def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
+        self.others.leave(task, nodes, now)
+
+    def fail(self, node: str, now: int) -> None:
+        self.others.fail(node, now)
 
     def tick(self, world: World) -> int | None:
         assert world.now <= self.until_s
-        return super().tick(world)
+        return self.others.tick(world)
 
 
 def test_a_run_with_failures_ends_although_a_job_waits_for_ever() -> None:
@@ -180,7 +201,7 @@ def test_a_run_with_failures_ends_although_a_job_waits_for_ever() -> None:
     fleet = Fleet(scene.machines)
     works = prepare([a_job("x", runs=100_000), a_job("y", nodes=2)], given)
     observer = Observer(scene, horizon_s=0, tolerance_s=0)
-    scheduler = Choosy(fleet, given, scene.teams)
+    scheduler = Choosy(Fifo(fleet, given, scene.teams))
     outcome = World(works, fleet, scheduler, given, observer, {"a": "a"}).run()
     x, y = outcome.tasks
     assert x.finish_s is not None
