@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from arbiter.claims import use_at_once, use_claims
@@ -84,7 +84,7 @@ class PoolCycle:
         self._only_starts = shared.only_starts
         self.reserved = Reservations(pool)
         self._explains = explains
-        self._service = self._serve_all()
+        self._service: Iterator[None] = self._serve_all()
         self._prospects: Iterator[tuple[TeamQueue, JobClass]] = iter(())
         self._prospect: tuple[TeamQueue, JobClass] | None = None
         self._grows = False
@@ -138,7 +138,6 @@ class PoolCycle:
         self._serve_prospects()
         while self._spare_victims():
             self._begin_anew()
-            self._service.close()
             self._service = self._serve_all()
             self._serve_prospects()
         if self._starts_left > 0 and self._reclaims_left > 0:
@@ -188,7 +187,7 @@ class PoolCycle:
         """The cycle is over: the pool is as it was before it. Nothing here is known by itself any
         more, so that all of it goes at once and not when garbage is collected."""
         self.pool.close()
-        self._service.close()
+        self._service = iter(())
         self.reserved.limits.close()
         self._prospects = iter(())
         self._agenda_now = None
@@ -398,7 +397,7 @@ class PoolCycle:
             expected.pop()
         return self._agenda.pop()
 
-    def _serve_all(self) -> Generator[None, None, None]:
+    def _serve_all(self) -> Iterator[None]:
         """Serve the queues in order. Stops after every job that does not start, and before a
         reservation is made, as that costs most: the rest may be only to be told."""
         while (served := self._next()) is not None:
