@@ -55,7 +55,7 @@ environment:
 		"make up PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) deploy/bootstrap.py environment
 
-compiled: environment ## Compile the arbiter, which decides the same in less time (minutes; needs a C compiler)
+compiled: environment ## Compile arbiter and simulator: the same in less time (minutes; needs a C compiler)
 	@$(PYTHON) deploy/bootstrap.py compiled
 
 frontend-build: environment
@@ -92,10 +92,11 @@ openapi-check: environment ## frontend/openapi.json is what the code says
 unit: environment ## Tests of single modules
 	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/unit tests/property
 
-compiled-test: compiled ## The arbiter's tests on the compiled one
+compiled-test: compiled ## The tests of arbiter and simulator on the compiled ones
 	$(BIN)/pytest -n $(PYTEST_WORKERS) -o pythonpath=".venv/compiled . platform tests deploy/kube-bed" \
 		$(wildcard tests/unit/arbiter tests/property/test_arbiter_*.py tests/property/test_what_if_laws.py \
 		tests/unit/simulator tests/property/test_simulator_laws.py tests/scenarios \
+		tests/unit/cli/test_cli_simulate.py \
 		tests/integration/test_*_loop.py tests/unit/jobs/test_quota_preview.py tests/unit/jobs/test_recording.py)
 
 laws: environment ## The laws on examples that nobody has tried yet

@@ -12,8 +12,8 @@ from shutil import rmtree
 from mypyc.build import mypycify
 from setuptools import setup
 
-#: What mypyc has no C for, a class of exceptions and code that is made at run time; and what reads
-#: and writes files.
+#: What mypyc has no C for, classes of exceptions and code that is made at run time; and what a run
+#: of the simulator asks once, which is quick enough.
 INTERPRETED = {
     *("arbiter/errors.py", "arbiter/record.py", "simulator/comparison.py"),
     *("simulator/picture.py", "simulator/policy_file.py", "simulator/quality.py"),
@@ -49,25 +49,39 @@ def with_constructors(source: str) -> str:
     call; and without one mypyc cannot tell that a field is always there. Compiled, nothing is
     frozen: that nobody sets a field is what mypy has seen to.
 
-    Raises ValueError for a class that this is not known for.
+    Raises ValueError for a class of which it is not known here how it would be made.
     """
     lines = source.splitlines()
-    for cls in ast.parse(source).body:
+    for cls in ast.walk(ast.parse(source)):
         if not isinstance(cls, ast.ClassDef):
             continue
-        decorated = [
-            one.lineno - 1
-            for one in cls.decorator_list
-            if isinstance(one, ast.Call) and ast.unparse(one.func) == "dataclass"
-        ]
-        for at in decorated:
-            line = lines[at].replace("frozen=True", "unsafe_hash=True")
-            lines[at] = line.replace("dataclass(", "dataclass(init=False, ")
-            end = cls.end_lineno or 0
-            if lines[end : end + 1] not in ([], [""]):
-                raise ValueError(f"line {end + 1}: a data class is followed by an empty line")
-            lines[end : end + 1] = [_constructor(cls)]
+        for decorator in cls.decorator_list:
+            if ast.unparse(decorator).partition("(")[0].endswith("dataclass"):
+                end = cls.end_lineno or 0
+                if lines[end : end + 1] not in ([], [""]):
+                    raise _unknown(cls, f"line {end + 1}, which follows it, is to be empty")
+                lines[decorator.lineno - 1] = f"@{_decorator(cls, decorator)}"
+                lines[end : end + 1] = [_constructor(cls)]
     return "\n".join((*lines, ""))
+
+
+def _unknown(node: ast.ClassDef | ast.AnnAssign, what: str) -> ValueError:
+    return ValueError(f"line {node.lineno}: no constructor can be written for this: {what}")
+
+
+def _decorator(cls: ast.ClassDef, decorator: ast.expr) -> str:
+    """What stands above the class instead."""
+    if not isinstance(decorator, ast.Call) or decorator.lineno != decorator.end_lineno:
+        raise _unknown(cls, "it is @dataclass(...), in one line")
+    told = {one.arg or "**": ast.unparse(one.value) for one in decorator.keywords}
+    if cls.bases or told.keys() - {"frozen", "slots", "order", "eq"}:
+        raise _unknown(cls, "it has no bases, and of @dataclass frozen, slots, order and eq only")
+    if told.pop("frozen", "False") == "True":
+        if "eq" in told:
+            raise _unknown(cls, "what is frozen is compared by value")
+        told["unsafe_hash"] = "True"
+    words = ", ".join(f"{name}={value}" for name, value in told.items())
+    return f"dataclass(init=False, {words})"
 
 
 def _constructor(cls: ast.ClassDef) -> str:
@@ -78,17 +92,19 @@ def _constructor(cls: ast.ClassDef) -> str:
             continue
         name, kind, value = field.target.id, ast.unparse(field.annotation), field.value
         given = name
+        if "ClassVar" in kind or "InitVar" in kind:
+            raise _unknown(field, "it is no field of each object")
         if isinstance(value, ast.Call) and ast.unparse(value.func) == "field":
             told = {one.arg: ast.unparse(one.value) for one in value.keywords}
             if told == {"init": "False"}:
                 continue
-            if told.keys() == {"default_factory"}:
+            if told.keys() == {"default_factory"} and "None" not in kind:
                 taken.append(f"{name}: {kind} | None = None")
-                given = f"{told['default_factory']}() if {name} is None else {name}"
+                given = f"({told['default_factory']})() if {name} is None else {name}"
             elif told.keys() == {"default"}:
                 taken.append(f"{name}: {kind} = {told['default']}")
             else:
-                raise ValueError(f"line {field.lineno}: no constructor is known for such a field")
+                raise _unknown(field, "what `field` is told")
         else:
             taken.append(f"{name}: {kind}" + ("" if value is None else f" = {ast.unparse(value)}"))
         sets.append(f"self.{name} = {given}")

@@ -111,11 +111,13 @@ def simulate(
     scheduler = POLICIES[policy](scene, fleet, settings)
     world = World(works, fleet, scheduler, settings, observer, teams)
     # All of a trace lives to the end: to look at it again and again for cyclic garbage takes time.
+    is_frozen = bool(gc.get_freeze_count())
     gc.freeze()
     try:
         return world.run(progress)
     finally:
-        gc.unfreeze()
+        if not is_frozen:
+            gc.unfreeze()
 
 
 def _grace_s(scene: Scene) -> int:
