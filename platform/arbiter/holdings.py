@@ -314,7 +314,8 @@ class Holdings:
             cluster, room = at
             left, held = self._offered.get(cluster, _NOTHING).get(room, 0), on_node.get(at)
             if held is not None:
-                left -= sum(held.values())
+                for mgpu in held.values():
+                    left -= mgpu
             if left < 0 and not is_beside(room):
                 beyond[at] = -left
             elif beyond:

@@ -119,11 +119,13 @@ class TeamJobs:
             others: list[Contender] = []
             if self.mgpu <= guaranteed:
                 left -= self.mgpu
-            for job in self.jobs if self.mgpu > guaranteed else ():
-                if job.mgpu <= left:
-                    left -= job.mgpu
-                else:
-                    others.append(job)
+            else:
+                for job in self.jobs:
+                    _, _, mgpu, _ = job
+                    if mgpu <= left:
+                        left -= mgpu
+                    else:
+                        others.append(job)
             found = self._fitted = Fitted(guaranteed, guaranteed - left, others)
         return found
 
@@ -244,15 +246,15 @@ class Protection:
         fits = taken.fits if quota.keeps_below[node] else None
         left = guaranteed - used[node]
         # Where all fit whatever the order, nobody has to know it: half of all nodes in a full pool.
-        if fits is not None or again or sum([job.mgpu for job in tried]) > left:
+        if fits is not None or again or sum([mgpu for _, _, mgpu, _ in tried]) > left:
             tried.sort()
         others: list[Contender] = []
         for job in (*again, *tried) if again else tried:
-            mgpu = job.mgpu
-            if mgpu <= left if fits is None else fits(node, job.team, mgpu):
+            _, team, mgpu, _ = job
+            if mgpu <= left if fits is None else fits(node, team, mgpu):
                 left -= mgpu
                 if is_kept:
-                    taken.take(node, job.team, mgpu)
+                    taken.take(node, team, mgpu)
             else:
                 others.append(job)
         if not is_kept:
