@@ -362,7 +362,8 @@ class Agenda:
         alone = self._alone
         if alone is not None:
             self._alone = None
-            self._add(*alone)
+            its_source, its_job, its_team = alone
+            self._add(its_source, its_job, its_team)
         elif not self._at and not self._later:
             self._alone = source, job, team
             return

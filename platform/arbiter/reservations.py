@@ -453,11 +453,12 @@ class Reservations:
         apart = self._on_node.keys() | self._changed
         turns = []
         for node in apart:
+            cluster, name = node
             if (
-                node[0] in tallies
-                and not is_beside(node[1])
-                and free.is_of(kinds, *node)
-                and not free.has_room(*node, shape)
+                cluster in tallies
+                and not is_beside(name)
+                and free.is_of(kinds, cluster, name)
+                and not free.has_room(cluster, name, shape)
             ):
                 ready_at = self._ready_at(node, shape)
                 if ready_at is not None:
@@ -471,7 +472,8 @@ class Reservations:
             ready[cluster].append(name)
 
         def may_use(node: Node) -> bool:
-            return node not in apart and node[0] in tallies and free.is_of(kinds, *node)
+            cluster, name = node
+            return node not in apart and cluster in tallies and free.is_of(kinds, cluster, name)
 
         place, at = 0, first
         while not any(tally.is_enough for tally in tallies.values()):
@@ -494,11 +496,14 @@ class Reservations:
                 note(node)
         cluster = min(cluster for cluster, tally in tallies.items() if tally.is_enough)
         here, (freed, is_exact) = free.free[cluster], coming.freed(cluster, start_at)
+        unlike = {name for at, name in apart if at == cluster}
         spare: dict[str, int] = {}
-        for name in (*ready[cluster], *(name for _, name in free.with_room(cluster, shape))):
-            node, more = (cluster, name), freed.get(name, 0)
-            is_known = (is_exact or not more) and node not in apart
-            spare[name] = here[name] + more if is_known else self._spare(node, start_at)
+        for name in (*ready[cluster], *[name for _, name in free.with_room(cluster, shape)]):
+            more = freed.get(name, 0)
+            if (is_exact or not more) and name not in unlike:
+                spare[name] = here[name] + more
+            else:
+                spare[name] = self._spare((cluster, name), start_at)
         if shape.is_bound:
             return start_at, Place(cluster, free.placed(cluster, shape, spare))
         # Where least must be held back for it, on the fullest of such nodes.
@@ -532,7 +537,7 @@ class Reservations:
     def _spare_from(self, node: Node, mgpu: int) -> int | None:
         """From when on a node, or a room of one, has `mgpu` to spare for good: the first end, or
         now, after the last start that leaves less."""
-        left = self._pool.free.left(*node) + self._held.get(node, 0)
+        left = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
         now, ends = self._pool.taken_at, self._ends.on(node)
         # At one moment starts come last: what has ended by then is there for them.
         changes = [(now, 0, 0), *((end, 0, more) for end, more in ends)]
@@ -550,7 +555,7 @@ class Reservations:
 
     def _left(self, node: Node, at: int) -> int:
         """What is left on a node at `at` when everybody who has a reservation then runs."""
-        left = self._pool.free.left(*node) + self._held.get(node, 0)
+        left = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
         for end, mgpu in self._ends.on(node):
             if end > at:
                 break
@@ -585,7 +590,7 @@ class Reservations:
 
     def _needed(self, node: Node, reserved: Iterable[Reserved]) -> int:
         """What of that which is free on a node now nobody may hold when `reserved` begin."""
-        free = self._pool.free.left(*node) + self._held.get(node, 0)
+        free = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
         if free <= 0:
             return 0
         spare = min((self._left(node, one.start_at) for one in reserved), default=free)

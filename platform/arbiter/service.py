@@ -251,9 +251,12 @@ class PoolCycle:
         at again."""
         if self._grows:
             return True
-        while self._prospect is not None and not self._is_prospect(*self._prospect):
+        while self._prospect is not None:
+            queue, cls = self._prospect
+            if self._is_prospect(queue, cls):
+                return True
             self._prospect = next(self._prospects, None)
-        return self._prospect is not None
+        return False
 
     def _is_prospect(self, queue: TeamQueue, cls: JobClass) -> bool:
         if cls.code is not None:

@@ -38,10 +38,10 @@ class TeamUse:
         """`job` starts in this cycle."""
         self._new.setdefault(team, []).append(job)
 
-    def held(self, team: int, job: QueuedJob) -> Iterator[Held]:
-        """What the others of the team of `job` hold; what is being stopped is gone at the end of
-        its grace, or of its time limit before that. A claim takes the place of those of its own
-        team who are stopped for it."""
+    def held(self, team: int, job: QueuedJob, *, before: bool = False) -> Iterator[Held]:
+        """What the others of the team of `job` hold, or of those that run only who come `before`
+        it; what is being stopped is gone at the end of its grace, or of its time limit before that.
+        A claim takes the place of those of its own team who are stopped for it."""
         pool, ends = self._pool, self._ends
         replaced: dict[Holding, int] = {}
         for earmark in self._claims(team):
@@ -66,7 +66,8 @@ class TeamUse:
             if held not in pool.stopped:
                 run = held.run
                 is_first = (-held.order, run.submitted_at, run.job) < place
-                yield Held(held.mgpu, run.priority_class, ends.of(held), is_first)
+                if is_first or not before:
+                    yield Held(held.mgpu, run.priority_class, ends.of(held), is_first)
 
     def counted_mgpu(self, team: int) -> int:
         """What of the team's use is known job by job: of claims, what is free for them."""
@@ -105,7 +106,7 @@ class TeamUse:
         left = self._pool.quota.guaranteed[team]
         if job.mgpu > left:
             return False
-        for held in self.held(team, job):
+        for held in self.held(team, job, before=True):
             is_there = held.comes_first and (held.end is None or held.end > at)
             if is_there and held.mgpu <= left:
                 left -= held.mgpu
