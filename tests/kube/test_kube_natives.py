@@ -155,7 +155,16 @@ def test_after_a_preemption_it_is_inactive_until_it_is_granted_again(
     job = loop.until(job, "running")
     assert job.attempt_number == 2
     assert person.workload(body)["spec"]["active"] is True
-    assert UsageSegment.objects.filter(attempt__team_id=company.nlp.pk).count() >= 2
+    first, second = Attempt.objects.filter(job=job).order_by("number")
+    assert first.started_at is not None
+    assert first.ended_at is not None
+    # Kubernetes tells whole seconds: who began and ended in the same one has used nothing.
+    used = UsageSegment.objects.filter(attempt_id=first.pk)
+    spans = [one.end - one.start for one in used if one.end is not None]
+    assert sum(spans, timedelta(0)) == first.ended_at - first.started_at
+    (begun,) = UsageSegment.objects.filter(attempt_id=second.pk)
+    assert (begun.start, begun.end) == (second.started_at, None)
+    assert begun.guaranteed_mgpu + begun.borrowed_mgpu == 64_000
 
 
 def test_what_kueue_itself_evicts_waits_for_us_again(
