@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
-import importlib.util
 import inspect
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from types import ModuleType
 
 import pytest
 
+from builders.deploy_scripts import deploy_script
 from builders.interpreted import interpreted
 from embedded.layout import REPO
 
@@ -27,12 +27,7 @@ SOURCES = [
 
 @pytest.fixture(scope="module")
 def build() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("build", REPO / "deploy" / "compile_arbiter.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return deploy_script("compile_arbiter")
 
 
 def rewritten(build: ModuleType, source: str, name: str) -> Iterator[type]:

@@ -1,5 +1,4 @@
 import fcntl
-import importlib.util
 import os
 import signal
 import socket
@@ -10,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from builders.deploy_scripts import deploy_script
 from embedded.__main__ import port_of
 from embedded.errors import LauncherError
 from embedded.layout import REPO, Layout
@@ -98,13 +98,7 @@ def test_how_a_process_ended_is_said_in_words() -> None:
 
 @pytest.fixture(scope="module")
 def bootstrap() -> ModuleType:
-    """deploy/bootstrap.py, which is a script and no package."""
-    spec = importlib.util.spec_from_file_location("bootstrap", REPO / "deploy" / "bootstrap.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return deploy_script("bootstrap")
 
 
 def test_bootstrap_uses_the_standard_library_only() -> None:
