@@ -314,8 +314,7 @@ class Holdings:
             cluster, room = at
             left, held = self._offered.get(cluster, _NOTHING).get(room, 0), on_node.get(at)
             if held is not None:
-                for mgpu in held.values():
-                    left -= mgpu
+                left -= sum(held.values())
             if left < 0 and not is_beside(room):
                 beyond[at] = -left
             elif beyond:

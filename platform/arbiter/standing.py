@@ -18,7 +18,6 @@ from primitives.units import MGPU_PER_GPU, largest_remainder
 
 #: Where what has no place yet would start: nothing that is worked out here asks for it.
 _SOMEWHERE = Place("", ())
-_NOTHING: dict[str, Holding] = {}
 
 
 class NewStart(NamedTuple):
@@ -61,22 +60,20 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
     known = holdings.at_rest - changed
     # All is guaranteed of a team that uses no more than its guarantee.
     over = {
-        team for team in range(len(in_use)) if in_use[team] > guaranteed[team] and team not in known
+        team
+        for team, (mgpu, most) in enumerate(zip(in_use, guaranteed, strict=True))
+        if mgpu > most and team not in known
     }
     parts = _parts(pool, starts, over)
     unsettled = {team: those for team, those in holdings.unsettled.items() if team not in known}
-    found: list[tuple[Holding, int]] = []
-    for team, those in unsettled.items():
-        for one in those.values():
-            part = parts.get(one, one.mgpu) if team in over else 0 if team == ROOT else one.mgpu
-            if part != one.run.guaranteed_mgpu:
-                found.append((one, part))
-    others = dict.fromkeys([*pool.stopped, *(what for what in parts if isinstance(what, Holding))])
-    for one in others:
-        if one.run.attempt not in unsettled.get(one.team, _NOTHING):
-            part = 0 if one.team == ROOT else parts.get(one, one.mgpu)
-            if part != one.run.guaranteed_mgpu:
-                found.append((one, part))
+    suspects = {one for those in unsettled.values() for one in those.values()}
+    suspects.update(pool.stopped)
+    suspects.update([what for what in parts if isinstance(what, Holding)])
+    found = [
+        (one, part)
+        for one in suspects
+        if (part := 0 if one.team == ROOT else parts.get(one, one.mgpu)) != one.run.guaranteed_mgpu
+    ]
     # Below a team with nodes below it, others' jobs count too.
     holdings.at_rest |= over.union(unsettled) - changed - tree.children.keys()
     holdings.at_rest -= {one.team for one, _ in found}
