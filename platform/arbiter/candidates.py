@@ -11,8 +11,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from arbiter.holdings import Holding
-from arbiter.quota_tree import ROOT, Tree
-from arbiter.victim_order import VictimKey, VictimOrder
+from arbiter.pool import Pool
+from arbiter.quota_tree import ROOT
+from arbiter.victim_order import VictimKey
 
 #: So few are sorted at once.
 _FEW = 200
@@ -80,17 +81,14 @@ class Borrowers:
     """Attempts and claims, by the nodes at which they are not protected: as things were when the
     first victim of the cycle was sought."""
 
-    __slots__ = ("_by_parent", "_in_order", "_largest", "_order")
+    __slots__ = ("_by_parent", "_in_order", "_largest", "_pool")
 
     def __init__(
-        self,
-        tree: Tree,
-        order: Callable[[], VictimOrder],
-        alike: Iterable[tuple[tuple[int, int], Collection[Holding]]],
+        self, pool: Pool, alike: Iterable[tuple[tuple[int, int], Collection[Holding]]]
     ) -> None:
-        """`order` is asked for when somebody is put in order. `alike`: by team and the bits of
-        where they are protected."""
-        self._order = order
+        """`alike`: by team and the bits of where they are protected."""
+        self._pool = pool
+        tree = pool.tree
         self._in_order: dict[tuple[int, int], InOrder] = {}
         self._largest: dict[int, int] = {}
         self._by_parent: dict[int, list[tuple[int, Collection[Holding]]]] = {}
@@ -120,7 +118,7 @@ class Borrowers:
         mgpu = min(wanted_mgpu, largest)
         found = self._in_order.get((parent, mgpu))
         if found is None:
-            key, is_abroad = self._order().key, parent == ROOT
+            key, is_abroad = self._pool.victim_order.key, parent == ROOT
             found = self._in_order[parent, mgpu] = InOrder(
                 Candidate(key(holding, mgpu, is_abroad=is_abroad), parent, child, holding)
                 for child, holdings in lines
@@ -155,24 +153,36 @@ class Seen:
 
 
 class Group:
-    """Who may be asked by one right: `everybody` in order, `near` of them those who run on nodes
-    that can be cleared at all, and `holdings` in any order: not fewer than `at_least`."""
+    """Who may be asked by one right: `everybody` in order, and `near` of them those who run on
+    nodes that can be cleared at all. They are not fewer than `at_least`."""
 
-    __slots__ = ("at_least", "everybody", "holdings", "near")
+    __slots__ = ("_lines", "_may_ask", "at_least", "everybody", "near")
 
     def __init__(
-        self, everybody: Seen, near: Seen, holdings: Callable[[], Iterator[Holding]], at_least: int
+        self,
+        everybody: Seen,
+        near: Seen,
+        lines: Sequence[Collection[Holding]],
+        may_ask: Callable[[Holding], bool] | None,
+        at_least: int,
     ) -> None:
+        """All are in `lines`, with others whom one may not ask (None: without)."""
         self.everybody = everybody
         self.near = near
-        self.holdings = holdings
+        self._lines = lines
+        self._may_ask = may_ask
         self.at_least = at_least
 
     @classmethod
     def of(cls, candidates: Sequence[Candidate]) -> Group:
         """These, in order, of whom any may be near."""
         every = Seen(candidates)
-        return cls(every, every, lambda: (one.holding for one in candidates), len(candidates))
+        return cls(every, every, [[one.holding for one in candidates]], None, len(candidates))
+
+    def holdings(self) -> Iterator[Holding]:
+        """What they hold, in any order."""
+        every = chain.from_iterable(self._lines)
+        return every if self._may_ask is None else filter(self._may_ask, every)
 
 
 class Asked:

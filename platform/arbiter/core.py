@@ -7,30 +7,18 @@ is then by teams and classes of jobs and by what changed, and not by all that wa
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from arbiter.accounts import Accounts
 from arbiter.decided import Decided
 from arbiter.decisions import Plan
-from arbiter.fair_share import (
-    WEIGHT_OF_REFERENCE,
-    FairShares,
-    FairUse,
-    Starts,
-    fair_use,
-    half_lives_of,
-)
+from arbiter.fair_share import WEIGHT_OF_REFERENCE, Starts, half_lives_of
 from arbiter.ground import Ground
 from arbiter.holdings import Holdings
-from arbiter.lines import Lines
 from arbiter.policy import Policy
-from arbiter.pool import open_pool
-from arbiter.quota_tree import Tree, tree_of
-from arbiter.rooms import Demand, demand_of
-from arbiter.service import PoolCycle, SharedJobs
+from arbiter.pool_cycles import PoolCycles, PoolState, Told
+from arbiter.quota_tree import tree_of
 from arbiter.several_pools import Rounds
 from arbiter.snapshot import (
     Balance,
@@ -45,71 +33,6 @@ from arbiter.snapshot import (
     TreeNode,
     Usage,
 )
-
-#: A pool remembers at most so many questions for each line of jobs that waits in it, and so many
-#: besides: more are of jobs that are gone, and it is laid out anew.
-_QUESTIONS_PER_LINE = 4
-_QUESTIONS_BESIDES = 2_000
-#: So often at most a pool is decided, each time without the claims that were overtaken before.
-_ROUNDS_MAX = 8
-
-
-class _PoolState:
-    """What is known of one pool; `ground` and `holdings` are None until a cycle needs them anew.
-
-    All that a pool remembers beyond one cycle hangs on these two, and is bounded by what is in the
-    pool, or for questions of waiting jobs by `_QUESTIONS_PER_LINE` and `_QUESTIONS_BESIDES`.
-    """
-
-    def __init__(self) -> None:
-        self.quotas: list[Quota] = []
-        self.devices: list[Device] = []
-        self.balances: list[Balance] = []
-        self.running: dict[str, RunningJob] = {}
-        self.lines = Lines()
-        #: What attempts hold of nodes whose jobs say more than their GPUs.
-        self.demands: Counter[Demand] = Counter()
-        self.ground: Ground | None = None
-        self.holdings: Holdings | None = None
-
-    def hold(self, run: RunningJob) -> None:
-        """The attempt holds GPUs of the pool."""
-        self.running[run.attempt] = run
-        demand = demand_of(run)
-        if demand is not None:
-            self.demands[demand] += 1
-        if self.holdings is not None:
-            self.holdings.add(run)
-
-    def release(self, attempt: str) -> None:
-        """The attempt is gone."""
-        demand = demand_of(self.running.pop(attempt))
-        if demand is not None:
-            self.demands[demand] -= 1
-            if not self.demands[demand]:
-                del self.demands[demand]
-        if self.holdings is not None:
-            self.holdings.remove(attempt)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to be known of it any more."""
-        return not (self.running or self.lines.jobs or self.quotas or self.devices or self.balances)
-
-    @property
-    def wanted(self) -> Iterator[Demand]:
-        """What those want of nodes who say it, waiting or running."""
-        return chain(self.lines.demands, self.demands)
-
-    def forget(self) -> None:
-        """Have the pool laid out anew if it remembers too much, or does not count what somebody
-        wants of its nodes."""
-        most = _QUESTIONS_PER_LINE * len(self.lines.by_kind) + _QUESTIONS_BESIDES
-        ground = self.ground
-        if ground is not None and (
-            ground.remembered > most or not ground.rooms.suffices(self.wanted)
-        ):
-            self.ground = None
 
 
 class Core:
@@ -126,7 +49,7 @@ class Core:
         """With `accounts`, use and credits are asked there and not told."""
         self._policy = policy
         self._accounts = accounts
-        self._pools: dict[str, _PoolState] = {}
+        self._pools: dict[str, PoolState] = {}
         self._tree = tree_of(())
         self._half_lives_s: tuple[int, ...] = ()
         self._classes: dict[str, PriorityClass] = {}
@@ -312,16 +235,6 @@ class Core:
             raise ValueError(f"a cycle was at {self._cycled_at}, and {now} is before it")
         self._end_cycle()
         self._cycled_at = now
-        policy, tree, accounts = self._policy, self._tree, self._accounts
-
-        def usage(team: str) -> Iterable[Usage]:
-            return self._usage.get(team, ()) if accounts is None else accounts.usage(team, now)
-
-        use_of_all: FairUse | None = None
-
-        def checkpoint_at(run: RunningJob) -> int | None:
-            return None if accounts is None else accounts.checkpoint_at(run, now)
-
         claims: dict[str, list[Claim]] = {}
         claimed: dict[str, str] = {}
         for job, of_job in self._claims.items():
@@ -336,75 +249,31 @@ class Core:
         for name in [name for name, state in self._pools.items() if state.is_empty]:
             del self._pools[name]
         states = {
-            name: self._pools.get(name) or _PoolState()
+            name: self._pools.get(name) or PoolState()
             for name in self._pools.keys() | claims.keys()
         }
-        laid_out = {name: self._laid_out(name, state, tree) for name, state in states.items()}
-
-        def run(name: str, shared: SharedJobs, starts_left: int, reclaims_left: int) -> PoolCycle:
-            state, (ground, holdings) = states[name], laid_out[name]
-            in_force = [
-                claim
-                for claim in claims.get(name, ())
-                if claim.job not in shared.absent and claim.job not in shared.only_starts
-            ]
-
-            def balances() -> Iterable[Balance]:
-                if accounts is None:
-                    return state.balances
-                return (one for one in accounts.balances(now) if one.pool == name)
-
-            def shares() -> FairShares:
-                nonlocal use_of_all
-                if use_of_all is None:
-                    use_of_all = fair_use(
-                        tree,
-                        usage=usage,
-                        starts=self._starts,
-                        weights=self._weights,
-                        half_lives_s=self._half_lives_s,
-                        at=now,
-                    )
-                return FairShares(
-                    tree,
-                    ground.quota.weights,
-                    use_of_all,
-                    pool_weight=ground.weight,
-                    parts=ground.parts,
-                )
-
-            for rounds_left in reversed(range(_ROUNDS_MAX)):
-                pool = open_pool(
-                    ground, holdings, state.lines.jobs, in_force, balances, checkpoint_at, now
-                )
-                cycle = PoolCycle(
-                    pool,
-                    state.lines,
-                    shares,
-                    starts_left=starts_left,
-                    reclaims_left=reclaims_left,
-                    explains=explains,
-                    shared=shared,
-                )
-                try:
-                    cycle.run()
-                    in_vain = cycle.overtaken() if rounds_left else ()
-                except BaseException:
-                    cycle.close()
-                    raise
-                if not in_vain:
-                    break
-                cycle.close()
-                shared = replace(shared, not_again=shared.not_again.union(in_vain))
-            return cycle
-
+        laid_out = {name: self._laid_out(name, state) for name, state in states.items()}
+        balances = {name: state.balances for name, state in states.items()}
+        cycles = PoolCycles(
+            self._tree,
+            states,
+            laid_out,
+            Told(self._usage, balances, self._accounts, now),
+            claims=claims,
+            shared=self._shared,
+            starts=self._starts,
+            weights=self._weights,
+            half_lives_s=self._half_lives_s,
+            now=now,
+            explains=explains,
+        )
         rounds = Rounds(
             states,
-            run,
-            policy,
+            cycles.run,
+            self._policy,
             shared=self._shared,
             claimed=claimed,
-            reserves=lambda job: job.pool == self._home(self._shared[job.id], laid_out),
+            reserves=cycles.reserves,
         )
         try:
             rounds.decide()
@@ -420,31 +289,20 @@ class Core:
             self._decided.close()
             self._decided = None
 
-    def _home(self, job: QueuedJob, laid_out: Mapping[str, tuple[Ground, Holdings]]) -> str | None:
-        """The first of its pools in which a job of a known team could ever start, as things are
-        laid out."""
-        for name in job.pools:
-            ground, _ = laid_out[name]
-            team, shape = ground.tree.index[job.team], ground.shape_of(job.in_pool(name))
-            cap_mgpu = ground.priority(job.priority_class).cap_mgpu
-            if ground.verdict(team, shape, cap_mgpu)[0] is None:
-                return name
-        return None
-
-    def _pool(self, name: str) -> _PoolState:
+    def _pool(self, name: str) -> PoolState:
         found = self._pools.get(name)
         if found is None:
-            found = self._pools[name] = _PoolState()
+            found = self._pools[name] = PoolState()
         return found
 
-    def _laid_out(self, name: str, state: _PoolState, tree: Tree) -> tuple[Ground, Holdings]:
+    def _laid_out(self, name: str, state: PoolState) -> tuple[Ground, Holdings]:
         state.forget()
         if state.ground is None or state.holdings is None:
             state.ground = Ground(
                 name,
                 state.quotas,
                 state.devices,
-                tree=tree,
+                tree=self._tree,
                 policy=self._policy,
                 clusters=self._clusters,
                 classes=self._classes,
@@ -454,7 +312,7 @@ class Core:
             )
             ground = state.ground
             state.holdings = Holdings(
-                tree, ground.quota, self._classes, ground.offered, ground.rooms
+                self._tree, ground.quota, self._classes, ground.offered, ground.rooms
             )
             for run in state.running.values():
                 state.holdings.add(run)

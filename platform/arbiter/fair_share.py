@@ -154,7 +154,6 @@ def _remembering(half_life_s: int) -> Decay:
     return Decay(half_life_s)
 
 
-_Found = TypeVar("_Found")
 _FoundCo = TypeVar("_FoundCo", covariant=True)
 
 
@@ -164,18 +163,53 @@ class ByNode(Protocol[_FoundCo]):
     def __getitem__(self, node: int, /) -> _FoundCo: ...
 
 
-class _WorkedOut(dict[int, _Found]):
-    """By tree node what `find` says, which is asked once for each that somebody asks for."""
+class _ByUser(dict[int, Mapping[str, int]]):
+    """By team what its users have used, see `fair_use`; worked out for those that somebody asks
+    for."""
 
-    __slots__ = ("_find",)
+    __slots__ = ("_at", "_half_lives_s", "_starts", "_tree", "_usage", "_weights")
 
-    def __init__(self, find: Callable[[int], _Found]) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        usage: Callable[[str], Iterable[Usage]],
+        starts: Starts,
+        weights: Mapping[str, int],
+        half_lives_s: tuple[int, ...],
+        at: int,
+    ) -> None:
         super().__init__()
-        self._find = find
+        self._tree = tree
+        self._usage = usage
+        self._starts = starts
+        self._weights = weights
+        self._half_lives_s = half_lives_s
+        self._at = at
 
-    def __missing__(self, node: int) -> _Found:
-        found = self[node] = self._find(node)
+    def __missing__(self, team: int) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        decay, weights, at = _remembering(self._half_lives_s[team]), self._weights, self._at
+        for row in self._usage(self._tree.ids[team]):
+            weight = weights.get(row.pool, WEIGHT_OF_REFERENCE)
+            decayed = row.decayed_mgpu_s * weight * decay.factor(at - row.as_of)
+            found[row.user] = found.get(row.user, 0) + (decayed >> _FACTOR_BITS)
+        self._starts.charge(found, team)
+        self[team] = found
         return found
+
+
+class _Hour(dict[int, int]):
+    """See `FairUse`; worked out for those that somebody asks for."""
+
+    __slots__ = ("_half_lives_s",)
+
+    def __init__(self, half_lives_s: tuple[int, ...]) -> None:
+        super().__init__()
+        self._half_lives_s = half_lives_s
+
+    def __missing__(self, node: int) -> int:
+        hour = self[node] = _remembering(self._half_lives_s[node]).at_start()
+        return hour
 
 
 class _Below(dict[int, int]):
@@ -394,21 +428,8 @@ def fair_use(
     `weights`: of pools, per mille, 1000 for those not named; `half_lives_s` as by `half_lives_of`.
     """
     starts.advance(at)
-
-    def of_users(team: int) -> Mapping[str, int]:
-        found: dict[str, int] = {}
-        decay = _remembering(half_lives_s[team])
-        for row in usage(tree.ids[team]):
-            weight = weights.get(row.pool, WEIGHT_OF_REFERENCE)
-            decayed = row.decayed_mgpu_s * weight * decay.factor(at - row.as_of)
-            found[row.user] = found.get(row.user, 0) + (decayed >> _FACTOR_BITS)
-        starts.charge(found, team)
-        return found
-
-    by_user = _WorkedOut(of_users)
-    by_node = _Below(tree, by_user)
-    hour = _WorkedOut(lambda node: _remembering(half_lives_s[node]).at_start())
-    return FairUse(by_node, by_user, hour, half_lives_s)
+    by_user = _ByUser(tree, usage, starts, weights, half_lives_s, at)
+    return FairUse(_Below(tree, by_user), by_user, _Hour(half_lives_s), half_lives_s)
 
 
 class Parts:

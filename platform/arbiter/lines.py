@@ -152,6 +152,8 @@ class Lines:
             del of_team[key]
             if not of_team:
                 del self._of_team[kin.group.team]
+            # They know each other, and would wait for a search for garbage.
+            line.kin, kin.at = None, None
 
     def of(self, job: QueuedJob) -> Line:
         """The line of a job that waits."""
@@ -213,6 +215,9 @@ class Lines:
             if is_for_once:
                 again.add(team)
             self._comparing.discard(team)
+            before = self.queues.get(team)
+            if before is not None:
+                before.close()
             if found is None:
                 self.queues.pop(team, None)
                 continue
@@ -281,6 +286,8 @@ class Lines:
         """The pool is laid out anew."""
         self._kin.clear()
         self._of_team.clear()
+        for queue in self.queues.values():
+            queue.close()
         self.queues.clear()
         self._changed.clear()
         self._touched.clear()

@@ -50,7 +50,7 @@ class Pool:
     dropped: list[str]
     coming_back: dict[str, dict[str, int]]
     class_use: dict[tuple[int, str], int]
-    make_credits: Callable[[], Credits]
+    balances: Callable[[str], Iterable[Balance]]
     checkpoint_at: Callable[[RunningJob], int | None]
     stopped: dict[Holding, int] = field(default_factory=dict)
     name: str = field(init=False)
@@ -73,7 +73,13 @@ class Pool:
     def credits(self) -> Credits:
         """What the teams have to spend, looked up at the first question."""
         if self._credits is None:
-            self._credits = self.make_credits()
+            self._credits = Credits(
+                self.tree,
+                self.quota.guaranteed,
+                self.balances(self.name),
+                weight=self.ground.weight,
+                floor_s=self.policy.credit_floor_s,
+            )
             for team, mgpu in self._held_before:
                 self._credits.hold(team, mgpu)
         return self._credits
@@ -356,19 +362,13 @@ def open_pool(
     holdings: Holdings,
     waiting: Mapping[str, QueuedJob],
     claims: Sequence[Claim],
-    balances: Callable[[], Iterable[Balance]],
+    balances: Callable[[str], Iterable[Balance]],
     checkpoint_at: Callable[[RunningJob], int | None],
     taken_at: int,
 ) -> Pool:
     """Build the standing of one pool for a cycle; `waiting` are its queued jobs by id. `balances`
-    and `checkpoint_at` are asked when they are needed."""
-    tree, quota, policy = ground.tree, ground.quota, ground.policy
-
-    def make_credits() -> Credits:
-        return Credits(
-            tree, quota.guaranteed, balances(), weight=ground.weight, floor_s=policy.credit_floor_s
-        )
-
+    of a pool and `checkpoint_at` are asked when they are needed."""
+    policy = ground.policy
     for holding in holdings.going.values():
         grace_until = holding.run.grace_until
         holding.is_coming_back = (
@@ -425,7 +425,7 @@ def open_pool(
         dropped=dropped,
         coming_back=coming_back,
         class_use=class_use,
-        make_credits=make_credits,
+        balances=balances,
         checkpoint_at=checkpoint_at,
     )
 

@@ -168,6 +168,12 @@ class TeamQueue:
         self._heap = [self._entry(line) for line in lines]
         heapify(self._heap)
 
+    def close(self) -> None:
+        """There is another queue for the team. Classes and lines know each other: apart, they go at
+        once and not when garbage is collected."""
+        for cls in self.classes:
+            cls.lines.clear()
+
     def refuse(self, cls: JobClass, is_refused: Callable[[Age], bool]) -> None:
         """Set those jobs of `cls` aside that would delay a reservation; the others go on."""
         is_over = True

@@ -14,7 +14,7 @@ stop the other by turns.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -328,16 +328,7 @@ class Reclaimer:
         once what is stopped below it (by the rights found so far, or in `own`) is gone.
         """
         stopped = [one.holding for one in own]
-        asked = set(map(id, stopped))
-
-        def may_ask(holding: Holding) -> bool:
-            return (
-                not holding.is_going
-                and not (asked and id(holding) in asked)
-                and (self._all_answer or self._answers(holding))
-                and not (self._has_shields and self._is_shielded(holding, team, order))
-            )
-
+        asker = _Asker(self, team, order, stopped)
         parents, depths = self._pool.tree.parents, self._pool.tree.depths
         near = self._borrowed if most is None else self._near(shape.mgpu, most)
         found: dict[int, Group] = {}
@@ -345,7 +336,7 @@ class Reclaimer:
             inside = None
             if covering is not None and depths[node] > depths[covering]:
                 inside = depths[covering]
-            group = self._beside(node, shape.total_mgpu, near, may_ask, len(asked), inside)
+            group = self._beside(node, shape.total_mgpu, near, asker, inside)
             gone = chain(stopped, *(one.holdings() for one in found.values()))
             if any(group.holdings()) and self._gives_right(node, team, shape.total_mgpu, gone):
                 found[parents[node]] = group
@@ -356,35 +347,35 @@ class Reclaimer:
         node: int,
         mgpu: int,
         near: Borrowers,
-        may_ask: Callable[[Holding], bool],
-        asked_count: int,
+        asker: _Asker,
         inside: int | None,
     ) -> Group:
-        """Whom one `may_ask`, for a job of `mgpu`, of those who are not protected at a sister of
-        `node`, and of those who are `near`; so many are asked already. `inside`: nor at this depth,
-        further up."""
+        """Whom `asker` may ask, for a job of `mgpu`, of those who are not protected at a sister of
+        `node`, and of those who are `near`. `inside`: nor at this depth, further up."""
         parent = self._pool.tree.parents[node]
         lines = self._borrowed.beside(node, parent)
         if inside is not None:
             lines = [those for those in lines if not _are_protected(those, inside)]
-
-        def in_order(those: Borrowers) -> Iterator[Candidate]:
-            for one in those.below(parent, mgpu):
-                if (
-                    one.below != node
-                    and (inside is None or not one.holding.is_protected_at(inside))
-                    and may_ask(one.holding)
-                ):
-                    yield one
-
-        everybody = Seen(in_order(self._borrowed))
+        everybody = Seen(asker.in_order(self._borrowed, parent, node, mgpu, inside))
+        at_least = 0
+        if self._all_answer and not self._has_shields:
+            at_least = sum(map(len, lines)) - self._stopped_count - asker.asked_count
         return Group(
             everybody,
-            everybody if near is self._borrowed else Seen(in_order(near)),
-            lambda: filter(may_ask, chain.from_iterable(lines)),
-            sum(map(len, lines)) - self._stopped_count - asked_count
-            if self._all_answer and not self._has_shields
-            else 0,
+            everybody
+            if near is self._borrowed
+            else Seen(asker.in_order(near, parent, node, mgpu, inside)),
+            lines,
+            asker.may_ask,
+            at_least,
+        )
+
+    def may_ask(self, holding: Holding, team: int, order: int) -> bool:
+        """Whether it runs on and answers, and nothing shields it from jobs of this class order."""
+        return (
+            not holding.is_going
+            and (self._all_answer or self._answers(holding))
+            and not (self._has_shields and self._is_shielded(holding, team, order))
         )
 
     def _is_shielded(self, holding: Holding, team: int, order: int) -> bool:
@@ -439,7 +430,7 @@ class Reclaimer:
         """The `alike` ones, and claims."""
         pool = self._pool
         claims = (((one.team, one.protected), (one,)) for one in self._claims)
-        return Borrowers(pool.tree, lambda: pool.victim_order, chain(alike, claims))
+        return Borrowers(pool, chain(alike, claims))
 
     def _answers(self, holding: Holding) -> bool:
         """Whether it runs on a cluster that does, or is a claim."""
@@ -517,6 +508,45 @@ class Reclaimer:
                 best = key
                 found = Taking(Place(cluster, search.nodes()), tuple(victims))
         return found
+
+
+class _Asker:
+    """Who looks for victims for a job of a team."""
+
+    __slots__ = ("_asked", "_order", "_reclaimer", "_team")
+
+    def __init__(
+        self, reclaimer: Reclaimer, team: int, order: int, asked: Iterable[Holding]
+    ) -> None:
+        """`order` of its priority class; those `asked` are so already."""
+        self._reclaimer = reclaimer
+        self._team = team
+        self._order = order
+        self._asked = set(map(id, asked))
+
+    @property
+    def asked_count(self) -> int:
+        """How many are asked already."""
+        return len(self._asked)
+
+    def may_ask(self, holding: Holding) -> bool:
+        """Whether it is not asked yet, and may be."""
+        return not (self._asked and id(holding) in self._asked) and self._reclaimer.may_ask(
+            holding, self._team, self._order
+        )
+
+    def in_order(
+        self, those: Borrowers, parent: int, node: int, mgpu: int, inside: int | None
+    ) -> Iterator[Candidate]:
+        """Whom one may ask, in order for a job of `mgpu`, of those who are not protected at a child
+        of `parent` other than `node`; `inside`: nor at this depth, further up."""
+        for one in those.below(parent, mgpu):
+            if (
+                one.below != node
+                and (inside is None or not one.holding.is_protected_at(inside))
+                and self.may_ask(one.holding)
+            ):
+                yield one
 
 
 def _are_protected(alike: Collection[Holding], depth: int) -> bool:

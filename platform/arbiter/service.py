@@ -10,6 +10,7 @@ from arbiter.decisions import Code, Reclaim
 from arbiter.earmarks import Earmark
 from arbiter.elastic import Elastic, is_elastic
 from arbiter.fair_share import FairShares
+from arbiter.ground import Ground
 from arbiter.holdings import Holding
 from arbiter.lines import Group, Lines
 from arbiter.overtaken import Rival, exposed_among, in_the_way, overtaken
@@ -53,7 +54,7 @@ class PoolCycle:
         self,
         pool: Pool,
         lines: Lines,
-        make_shares: Callable[[], FairShares],
+        make_shares: Callable[[Ground], FairShares],
         *,
         starts_left: int,
         reclaims_left: int,
@@ -101,7 +102,7 @@ class PoolCycle:
     def shares(self) -> FairShares:
         """Where the nodes and users of the pool stand."""
         if self._shares is None:
-            self._shares = self._make_shares()
+            self._shares = self._make_shares(self.pool.ground)
         return self._shares
 
     @property

@@ -26,6 +26,7 @@ in a further pool binds it all the same: what comes free in its first meanwhile 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
@@ -48,7 +49,8 @@ class Served(NamedTuple):
     is_start: bool
 
 
-class _Budget(NamedTuple):
+@dataclass(slots=True, eq=False)
+class _Budget:
     """How many starts and reclaims a pool has left when its turn comes."""
 
     starts: int
@@ -60,11 +62,13 @@ class _Budget(NamedTuple):
 
     def does_as(self, other: _Budget, cycle: PoolCycle) -> bool:
         """Whether `cycle`, which ran with `other`, would have done the same with this."""
-        used = len(cycle.starts), len(cycle.reclaims)
-        return all(
-            mine == theirs or count < min(mine, theirs)
-            for mine, theirs, count in zip(self, other, used, strict=True)
+        return _does_as(self.starts, other.starts, len(cycle.starts)) and _does_as(
+            self.reclaims, other.reclaims, len(cycle.reclaims)
         )
+
+
+def _does_as(mine: int, theirs: int, used: int) -> bool:
+    return mine == theirs or used < min(mine, theirs)
 
 
 class _Line(NamedTuple):

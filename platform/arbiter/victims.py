@@ -66,7 +66,6 @@ class Search:
         "_counts_rooms",
         "_extra",
         "_free",
-        "_lacks",
         "_ledger",
         "_left",
         "_most",
@@ -89,7 +88,6 @@ class Search:
         self._extra: dict[str, int] = {}
         self._slots_max = 0
         self._most: Mapping[str, int] | None = None
-        self._lacks = _Lacks(self._lacking)
         self._ready = pool.free.tally(cluster, shape)
         self._ledger = (pool.now if pool.later is None else pool.later).copy()
         self._by: dict[int, int] = {}
@@ -113,21 +111,22 @@ class Search:
             return []
         self._most = most
         self._slots_max = slots_max
+        lacks = _Lacks(self._lacking)
         best: _Found | None = None
         for allowed in self._by_rights(asked):
-            found = self._cheapest(allowed)
+            found = self._cheapest(allowed, lacks)
             if found is not None and (best is None or found[:2] < best[:2]):
-                best = self._improved(found, allowed)
+                best = self._improved(found, allowed, lacks)
         if best is None:
             return None
         for one in best[2]:
             self._stop(one, 1)
         return best[2]
 
-    def _cheapest(self, asked: Asked) -> _Found | None:
+    def _cheapest(self, asked: Asked, lacks: _Lacks) -> _Found | None:
         """The best of what can be chosen at first; everybody runs on yet."""
         best: _Found | None = None
-        for chosen in self._choices(asked.near):
+        for chosen in self._choices(asked.near, lacks):
             victims = self._complete(asked, chosen)
             if victims is None:
                 continue
@@ -138,7 +137,7 @@ class Search:
                 best = found
         return best
 
-    def _improved(self, best: _Found, asked: Asked) -> _Found:
+    def _improved(self, best: _Found, asked: Asked, lacks: _Lacks) -> _Found:
         """Where gangs run, whose nodes depend on each other: what comes out when one of the
         victims, the dearest first, must not be one. As often as there are few candidates."""
         count = asked.gangs_among(_SCANNED_MAX)
@@ -148,7 +147,7 @@ class Search:
         at = len(best[2]) - 1
         while at >= 0 and tries > 0:
             tries -= 1
-            found = self._cheapest(asked.sparing(best[2][at]))
+            found = self._cheapest(asked.sparing(best[2][at]), lacks)
             if found is not None and found[:2] < best[:2]:
                 best, at = found, len(found[2])
             at -= 1
@@ -176,20 +175,20 @@ class Search:
             del left_out[0]
         yield asked
 
-    def _choices(self, candidates: Iterable[Candidate]) -> Iterator[list[Candidate]]:
+    def _choices(self, candidates: Iterable[Candidate], lacks: _Lacks) -> Iterator[list[Candidate]]:
         """Who goes first, for the devices; nobody, where these are free already."""
         shape = self._shape
         if self._ready.is_enough:
             yield []
         elif not shape.is_bound:
             count = shape.node_count - self._ready.count
-            yield from clearings(candidates, self._cluster, self._lacks, count, self._slots_max)
+            yield from clearings(candidates, self._cluster, lacks, count, self._slots_max)
         else:
             found = []
-            for lacks, inside in self._by_domain(candidates):
-                count = shape.node_count - sum(1 for mgpu in lacks.values() if mgpu <= 0)
+            for here, inside in self._by_domain(candidates):
+                count = shape.node_count - sum(1 for mgpu in here.values() if mgpu <= 0)
                 if count > 0:
-                    for chosen in clearings(inside, self._cluster, lacks, count, self._slots_max):
+                    for chosen in clearings(inside, self._cluster, here, count, self._slots_max):
                         found.append((cost_of(chosen), [one.key for one in chosen], chosen))
             found.sort()
             yield from (chosen for _, _, chosen in found[:_DOMAINS_MAX])
