@@ -23,6 +23,10 @@ INTERPRETED = {
 #: What is recorded of a cycle is laid out by the types of its fields.
 RECORDED = {"arbiter/decisions.py", "arbiter/policy.py", "arbiter/snapshot.py"}
 
+#: Modules of which functions only are imported by name.
+C_MODULES = {"bisect", "heapq"}
+_IMPORT = "from typing import Final"
+
 #: Nobody calls a function of it from outside, so that the compiler may put one into another. What a
 #: compiler of tomorrow warns of is no error.
 OPTIONS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-Wno-error"]
@@ -62,6 +66,39 @@ def with_constructors(source: str) -> str:
                     raise _unknown(cls, f"line {end + 1}, which follows it, is to be empty")
                 lines[decorator.lineno - 1] = f"@{_decorator(cls, decorator)}"
                 lines[end : end + 1] = [_constructor(cls)]
+    return "\n".join((*lines, ""))
+
+
+def with_constants(source: str) -> str:
+    """The same with names in capitals, and functions of `C_MODULES`, as constants, line for line.
+
+    Others are looked up by name wherever they are used, as somebody could have changed them. Who
+    does change one of these is refused by mypy.
+
+    Raises ValueError where it is not known here how one would be written.
+    """
+    lines = source.splitlines()
+    for node in ast.parse(source).body:
+        at = node.lineno - 1
+        if isinstance(node, ast.ImportFrom) and node.module in C_MODULES:
+            if node.end_lineno != node.lineno or any(one.asname for one in node.names):
+                raise ValueError(f"line {node.lineno}: names are imported in one line, as they are")
+            found = [f"{one.name}: Final = {node.module}.{one.name}" for one in node.names]
+            lines[at] = "; ".join((f"import {node.module}", _IMPORT, *found))
+            continue
+        if isinstance(node, ast.AnnAssign):
+            targets, told = [node.target], ast.unparse(node.annotation)
+        elif isinstance(node, ast.Assign):
+            targets, told = node.targets, ""
+        else:
+            continue
+        named = [one.id for top in targets for one in ast.walk(top) if isinstance(one, ast.Name)]
+        if any(map(str.isupper, named)):
+            begin = f"{named[0]}: {told} = " if told else f"{named[0]} = "
+            if len(named) > 1 or not lines[at].startswith(begin):
+                raise ValueError(f"line {node.lineno}: a constant has a line of its own")
+            final = f"Final[{told}]" if told else "Final"
+            lines[at] = f"{_IMPORT}; {named[0]}: {final} = {lines[at][len(begin) :]}"
     return "\n".join((*lines, ""))
 
 
@@ -118,7 +155,7 @@ def main() -> None:
     sources = sorted([*Path("arbiter").rglob("*.py"), *Path("simulator").rglob("*.py")])
     compiled = [path for path in sources if str(path) not in INTERPRETED]
     for path in compiled:
-        source = with_constructors(path.read_text())
+        source = with_constants(with_constructors(path.read_text()))
         path.write_text(with_types(source) if str(path) in RECORDED else source)
     # None of the project's own settings: their plugins are for what is not compiled.
     modules = mypycify(["--config-file=", "--strict", *map(str, compiled)])

@@ -57,17 +57,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _nothing_is_put_into_machine_code() -> Iterator[None]:
-    """A compiled class takes another method and never calls it: a test that looked on would see
-    nothing and pass."""
-    from builders.interpreted import IS_COMPILED
+    """A compiled class takes another method and never calls it, and a compiled module another
+    constant: a test that looked on would see nothing and pass."""
+    from builders.interpreted import IS_COMPILED, is_compiled
 
     setattr_ = pytest.MonkeyPatch.setattr
 
     def checked(patch: pytest.MonkeyPatch, target: object, *rest: Any, **more: Any) -> None:
-        is_core = isinstance(target, type) and target.__module__.startswith(
-            ("arbiter.", "simulator.")
-        )
-        assert not is_core, "mark this test `interpreted`"
+        assert not is_compiled(target), "mark this test `interpreted`"
         setattr_(patch, target, *rest, **more)
 
     with pytest.MonkeyPatch.context() as patch:

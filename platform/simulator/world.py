@@ -18,7 +18,10 @@ from simulator.fleet import Fleet
 from simulator.observer import Observer
 from simulator.workload import Settings, Work
 
-_END, _GONE, _FAIL, _REPAIR = range(4)
+_END = 0
+_GONE = 1
+_FAIL = 2
+_REPAIR = 3
 
 #: So often a node may fail under a job without leaving any more of its work safe; then the job is
 #: given up. Longer than its nodes last, it would start for ever.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,21 @@ from arbiter import core
 
 IS_COMPILED = Path(core.__file__).suffix != ".py"
 
-#: They put something of their own in the place of a method, or of a class. What is compiled calls
-#: its parts themselves and not what stands in a class, and no class can be made of its classes.
+#: They put something of their own in the place of a method, a constant or a class. What is compiled
+#: calls its parts themselves and not what stands in a class or module, and no class can be made of
+#: its classes.
 interpreted = pytest.mark.skipif(IS_COMPILED, reason="looks into what is compiled here")
+
+
+def is_compiled(target: object) -> bool:
+    """Whether `target`, which something is to be put into, is a class or a module in machine code;
+    or of which a module is, where it is named as `monkeypatch` takes it."""
+    if isinstance(target, str):
+        names = [target.rpartition(".")[0], target.rpartition(".")[0].rpartition(".")[0]]
+    else:
+        names = [getattr(target, "__module__", ""), getattr(target, "__name__", "")]
+    files = [getattr(sys.modules.get(name), "__file__", None) or "" for name in names]
+    return any(
+        name.startswith(("arbiter.", "simulator.")) and Path(file).suffix not in ("", ".py")
+        for name, file in zip(names, files, strict=True)
+    )

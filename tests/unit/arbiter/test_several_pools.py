@@ -22,6 +22,7 @@ from builders.arbiter_builders import (
     devices,
     slots,
 )
+from builders.interpreted import interpreted
 
 
 def _world(
@@ -287,6 +288,7 @@ def test_a_pool_named_twice_is_refused() -> None:
         Core.of(_world(a_queued("1", "o/x", others=["h100"])), Policy())
 
 
+@interpreted
 def test_rounds_that_do_not_end_leave_each_job_in_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arbiter.several_pools.ROUNDS_MAX", 1)
     first = a_queued("1", "o/x", gpus=8, others=["a100"])

@@ -10,12 +10,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from arbiter import several_pools
+from arbiter.core import Core
 from builders.deploy_scripts import deploy_script
-from builders.interpreted import interpreted
+from builders.interpreted import interpreted, is_compiled
 from embedded.layout import REPO
+from simulator import comparison
 
 SOURCES = [
     path.relative_to(REPO / "platform")
@@ -158,3 +162,92 @@ def test_a_class_that_cannot_be_written_out_is_refused(
     """Planted: each of them written out all the same."""
     with pytest.raises(ValueError, match=f"no constructor can be written for this: .*{said}"):
         build.with_constructors(source + "\n")
+
+
+CONSTANTS = '''
+"""What it is."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+
+A = 1 << 3
+#: By number.
+_NAMES: dict[int, str] = {
+    A: "eight",
+}
+B: int = A  # as it is
+Kind = tuple[int, int]
+
+
+def add(to: list[int], what: int) -> int:
+    """Where it stands."""
+    insort(to, what)
+    Inner = Counter
+    return bisect_left(to, Inner({what: what})[what])
+'''
+
+
+def test_constants_and_what_c_does_are_final_and_the_rest_is_as_it_was(build: ModuleType) -> None:
+    """Planted: the type that a constant is told is lost; a name that is a type's becomes one; what
+    a function imports or names does; lines move."""
+    new = build.with_constants(CONSTANTS)
+    changed = {
+        old: now
+        for old, now in zip(CONSTANTS.splitlines(), new.splitlines(), strict=True)
+        if old != now
+    }
+    final = "from typing import Final"
+    assert changed == {
+        "from bisect import bisect_left, insort": (
+            f"import bisect; {final}; bisect_left: Final = bisect.bisect_left;"
+            " insort: Final = bisect.insort"
+        ),
+        "A = 1 << 3": f"{final}; A: Final = 1 << 3",
+        "_NAMES: dict[int, str] = {": f"{final}; _NAMES: Final[dict[int, str]] = {{",
+        "B: int = A  # as it is": f"{final}; B: Final[int] = A  # as it is",
+    }
+    known: dict[str, Any] = {}
+    exec(compile(new, "sample", "exec"), known)
+    assert (known["A"], known["_NAMES"], known["add"]([1, 3, 5], 3)) == (8, {8: "eight"}, 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("from heapq import (\n    heappop,\n)", "line 1: names are imported in one line"),
+        ("from heapq import heappop as pop", "names are imported in one line, as they are"),
+        ("x = 1; A = 2", "line 1: a constant has a line of its own"),
+        ("A: int = 1\nA = B = 2", "line 2: a constant has a line of its own"),
+        ("a, B = 1, 2", "a constant has a line of its own"),
+    ],
+)
+def test_a_constant_that_cannot_be_written_is_refused(
+    build: ModuleType, source: str, said: str
+) -> None:
+    """Planted: each of them written all the same."""
+    with pytest.raises(ValueError, match=said):
+        build.with_constants(source + "\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "is_refused"),
+    [
+        (Core, True),
+        (several_pools, True),
+        ("arbiter.several_pools.ROUNDS_MAX", True),
+        ("arbiter.core.Core.cycle", True),
+        (comparison, False),
+        ("simulator.comparison.compare", False),
+        (Path, False),
+        (3, False),
+    ],
+)
+def test_what_is_in_machine_code_is_known(
+    monkeypatch: pytest.MonkeyPatch, target: object, is_refused: bool
+) -> None:
+    """Planted: modules, or names of what is in them, are taken."""
+    for name in ("arbiter.core", "arbiter.several_pools"):
+        monkeypatch.setattr(sys.modules[name], "__file__", "core.cpython-311-x86_64-linux-gnu.so")
+    assert is_compiled(target) == is_refused
