@@ -31,7 +31,10 @@ Kind = tuple[int, int, int, int]
 #: The kind; what stopping it costs; the youngest first; id. Smaller is asked earlier.
 VictimKey = tuple[Kind, int, int, str]
 
-UNPAID, PAID, SPARED, COSTLY = range(4)
+UNPAID = 0
+PAID = 1
+SPARED = 2
+COSTLY = 3
 #: The kind of a claim, which is given up before anything that runs.
 NOT_YET_RUNNING = -1
 

@@ -28,7 +28,8 @@ _SHOWN_MAX = 40
 _BELOW = ("departments", "teams")
 _ENTRY = ("guaranteed", *_LIMITS, "weight", *_BELOW)
 #: Of a company file's policy what orders nodes, and what plays no part here.
-_RANK, _POLICIES = "rank", ("grace_period_s", "fair_share_half_life_days")
+_RANK = "rank"
+_POLICIES = ("grace_period_s", "fair_share_half_life_days")
 #: What a quota file may have at its top. The last three are a company file's, and play no part.
 _TOP = (
     "gpus",

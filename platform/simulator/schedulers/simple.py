@@ -17,7 +17,8 @@ from simulator.world import Task, World
 #: Of the multifactor priority.
 _HALF_LIFE_S = 7 * DAY_S
 _AGE_MAX_S = 7 * DAY_S
-_FAIR_SHARE_WEIGHT, _AGE_WEIGHT = 10_000, 1_000
+_FAIR_SHARE_WEIGHT = 10_000
+_AGE_WEIGHT = 1_000
 
 
 class Static(LineScheduler):
