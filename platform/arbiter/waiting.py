@@ -125,7 +125,10 @@ class Reasons:
     is part of neither, and told beside them: it counts against the guarantee like a start.
     """
 
-    __slots__ = ("_available", "_being_freed", "_free", "_leaving", "_pool", "_spared", "_used")
+    __slots__ = (
+        *("_available", "_being_freed", "_free", "_is_overcommitted", "_leaving", "_pool"),
+        *("_spared", "_used"),
+    )
 
     def __init__(self, pool: Pool, spared: Spared, used: InUse) -> None:
         """`used` is in use after the cycle."""
@@ -142,6 +145,10 @@ class Reasons:
         for one in (*pool.leaving, *pool.stopped):
             for node in () if one.team == ROOT else pool.tree.paths[one.team]:
                 self._leaving[node] += one.mgpu
+        organizations = pool.tree.children.get(ROOT, ())
+        promised_mgpu = sum(pool.quota.guaranteed[node] for node in organizations)
+        #: Whether more is guaranteed than there is.
+        self._is_overcommitted = promised_mgpu > pool.holdings.offered_mgpu
         self._available = pool.available()
         self._free: dict[tuple[frozenset[str] | None, int | None], tuple[int, int]] = {}
 
@@ -272,8 +279,11 @@ class Reasons:
             if shape.is_bound:
                 numbers["nodes_in_one_domain"] = pool.free.together(shape)
             return Reason(Code.TOPOLOGY_FRAGMENTED, numbers)
-        code = Code.WAITING_FOR_GUARANTEE if is_entitled else Code.WAITING_FOR_FREE_GPUS
-        return Reason(code, numbers)
+        if not is_entitled:
+            return Reason(Code.WAITING_FOR_FREE_GPUS, numbers)
+        if self._is_overcommitted:
+            numbers["capacity_mgpu"] = pool.holdings.offered_mgpu
+        return Reason(Code.WAITING_FOR_GUARANTEE, numbers)
 
     def _tell_wants(self, shape: Shape, numbers: dict[str, int]) -> None:
         pool = self._pool

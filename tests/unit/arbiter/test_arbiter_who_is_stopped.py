@@ -31,6 +31,22 @@ def test_a_protected_job_is_never_stopped() -> None:
     plan = plan_of(snapshot)
     assert plan.reclaims == ()
     assert why(plan, "j").code is Code.WAITING_FOR_GUARANTEE
+    assert "capacity_mgpu" not in why(plan, "j").numbers
+
+
+def test_it_is_told_that_more_is_guaranteed_than_there_is() -> None:
+    """Planted: what teams are guaranteed counts besides; as much as there is counts as more."""
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/t": 16, "p": 8, "p/t": 8},
+        devices=devices(2),
+        running=[a_running(f"r{i}", "o/t", slots(i, 1)) for i in range(2)],
+        queued=[a_queued("j", "p/t", gpus=8)],
+    )
+    reason = why(plan_of(snapshot), "j")
+    assert (reason.code, reason.numbers["capacity_mgpu"]) == (
+        Code.WAITING_FOR_GUARANTEE,
+        16 * GPU,
+    )
 
 
 def test_only_what_fits_in_a_guarantee_reclaims() -> None:
