@@ -53,7 +53,10 @@ class Holding:
 
     def contender(self) -> Contender:
         """It, to be classed."""
-        return Contender(self.turn, self.team, self.mgpu, self)
+        run = self.run
+        return Contender(
+            -self.order, run.started_at, run.job, run.attempt, self.team, self.mgpu, self
+        )
 
     def is_protected_at(self, depth: int) -> bool:
         """Whether it is protected at the node of that depth on its path."""
@@ -265,12 +268,14 @@ class Holdings:
                 bit = 1 << self._tree.depths[node]
                 was, others = _apart(was, others)
                 known, left = {job.what for job in was}, {job.what for job in others}
-                for _, _, _, holding in was:
+                for job in was:
+                    holding = job.what
                     if holding not in left:
                         assert isinstance(holding, Holding)
                         holding.protected |= bit
                         marked[holding] = None
-                for _, _, _, holding in others:
+                for job in others:
+                    holding = job.what
                     if holding not in known:
                         assert isinstance(holding, Holding)
                         holding.protected &= ~bit

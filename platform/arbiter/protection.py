@@ -73,10 +73,13 @@ Turn = tuple[int, int, str, str]
 
 
 class Contender(NamedTuple):
-    """A job that is to be classed; they sort by their turns, of which no two are alike. `what` is
-    known by its identity or value, and by nothing else here."""
+    """A job that is to be classed, which begins with its turn (see `Turn`): they sort by these, of
+    which no two are alike. `what` is known by its identity or value, and by nothing else here."""
 
-    turn: Turn
+    minus_order: int
+    started_at: int
+    job: str
+    attempt: str
     team: int
     mgpu: int
     what: Hashable
@@ -107,7 +110,7 @@ class TeamJobs:
 
     def remove(self, turn: Turn) -> None:
         """Take the job of this turn out."""
-        at = bisect_left(self.jobs, (turn,))
+        at = bisect_left(self.jobs, turn)
         self.mgpu -= self.jobs.pop(at).mgpu
         self._fitted = None
 
@@ -121,9 +124,8 @@ class TeamJobs:
                 left -= self.mgpu
             else:
                 for job in self.jobs:
-                    _, _, mgpu, _ = job
-                    if mgpu <= left:
-                        left -= mgpu
+                    if job.mgpu <= left:
+                        left -= job.mgpu
                     else:
                         others.append(job)
             found = self._fitted = Fitted(guaranteed, guaranteed - left, others)
@@ -246,11 +248,11 @@ class Protection:
         fits = taken.fits if quota.keeps_below[node] else None
         left = guaranteed - used[node]
         # Where all fit whatever the order, nobody has to know it: half of all nodes in a full pool.
-        if fits is not None or again or sum([mgpu for _, _, mgpu, _ in tried]) > left:
+        if fits is not None or again or sum([job.mgpu for job in tried]) > left:
             tried.sort()
         others: list[Contender] = []
         for job in (*again, *tried) if again else tried:
-            _, team, mgpu, _ = job
+            team, mgpu = job.team, job.mgpu
             if mgpu <= left if fits is None else fits(node, team, mgpu):
                 left -= mgpu
                 if is_kept:

@@ -193,9 +193,11 @@ class Replayed:
                 is_going = run.phase is Phase.STOPPING or run.beneficiary is not None
                 if run.pool == pool and run.team in tree.index and not is_going:
                     order = self._orders.get(run.priority_class, 0)
-                    turn = (-order, run.started_at, run.job, run.attempt)
                     team = tree.index[run.team]
-                    contender = Contender(turn, team, run.mgpu, run.attempt)
+                    contender = Contender(
+                        *(-order, run.started_at, run.job, run.attempt),
+                        *(team, run.mgpu, run.attempt),
+                    )
                     teams.setdefault(team, TeamJobs()).add(contender)
             protection = Protection.of_nobody(tree, quota)
             protection.redo(teams, range(len(tree.ids)))

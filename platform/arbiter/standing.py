@@ -124,8 +124,9 @@ def _parts(pool: Pool, starts: Sequence[NewStart], over: Collection[int]) -> dic
         if team in going:
             stopped = sorted(going[team], key=attrgetter("turn"))
             behind = [*behind, *[one.contender() for one in stopped]]
-        for _, _, mgpu, what in behind:
-            parts[what] = part = mgpu if mgpu < left else left
+        for job in behind:
+            mgpu = job.mgpu
+            parts[job.what] = part = mgpu if mgpu < left else left
             left -= part
     return parts
 
@@ -156,8 +157,9 @@ def _teams_after(
     for holding in stopped:
         teams[holding.team].remove(holding.turn)
     for i, start in new:
-        turn = (-start.order, pool.taken_at, start.job.id, "")
-        teams[start.team].add(Contender(turn, start.team, start.job.mgpu, i))
+        job = start.job
+        one = Contender(-start.order, pool.taken_at, job.id, "", start.team, job.mgpu, i)
+        teams[start.team].add(one)
     return teams
 
 

@@ -19,7 +19,7 @@ class Found(NamedTuple):
 def protect(tree: Tree, quota: PoolQuota, jobs: Sequence[tuple[int, int]]) -> Found:
     teams: dict[int, TeamJobs] = {}
     for at, (team, mgpu) in enumerate(jobs):
-        teams.setdefault(team, TeamJobs()).add(Contender((0, at, "", ""), team, mgpu, at))
+        teams.setdefault(team, TeamJobs()).add(Contender(0, at, "", "", team, mgpu, at))
     found = Protection.of_nobody(tree, quota)
     found.redo(teams, teams)
     levels = [(1 << len(tree.paths[team])) - 1 for team, _ in jobs]
