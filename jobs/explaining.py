@@ -11,7 +11,7 @@ from jobs.dependencies import fate
 from jobs.lifecycle import FINAL, NOT_STARTED
 from jobs.models import AttemptState, Condition, JobState
 from jobs.queries import AttemptRow, JobRow, JobView, VictimRow, WaitedForRow, may_see
-from jobs.reason_documents import HELD_BY_USER, held_sentence, iso, stored_reason
+from jobs.reason_documents import HELD_BY_USER, arranged, held_sentence, iso, stored_reason
 from jobs.withdrawing import AVOIDED_FOR
 from jobs.withholding import limit_sentence
 from primitives.state_words import state_phrase
@@ -53,10 +53,9 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     if job.explanation is None:
         return plain_explanation(NOT_YET_DECIDED, "The arbiter has not looked at it yet.", now)
     shown = {
-        # What an earlier version stored has none of the first two.
+        # What an earlier version stored has none.
         "pool": None,
-        "elsewhere": [],
-        **job.explanation,
+        **arranged(job.explanation),
         "victims": [_shown_victim(victim, actor) for victim in view.victims],
     }
     if view.waited_for:

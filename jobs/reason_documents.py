@@ -11,9 +11,12 @@ from typing import Any
 
 import orjson
 
+from arbiter.decisions import NUMBERS
 from jobs.lifecycle import NOT_STARTED, NOT_STARTED_MAX
 
 HELD_BY_USER = "held_by_user"
+
+_PLACES = {name: place for place, name in enumerate(NUMBERS)}
 
 #: How orjson writes times: in UTC with whole seconds and Z.
 ISO = orjson.OPT_UTC_Z | orjson.OPT_OMIT_MICROSECONDS
@@ -42,6 +45,24 @@ def stored_reason(
         "elsewhere": [],
         "as_of": iso(now),
     }
+
+
+def arranged(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored reason with its numbers as `NUMBERS` has them, then all others: what belongs
+    together side by side. The database keeps no order."""
+    return {
+        **document,
+        "numbers": _in_order(document["numbers"]),
+        # What an earlier version stored has none of these.
+        "elsewhere": [
+            {**one, "numbers": _in_order(one["numbers"])} for one in document.get("elsewhere", ())
+        ],
+    }
+
+
+def _in_order(numbers: Mapping[str, int]) -> dict[str, int]:
+    names = sorted(numbers, key=lambda name: (_PLACES.get(name, len(_PLACES)), name))
+    return {name: numbers[name] for name in names}
 
 
 def held_sentence(

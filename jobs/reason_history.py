@@ -16,7 +16,7 @@ from django.db import connection
 
 from jobs.models import JobReason
 from jobs.queries import visible_jobs
-from jobs.reason_documents import HELD_BY_USER, stored_reason
+from jobs.reason_documents import HELD_BY_USER, arranged, stored_reason
 from primitives.errors import NotFound
 from tenants.access import Actor
 
@@ -98,4 +98,6 @@ def get_reasons(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, Mapping[s
     if not visible_jobs(actor).filter(pk=job_id).exists():
         raise NotFound("There is no such job that you can see.")
     kept = JobReason.objects.filter(job_id=job_id).order_by("-number")
-    return list(kept.values_list("since", "document"))
+    return [
+        (since, arranged(document)) for since, document in kept.values_list("since", "document")
+    ]

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from arbiter.fair_share import FairShares
@@ -63,25 +64,25 @@ class Elastic:
         """An elastic `job`, which can start as it is and draws on its team's own guarantee, as it
         starts in its turn: with as many nodes as that, quota, class and devices allow it now. And
         its shape then."""
-        pool, reserved = self._pool, self._reserved
-
-        def can(nodes: int) -> bool:
-            larger = replace(job, node_count=nodes)
-            shape = pool.ground.shape_of(larger)
-            if not (
-                pool.guarantees.fits(team, team, larger.mgpu)
-                and self._is_allowed(larger, team)
-                and reserved.fits(shape)
-            ):
-                return False
-            longest_s, first = reserved.longest_s(team, shape, job.priority_class, team)
-            return first is None or (
-                larger.time_limit_s is not None and larger.time_limit_s <= longest_s
-            )
-
         assert job.node_count_max is not None
+        can = partial(self._can_start, job, team)
         sized = replace(job, node_count=_most(job.node_count, job.node_count_max, can))
-        return sized, pool.ground.shape_of(sized)
+        return sized, self._pool.ground.shape_of(sized)
+
+    def _can_start(self, job: QueuedJob, team: int, nodes: int) -> bool:
+        """Whether `job` could start on so many nodes, within its team's own guarantee."""
+        pool, reserved, larger = self._pool, self._reserved, replace(job, node_count=nodes)
+        shape = pool.ground.shape_of(larger)
+        if not (
+            pool.guarantees.fits(team, team, larger.mgpu)
+            and self._is_allowed(larger, team)
+            and reserved.fits(shape)
+        ):
+            return False
+        longest_s, first = reserved.longest_s(team, shape, job.priority_class, team)
+        return first is None or (
+            larger.time_limit_s is not None and larger.time_limit_s <= longest_s
+        )
 
     def grow_all(
         self,
@@ -118,15 +119,7 @@ class Elastic:
             preferred_topology=None,
             node_count_max=None,
         )
-
-        def can(count: int) -> bool:
-            more = replace(alone, node_count=count)
-            if not self._is_allowed(more, team):
-                return False
-            shape = self._pool.ground.shape_of(more)
-            return self._reserved.longest_s(team, shape, job.priority_class, ROOT)[1] is None
-
-        count = _most(0, len(nodes), can)
+        count = _most(0, len(nodes), partial(self._can_add, alone, team))
         if not count:
             return None
         more = replace(alone, node_count=count)
@@ -136,6 +129,15 @@ class Elastic:
         whole = replace(job, node_count=job.node_count + count)
         names = tuple(sorted((*place.nodes, *added.nodes)))
         return NewStart(whole, team, start.order, Place(place.cluster, names)), more
+
+    def _can_add(self, alone: QueuedJob, team: int, count: int) -> bool:
+        """Whether what a start would like more could start `alone`, on so many nodes, and delay
+        nobody for whom something is kept."""
+        more = replace(alone, node_count=count)
+        if not self._is_allowed(more, team):
+            return False
+        shape = self._pool.ground.shape_of(more)
+        return self._reserved.longest_s(team, shape, alone.priority_class, ROOT)[1] is None
 
     def _is_allowed(self, job: QueuedJob, team: int) -> bool:
         """Whether class, the team's own blocked jobs and quota let so much start."""

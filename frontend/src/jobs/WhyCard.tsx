@@ -195,7 +195,7 @@ const NUMBER_LABELS: Record<string, string> = {
   limit_mgpu: "May hold",
   held_mgpu: "Holds",
   leaving_mgpu: "Of it being stopped",
-  capacity_mgpu: "The pool has, and more is guaranteed",
+  capacity_mgpu: "The pool has",
   could_ever_mgpu: "Could ever have",
   nodes_needed: "Nodes needed",
   nodes_fitting: "Nodes that fit",

@@ -14,7 +14,7 @@ from builders.portal_builders import (
     NOW,
 )
 from jobs.explaining import plain_explanation
-from jobs.models import Job, Reclaim
+from jobs.models import Job, JobReason, Reclaim
 from jobs.timeline import Happening, record_events
 from tenants.models import User
 
@@ -89,6 +89,27 @@ def test_what_a_waiting_job_says(world: World) -> None:
 
     assert beneficiary(world.bob, victims[0]) == str(waiting.pk)
     assert beneficiary(world.charlie, victims[2]) is None
+
+
+def test_numbers_come_in_an_order_in_which_they_can_be_read(world: World) -> None:
+    """Planted: as the database has them, by the lengths of their names; those of the past, or of
+    other pools, are left so; a number that the arbiter does not know is lost."""
+    numbers = {"new": 1, "capacity_mgpu": 2, "protected_mgpu": 3, "in_use_mgpu": 4, "need_mgpu": 5}
+    elsewhere = {
+        "pool": "a100", "code": "waiting_for_free_gpus", "sentence": "", "numbers": numbers,
+        "node": None, "jobs_ahead": 0,
+    }  # fmt: skip
+    stored = plain_explanation("waiting_for_guarantee", "It waits.", NOW)
+    stored |= {"numbers": numbers, "elsewhere": [elsewhere]}
+    del stored["victims"]
+    job = a_job(world.company, world.bob, explanation=stored, explained_at=NOW)
+    JobReason.objects.create(job=job, number=1, since=NOW, code=stored["code"], document=stored)
+    ordered = ["need_mgpu", "in_use_mgpu", "protected_mgpu", "capacity_mgpu", "new"]
+    caller = by_token(world.bob)
+    told = caller.get(f"jobs/{job.pk}/explanation").json()
+    assert [list(told["numbers"]), list(told["elsewhere"][0]["numbers"])] == [ordered, ordered]
+    (line,) = caller.get(f"jobs/{job.pk}/reasons").json()["items"]
+    assert list(line["numbers"].items()) == [(name, numbers[name]) for name in ordered]
 
 
 def test_who_takes_over_gpus_of_a_claim_that_was_given_up_sees_whose_they_are(
