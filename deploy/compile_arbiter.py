@@ -72,8 +72,8 @@ def with_constructors(source: str) -> str:
 def with_constants(source: str) -> str:
     """The same with names in capitals, and functions of `C_MODULES`, as constants, line for line.
 
-    Others are looked up by name wherever they are used, as somebody could have changed them. Who
-    does change one of these is refused by mypy.
+    Others are looked up by name wherever they are used, as somebody could have changed them. Mypy
+    refuses a compiled module that does change one; nobody else is to.
 
     Raises ValueError where it is not known here how one would be written.
     """
@@ -81,14 +81,14 @@ def with_constants(source: str) -> str:
     for node in ast.parse(source).body:
         at = node.lineno - 1
         if isinstance(node, ast.ImportFrom) and node.module in C_MODULES:
-            if node.end_lineno != node.lineno or any(one.asname for one in node.names):
+            if lines[at] != ast.unparse(node) or any(one.asname for one in node.names):
                 raise ValueError(f"line {node.lineno}: names are imported in one line, as they are")
             found = [f"{one.name}: Final = {node.module}.{one.name}" for one in node.names]
             lines[at] = "; ".join((f"import {node.module}", _IMPORT, *found))
             continue
         if isinstance(node, ast.AnnAssign):
             targets, told = [node.target], ast.unparse(node.annotation)
-        elif isinstance(node, ast.Assign):
+        elif isinstance(node, ast.Assign) and not ast.unparse(node.value).startswith("TypeVar("):
             targets, told = node.targets, ""
         else:
             continue

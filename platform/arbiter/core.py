@@ -247,7 +247,7 @@ class Core:
                     known = claimed.setdefault(job, name)
                     claimed[job] = min(known, name, key=shared.pools.index)
         for name in [name for name, state in self._pools.items() if state.is_empty]:
-            del self._pools[name]
+            self._pools.pop(name).lines.forget_groups()
         states = {
             name: self._pools.get(name) or PoolState()
             for name in self._pools.keys() | claims.keys()

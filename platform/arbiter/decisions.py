@@ -51,7 +51,8 @@ NUMBERS: Mapping[str, str] = {
     "limit_mgpu": "the most that the binding node may hold: guarantee and borrow limit",
     "held_mgpu": "what the binding node holds, and what is kept for claims below it",
     "leaving_mgpu": "what of that jobs hold which are being stopped; absent for none",
-    "capacity_mgpu": "what the pool has that works, where more is guaranteed; absent else",
+    "capacity_mgpu": "what works in the pool, where no limit is in the way of a job within the"
+    " guarantee and more is guaranteed than that; absent else",
     "could_ever_mgpu": "the most that quota or the fleet could ever give such a job",
     "class_cap_mgpu": "the team's cap in the job's priority class",
     "class_in_use_mgpu": "what of the cap is in use",

@@ -242,7 +242,7 @@ def _waiting_for_guarantee(waiting: Waiting, job: QueuedJob, terms: _Terms) -> s
         )
     if "capacity_mgpu" in numbers:
         has = terms.count(numbers["capacity_mgpu"])
-        told += f", but more is guaranteed in this pool than the {has} it has that work"
+        told += f", but more is guaranteed in this pool than the {has} it has in working order"
     free = numbers["largest_free_on_a_cluster_mgpu"]
     return (
         f"{told}; {gpus_text(free)} {_are(free)} free on one cluster{_on_such_nodes(job)}, and"

@@ -61,6 +61,8 @@ class Ground:
             whole = sizes.setdefault(device.cluster, {})
             mgpu = device.capacity_mgpu + device.outside_mgpu
             whole[device.node] = whole.get(device.node, 0) + mgpu
+        #: What works, whoever holds it and whether its cluster answers or not.
+        self.healthy_mgpu = sum(sum(nodes.values()) for nodes in sizes.values())
         self.offered = {c: nodes for c, nodes in capacities.items() if c in clusters}
         self.kinds = NodeKinds(devices)
         self.plans = GroundPlans(devices, self.kinds)

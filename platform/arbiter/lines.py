@@ -153,7 +153,7 @@ class Lines:
             if not of_team:
                 del self._of_team[kin.group.team]
             # They know each other, and would wait for a search for garbage.
-            line.kin, kin.at = None, None
+            line.kin = None
 
     def of(self, job: QueuedJob) -> Line:
         """The line of a job that waits."""

@@ -169,8 +169,8 @@ class TeamQueue:
         heapify(self._heap)
 
     def close(self) -> None:
-        """There is another queue for the team. Classes and lines know each other: apart, they go at
-        once and not when garbage is collected."""
+        """It is used no more. Classes and lines know each other: apart, they go at once, and not
+        when garbage is collected."""
         for cls in self.classes:
             cls.lines.clear()
 

@@ -147,8 +147,7 @@ class Reasons:
                 self._leaving[node] += one.mgpu
         organizations = pool.tree.children.get(ROOT, ())
         promised_mgpu = sum(pool.quota.guaranteed[node] for node in organizations)
-        #: Whether more is guaranteed than there is.
-        self._is_overcommitted = promised_mgpu > pool.holdings.offered_mgpu
+        self._is_overcommitted = promised_mgpu > pool.ground.healthy_mgpu
         self._available = pool.available()
         self._free: dict[tuple[frozenset[str] | None, int | None], tuple[int, int]] = {}
 
@@ -282,7 +281,7 @@ class Reasons:
         if not is_entitled:
             return Reason(Code.WAITING_FOR_FREE_GPUS, numbers)
         if self._is_overcommitted:
-            numbers["capacity_mgpu"] = pool.holdings.offered_mgpu
+            numbers["capacity_mgpu"] = pool.ground.healthy_mgpu
         return Reason(Code.WAITING_FOR_GUARANTEE, numbers)
 
     def _tell_wants(self, shape: Shape, numbers: dict[str, int]) -> None:

@@ -211,7 +211,12 @@ def _changed(dice: Random, base: Snapshot, now: int) -> Snapshot:
             return replace(base, usage=usage)
         case 4:
             balances = tuple(
-                Balance(team, "p", dice.randint(-(10**11), 10**11), dice.randint(0, 10**9))
+                Balance(
+                    team,
+                    dice.choice(POOLS),
+                    dice.randint(-(10**11), 10**11),
+                    dice.randint(0, 10**9),
+                )
                 for team in _teams(base)
                 if dice.random() < 0.5
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -24,8 +24,15 @@ def is_compiled(target: object) -> bool:
         names = [target.rpartition(".")[0], target.rpartition(".")[0].rpartition(".")[0]]
     else:
         names = [getattr(target, "__module__", ""), getattr(target, "__name__", "")]
-    files = [getattr(sys.modules.get(name), "__file__", None) or "" for name in names]
     return any(
-        name.startswith(("arbiter.", "simulator.")) and Path(file).suffix not in ("", ".py")
-        for name, file in zip(names, files, strict=True)
+        Path(_file_of(name)).suffix not in ("", ".py")
+        for name in names
+        if name.startswith(("arbiter.", "simulator."))
     )
+
+
+def _file_of(name: str) -> str:
+    try:
+        return import_module(name).__file__ or ""
+    except ImportError:
+        return ""

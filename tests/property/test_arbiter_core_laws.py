@@ -125,9 +125,13 @@ def test_what_a_cycle_made_goes_with_it(seed: int, accept_several: bool) -> None
     gc.disable()
     try:
         for snapshot in others:
+            decided = core.decide(known.taken_at)
+            if dice.random() < 0.5:
+                decided.explained()
             core.cycle(known.taken_at, explains=bool(dice.randrange(2)))
             tell(core, known, snapshot)
             known = snapshot
+        del decided
         assert _left_over() == set()
     finally:
         gc.enable()

@@ -14,6 +14,7 @@ from arbiter.decisions import Classed
 from arbiter.errors import TooLate
 from arbiter.policy import Policy
 from arbiter.pool import Pool
+from arbiter.pool_cycles import Told
 from arbiter.protection import Fitted, TeamJobs
 from arbiter.queue_order import Agenda
 from arbiter.reclaim import Reclaimer
@@ -357,3 +358,27 @@ def test_nothing_is_asked_of_use_where_nobody_is_compared() -> None:
     both = core.cycle(NOW, explains=False, parts=False)
     assert [one.job for one in both.starts] == ["j", "k"]
     assert sorted(accounts.asked) == ["a", "balances", "c"]
+
+
+class Books:
+    """Accounts that know credits in two pools, of one moment."""
+
+    def usage(self, team: str, now: int) -> tuple[Usage, ...]:
+        """What a team has used lately: nothing."""
+        return ()
+
+    def balances(self, now: int) -> tuple[Balance, ...]:
+        """All credits."""
+        return Balance("t", "p", now, 1), Balance("t", "q", 2, 3), Balance("u", "q", 4, 5)
+
+    def checkpoint_at(self, run: RunningJob, now: int) -> int | None:
+        """Nobody saved anything."""
+        return None
+
+
+def test_credits_are_those_of_the_pool_whether_told_or_asked() -> None:
+    """Planted: those of all pools, of accounts."""
+    by_pool = {"p": [Balance("t", "p", 7, 1)], "q": list(Books().balances(7)[1:])}
+    told, asked = Told({}, by_pool, None, 7), Told({}, {}, Books(), 7)
+    for pool, rows in by_pool.items():
+        assert list(told.balances(pool)) == list(asked.balances(pool)) == rows

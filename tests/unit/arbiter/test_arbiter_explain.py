@@ -120,8 +120,8 @@ FREE = {"need": 8, "free": 3, "largest_free_on_a_cluster": 3, "available_by_quot
             Code.WAITING_FOR_GUARANTEE,
             {"gpus": {**FREE, "capacity": 96}},
             "Your team is entitled to these 8 GPUs, but more is guaranteed in this pool than the"
-            " 96 GPUs it has that work; 3 are free on one cluster, and no jobs can be stopped now"
-            " that would make room for it.",
+            " 96 GPUs it has in working order; 3 are free on one cluster, and no jobs can be"
+            " stopped now that would make room for it.",
         ),
         (
             Code.WAITING_FOR_GUARANTEE,

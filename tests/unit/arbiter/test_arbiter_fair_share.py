@@ -352,6 +352,23 @@ def test_use_counts_at_every_level_above_whoever_is_asked_first() -> None:
         assert found == [321, 320, 1, 20, 300]
 
 
+def test_the_first_hour_counts_by_the_half_life_of_each_one_s_organization() -> None:
+    """Planted: by that of the first of all nodes."""
+    tree = tree_of([a_node("x"), a_node("y")])
+    half_lives_s = (WEEK, 3_600)
+    use = fair_use(
+        tree,
+        usage=by_team(()),
+        starts=Starts(tree, half_lives_s, {}),
+        weights={},
+        half_lives_s=half_lives_s,
+        at=NOW,
+    )
+    hours = [Decay(half_life_s).at_start() for half_life_s in half_lives_s]
+    assert [use.hour[node] for node in (1, 0)] == hours[::-1]
+    assert hours[0] > hours[1]
+
+
 def test_a_start_is_charged_to_its_user_its_team_and_all_above() -> None:
     tree = tree_of([a_node("x"), a_node("x/s"), a_node("x/t")])
     use = fair_use(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from arbiter.decisions import Code, Reclaim, Victim
 from builders.arbiter_builders import (
@@ -46,6 +49,33 @@ def test_it_is_told_that_more_is_guaranteed_than_there_is() -> None:
     assert (reason.code, reason.numbers["capacity_mgpu"]) == (
         Code.WAITING_FOR_GUARANTEE,
         16 * GPU,
+    )
+
+
+@pytest.mark.parametrize(
+    ("third", "capacity_mgpu"),
+    [
+        ({"outside_mgpu": 8 * GPU, "capacity_mgpu": 0}, None),
+        ({"cluster": "silent"}, None),
+        ({"capacity_mgpu": 0}, 16 * GPU),
+    ],
+)
+def test_gpus_that_others_hold_or_silent_clusters_have_are_there(
+    third: dict[str, Any], capacity_mgpu: int | None
+) -> None:
+    """Planted: what can be given now counts alone; a node that is down counts."""
+    *two, last = devices(3)
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/t": 16, "p": 8, "p/t": 8},
+        devices=[*two, replace(last, **third)],
+        running=[a_running(f"r{i}", "o/t", slots(i, 1)) for i in range(2)],
+        queued=[a_queued("j", "p/t", gpus=8)],
+        clusters={"alpha"},
+    )
+    reason = why(plan_of(snapshot), "j")
+    assert (reason.code, reason.numbers.get("capacity_mgpu")) == (
+        Code.WAITING_FOR_GUARANTEE,
+        capacity_mgpu,
     )
 
 

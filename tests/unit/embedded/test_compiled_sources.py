@@ -187,6 +187,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
+from typing import TypeVar
 
 A = 1 << 3
 #: By number.
@@ -195,6 +196,7 @@ _NAMES: dict[int, str] = {
 }
 B: int = A  # as it is
 Kind = tuple[int, int]
+T = TypeVar("T")
 
 
 def add(to: list[int], what: int) -> int:
@@ -233,6 +235,7 @@ def test_constants_and_what_c_does_are_final_and_the_rest_is_as_it_was(build: Mo
     ("source", "said"),
     [
         ("from heapq import (\n    heappop,\n)", "line 1: names are imported in one line"),
+        ("from heapq import heappop; x = 1", "line 1: names are imported in one line"),
         ("from heapq import heappop as pop", "names are imported in one line, as they are"),
         ("x = 1; A = 2", "line 1: a constant has a line of its own"),
         ("A: int = 1\nA = B = 2", "line 2: a constant has a line of its own"),
