@@ -138,9 +138,15 @@ kube-bed-join: environment ## Make that Kubernetes a cluster of the Tidegate tha
 kube-bed-stop: ## Stop that Kubernetes and remove its files
 	@if [ -x $(BIN)/python ]; then $(BIN)/python deploy/kube-bed/control.py stop --purge; fi
 
-bench: environment frontend-build ## The speed figures
+bench: environment frontend-build ## The figures of speed; TRACE=... QUOTAS=...: of that trace, too
 	@for file in tests/performance/bench_*.py; do \
-		echo "== $$file"; $(BIN)/python $$file || exit 1; done
+		case $$file in \
+		*_simulation.py) words="$(TRACE) $(QUOTAS)" ;; \
+		*_accasim.py) words="$(TRACE)" ;; \
+		*_quality.py) words="$(if $(TRACE),$(TRACE) $(QUOTAS) --gpus 416 --gpus 512 --gpus 640)" ;; \
+		*) words="" ;; \
+		esac; \
+		echo "== $$file $$words"; $(BIN)/python $$file $$words || exit 1; done
 
 bench-smoke: environment frontend-build ## The benchmarks with small numbers: that they run
 	@for file in tests/performance/bench_*.py; do \

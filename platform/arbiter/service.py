@@ -677,12 +677,16 @@ class PoolCycle:
         self._has_more_room = True
 
     def _renew(self, team: int) -> None:
-        """The protected use on the team's path changed: renew the standing of who draws on it."""
-        drawn_on = self._agenda.drawn_on
+        """The protected use on the team's path changed: renew the standing of who draws on it, be
+        it jobs of the nodes above themselves."""
+        drawn_on, path = self._agenda.drawn_on, self.pool.tree.paths[team]
         if drawn_on:
-            for node in self.pool.tree.paths[team]:
+            for node in path:
                 if node in drawn_on:
                     self._agenda.refresh(node, self.pool.ratio(node))
+        for node in path[1:]:
+            if node in self.queues and node not in self._unseen:
+                self._enlist_anew(node)
 
     def _enlist_anew(self, team: int) -> None:
         """The team's next job may stand elsewhere than it was enlisted for, or is yet to be."""

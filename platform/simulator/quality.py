@@ -34,7 +34,8 @@ class Quality:
     """How good a schedule was. A figure of nothing is None: a wait where no job started.
 
     Until the horizon, the last submission: `utilisation` and `goodput` (work that was kept) of all
-    GPUs, `bound` the most work that any policy could do, `of_bound` = goodput / bound, at most 1.
+    GPUs, `bound` the most work that any policy could do, `of_bound` = goodput / bound, at most 1,
+    and `used_of_bound` = utilisation / bound, which also counts what was lost or spent on restarts.
     None where all jobs come at once, and there is no time until then.
 
     Guarantee shortfall, as a share of the entitlement of all teams and of the worst one: in all;
@@ -56,6 +57,7 @@ class Quality:
     goodput: float | None
     bound: float | None
     of_bound: float | None
+    used_of_bound: float | None
     shortfall: float | None
     shortfall_worst: float | None
     lasted: float | None
@@ -133,6 +135,7 @@ def judge(
         goodput=_quotient(outcome.kept_mgpu_s, room),
         bound=_quotient(bound_mgpu_s, room),
         of_bound=_quotient(outcome.kept_mgpu_s, bound_mgpu_s),
+        used_of_bound=_quotient(used, bound_mgpu_s),
         shortfall=_overall(short),
         shortfall_worst=_worst(short),
         lasted=_overall(lasted),

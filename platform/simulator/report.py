@@ -32,6 +32,7 @@ def _optional(value: float | None, digits: int = 2) -> str:
 ROWS: tuple[tuple[str, Cell], ...] = (
     ("utilisation", _share("utilisation")),
     ("goodput", _share("goodput")),
+    ("utilisation / bound", _share("used_of_bound")),
     ("goodput / bound", _share("of_bound")),
     ("wait mean (h)", lambda q: _hours(q.waits.mean_s)),
     ("wait p50 (h)", lambda q: _hours(q.waits.p50_s)),

@@ -108,6 +108,25 @@ def test_guaranteed_demand_goes_by_fair_share_where_as_much_of_the_guarantee_is_
     assert started(snapshot) == ["b"]
 
 
+def test_a_start_uses_the_guarantee_of_jobs_above_its_team_too() -> None:
+    """Once x/t has started, x uses half of its guarantee and y a third. Planted: x still counts as
+    if it used a quarter."""
+    snapshot = a_snapshot(
+        quotas={"x": 4, "x/t": 1, "y": 3},
+        devices=devices(1),
+        running=[
+            a_running("rx", "x", slots(0, 1, gpus=1), started_at=NOW - 9_000),
+            a_running("ry", "y", slots(0, 1, gpus=1), started_at=NOW - 9_000),
+        ],
+        queued=[
+            a_queued("above", "x", submitted_at=NOW - 900),
+            a_queued("below", "x/t", submitted_at=NOW - 500),
+            a_queued("beside", "y", submitted_at=NOW - 100),
+        ],
+    )
+    assert started(snapshot) == ["below", "beside", "above"]
+
+
 @pytest.mark.parametrize(
     ("order", "first"),
     [

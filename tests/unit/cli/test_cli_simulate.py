@@ -199,8 +199,8 @@ def test_jobs_that_come_at_once_say_nothing_of_the_time_until_the_last(files: li
     result = run(*arguments)
     assert result.stderr.splitlines()[-1] == "1 job in 0s on 1 node with 4 GPUs."
     rows = {line[:26].strip(): line[26:].split() for line in result.stdout.splitlines()[1:]}
-    unknown = ("utilisation", "goodput / bound", "goodput")
-    assert [rows[name] for name in (*unknown, "waste / useful")] == [["-"]] * 3 + [["0.00000"]]
+    unknown = ("utilisation", "utilisation / bound", "goodput / bound", "goodput")
+    assert [rows[name] for name in (*unknown, "waste / useful")] == [["-"]] * 4 + [["0.00000"]]
     (fifo,) = json.loads(run(*arguments, "--json").stdout)["results"]
     assert [fifo["quality"][name] for name in ("utilisation", "of_bound", "goodput")] == [None] * 3
 
@@ -215,6 +215,7 @@ def test_a_policy_that_refuses_all_has_no_figures(files: list[str], tmp_path: Pa
     assert known == {
         "utilisation": "0.0000",
         "goodput": "0.0000",
+        "utilisation / bound": "0.0000",
         "goodput / bound": "0.0000",
         "lost (GPU-h)": "0",
         "restarts (GPU-h)": "0",

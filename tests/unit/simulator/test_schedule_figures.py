@@ -92,7 +92,7 @@ def test_every_figure_of_a_small_schedule() -> None:
     assert found.utilisation == found.goodput == 60 / 80
     # One queue: 80 GPU-s come at 0 and fill all of it.
     assert found.bound == 1.0
-    assert found.of_bound == 0.75
+    assert found.of_bound == found.used_of_bound == 0.75
     # Entitled: a 2 x 20; b 1 from 5, 2 from 10. b is a GPU short from 10 to 15, for want of a
     # second one for b2: nothing that waits is small enough.
     assert found.shortfall == 5 / (40 + 25)
@@ -162,7 +162,7 @@ def test_what_is_done_again_is_no_more_of_the_bound() -> None:
     (ours,) = compare(works, scene, given, {"a": "a", "b": "b"}, ["tidegate"])
     assert ours.quality.utilisation == 1_010 / 1_200
     assert ours.quality.goodput == ours.quality.bound == 600 / 1_200
-    assert ours.quality.of_bound == 1.0
+    assert (ours.quality.of_bound, ours.quality.used_of_bound) == (1.0, 1_010 / 600)
 
 
 def test_shortfall_counts_what_outlasts_grace_and_cycle_apart() -> None:
