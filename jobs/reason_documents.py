@@ -52,7 +52,7 @@ def arranged(document: Mapping[str, Any]) -> dict[str, Any]:
     together side by side. The database keeps no order."""
     return {
         **document,
-        "numbers": _in_order(document["numbers"]),
+        "numbers": _in_order(document.get("numbers", {})),
         # What an earlier version stored has none of these.
         "elsewhere": [
             {**one, "numbers": _in_order(one["numbers"])} for one in document.get("elsewhere", ())
