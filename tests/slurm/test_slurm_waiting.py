@@ -26,9 +26,9 @@ from tenants.models import User
 __all__ = ["bob", "company", "frail_loop", "loop"]
 
 NO_NODES = (
-    "Your team is entitled to this GPU, but more is guaranteed in this pool than the 0 GPUs it has in "
-    "working order; 0 are free on one cluster, and no jobs can be stopped now that would make room "
-    "for it."
+    "Your team is entitled to this GPU, but more is guaranteed in this pool than the 0 GPUs it has "
+    "in working order; 0 are free on one cluster, and no jobs can be stopped now that would make "
+    "room for it."
 )
 NO_CLUSTER = "No cluster with such GPUs accepts jobs now."
 
