@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from arbiter.decisions import Code
 from arbiter.fair_share import Parts
 from arbiter.layout import Layout
+from arbiter.lines import Group
 from arbiter.node_kinds import NodeKinds
 from arbiter.placement import Shape
 from arbiter.policy import Policy
@@ -118,6 +119,13 @@ class Ground:
         if found is None:
             found = self.priorities[name] = Priority(name)
         return found
+
+    def group_of(self, job: QueuedJob) -> Group:
+        """What a job that waits is to the pool."""
+        team, shape = self.tree.index.get(job.team), self.shape_of(job)
+        priority = self.priority(job.priority_class)
+        word = (None, 0) if team is None else self.verdict(team, shape, priority.cap_mgpu)
+        return Group(team, shape, priority, *word)
 
     def verdict(self, team: int, shape: Shape, cap_mgpu: int | None) -> tuple[Code | None, int]:
         """Why jobs of `team` cannot start in any cycle as things are laid out, whatever the others

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import chain
 
 from arbiter.accounts import Accounts
+from arbiter.budget import Budget
 from arbiter.fair_share import FairShares, FairUse, Starts, fair_use
 from arbiter.ground import Ground
 from arbiter.holdings import Holdings
@@ -160,7 +161,7 @@ class PoolCycles:
         self._explains = explains
         self._use_of_all: FairUse | None = None
 
-    def run(self, name: str, shared: SharedJobs, starts_left: int, reclaims_left: int) -> PoolCycle:
+    def run(self, name: str, shared: SharedJobs, budget: Budget) -> PoolCycle:
         """See `several_pools.Run`."""
         state, (ground, holdings) = self._states[name], self._laid_out[name]
         claims = [
@@ -177,8 +178,7 @@ class PoolCycles:
                 pool,
                 state.lines,
                 self._shares,
-                starts_left=starts_left,
-                reclaims_left=reclaims_left,
+                budget=budget,
                 explains=self._explains,
                 shared=shared,
             )

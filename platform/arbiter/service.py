@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from arbiter.budget import Budget
 from arbiter.claims import use_at_once, use_claims
 from arbiter.decisions import Code, Reclaim
 from arbiter.earmarks import Earmark
@@ -12,14 +13,15 @@ from arbiter.elastic import Elastic, is_elastic
 from arbiter.fair_share import FairShares
 from arbiter.ground import Ground
 from arbiter.holdings import Holding
-from arbiter.lines import Group, Lines
+from arbiter.lines import Lines
 from arbiter.overtaken import Rival, exposed_among, in_the_way, overtaken
 from arbiter.own_limits import Kept
-from arbiter.placement import Place, Shape
+from arbiter.placement import Place
 from arbiter.policy import SpareOrder
 from arbiter.pool import Pool
+from arbiter.prospects import Prospects, limit_s
 from arbiter.queue_order import Age, Agenda, JobClass, JobLine, Priority, Standing, TeamQueue
-from arbiter.quota_tree import ROOT, UNLIMITED
+from arbiter.quota_tree import ROOT
 from arbiter.reclaim import Reclaimer
 from arbiter.reservations import Reservations
 from arbiter.snapshot import QueuedJob
@@ -56,8 +58,7 @@ class PoolCycle:
         lines: Lines,
         make_shares: Callable[[Ground], FairShares],
         *,
-        starts_left: int,
-        reclaims_left: int,
+        budget: Budget,
         explains: bool,
         shared: SharedJobs,
     ) -> None:
@@ -70,8 +71,7 @@ class PoolCycle:
         #: The claims behind `reclaims`, and how many of them have spared whom they could.
         self._made: list[Made] = []
         self._spared_count = 0
-        self._starts_left = starts_left
-        self._reclaims_left = reclaims_left
+        self._left = replace(budget)
         self.jobs = lines.jobs
         self._lines = lines
         self.queues = lines.queues
@@ -86,8 +86,7 @@ class PoolCycle:
         self.reserved = Reservations(pool)
         self._explains = explains
         self._service: Iterator[None] = self._serve_all()
-        self._prospects: Iterator[tuple[TeamQueue, JobClass]] = iter(())
-        self._prospect: tuple[TeamQueue, JobClass] | None = None
+        #: Whether a start may still grow.
         self._grows = False
         #: Whether a claim was given up since everybody was looked at.
         self._has_more_room = False
@@ -129,25 +128,29 @@ class PoolCycle:
         start or take anything back."""
         used = self._use_claims()
         self._reclaimer = Reclaimer(self.pool, self.reserved.held)
-        if not self._explains and not self._may_serve():
+        self._prospects = Prospects(
+            self.pool, self._lines, self._left, self._reclaimer, self.reserved
+        )
+        # Where nobody could be served, nothing that is lined up or charged could be seen.
+        if not self._explains and not self._grows and not self._prospects.may_be_any():
             return
         for earmark in (*used, *self.pool.earmarks.values()):
             self._charge(earmark.team, earmark.job, is_borrowed=self.pool.is_borrowed(earmark))
         self._line_up()
         self._expect()
-        self._look_out()
+        self._prospects.look_out(self.reserved)
         self._serve_prospects()
         while self._spare_victims():
             self._begin_anew()
             self._service = self._serve_all()
             self._serve_prospects()
-        if self._starts_left > 0 and self._reclaims_left > 0:
+        if self._left.starts > 0 and self._left.reclaims > 0:
             self._elastic.grow_all(self.starts, self.standing, self._charge)
 
     def _serve_prospects(self) -> None:
-        """Serve the queues in order, as long as anybody has prospects."""
+        """Serve the queues in order, as long as anybody has prospects, or a start may grow."""
         for _ in self._service:
-            if not self._has_prospects():
+            if not self._grows and not self._prospects.are_any():
                 break
 
     def overtaken(self) -> frozenset[str]:
@@ -190,7 +193,6 @@ class PoolCycle:
         self.pool.close()
         self._service = iter(())
         self.reserved.limits.close()
-        self._prospects = iter(())
         self._agenda_now = None
 
     def _forget_the_served(self) -> None:
@@ -204,111 +206,11 @@ class PoolCycle:
                     line.at = 0
                     line.refused = [age for age in line.refused if age[1] not in self._only_starts]
 
-    # -- what may still happen --------------------------------------------------------------
-
-    def _may_serve(self) -> bool:
-        """Whether there are prospects (see `_has_prospects`) before anybody is lined up: where
-        there are none, nothing that is to be lined up, charged or reserved could be seen."""
-        if self._grows:
-            return True
-        blocker = self.pool.blocker
-        for shape, of_shape in self._lines.by_shape(self._group_of).items():
-            fits = self._starts_left > 0 and self.reserved.fits(shape)
-            if not fits and self._reclaims_left <= 0:
-                continue
-            for kin in of_shape.values():
-                group = kin.group
-                team = group.team
-                if team is None or group.code is not None:
-                    continue
-                if fits and blocker(team, shape.total_mgpu) is None:
-                    return True
-                if self._may_look_for_victims(team, shape, group.priority):
-                    return True
-        return False
-
-    def _look_out(self) -> None:
-        """Look at all classes anew for one that could still start, now or by reclaim."""
-        self._prospects = self._classes_in_question()
-        self._prospect = next(self._prospects, None)
-
-    def _classes_in_question(self) -> Iterator[tuple[TeamQueue, JobClass]]:
-        """All classes, but for those of which it is plain when their turn comes that they cannot
-        start, as others of their shape cannot."""
-        for shape, of_shape in self._lines.by_shape(self._group_of).items():
-            for kin in of_shape.values():
-                if kin.at is not None:
-                    yield kin.at
-                    if not self._is_any_possible(shape):
-                        break
-
-    def _is_any_possible(self, shape: Shape) -> bool:
-        """Whether jobs of a shape may start or look for victims, as far as it alone says."""
-        return self._reclaims_left > 0 or (self._starts_left > 0 and self.reserved.fits(shape))
-
-    def _has_prospects(self) -> bool:
-        """Whether any class could still start or look for victims, or a start grow. Room only
-        shrinks within a cycle unless somebody looks for victims, so who cannot need not be looked
-        at again."""
-        if self._grows:
-            return True
-        while self._prospect is not None:
-            queue, cls = self._prospect
-            if self._is_prospect(queue, cls):
-                return True
-            self._prospect = next(self._prospects, None)
-        return False
-
-    def _is_prospect(self, queue: TeamQueue, cls: JobClass) -> bool:
-        if cls.code is not None:
-            return False
-        for line in cls.lines:
-            if line.at < len(line.jobs):
-                break
-        else:
-            return False
-        team, shape = queue.team, cls.shape
-        if self._may_start(team, shape) and not self._all_delay(queue, cls):
-            return True
-        return self._may_look_for_victims(team, shape, cls.priority)
-
-    def _may_start(self, team: int, shape: Shape) -> bool:
-        """Whether jobs of a team could start now, but for reservations."""
-        return (
-            self._starts_left > 0
-            and self.reserved.fits(shape)
-            and self.pool.blocker(team, shape.total_mgpu) is None
-        )
-
-    def _all_delay(self, queue: TeamQueue, cls: JobClass) -> bool:
-        """Whether all jobs of a class that fits now would delay a reservation that is made: what
-        is reserved or starts further on leaves no longer a time to any of them."""
-        if not self.reserved.may_bind(queue.team):
-            return False
-        source = self.pool.source(queue.team, cls.shape.total_mgpu)
-        longest_s, _ = self.reserved.longest_s(queue.team, cls.shape, cls.priority.id, source)
-        return all(
-            longest_s < self._limit_s(job) for line in cls.lines for job in line.jobs[line.at :]
-        )
-
-    def _may_look_for_victims(self, team: int, shape: Shape, priority: Priority) -> bool:
-        if self._reclaims_left <= 0 or not self._reclaimer.may_find(team, priority):
-            return False
-        return (
-            priority.preempts
-            or priority.preempts_others
-            or (
-                self._reclaimer.could_help(team, shape)
-                and self._reclaimer.could_be_freed(shape)
-                and self.pool.source(team, shape.total_mgpu) != ROOT
-            )
-        )
-
     # -- claims ---------------------------------------------------------------------------
 
     def _use_claims(self) -> list[Earmark]:
         """Start what is claimed and free; returns the claims of what starts."""
-        used = use_claims(self.pool, self._starts_left)
+        used = use_claims(self.pool, self._left.starts)
         for earmark, place, _ in used:
             priority = self.pool.ground.priority(earmark.job.priority_class)
             self._note_start(earmark.job, earmark.team, priority, place)
@@ -336,12 +238,12 @@ class PoolCycle:
 
     def _starts_at_once(self, earmark: Earmark) -> bool:
         """Start the job of a claim of this cycle if nobody is stopped for it and it can."""
-        used = use_at_once(self.pool, earmark) if self._starts_left > 0 else None
+        used = use_at_once(self.pool, earmark) if self._left.starts > 0 else None
         if used is None:
             return False
         priority = self.pool.ground.priority(earmark.job.priority_class)
         self._note_start(earmark.job, earmark.team, priority, used.place)
-        self._reclaims_left += 1
+        self._left.reclaims += 1
         return True
 
     # -- queues ---------------------------------------------------------------------------
@@ -350,14 +252,9 @@ class PoolCycle:
         """Line the waiting jobs up in team queues, and set aside what cannot start anyway."""
         settled = {start.job.id for start in self.starts}
         self._settled = settled.union(self.pool.earmarks, self._shared.absent)
-        self._lines.line_up(self._group_of, self._settled, self.shares, self._shared.reserves)
-
-    def _group_of(self, job: QueuedJob) -> Group:
-        ground = self.pool.ground
-        team, shape = ground.tree.index.get(job.team), ground.shape_of(job)
-        priority = ground.priority(job.priority_class)
-        word = (None, 0) if team is None else ground.verdict(team, shape, priority.cap_mgpu)
-        return Group(team, shape, priority, *word)
+        self._lines.line_up(
+            self.pool.ground.group_of, self._settled, self.shares, self._shared.reserves
+        )
 
     # -- service --------------------------------------------------------------------------
 
@@ -426,7 +323,7 @@ class PoolCycle:
         self._agenda_now = self._elastic_now = None
         self._line_up()
         self._expect()
-        self._look_out()
+        self._prospects.look_out(self.reserved)
 
     def _serve(self, enlisted_for: int, queue: TeamQueue) -> Iterator[None]:
         """Settle the team's next job, unless it lost the guarantee it was enlisted for."""
@@ -543,7 +440,7 @@ class PoolCycle:
             return Code.RESERVED_FOR_LARGER_JOB
         if self.reserved.made and self._delays(queue, cls, source)(line.job):
             return Code.RESERVED_FOR_LARGER_JOB
-        if self._starts_left <= 0:
+        if self._left.starts <= 0:
             return Code.BEHIND_FAIR_SHARE
         return None
 
@@ -554,7 +451,7 @@ class PoolCycle:
             return None
         mgpu = cls.shape.total_mgpu
         longest_s, kept = limits.longest_s(queue.team, mgpu, cls.priority.id)
-        return kept if longest_s < self._limit_s(line.job) else None
+        return kept if longest_s < limit_s(self.jobs, line.job) else None
 
     def _may_not_claim(self, queue: TeamQueue, line: JobLine) -> bool:
         """Whether GPUs that were taken back for the next job of `line` would be in the way of one
@@ -574,13 +471,9 @@ class PoolCycle:
 
     def _longer_than(self, longest_s: int) -> Callable[[Age], bool]:
         def is_too_long(job: Age) -> bool:
-            return longest_s < self._limit_s(job)
+            return longest_s < limit_s(self.jobs, job)
 
         return is_too_long
-
-    def _limit_s(self, job: Age) -> int:
-        limit_s = self.jobs[job[1]].time_limit_s
-        return UNLIMITED if limit_s is None else limit_s
 
     def _may_reserve(self, queue: TeamQueue, line: JobLine, code: Code) -> bool:
         """Whether the next job of `line`, which cannot start, may get a reservation."""
@@ -610,7 +503,7 @@ class PoolCycle:
 
     def _note_start(self, job: QueuedJob, team: int, priority: Priority, place: Place) -> None:
         self.starts.append(NewStart(job, team, priority.order, place))
-        self._starts_left -= 1
+        self._left.starts -= 1
         self._grows |= is_elastic(job)
 
     def _charge(self, team: int, job: QueuedJob, *, is_borrowed: bool) -> None:
@@ -625,7 +518,7 @@ class PoolCycle:
         priority = line.cls.priority
         return (
             code is Code.WAITING_FOR_FREE_GPUS
-            and self._reclaims_left > 0
+            and self._left.reclaims > 0
             and (source != ROOT or priority.preempts or priority.preempts_others)
             and self._reclaimer.may_find(queue.team, priority)
             and line.job[1] not in self._not_again
@@ -635,7 +528,7 @@ class PoolCycle:
     def _reclaim(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
         """Take GPUs back for the next job of `line`; False when no victims make room for it."""
         pool, team = self.pool, queue.team
-        if not self._may_look_for_victims(team, line.cls.shape, line.cls.priority):
+        if not self._prospects.may_look_for_victims(team, line.cls.shape, line.cls.priority):
             return False
         job, mgpu = self.jobs[line.job[1]], line.cls.shape.total_mgpu
         with self.reserved.set_aside((job, team, mgpu, source)):
@@ -658,11 +551,11 @@ class PoolCycle:
         left = pool.guarantees.copy() if any(pool.stopped.values()) else None
         self._made.append(Made(pool.earmarks[job.id], source, taking.victims, left))
         self.reserved.note_claim(pool.earmarks[job.id])
-        self._reclaims_left -= 1
+        self._left.reclaims -= 1
         self._charge(team, job, is_borrowed=source != team)
         queue.advance()
         self._renew(team)
-        self._look_out()
+        self._prospects.look_out(self.reserved)
         for victim in victims:
             self._renew(victim.team)
             self._enlist_anew(victim.team)
@@ -729,7 +622,7 @@ class PoolCycle:
         job, shape, priority = line.job[1], line.cls.shape, line.cls.priority
         if self._reclaimer.could_be_freed(shape) or self.reserved.knows_when(job, shape):
             return True
-        is_over = self._reclaims_left <= 0 or job in self._not_again
+        is_over = self._left.reclaims <= 0 or job in self._not_again
         return is_over and (priority.preempts or priority.preempts_others)
 
     def _keep_in_limits(self, queue: TeamQueue, line: JobLine, code: Code) -> None:

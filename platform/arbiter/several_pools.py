@@ -26,10 +26,10 @@ in a further pool binds it all the same: what comes free in its first meanwhile 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
+from arbiter.budget import Budget
 from arbiter.decisions import Code, Obstacle, Waiting
 from arbiter.policy import Policy
 from arbiter.service import PoolCycle, SharedJobs
@@ -49,28 +49,6 @@ class Served(NamedTuple):
     is_start: bool
 
 
-@dataclass(slots=True, eq=False)
-class _Budget:
-    """How many starts and reclaims a pool has left when its turn comes."""
-
-    starts: int
-    reclaims: int
-
-    def less(self, cycle: PoolCycle) -> _Budget:
-        """What is left after `cycle`."""
-        return _Budget(self.starts - len(cycle.starts), self.reclaims - len(cycle.reclaims))
-
-    def does_as(self, other: _Budget, cycle: PoolCycle) -> bool:
-        """Whether `cycle`, which ran with `other`, would have done the same with this."""
-        return _does_as(self.starts, other.starts, len(cycle.starts)) and _does_as(
-            self.reclaims, other.reclaims, len(cycle.reclaims)
-        )
-
-
-def _does_as(mine: int, theirs: int, used: int) -> bool:
-    return mine == theirs or used < min(mine, theirs)
-
-
 class _Line(NamedTuple):
     """Who of the jobs that accept several pools is not in line in a pool, or only to start."""
 
@@ -81,7 +59,7 @@ class _Line(NamedTuple):
 _ALL_IN_LINE = _Line(frozenset(), frozenset())
 
 #: Opens and runs the cycle of a pool: its name, what it has to know of others, its budget.
-Run = Callable[[str, SharedJobs, int, int], PoolCycle]
+Run = Callable[[str, SharedJobs, Budget], PoolCycle]
 
 
 class Rounds:
@@ -107,11 +85,11 @@ class Rounds:
         self._claimed = claimed
         self._not_again = frozenset(claimed)
         self._reserves = reserves
-        self._knew: dict[str, tuple[_Line, _Budget]] = {}
+        self._knew: dict[str, tuple[_Line, Budget]] = {}
 
     def decide(self) -> None:
         """Run the cycles of all pools; `cycles` has the last of each."""
-        most = _Budget(self._policy.starts_max, self._policy.reclaims_max)
+        most = Budget(self._policy.starts_max, self._policy.reclaims_max)
         lines: Mapping[str, _Line] = {}
         if self._shared:
             served = self._agree(most)
@@ -120,14 +98,15 @@ class Rounds:
             lines = self._lines_of_one(served)
         left = most
         for name in self._names:
-            left = left.less(self._redo(name, lines, left))
+            cycle = self._redo(name, lines, left)
+            left = left.less(len(cycle.starts), len(cycle.reclaims))
 
     def close(self) -> None:
         """The cycle is over."""
         for cycle in self.cycles.values():
             cycle.close()
 
-    def _agree(self, budget: _Budget) -> Mapping[str, Served]:
+    def _agree(self, budget: Budget) -> Mapping[str, Served]:
         """Decide all pools, each by the whole budget, until they agree on who is served where."""
         served = {job: Served(pool, is_start=False) for job, pool in self._claimed.items()}
         for _ in range(ROUNDS_MAX):
@@ -143,7 +122,7 @@ class Rounds:
             self._redo(name, lines, budget)
         return served
 
-    def _is_too_much(self, most: _Budget) -> bool:
+    def _is_too_much(self, most: Budget) -> bool:
         """Whether all pools together do more than one cycle may."""
         cycles = self.cycles.values()
         return (
@@ -151,19 +130,19 @@ class Rounds:
             or sum(len(cycle.reclaims) for cycle in cycles) > most.reclaims
         )
 
-    def _redo(self, name: str, lines: Mapping[str, _Line], left: _Budget) -> PoolCycle:
+    def _redo(self, name: str, lines: Mapping[str, _Line], left: Budget) -> PoolCycle:
         """The cycle of a pool by these lines and this budget: the one that it had where that did
         the same."""
         line = lines.get(name, _ALL_IN_LINE)
         cycle = self.cycles.get(name)
         if cycle is not None:
             knew, had = self._knew[name]
-            if knew == line and left.does_as(had, cycle):
+            if knew == line and left.does_as(had, len(cycle.starts), len(cycle.reclaims)):
                 return cycle
             del self.cycles[name]
             cycle.close()
         shared = SharedJobs(line.absent, line.only_starts, self._not_again, self._reserves)
-        cycle = self.cycles[name] = self._run(name, shared, left.starts, left.reclaims)
+        cycle = self.cycles[name] = self._run(name, shared, left)
         self._knew[name] = line, left
         return cycle
 

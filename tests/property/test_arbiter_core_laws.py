@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from arbiter.core import Core
 from arbiter.cycle import decide
 from arbiter.errors import TooLate
-from arbiter.service import PoolCycle
+from arbiter.prospects import Prospects
 from arbiter.snapshot import Balance, RunningJob, Snapshot, Usage
 from builders.arbiter_histories import histories, policy
 from builders.interpreted import interpreted
@@ -78,7 +78,7 @@ def test_where_a_cycle_was_decided_makes_no_difference_to_what_is_told_of_it(
     core, known = None, None
     for snapshot in histories(dice, knobs, steps=16, accept_several=accept_several):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(PoolCycle, "_has_prospects", lambda _: True)
+            patched.setattr(Prospects, "are_any", lambda _: True)
             whole = decide(snapshot, knobs)
         if core is None or known is None:
             core = Core.of(snapshot, knobs)
