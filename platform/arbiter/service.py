@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from arbiter.budget import Budget
 from arbiter.claims import use_at_once, use_claims
 from arbiter.decisions import Code, Reclaim
+from arbiter.earlier_starts import EarlierStarts, Position
 from arbiter.earmarks import Earmark
 from arbiter.elastic import Elastic, is_elastic
 from arbiter.fair_share import FairShares
@@ -96,6 +97,7 @@ class PoolCycle:
         self._spared: Spared | None = None
         self._agenda_now: Agenda | None = None
         self._elastic_now: Elastic | None = None
+        self._earlier: EarlierStarts | None = None
 
     @property
     def shares(self) -> FairShares:
@@ -268,6 +270,8 @@ class PoolCycle:
             source, code, turn = self._outlook(queue, line)
             if turn is not None:
                 self._agenda.enlist(turn, line.job, team)
+                if self._earlier is not None:
+                    self._earlier.note(team)
                 return
             self._lines.touch(team)
             if self._only_starts and line.job[1] in self._only_starts:
@@ -320,7 +324,7 @@ class PoolCycle:
         for start in self.starts:
             slots = self.pool.held_by(start.job, start.place)
             self.reserved.note_start(start.job, start.team, start.place.cluster, slots)
-        self._agenda_now = self._elastic_now = None
+        self._agenda_now = self._elastic_now = self._earlier = None
         self._line_up()
         self._expect()
         self._prospects.look_out(self.reserved)
@@ -379,31 +383,39 @@ class PoolCycle:
         fits in the guarantee. It must not wait for what is reserved for a job which it would come
         before if it could not start either.
         """
-        pool, agenda = self.pool, self._agenda
+        agenda, level = self._agenda, self.pool.tree.level(turn, queue.team)
+        earlier = self._earlier
+        if earlier is None or earlier.level != level:
+            turns = Agenda(self.shares, self.standing)
+            earlier = self._earlier = EarlierStarts(level, agenda.further_up(level), turns)
         blocked = self._in_turn(queue.team, turn, line.job)
-        first: tuple[tuple[tuple[int, ...], Age], TeamQueue, JobLine, int] | None = None
-        for team in agenda.further_up(pool.tree.level(turn, queue.team)):
-            other = self.queues[team]
-            head = other.head()
-            if head is None or not self.reserved.fits(head.cls.shape):
-                continue
-            source, code, _ = self._outlook(other, head)
-            lower = self._turns.of_reserving(team, head.cls.shape.total_mgpu, source)
-            if code is not None or lower == source:
-                continue
-            place = self._in_turn(team, lower, head.job)
-            if place < (blocked if first is None else first[0]):
-                first = place, other, head, source
-        if first is None:
+        team = earlier.pop(self._lower_turn, self._in_turn, blocked)
+        if team is None:
             return False
-        _, other, head, source = first
-        agenda.withdraw(other.team)
-        self._lines.touch(other.team)
-        self._start(other, head, source)
+        other = self.queues[team]
+        head = other.head()
+        assert head is not None
+        agenda.withdraw(team)
+        self._lines.touch(team)
+        self._start(other, head, self.pool.source(team, head.cls.shape.total_mgpu))
         self._enlist(other)
         return True
 
-    def _in_turn(self, team: int, turn: int, job: Age) -> tuple[tuple[int, ...], Age]:
+    def _lower_turn(self, team: int) -> tuple[int, Age] | None:
+        """On whose guarantee the next job of a team that draws on one further up would have its
+        turn if it could not start, as it can, and the job; None where that is no sooner."""
+        assert self._earlier is not None
+        if not self._agenda.is_further_up(team, self._earlier.level):
+            return None
+        queue = self.queues[team]
+        head = queue.head()
+        if head is None or not self.reserved.fits(head.cls.shape):
+            return None
+        source, code, _ = self._outlook(queue, head)
+        lower = self._turns.of_reserving(team, head.cls.shape.total_mgpu, source)
+        return None if code is not None or lower == source else (lower, head.job)
+
+    def _in_turn(self, team: int, turn: int, job: Age) -> Position:
         """Where `job` of a team comes in the order of service if it has its turn on that."""
         return self.standing(team, turn).with_loads(self.shares.order(team)), job
 
@@ -545,6 +557,7 @@ class PoolCycle:
             if not victims and self._obstacle(queue, line, source) is None:
                 self._start(queue, line, source)
                 return True
+        self._earlier = None
         self.reclaims.append(pool.reclaim(job, team, taking.place, victims))
         claim = pool.earmarks[job.id].claim
         self._reclaimer.note_taken(claim.cluster, claim.slots)
@@ -572,14 +585,20 @@ class PoolCycle:
     def _renew(self, team: int) -> None:
         """The protected use on the team's path changed: renew the standing of who draws on it, be
         it jobs of the nodes above themselves."""
-        drawn_on, path = self._agenda.drawn_on, self.pool.tree.paths[team]
-        if drawn_on:
-            for node in path:
-                if node in drawn_on:
-                    self._agenda.refresh(node, self.pool.ratio(node))
+        path = self.pool.tree.paths[team]
+        self._refresh(self._agenda, path)
+        if self._earlier is not None:
+            self._refresh(self._earlier.turns, path)
         for node in path[1:]:
             if node in self.queues and node not in self._unseen:
                 self._enlist_anew(node)
+
+    def _refresh(self, agenda: Agenda, path: Sequence[int]) -> None:
+        drawn_on = agenda.drawn_on
+        if drawn_on:
+            for node in path:
+                if node in drawn_on:
+                    agenda.refresh(node, self.pool.ratio(node))
 
     def _enlist_anew(self, team: int) -> None:
         """The team's next job may stand elsewhere than it was enlisted for, or is yet to be."""
