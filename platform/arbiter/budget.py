@@ -12,10 +12,6 @@ class Budget:
     starts: int
     reclaims: int
 
-    def less(self, starts: int, reclaims: int) -> Budget:
-        """What is left after so many."""
-        return Budget(self.starts - starts, self.reclaims - reclaims)
-
     def does_as(self, other: Budget, starts: int, reclaims: int) -> bool:
         """Whether a cycle that did so much with `other` would have done the same with this."""
         return _does_as(self.starts, other.starts, starts) and _does_as(

@@ -58,7 +58,8 @@ class Credits:
         self._floor_s = floor_s
         self._to_spend: dict[int, int] = {}
         self._has_bank = False
-        self._tenths_unpaid = -(floor_s // TENTH_OF_A_DAY_S) - 1
+        # A debtor who pays stands above the floor: no less than its tenth, which is rounded down.
+        self._tenths_unpaid = -floor_s // TENTH_OF_A_DAY_S - 1
         for balance in balances:
             self._has_bank = True
             team = tree.index.get(balance.team, ROOT)

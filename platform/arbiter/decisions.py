@@ -61,6 +61,8 @@ NUMBERS: Mapping[str, str] = {
     "victims": "how many attempts are being stopped for the job",
     "victims_of_team": "how many of these are of the job's own team; absent for none",
     "grace_left_s": "how long the victims may take at most",
+    "overdue_s": "how long ago they should have given back",
+    "given_up_in_s": "how long they are waited for yet",
     "starts_max": "the most jobs that one cycle starts",
     "taken_mgpu": "spare GPUs that this cycle gave to teams which fair-share puts first",
     "weight_permille": "what the named node has of the weight of all below its parent, per mille",

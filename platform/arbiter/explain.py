@@ -278,9 +278,8 @@ def _waiting_for_free_gpus(waiting: Waiting, job: QueuedJob, terms: _Terms) -> s
         )
     if free >= numbers["need_mgpu"]:
         return (
-            f"It needs {_need(waiting, job, terms)} on one cluster; {gpus_text(free)} are free"
-            " in all, but"
-            f" at most {gpus_text(largest)} on one."
+            f"It needs {_need(waiting, job, terms)} on one cluster; {gpus_text(free)}"
+            f" {_are(free)} free in all, but at most {gpus_text(largest)} on one."
         )
     return f"It needs {_need(waiting, job, terms)}; {gpus_text(free)} {_are(free)} free."
 
@@ -289,11 +288,10 @@ def _waiting_for_reclaim(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str
     numbers = waiting.numbers
     need, here = numbers["need_mgpu"], numbers["earmarked_mgpu"]
     own, victims = numbers.get("victims_of_team", 0), numbers.get("victims", 0)
-    left = duration_text(numbers["grace_left_s"])
     if here >= need:
         return (
             f"{terms.count(need)} {_are(need)} kept for it and here already: it starts as soon as"
-            f" jobs that are being stopped leave room in quota, at the latest in {left}."
+            f" jobs that are being stopped leave room in quota{_by_when(numbers, ',')}"
         )
     if own and own == victims:
         whom = "a job" if own == 1 else f"{own:,} jobs"
@@ -307,10 +305,20 @@ def _waiting_for_reclaim(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str
         )
     else:
         told = f"{terms.count(need)} {_are(need)} being given back for it"
-    told += f": at the latest in {left}."
+    told += _by_when(numbers, ":")
     if here:
         told += f" {gpus_text(here)} {_are(here)} here already."
     return told
+
+
+def _by_when(numbers: Mapping[str, int], lead: str) -> str:
+    if overdue_s := numbers.get("overdue_s"):
+        more = duration_text(numbers["given_up_in_s"])
+        return (
+            f". That was due {duration_text(overdue_s)} ago; it is waited for {more} more, then"
+            " the job waits as before."
+        )
+    return f"{lead} at the latest in {duration_text(numbers['grace_left_s'])}."
 
 
 def _behind_higher_priority(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:

@@ -200,7 +200,9 @@ class PoolCycles:
         asked = self._shared[job.id]
         for name in asked.pools:
             ground, _ = self._laid_out[name]
-            team, shape = ground.tree.index[asked.team], ground.shape_of(asked.in_pool(name))
+            team, shape = ground.tree.index.get(asked.team), ground.shape_of(asked.in_pool(name))
+            if team is None:
+                return False
             cap_mgpu = ground.priority(asked.priority_class).cap_mgpu
             if ground.verdict(team, shape, cap_mgpu)[0] is None:
                 return job.pool == name

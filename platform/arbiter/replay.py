@@ -216,7 +216,7 @@ class Replayed:
 
     def _stopped(self, victim: Victim, job: QueuedJob) -> Stopped:
         run = self._running[victim.attempt]
-        saved_at = run.started_at if run.checkpoint_at is None else run.checkpoint_at
+        saved_at = max(run.started_at, run.checkpoint_at or run.started_at)
         unsaved_s = max(0, self.record.snapshot.taken_at - saved_at)
         return Stopped(victim, run, self._right(run, job), unsaved_s)
 

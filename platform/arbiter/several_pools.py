@@ -13,8 +13,9 @@ not in this cycle (seen in one of 250 drawn worlds). With gangs an end need not 
 after `ROUNDS_MAX` rounds each job stands in one pool only, which ends it in one more, and what is
 left over waits for the next cycle.
 
-What a cycle may start and take back in all is dealt out only then, in the order of the pools'
-names; where it does not do for all, everybody stands in one pool only for the rest of the cycle.
+What a cycle may start and take back in all is dealt out only then. Where it does not do for all,
+everybody stands in one pool only for the rest of the cycle, and each pool may do as much as the
+others, as far as it has anything to do.
 
 A start now, wherever, goes before taking GPUs back, and that happens in the first pool that would.
 A job for which GPUs are being given back since an earlier cycle waits for them, and stands in no
@@ -25,7 +26,7 @@ in a further pool binds it all the same: what comes free in its first meanwhile 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -96,10 +97,11 @@ class Rounds:
             if not self._is_too_much(most):
                 return
             lines = self._lines_of_one(served)
-        left = most
         for name in self._names:
-            cycle = self._redo(name, lines, left)
-            left = left.less(len(cycle.starts), len(cycle.reclaims))
+            self._redo(name, lines, most)
+        if self._is_too_much(most):
+            for name, budget in self._dealt(most).items():
+                self._redo(name, lines, budget)
 
     def close(self) -> None:
         """The cycle is over."""
@@ -121,6 +123,16 @@ class Rounds:
         for name in self._names:
             self._redo(name, lines, budget)
         return served
+
+    def _dealt(self, most: Budget) -> dict[str, Budget]:
+        """What each pool may do where all together would do more than one cycle may."""
+        cycles = [self.cycles[name] for name in self._names]
+        starts = _dealt([[start.job for start in cycle.starts] for cycle in cycles], most.starts)
+        claiming = [[cycle.jobs[one.job] for one in cycle.reclaims] for cycle in cycles]
+        reclaims = _dealt(claiming, most.reclaims)
+        return {
+            name: Budget(*left) for name, *left in zip(self._names, starts, reclaims, strict=True)
+        }
 
     def _is_too_much(self, most: Budget) -> bool:
         """Whether all pools together do more than one cycle may."""
@@ -183,15 +195,44 @@ class Rounds:
 
     def _lines_of_one(self, served: Mapping[str, Served]) -> dict[str, _Line]:
         """Who stands where, when each job stands in one pool only: where it is `served`, else where
-        it has a claim, so that it is known there that it gave that up, else in the first that it
-        accepts."""
+        it has a claim, so that it is known there that it gave that up, else where it may hold a
+        reservation."""
         absent: dict[str, set[str]] = {}
         for job, asked in self._shared.items():
-            at = served[job].pool if job in served else self._claimed.get(job, asked.pool)
+            if job in served:
+                at = served[job].pool
+            elif job in self._claimed:
+                at = self._claimed[job]
+            else:
+                homes = (name for name in asked.pools if self._reserves(asked.in_pool(name)))
+                at = next(homes, asked.pool)
             for other in asked.pools:
                 if other != at:
                     absent.setdefault(other, set()).add(job)
         return {name: _Line(frozenset(jobs), frozenset()) for name, jobs in absent.items()}
+
+
+def _dealt(wanting: Sequence[Sequence[QueuedJob]], most: int) -> list[int]:
+    """How many of its jobs each pool may serve, `most` in all: as many each, as far as it has them,
+    and what is left over one each to those whose next job waits longest. So no pool's jobs keep
+    those of another one waiting for good.
+    """
+    dealt = [0] * len(wanting)
+    left, open_pools = most, [at for at, jobs in enumerate(wanting) if jobs]
+    while open_pools and left >= len(open_pools):
+        each = min(left // len(open_pools), min(len(wanting[at]) - dealt[at] for at in open_pools))
+        for at in open_pools:
+            dealt[at] += each
+        left -= each * len(open_pools)
+        open_pools = [at for at in open_pools if dealt[at] < len(wanting[at])]
+
+    def age_of_next(at: int) -> tuple[int, str]:
+        job = wanting[at][dealt[at]]
+        return job.submitted_at, job.id
+
+    for at in sorted(open_pools, key=age_of_next)[:left]:
+        dealt[at] += 1
+    return dealt
 
 
 def in_one(told: Mapping[str, Iterable[Waiting]], shared: Mapping[str, QueuedJob]) -> list[Waiting]:

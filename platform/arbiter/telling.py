@@ -144,13 +144,10 @@ class _Lots:
 
 
 def _explain_claimed(cycle: PoolCycle, earmark: Earmark, ahead: int) -> Waiting:
-    reason = of_claimed(cycle.pool, earmark)
-    return Waiting(
-        earmark.job.id,
-        reason.code,
-        reason.numbers,
-        jobs_ahead=ahead,
-        earliest=cycle.pool.taken_at,
-        latest=max(cycle.pool.taken_at, earmark.claim.grace_until),
-        method="reclaim",
-    )
+    reason, taken_at = of_claimed(cycle.pool, earmark), cycle.pool.taken_at
+    told = Waiting(earmark.job.id, reason.code, reason.numbers, jobs_ahead=ahead)
+    latest = earmark.claim.grace_until
+    if latest < taken_at:
+        # Its GPUs should have been back: when they will be, nobody knows.
+        return told
+    return told._replace(earliest=taken_at, latest=latest, method="reclaim")

@@ -308,6 +308,9 @@ def of_claimed(pool: Pool, earmark: Earmark) -> Reason:
         "victims": len(earmark.going),
         "grace_left_s": max(0, earmark.claim.grace_until - pool.taken_at),
     }
+    if (overdue_s := pool.taken_at - earmark.claim.grace_until) > 0:
+        numbers["overdue_s"] = overdue_s
+        numbers["given_up_in_s"] = max(0, pool.policy.claim_overdue_s - overdue_s)
     if own := sum(holding.team == earmark.team for holding in earmark.going):
         numbers["victims_of_team"] = own
     return Reason(Code.WAITING_FOR_RECLAIM, numbers)

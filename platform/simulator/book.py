@@ -67,7 +67,7 @@ class Book:
         waiting = sum(min(len(line), most) for line, _ in self._lines.values())
         return waiting + len(self.claims) + len(self.running)
 
-    def start(self, start: Start, now: int, preemptions: int = 0) -> QueuedJob:
+    def start(self, start: Start, now: int, preemptions: int) -> QueuedJob:
         """The job, stopped for others so often before, runs from now on as an attempt of the same
         id; returns how it waited."""
         job = self.queued.pop(start.job)

@@ -127,6 +127,9 @@ class LookAhead:
         #: When an attempt leaves, and the same in order of time; there it may be out of date.
         self._due: dict[str, int] = {}
         self._ends: list[tuple[int, str]] = []
+        #: How often jobs that queue again were stopped; of those that waited at first it is not
+        #: known.
+        self._preemptions: dict[str, int] = {}
         #: How each job waited, for when it queues again.
         self._waited: dict[str, QueuedJob] = {}
         self._half_lives = _half_lives(snapshot, policy)
@@ -207,7 +210,7 @@ class LookAhead:
         for dropped in plan.dropped_claims:
             self._book.give_up(dropped)
         for start in plan.starts:
-            job = self._book.start(start, now)
+            job = self._book.start(start, now, self._preemptions.get(start.job, 0))
             self._waited[job.id] = job
             self.started.setdefault(job.id, now)
             run = replace(self._book.running[job.id], guaranteed_mgpu=start.guaranteed_mgpu)
@@ -276,6 +279,7 @@ class LookAhead:
         is_stopped = run.phase is Phase.STOPPING and run.beneficiary is not None
         is_cut = run.grace_until is not None and at >= run.grace_until
         if is_stopped and is_cut and run.job not in self._book.queued:
+            self._preemptions[run.job] = run.preemptions + 1
             self._book.queue(self._waited.get(run.job) or run.queued_again())
 
     # -- account ----------------------------------------------------------------------------

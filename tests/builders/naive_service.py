@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from fractions import Fraction
-from math import inf
+from math import ceil, inf
 from random import Random
 
 from arbiter.fair_share import CHARGED_AT_START_S, Decay
@@ -77,14 +77,14 @@ class NaiveService:
         if source is not None:
             ratio = Fraction(self.protected[source], self._guaranteed(source))
             level = 0 if source == team else len(self.nodes) - source.count("/")
-        rank = credits = late_credits = 0
+        rank, credits, late_credits = 0, (False, 0), (False, 0)
         if source != team:
             rank = self._ranks_before(team)
             order = self.policy.spare_order
             if order is SpareOrder.CREDITS_THEN_FAIR_SHARE:
-                credits = -self._tenths(team)
+                credits = self._debts(team)
             elif order is SpareOrder.FAIR_SHARE_THEN_CREDITS:
-                late_credits = -self._tenths(team)
+                late_credits = self._debts(team)
         loads = tuple(map(self._load, reversed(_path(team))))
         return level, ratio, rank, credits, loads, late_credits, job.submitted_at, job.id
 
@@ -141,16 +141,17 @@ class NaiveService:
     def _rank(self, node: str) -> int:
         return next((self.nodes[name].rank for name in _path(node) if self.nodes[name].rank), 0)
 
-    def _tenths(self, team: str) -> int:
-        """Whole tenths of a day of the guarantee; unpaid borrowing comes last."""
+    def _debts(self, team: str) -> tuple[bool, int]:
+        """Who borrows unpaid comes last; else by whole tenths of a day of the guarantee. A debt
+        that is never paid counts as one of a tenth beyond the floor at least."""
         day = max(1, self._guaranteed(team)) * 1_000
         credits, floor_s = self.credits.get(team, 0), self.policy.credit_floor_s
         if not self.has_bank:
-            return 0
-        tenths = credits // (day * _TENTH_OF_A_DAY_S)
-        if credits <= -self._guaranteed(team) * 1_000 * floor_s:
-            tenths = min(tenths, -(floor_s // _TENTH_OF_A_DAY_S) - 1)
-        return tenths
+            return False, 0
+        debt = -(credits // (day * _TENTH_OF_A_DAY_S))
+        if credits > -self._guaranteed(team) * 1_000 * floor_s:
+            return False, debt
+        return True, max(debt, ceil(floor_s / _TENTH_OF_A_DAY_S) + 1)
 
     def _load(self, node: str) -> Fraction | float:
         """Use over the part of all weights."""
@@ -219,6 +220,6 @@ def a_world(dice: Random) -> tuple[Snapshot, Policy]:
     policy = Policy(
         spare_order=dice.choice(list(SpareOrder)),
         starts_max=dice.choice((1, 3, 100)),
-        credit_floor_s=dice.choice((86_400, 604_800)),
+        credit_floor_s=dice.choice((9_000, 86_400, 604_800)),
     )
     return snapshot, policy

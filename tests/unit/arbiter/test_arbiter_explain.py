@@ -65,6 +65,17 @@ def test_a_part_is_back_already() -> None:
     )
 
 
+def test_what_is_overdue_is_not_promised() -> None:
+    """Planted: "at the latest in 0 s", for ten minutes."""
+    gpus = {"need": 2, "within_guarantee": 2, "coming_back": 2, "earmarked": 0}
+    numbers = {"gpus": gpus, "victims": 1, "grace_left_s": 0}
+    late = {"overdue_s": 90, "given_up_in_s": 510}
+    assert told(Code.WAITING_FOR_RECLAIM, **numbers, **late) == (
+        "Your team is entitled to these 2 GPUs. They are lent out and are being given back. That"
+        " was due 1 min 30 s ago; it is waited for 8 min 30 s more, then the job waits as before."
+    )
+
+
 def test_what_is_all_here_waits_for_quota_alone() -> None:
     """Planted: "are being given back", with nothing that comes back."""
     gpus = {"need": 16, "within_guarantee": 16, "coming_back": 0, "earmarked": 16}

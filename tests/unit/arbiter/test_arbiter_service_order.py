@@ -10,7 +10,7 @@ from arbiter.cycle import decide
 from arbiter.decisions import Code, Plan
 from arbiter.explain import sentence
 from arbiter.policy import Policy, SpareOrder
-from arbiter.snapshot import PriorityClass, Snapshot
+from arbiter.snapshot import Balance, PriorityClass, Snapshot
 from builders.arbiter_builders import (
     CLASSES,
     GPU,
@@ -399,6 +399,22 @@ def test_who_borrows_unpaid_comes_behind_every_debtor_who_pays() -> None:
         credits={"x/a": -2},
     )
     assert started(snapshot) == ["a"]
+
+
+def test_who_is_one_credit_above_the_floor_pays_and_comes_first() -> None:
+    """The floor is no whole number of tenths: 9,000 s. Planted: it is rounded towards nothing; an
+    unpaid borrower is a tenth better off."""
+    snapshot = a_snapshot(
+        quotas={"x": 2, "x/a": 1, "x/b": 1},
+        devices=devices(1),
+        queued=[
+            a_queued("a", "x/a", gpus=8, submitted_at=NOW - 1),
+            a_queued("b", "x/b", gpus=8, submitted_at=NOW - 900),
+        ],
+    )
+    floor = -9_000 * GPU * 1_000
+    balances = (Balance("x/a", "h100", floor + 1), Balance("x/b", "h100", floor))
+    assert started(replace(snapshot, balances=balances), credit_floor_s=9_000) == ["a"]
 
 
 def test_without_a_bank_nothing_is_unpaid() -> None:
