@@ -268,7 +268,7 @@ class _ClassRulesSerializer(StrictSerializer):
         max_value=MGPU_MAX,
         required=False,
         allow_null=True,
-        help_text="What its jobs may hold in one team; null: no cap",
+        help_text="What its jobs may hold in one team, in each pool; null: no cap",
     )
     price_multiplier_ppm = WholeNumberField(
         min_value=0,

@@ -3319,7 +3319,7 @@ export interface components {
             price_multiplier_ppm?: number;
             /**
              * Format: int64
-             * @description What its jobs may hold in one team; null: no cap
+             * @description What its jobs may hold in one team, in each pool; null: no cap
              */
             team_cap_mgpu?: number | null;
         };
@@ -3345,7 +3345,7 @@ export interface components {
             price_multiplier_ppm?: number;
             /**
              * Format: int64
-             * @description What its jobs may hold in one team; null: no cap
+             * @description What its jobs may hold in one team, in each pool; null: no cap
              */
             team_cap_mgpu?: number | null;
         };

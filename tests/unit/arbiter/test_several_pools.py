@@ -238,13 +238,13 @@ def test_the_limit_of_starts_is_for_all_pools_whatever_is_decided_anew() -> None
     jobs = [a_queued(str(i), "o/x", pool="a100", others=["h100"]) for i in range(3)]
     jobs += [a_queued(f"{i}", "o/x", others=["a100"]) for i in range(3, 6)]
     plan = decide(_world(*jobs), Policy(starts_max=4))
-    assert _starts(plan) == {"0": "a100", "1": "a100", "2": "a100", "3": "h100"}
+    assert _starts(plan) == {"0": "a100", "1": "a100", "3": "h100", "4": "h100"}
 
 
 def test_where_the_limit_of_starts_binds_it_still_starts_in_a_later_pool() -> None:
     snapshot = _world(
         a_queued("0", "o/x"),
-        a_queued("1", "o/x", gpus=8, others=["a100"]),
+        a_queued("1", "o/x", gpus=8, others=["a100"], submitted_at=NOW - 500),
         running=[a_running("r", "o/x", slots(0, 1, gpus=4))],
     )
     assert _starts(decide(snapshot, Policy())) == {"0": None, "1": "a100"}
@@ -342,3 +342,45 @@ def test_jobs_with_other_first_pools_are_of_different_kinds_in_a_later_one() -> 
     )
     reserved = [(one.job, one.pool) for one in decide(snapshot, Policy()).reservations]
     assert reserved == [("wide", "a100"), ("only", "v100")]
+
+
+def test_a_cycle_at_its_bound_leaves_a_job_its_reservation_in_its_second_pool() -> None:
+    """It waits for all of a100, never fits in h100, and the other would hold what is reserved.
+
+    Found by an attack: it stood in the first pool that it names, was told that it never fits, and
+    others took what was reserved for it. Planted: who is served nowhere stands in its first pool.
+    """
+    jobs = [a_queued(f"s{at}", "o/x", submitted_at=NOW - 500 + at) for at in range(3)]
+    both = a_queued("both", "o/x", gpus=8, others=["a100"], submitted_at=NOW - 100)
+    later = a_queued("later", "o/x", gpus=4, pool="a100", submitted_at=NOW - 10)
+    running = a_running(
+        "r",
+        "o/x",
+        slots(0, 1, gpus=4, cluster="beta"),
+        cluster="beta",
+        pool="a100",
+        time_limit_s=150,
+    )
+    snapshot = _world(*jobs, both, later, gpus=(4, 8), guaranteed=16, running=[running])
+    for starts_max, started in ((1, {"s0"}), (2, {"s0", "s1"}), (100, {"s0", "s1", "s2"})):
+        plan = decide(snapshot, Policy(starts_max=starts_max))
+        assert set(_starts(plan)) == started
+        assert [(one.job, one.pool) for one in plan.reservations] == [("both", "a100")]
+        assert next(one for one in plan.waiting if one.job == "both").pool == "a100"
+
+
+def test_pools_do_as_much_as_each_other_in_a_cycle_at_its_bound() -> None:
+    """Planted: what may start is dealt out in the order of the pools' names; what is left over is
+    not dealt out."""
+    jobs = [
+        a_queued(f"{pool}{at}", "o/x", pool=pool, submitted_at=NOW - 100 + at + 10 * (pool > "b"))
+        for pool in ("a100", "h100")
+        for at in range(4 if pool == "a100" else 2)
+    ]
+    for starts_max, started in (
+        (1, {"a1000"}),
+        (2, {"a1000", "h1000"}),
+        (3, {"a1000", "a1001", "h1000"}),
+        (5, {"a1000", "a1001", "a1002", "h1000", "h1001"}),
+    ):
+        assert set(_starts(decide(_world(*jobs), Policy(starts_max=starts_max)))) == started
