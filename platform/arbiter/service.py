@@ -195,7 +195,7 @@ class PoolCycle:
         self.pool.close()
         self._service = iter(())
         self.reserved.limits.close()
-        self._agenda_now = None
+        self._agenda_now = self._earlier = None
 
     def _forget_the_served(self) -> None:
         """Who is served in another pool waits in no line any more."""
