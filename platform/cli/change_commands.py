@@ -361,12 +361,17 @@ def _next(change: Mapping[str, Any]) -> str | None:
     return None if name is None else change[name]
 
 
+#: What became of a change that was to be taken back.
+_REVERTS = {"reverted": "taken back", "kept": "not taken back"}
+
+
 def _print(change: Mapping[str, Any], output: Format) -> None:
     if output is not Format.TABLE:
         print_data(change, output)
         return
     revert_s = change["revert_after_s"]
-    reverts = "taken back" if change["status"] != "kept" else "not taken back"
+    reverts = _REVERTS.get(change["status"], "to be taken back")
+    due = None if change["applied_at"] else change["apply_at"] or "once it is decided"
     print_fields(
         [
             ("change", change["id"]),
@@ -379,7 +384,7 @@ def _print(change: Mapping[str, Any], output: Format) -> None:
                 "decided",
                 change["decided_by"] and f"{change['decided_at']} by {change['decided_by']}",
             ),
-            ("to be applied", change["apply_at"] or "once it is decided"),
+            ("to be applied", due),
             ("applied", change["applied_at"]),
             (reverts, change["revert_at"] or (revert_s and f"{duration(revert_s)} after")),
             ("ended", change["ended_at"]),

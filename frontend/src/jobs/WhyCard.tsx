@@ -8,6 +8,9 @@ import { DEVICE_HEADS, formatDuration, formatExact, formatGpus, formatShare, typ
 import { codeWords, hasFuture, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS, withoutEstimate } from "./words";
 import "./why.css";
 
+/** Times, which the sentence tells in words. */
+const IN_SENTENCE = new Set(["grace_left_s", "overdue_s", "given_up_in_s"]);
+
 /** "Why is it waiting?": the sentence first, then the numbers, then who gives back and when. */
 export function WhyCard({
   explanation,
@@ -30,7 +33,7 @@ export function WhyCard({
   const parts = /^(.*?):? at the latest in [^.]+\.(.*)$/i.exec(explanation.sentence);
   const told = parts?.[1] ?? explanation.sentence.replace(/\.$/, "");
   const rest = parts?.[2] ?? "";
-  const numbers = Object.entries(explanation.numbers).filter(([name]) => name !== "grace_left_s");
+  const numbers = Object.entries(explanation.numbers).filter(([name]) => !IN_SENTENCE.has(name));
   return (
     <section className="card mark" aria-label={title}>
       <h2>{title}</h2>

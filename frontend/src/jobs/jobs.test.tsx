@@ -68,6 +68,7 @@ describe("words", () => {
     expect(reclaimDeadline(explanation)).toBe(explanation.victims[2]?.grace_until);
     expect(reclaimDeadline(anExplanation({ victims: [] }))).toBe(explanation.estimated_start?.latest);
     expect(reclaimDeadline(anExplanation({ victims: [], code: "waiting_for_free_gpus" }))).toBeNull();
+    expect(reclaimDeadline(anExplanation({ numbers: { need_mgpu: 8_000, overdue_s: 90 } }))).toBeNull();
   });
 
   it("tells what an elastic job asks for, and what it was granted", () => {

@@ -189,10 +189,13 @@ export function usageClass(job: Pick<Job, "current_attempt">): "guaranteed" | "b
 }
 
 /**
- * The last moment at which a reclaim's GPUs are free, or null when nobody is giving back. Where those
- * who give back were already asked for somebody else, the estimate has it.
+ * The last moment at which a reclaim's GPUs are free, or null when nobody is giving back, or should
+ * have before. Where those who give back were already asked for somebody else, the estimate has it.
  */
 export function reclaimDeadline(explanation: Explanation): string | null {
+  if ("overdue_s" in explanation.numbers) {
+    return null;
+  }
   const deadlines = explanation.victims.flatMap(({ grace_until }) => (grace_until === null ? [] : [grace_until]));
   if (deadlines.length === 0) {
     return explanation.code === "waiting_for_reclaim" ? (explanation.estimated_start?.latest ?? null) : null;

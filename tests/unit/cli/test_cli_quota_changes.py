@@ -120,14 +120,14 @@ def test_a_draft_is_sent_as_the_api_takes_it(server: Server) -> None:
     }
     assert server.requests[-1].headers["Idempotency-Key"]
     assert ran.out.splitlines() == [
-        f"change         {CHANGE}",
-        "status         draft",
-        "reason         conference",
-        "of             ai-company/research",
-        "drafted        2026-11-21T12:00:00Z by ana@ai-company",
-        "to be applied  once it is decided",
-        "taken back     1d after",
-        "you may apply  yes",
+        f"change            {CHANGE}",
+        "status            draft",
+        "reason            conference",
+        "of                ai-company/research",
+        "drafted           2026-11-21T12:00:00Z by ana@ai-company",
+        "to be applied     once it is decided",
+        "to be taken back  1d after",
+        "you may apply     yes",
         "",
         "NODE                     POOL  FIGURE       WAS    IS  SETS  CHANGED SINCE",
         "ai-company/research/nlp  h100  guaranteed     8     8    12  no",
