@@ -722,3 +722,21 @@ def test_a_claim_that_waits_for_the_quota_of_others_victims_is_made_once() -> No
         told = why(plan, "next")
         assert (told.code, told.latest) == (Code.WAITING_FOR_RECLAIM, NOW + 300)
     assert sorted(started(world.step(NOW + 300))) == ["next", "wants"]
+
+
+def test_who_could_come_straight_back_by_a_guarantee_further_up_is_not_stopped() -> None:
+    """t's job is within s and within d beside all that these protect. e, in d, would be cheaper to
+    stop than f, and would have a right to d's other GPUs at once.
+
+    Planted: others are sought beyond the lowest ancestor that covers the job, not the highest.
+    """
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/d": 16, "o/d/s": 8, "o/d/s/t": 0, "o/d/e": 0, "o/f": 0},
+        devices=devices(2),
+        running=[
+            a_running("e", "o/d/e", slots(0, 1), started_at=NOW - 900),
+            a_running("f", "o/f", slots(1, 1), started_at=NOW - 9_000),
+        ],
+        queued=[a_queued("t", "o/d/s/t", gpus=8)],
+    )
+    assert victims(plan_of(snapshot)) == ["f"]
