@@ -421,8 +421,9 @@ def test_a_claim_that_could_be_made_anew_elsewhere_stands() -> None:
     assert [(one.job, victims(plan)) for one in plan.reclaims] == [("late", ["lent"])]
 
 
-def a_claim_in_the_way(*queued: QueuedJob, reserves: int = 0) -> Plan:
-    """Two GPUs are free; what d may use is promised to `x` and used by `kept`, but for nothing."""
+def a_claim_in_the_way(*queued: QueuedJob, reserves: int = 0, cap_gpus: int | None = None) -> Plan:
+    """Two GPUs are free; what d may use is promised to `x` and used by `kept`, but for nothing.
+    `cap_gpus` is each team's in the class of all of them."""
     snapshot = a_snapshot(
         quotas=[
             a_quota("o", 8),
@@ -445,7 +446,17 @@ def a_claim_in_the_way(*queued: QueuedJob, reserves: int = 0) -> Plan:
         ],
         claims=[a_claim("x", slots(0, 1, gpus=5))],
     )
+    if cap_gpus is not None:
+        capped = PriorityClass("normal", 0, team_cap_mgpu=cap_gpus * GPU)
+        snapshot = replace(snapshot, priority_classes=(capped,))
     return plan_of(snapshot, reservations_max=reserves)
+
+
+def test_a_claim_that_is_given_up_leaves_the_cap_of_its_class() -> None:
+    """Planted: it still counts as held in the class."""
+    team_b = [a_queued(job, "o/d/b", submitted_at=NOW - 50) for job in ("k", "l")]
+    plan = a_claim_in_the_way(a_queued("j", "o/d/a"), *team_b, cap_gpus=5)
+    assert (started(plan), plan.dropped_claims) == (["j", "k"], ("x",))
 
 
 def test_what_a_claim_leaves_that_is_given_up_starts_jobs_in_the_same_cycle() -> None:
