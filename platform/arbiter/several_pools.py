@@ -36,8 +36,9 @@ from arbiter.policy import Policy
 from arbiter.service import PoolCycle, SharedJobs
 from arbiter.snapshot import QueuedJob
 
-#: How often at most a pool is decided before every job is left in one pool only.
-ROUNDS_MAX = 16
+#: How often at most a pool is decided before every job is left in one pool only. Where more would
+#: be needed it is gangs that go to and fro, and further rounds start no more.
+ROUNDS_MAX = 4
 
 #: Codes that are told of a pool only where there is nothing better to say of another one.
 _LAST_TO_TELL = {Code.CLUSTER_UNAVAILABLE: 1, Code.NEVER_FITS: 2}
