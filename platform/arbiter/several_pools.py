@@ -37,7 +37,7 @@ from arbiter.service import PoolCycle, SharedJobs
 from arbiter.snapshot import QueuedJob
 
 #: How often at most a pool is decided before every job is left in one pool only. Where more would
-#: be needed it is gangs that go to and fro, and further rounds start no more.
+#: be needed it is gangs that go to and fro: sixteen rounds started hardly more (docs/speed.md).
 ROUNDS_MAX = 4
 
 #: Codes that are told of a pool only where there is nothing better to say of another one.
@@ -128,9 +128,9 @@ class Rounds:
     def _dealt(self, most: Budget) -> dict[str, Budget]:
         """What each pool may do where all together would do more than one cycle may."""
         cycles = [self.cycles[name] for name in self._names]
-        starts = _dealt([[start.job for start in cycle.starts] for cycle in cycles], most.starts)
+        starts = _deal([[start.job for start in cycle.starts] for cycle in cycles], most.starts)
         claiming = [[cycle.jobs[one.job] for one in cycle.reclaims] for cycle in cycles]
-        reclaims = _dealt(claiming, most.reclaims)
+        reclaims = _deal(claiming, most.reclaims)
         return {
             name: Budget(*left) for name, *left in zip(self._names, starts, reclaims, strict=True)
         }
@@ -213,7 +213,7 @@ class Rounds:
         return {name: _Line(frozenset(jobs), frozenset()) for name, jobs in absent.items()}
 
 
-def _dealt(wanting: Sequence[Sequence[QueuedJob]], most: int) -> list[int]:
+def _deal(wanting: Sequence[Sequence[QueuedJob]], most: int) -> list[int]:
     """How many of its jobs each pool may serve, `most` in all: as many each, as far as it has them,
     and what is left over one each to those whose next job waits longest. So no pool's jobs keep
     those of another one waiting for good.
