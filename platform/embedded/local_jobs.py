@@ -19,6 +19,8 @@ _PATIENCE_S = 5
 def _watchers(layout: Layout) -> dict[psutil.Process, str]:
     """Supervisors and keepers of attempts in this state folder, with the attempt's directory."""
     found = {}
+    # What was seen under the same number before, and is gone by now, would stand for another.
+    psutil.process_iter.cache_clear()
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             words = process.cmdline()

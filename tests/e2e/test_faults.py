@@ -72,6 +72,8 @@ def is_ready(tidegate: Tidegate) -> bool:
 def attempt_supervisors(folder: Path) -> list[psutil.Process]:
     """The small processes that watch over attempts of this installation; the keepers of their
     ranks, forked from them, are left out."""
+    # What was seen under the same number before, and is gone by now, would stand for another.
+    psutil.process_iter.cache_clear()
     family = {
         process.pid: process
         for process in psutil.process_iter()

@@ -8,6 +8,7 @@ needs these files only and no right in the cluster.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -23,6 +24,8 @@ NOTED_EVERY_S = 1.0
 #: Ranks that any workload can have; only for what is a file name.
 RANKS_MAX = 1_000_000
 _STATE_BYTES_MAX = 4_096
+#: Every rank of a workload may note once more, each in the way of one removal.
+_REMOVALS_MAX = 1_000
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -145,10 +148,27 @@ class LogWriter:
 
 def remove_logs(root: str, key: str) -> None:
     """Remove the directory of `key`; one that is not there is fine. Raises OSError."""
+    name = workload_name(key)
     top = os.open(root, DIRECTORY)
     try:
-        shutil.rmtree(workload_name(key), dir_fd=top)
-    except FileNotFoundError:
-        return
+        for _ in range(_REMOVALS_MAX):
+            try:
+                shutil.rmtree(name, dir_fd=top)
+            except OSError as error:
+                # Whoever still writes there may put a file in or rename one meanwhile, and cannot
+                # go on once the directory is gone.
+                if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+                    raise
+            if not _is_there(name, top):
+                return
+        raise OSError(errno.ENOTEMPTY, "it is written to without end", name)
     finally:
         os.close(top)
+
+
+def _is_there(name: str, top: int) -> bool:
+    try:
+        os.stat(name, dir_fd=top, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

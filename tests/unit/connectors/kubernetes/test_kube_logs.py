@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -378,6 +379,49 @@ def test_what_is_forgotten_is_gone_for_good(
     assert sorted(path.name for path in (tmp_path / "logs").iterdir() if path.name[0] != ".") == [
         "tg-b"
     ]
+
+
+@pytest.mark.parametrize("step", ["unlink", "rmdir"])
+def test_who_still_writes_does_not_keep_what_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Whoever follows a log notes how far it is once more when it is forgotten, at any moment.
+
+    Planted: a note in the middle of the removal ended it, and the directory stayed for ever.
+    """
+    folder = tmp_path / "tg-a"
+    folder.mkdir()
+    (folder / "0.log").write_text("one")
+    (folder / "0.json.new").write_text("{}")
+    real, notes = getattr(os, step), [1, 2]
+
+    def note_before(name: str, *, dir_fd: int) -> None:
+        if notes:
+            notes.pop()
+            if step == "rmdir":
+                (folder / "0.json").write_text("{}")
+            elif (folder / "0.json.new").exists():
+                (folder / "0.json.new").rename(folder / "0.json")
+        real(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, step, note_before)
+    log_files.remove_logs(str(tmp_path), "tg-a")
+    assert (folder.exists(), notes) == (False, [])
+
+
+def test_what_is_written_to_without_end_is_not_called_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tg-a").mkdir()
+    real = os.rmdir
+
+    def write_before(name: str, *, dir_fd: int) -> None:
+        (tmp_path / "tg-a" / "0.json").write_text("{}")
+        real(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "rmdir", write_before)
+    with pytest.raises(OSError, match="written to without end"):
+        log_files.remove_logs(str(tmp_path), "tg-a")
 
 
 def test_only_the_portal_may_read_what_is_kept(
