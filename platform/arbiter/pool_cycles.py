@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 
 from arbiter.accounts import Accounts
@@ -23,8 +22,6 @@ from arbiter.snapshot import Balance, Claim, Device, QueuedJob, Quota, RunningJo
 #: besides: more are of jobs that are gone, and it is laid out anew.
 _QUESTIONS_PER_LINE = 4
 _QUESTIONS_BESIDES = 2_000
-#: So often at most a pool is decided, each time without the claims that were overtaken before.
-_ROUNDS_MAX = 8
 
 
 class PoolState:
@@ -169,29 +166,18 @@ class PoolCycles:
             for claim in self._claims.get(name, ())
             if claim.job not in shared.absent and claim.job not in shared.only_starts
         ]
-        told, now = self._told, self._now
-        for rounds_left in reversed(range(_ROUNDS_MAX)):
-            pool = open_pool(
-                ground, holdings, state.lines.jobs, claims, told.balances, told.checkpoint_at, now
-            )
-            cycle = PoolCycle(
-                pool,
-                state.lines,
-                self._shares,
-                budget=budget,
-                explains=self._explains,
-                shared=shared,
-            )
-            try:
-                cycle.run()
-                in_vain = cycle.overtaken() if rounds_left else ()
-            except BaseException:
-                cycle.close()
-                raise
-            if not in_vain:
-                break
+        told, jobs = self._told, state.lines.jobs
+        pool = open_pool(
+            ground, holdings, jobs, claims, told.balances, told.checkpoint_at, self._now
+        )
+        cycle = PoolCycle(
+            pool, state.lines, self._shares, budget=budget, explains=self._explains, shared=shared
+        )
+        try:
+            cycle.run()
+        except BaseException:
             cycle.close()
-            shared = replace(shared, not_again=shared.not_again.union(in_vain))
+            raise
         return cycle
 
     def reserves(self, job: QueuedJob) -> bool:

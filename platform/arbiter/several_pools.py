@@ -15,7 +15,8 @@ left over waits for the next cycle.
 
 What a cycle may start and take back in all is dealt out only then. Where it does not do for all,
 everybody stands in one pool only for the rest of the cycle, and each pool may do as much as the
-others, as far as it has anything to do.
+others, as far as it has anything to do. A claim that others would take in the next cycle
+(`overtaken`) is no service: where one is seen, its job makes none in that pool in later rounds.
 
 A start now, wherever, goes before taking GPUs back, and that happens in the first pool that would.
 A job for which GPUs are being given back since an earlier cycle waits for them, and stands in no
@@ -39,6 +40,8 @@ from arbiter.snapshot import QueuedJob
 #: How often at most a pool is decided before every job is left in one pool only. Where more would
 #: be needed it is gangs that go to and fro: sixteen rounds started hardly more (docs/speed.md).
 ROUNDS_MAX = 4
+#: So often at most it is decided after that, each time without the claims seen to be in vain.
+_SETTLING_ROUNDS_MAX = 8
 
 #: Codes that are told of a pool only where there is nothing better to say of another one.
 _LAST_TO_TELL = {Code.CLUSTER_UNAVAILABLE: 1, Code.NEVER_FITS: 2}
@@ -86,50 +89,67 @@ class Rounds:
         self._shared = shared
         self._claimed = claimed
         self._not_again = frozenset(claimed)
+        #: Jobs that make no claim, by pool: once it is seen that others would take it at once, it
+        #: is not made again.
+        self._in_vain: dict[str, frozenset[str]] = dict.fromkeys(self._names, frozenset())
         self._reserves = reserves
-        self._knew: dict[str, tuple[_Line, Budget]] = {}
+        self._knew: dict[str, tuple[_Line, Budget, frozenset[str]]] = {}
 
     def decide(self) -> None:
         """Run the cycles of all pools; `cycles` has the last of each."""
         most = Budget(self._policy.starts_max, self._policy.reclaims_max)
-        lines: Mapping[str, _Line] = {}
-        if self._shared:
-            served = self._agree(most)
-            if not self._is_too_much(most):
+        lines = self._agree(most) if self._shared else {}
+        budgets = dict.fromkeys(self._names, most)
+        for _ in range(_SETTLING_ROUNDS_MAX):
+            is_settled = self._round(lines, budgets)
+            if self._is_too_much(most):
+                budgets = self._dealt(most)
+            elif is_settled:
                 return
-            lines = self._lines_of_one(served)
         for name in self._names:
-            self._redo(name, lines, most)
-        if self._is_too_much(most):
-            for name, budget in self._dealt(most).items():
-                self._redo(name, lines, budget)
+            self._redo(name, lines, budgets[name])
 
     def close(self) -> None:
         """The cycle is over."""
         for cycle in self.cycles.values():
             cycle.close()
 
-    def _agree(self, budget: Budget) -> Mapping[str, Served]:
-        """Decide all pools, each by the whole budget, until they agree on who is served where."""
+    def _agree(self, most: Budget) -> Mapping[str, _Line]:
+        """Who stands where once all pools, each by the whole budget, agree on who is served where;
+        in one pool each where they do not, or where that is more than a cycle may do."""
         served = {job: Served(pool, is_start=False) for job, pool in self._claimed.items()}
+        budgets = dict.fromkeys(self._names, most)
         for _ in range(ROUNDS_MAX):
             lines = self._lines(served)
-            for name in self._names:
-                self._redo(name, lines, budget)
+            is_settled = self._round(lines, budgets)
             found = self._served()
-            if found == served:
-                return served
+            is_too_much = self._is_too_much(most)
+            if is_settled and found == served and not is_too_much:
+                return lines
             served = found
-        lines = self._lines_of_one(served)
+            if is_too_much:
+                break
+        return self._lines_of_one(served)
+
+    def _round(self, lines: Mapping[str, _Line], budgets: Mapping[str, Budget]) -> bool:
+        """Decide all pools by these lines and budgets; whether no new claim is seen in vain."""
+        is_settled = True
         for name in self._names:
-            self._redo(name, lines, budget)
-        return served
+            before = self.cycles.get(name)
+            cycle = self._redo(name, lines, budgets[name])
+            if cycle is not before and (in_vain := cycle.overtaken()):
+                self._in_vain[name] |= in_vain
+                is_settled = False
+        return is_settled
 
     def _dealt(self, most: Budget) -> dict[str, Budget]:
         """What each pool may do where all together would do more than one cycle may."""
         cycles = [self.cycles[name] for name in self._names]
         starts = _deal([[start.job for start in cycle.starts] for cycle in cycles], most.starts)
-        claiming = [[cycle.jobs[one.job] for one in cycle.reclaims] for cycle in cycles]
+        claiming = [
+            [cycle.jobs[one.job] for one in cycle.reclaims if one.job not in self._in_vain[name]]
+            for name, cycle in zip(self._names, cycles, strict=True)
+        ]
         reclaims = _deal(claiming, most.reclaims)
         return {
             name: Budget(*left) for name, *left in zip(self._names, starts, reclaims, strict=True)
@@ -146,17 +166,19 @@ class Rounds:
     def _redo(self, name: str, lines: Mapping[str, _Line], left: Budget) -> PoolCycle:
         """The cycle of a pool by these lines and this budget: the one that it had where that did
         the same."""
-        line = lines.get(name, _ALL_IN_LINE)
+        line, in_vain = lines.get(name, _ALL_IN_LINE), self._in_vain[name]
         cycle = self.cycles.get(name)
         if cycle is not None:
-            knew, had = self._knew[name]
-            if knew == line and left.does_as(had, len(cycle.starts), len(cycle.reclaims)):
+            knew, had, without = self._knew[name]
+            is_same = (knew, without) == (line, in_vain)
+            if is_same and left.does_as(had, len(cycle.starts), len(cycle.reclaims)):
                 return cycle
             del self.cycles[name]
             cycle.close()
-        shared = SharedJobs(line.absent, line.only_starts, self._not_again, self._reserves)
+        not_again = self._not_again | in_vain
+        shared = SharedJobs(line.absent, line.only_starts, not_again, self._reserves)
         cycle = self.cycles[name] = self._run(name, shared, left)
-        self._knew[name] = line, left
+        self._knew[name] = line, left, in_vain
         return cycle
 
     def _served(self) -> dict[str, Served]:
@@ -164,7 +186,11 @@ class Rounds:
         found: dict[str, tuple[bool, int]] = {}
         for name, cycle in self.cycles.items():
             starts = [start.job for start in cycle.starts]
-            claims = [earmark.job for earmark in cycle.pool.earmarks.values()]
+            claims = [
+                earmark.job
+                for earmark in cycle.pool.earmarks.values()
+                if earmark.job.id not in self._in_vain[name]
+            ]
             for is_late, jobs in ((False, starts), (True, claims)):
                 for job in jobs:
                     if job.others:

@@ -13,6 +13,8 @@ and 100,000 queued, two kinds of jobs in each team, of any type. Printed, in CPU
 - *empty*: all that is known is told at once, to a core that knew nothing, and nothing runs: with as
   many starts as a cycle makes at most, the decision alone and with the explanations; and with as
   many starts as there is room for.
+- *several pools*: a tenth, or half, of all that ran is gone, and some of 10,000 jobs accept all
+  types, in any order: a cycle of a core that knows it all already, the decision alone.
 - *memory*: by how much the process grew by such a core and all that it was told.
 """
 
@@ -34,6 +36,7 @@ from arbiter.decisions import Plan
 from arbiter.policy import Policy
 from arbiter.snapshot import (
     Device,
+    OtherPool,
     PriorityClass,
     QueuedJob,
     Quota,
@@ -257,7 +260,7 @@ def steady(
 
 
 def empty(name: str, act: Callable[[], Plan], rounds: int, target_ms: int | None) -> None:
-    """Measure a cycle of a core that was told everything just now."""
+    """Measure cycles, of a core that was told everything just now if `act` makes it."""
     times = []
     for _ in range(rounds):
         gc.collect()
@@ -267,6 +270,31 @@ def empty(name: str, act: Callable[[], Plan], rounds: int, target_ms: int | None
         times.append((time.process_time() - begin) * 1000)
         gc.enable()
     report(name, times, target_ms, f"{len(plan.starts):,} starts")
+
+
+def several_pools(full: Snapshot, queued: int, rounds: int) -> None:
+    """Measure cycles where something is free and some jobs accept all pools."""
+    for gone_percent in (10, 50):
+        for several_percent in (0, 1, 10, 100):
+            dice = random.Random(1)
+            some = replace(
+                full,
+                running=tuple(r for r in full.running if dice.randrange(100) >= gone_percent),
+                queued=tuple(
+                    accepting_all(job, dice) if dice.randrange(100) < several_percent else job
+                    for job in full.queued[:queued]
+                ),
+            )
+            core = Core.of(some, Policy())
+            core.cycle(NOW, explains=False)
+            name = f"{gone_percent} % gone, {several_percent} % accept all"
+            empty(name, lambda core=core: core.cycle(NOW, explains=False), rounds, None)
+
+
+def accepting_all(job: QueuedJob, dice: random.Random) -> QueuedJob:
+    """The job as it accepts all pools, in any order."""
+    first, *others = dice.sample(POOLS, len(POOLS))
+    return replace(job, pool=first, others=tuple(map(OtherPool, others)))
 
 
 def resident_mib() -> int:
@@ -302,6 +330,7 @@ def main() -> None:
     empty(f"{name}, explained", lambda: decide(none, Policy()), rounds, None)
     unbound = Policy(starts_max=1_000_000)
     empty(f"{name}, no most", lambda: decide(none, unbound, explains=False), rounds, None)
+    several_pools(full, 100 if smoke else 10_000, 1 if smoke else 3)
 
 
 if __name__ == "__main__":
