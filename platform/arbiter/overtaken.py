@@ -135,8 +135,8 @@ def _may_have_right(pool: Pool, rival: Rival, claim: Holding) -> bool:
 def _taken_by(pool: Pool, rival: Rival, reclaimer: Reclaimer, reserved: Reservations) -> set[str]:
     """The jobs of other teams whose claims would be given up for `rival`."""
     job, team, mgpu = rival.job, rival.team, rival.job.mgpu
-    with reserved.set_aside((job, team, mgpu, pool.source(team, mgpu))):
-        taking = reclaimer.find(team, rival.shape, rival.priority)
+    with reserved.set_aside((job, team, mgpu, pool.source(team, mgpu))) as owed:
+        taking = reclaimer.find(team, rival.shape, rival.priority, owed)
     victims = () if taking is None else taking.victims
     return {
         one.holding.claim_of

@@ -22,6 +22,7 @@ from arbiter.candidates import LOWER, Asked, Borrowers, Candidate, Group, Seen
 from arbiter.clearing import Cost, cost_of
 from arbiter.holdings import Holding, Node, held_by_node
 from arbiter.node_kinds import Levels
+from arbiter.owed import NOTHING_OWED, Owed
 from arbiter.placement import Place, Shape
 from arbiter.pool import Pool
 from arbiter.queue_order import Priority
@@ -152,8 +153,11 @@ class Reclaimer:
                 found[node] = found.get(node, 0) + (more if room == node else 0)
         return found
 
-    def find(self, team: int, shape: Shape, priority: Priority) -> Taking | None:
-        """The victims with which a job that cannot start now could, or None.
+    def find(
+        self, team: int, shape: Shape, priority: Priority, owed: Owed = NOTHING_OWED
+    ) -> Taking | None:
+        """The victims with which a job that cannot start now could, or None. `owed`: to those whom
+        it may not delay.
 
         Borrowers are asked first; then, if the job's class preempts within its team, lower
         classes there; then both, when only that makes the job fit in a guarantee; last, if the
@@ -162,19 +166,19 @@ class Reclaimer:
         taking = None
         mgpu, order = shape.total_mgpu, priority.order
         if self._pool.source(team, mgpu) != ROOT and self.could_be_freed(shape):
-            taking = self._from_borrowers(team, shape, order)
+            taking = self._from_borrowers(team, shape, order, owed)
         if taking is None and priority.preempts:
             own = self._lower((team,), order, mgpu)
             if own:
                 groups = {LOWER: Group.of(own), **self._outside(team, shape, order, own)}
-                taking = self._choose(team, shape, Asked({LOWER: groups[LOWER]})) or self._choose(
-                    team, shape, Asked(groups)
-                )
+                taking = self._choose(
+                    team, shape, Asked({LOWER: groups[LOWER]}), owed
+                ) or self._choose(team, shape, Asked(groups), owed)
         if taking is None and priority.preempts_others:
             lower = self._lower(self._teams_beside(team, with_own=priority.preempts), order, mgpu)
             if lower:
                 groups = {LOWER: Group.of(lower), **self._outside(team, shape, order, lower)}
-                taking = self._choose(team, shape, Asked(groups))
+                taking = self._choose(team, shape, Asked(groups), owed)
         if taking is not None:
             self._stopped_count += len(taking.victims)
             self._too_few.clear()
@@ -184,7 +188,7 @@ class Reclaimer:
                 self._forget_most()
         return taking
 
-    def _from_borrowers(self, team: int, shape: Shape, order: int) -> Taking | None:
+    def _from_borrowers(self, team: int, shape: Shape, order: int, owed: Owed) -> Taking | None:
         """The victims among those who borrow, or None.
 
         Where the guarantee of an ancestor covers the job beside all that is protected there, it
@@ -194,11 +198,11 @@ class Reclaimer:
         covering = self._covering(team, shape.total_mgpu)
         if covering is not None:
             beyond = self._outside(team, shape, order, most=self._most, covering=covering)
-            taking = self._choose(team, shape, Asked(beyond), self._most)
+            taking = self._choose(team, shape, Asked(beyond), owed, self._most)
             if taking is not None:
                 return taking
         asked = Asked(self._outside(team, shape, order, most=self._most))
-        return self._choose(team, shape, asked, self._most)
+        return self._choose(team, shape, asked, owed, self._most)
 
     def _covering(self, team: int, mgpu: int) -> int | None:
         """The highest ancestor of a team whose guarantee covers a job of it beside all that is
@@ -492,6 +496,7 @@ class Reclaimer:
         team: int,
         shape: Shape,
         asked: Asked,
+        owed: Owed,
         most: _Most | None = None,
     ) -> Taking | None:
         """The cheapest cluster's victims: by what it costs to stop them, then by their GPUs.
@@ -499,7 +504,7 @@ class Reclaimer:
         best: tuple[Cost, int, str] | None = None
         found: Taking | None = None
         for cluster in self._pool.free.clusters(shape.clusters):
-            search = Search(self._pool, team, shape, cluster)
+            search = Search(self._pool, team, shape, cluster, owed)
             victims = search.run(asked, self._most_slots(), None if most is None else most[cluster])
             if victims is None:
                 continue

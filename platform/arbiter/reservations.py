@@ -21,6 +21,7 @@ from arbiter.coming_free import ComingFree
 from arbiter.decisions import Reservation
 from arbiter.earmarks import Earmark
 from arbiter.holdings import Holding, Node
+from arbiter.owed import NOTHING_OWED, Due, Owed
 from arbiter.own_limits import Kept, OwnLimits
 from arbiter.placement import Place, Shape
 from arbiter.pool import Pool
@@ -176,15 +177,47 @@ class Reservations:
         return self._held
 
     @contextmanager
-    def set_aside(self, *asking: tuple[QueuedJob, int, int, int]) -> Iterator[None]:
+    def set_aside(self, *asking: tuple[QueuedJob, int, int, int]) -> Iterator[Owed]:
         """For a while, hold back only what some job may not delay for which GPUs are taken back:
         by the job, its team, the size and what it draws on of each that is `asking`. It starts when
-        the last of those who leave is gone, and runs as long as it may."""
+        the last of those who leave is gone, and runs as long as it may. Yields what it owes of what
+        comes free later."""
         in_way = list[Reserved]()
         for job, team, mgpu, source in asking:
             in_way += self._in_way(self._claimed_s(job), team, mgpu, source)
         with self._released(in_way):
-            yield
+            yield self._owed(in_way)
+
+    def _owed(self, in_way: Sequence[Reserved]) -> Owed:
+        """What is owed to these reservations of what comes free on their nodes."""
+        if not in_way:
+            return NOTHING_OWED
+        dues: dict[Node, Due] = {}
+        for one in in_way:
+            for node in one.needs:
+                free = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
+                new = Due(max(0, self._left(node, one.start_at) - free), one.start_at)
+                known = dues.get(node, new)
+                dues[node] = Due(min(known.spare, new.spare), max(known.by, new.by))
+        return Owed(dues, self._end_of)
+
+    def _end_of(self, holding: Holding) -> int | None:
+        """When an attempt that runs on, or the job of a claim, is gone at the latest."""
+        if holding.claim_of is None:
+            return self._ends.of(holding)
+        return self._ends.of_claim(self._pool.earmarks[holding.claim_of])
+
+    def claim_takes_quota(
+        self, job: QueuedJob, team: int, source: int, victims: Collection[Holding]
+    ) -> bool:
+        """Whether `job`, if GPUs of `victims` were taken back for it, would leave no quota to a
+        reserved one that it may not delay."""
+        ends = [(one, self._end_of(one)) for one in victims] if self.made else []
+        for one in self._in_way(self._claimed_s(job), team, job.mgpu, source):
+            late = [v for v, end in ends if end is None or end > one.start_at]
+            if not one.leaves_room_beside([(team, job.mgpu), *((v.team, -v.mgpu) for v in late)]):
+                return True
+        return False
 
     def claim_delays(self, job: QueuedJob, team: int, victims: Collection[Holding] = ()) -> bool:
         """Whether `job`, if GPUs of `victims` were taken back for it, would take what is kept in

@@ -229,8 +229,8 @@ class PoolCycle:
             return False
         with self.reserved.set_aside(
             *((one.job, one.team, one.job.mgpu, source) for one, source, *_ in made)
-        ):
-            spared = Sparing(pool, made, self.starts).run()
+        ) as owed:
+            spared = Sparing(pool, made, self.starts, owed).run()
         if spared:
             self._reclaimer.note_spared(len(spared))
             self._made = [one for one in made if not self._starts_at_once(one.earmark)]
@@ -543,12 +543,14 @@ class PoolCycle:
         if not self._prospects.may_look_for_victims(team, line.cls.shape, line.cls.priority):
             return False
         job, mgpu = self.jobs[line.job[1]], line.cls.shape.total_mgpu
-        with self.reserved.set_aside((job, team, mgpu, source)):
-            taking = self._reclaimer.find(team, line.cls.shape, line.cls.priority)
+        with self.reserved.set_aside((job, team, mgpu, source)) as owed:
+            taking = self._reclaimer.find(team, line.cls.shape, line.cls.priority, owed)
         if taking is None:
             return False
         holdings = [one.holding for one in taking.victims]
-        if self.reserved.claim_delays(job, team, holdings):
+        if self.reserved.claim_delays(job, team, holdings) or self.reserved.claim_takes_quota(
+            job, team, source, holdings
+        ):
             return False
         victims = [one for one in holdings if one.claim_of is None]
         if len(victims) < len(holdings):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from arbiter.candidates import Candidate
 from arbiter.earmarks import Earmark
 from arbiter.holdings import Holding
+from arbiter.owed import Owed
 from arbiter.placement import Place
 from arbiter.pool import Pool
 from arbiter.protection import Guarantees
@@ -61,11 +62,14 @@ class _Stand(NamedTuple):
 class Sparing:
     """Spares the victims of the claims that one cycle `made` in a pool, beside its `starts`."""
 
-    __slots__ = ("_asks", "_claims_on", "_made", "_pool", "_rooms", "_slots_left")
+    __slots__ = ("_asks", "_claims_on", "_made", "_owed", "_pool", "_rooms", "_slots_left")
 
-    def __init__(self, pool: Pool, made: Sequence[Made], starts: Iterable[NewStart]) -> None:
+    def __init__(
+        self, pool: Pool, made: Sequence[Made], starts: Iterable[NewStart], owed: Owed
+    ) -> None:
         self._pool = pool
         self._made = made
+        self._owed = owed
         asks = [(one.team, one.job.mgpu) for one in starts]
         asks += [(one.team, one.job.mgpu) for one in pool.earmarks.values()]
         #: The teams and sizes of all that start now or by a claim.
@@ -271,7 +275,7 @@ class Sparing:
             return earmark.place
         shape = pool.ground.shape_of(earmark.job)
         for cluster in pool.free.clusters(shape.clusters):
-            search = Search(pool, earmark.team, shape, cluster)
+            search = Search(pool, earmark.team, shape, cluster, self._owed)
             if search.is_enough():
                 return Place(cluster, search.nodes())
         return None

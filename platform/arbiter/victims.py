@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from arbiter.candidates import LOWER, Asked, Candidate
 from arbiter.clearing import Cost, clearings, cost_of
 from arbiter.holdings import Holding
+from arbiter.owed import NOTHING_OWED, Owed
 from arbiter.placement import Shape
 from arbiter.pool import Pool
 from arbiter.protection import Guarantees
 from arbiter.quota_tree import ROOT
 from arbiter.rooms import node_of
+from arbiter.snapshot import Slot
 from arbiter.topology import Domain
 
 
@@ -64,20 +66,25 @@ class Search:
         "_by",
         "_cluster",
         "_counts_rooms",
+        "_due",
         "_extra",
         "_free",
         "_ledger",
         "_left",
         "_most",
+        "_owed",
         "_pool",
         "_ready",
         "_shape",
         "_short",
         "_slots_max",
+        "_spare",
         "_team",
     )
 
-    def __init__(self, pool: Pool, team: int, shape: Shape, cluster: str) -> None:
+    def __init__(
+        self, pool: Pool, team: int, shape: Shape, cluster: str, owed: Owed = NOTHING_OWED
+    ) -> None:
         self._pool = pool
         self._team = team
         self._shape = shape
@@ -86,6 +93,11 @@ class Search:
         self._counts_rooms = cluster in pool.free.beside
         #: What comes free on nodes and in rooms.
         self._extra: dict[str, int] = {}
+        #: On nodes and in rooms that are owed to reservations: what they leave of what comes free
+        #: there until they begin, and what of that the victims hold.
+        self._owed = owed
+        self._spare = owed.spare_on(cluster)
+        self._due: dict[str, int] = {}
         self._slots_max = 0
         self._most: Mapping[str, int] | None = None
         self._ready = pool.free.tally(cluster, shape)
@@ -98,7 +110,7 @@ class Search:
         ]
         self._left = pool.guarantees.copy() if self._short else pool.guarantees
         for node, coming in pool.coming_back.get(cluster, {}).items():
-            self._give(node, coming)
+            self._give(node, self._give_due(node, coming) if node in self._spare else coming)
 
     def run(
         self, asked: Asked, slots_max: int, most: Mapping[str, int] | None = None
@@ -226,6 +238,7 @@ class Search:
             free is None
             or (most is not None and most[node] < wanted)
             or not self._pool.free.is_of(self._shape.kinds, self._cluster, node)
+            or (node in self._spare and self._could_ever_have(node) < wanted)
         ):
             return None
         lacking = wanted - free - self._extra.get(node, 0)
@@ -281,14 +294,21 @@ class Search:
             give_back(self._pool, self._left, holding, self._short, sign)
         if holding.run.cluster == self._cluster:
             for slot in holding.run.slots:
-                self._give(slot.node, sign * slot.mgpu)
+                node, mgpu = slot.node, sign * slot.mgpu
+                if node in self._spare and self._owed.is_due(holding, node):
+                    mgpu = self._give_due(node, mgpu)
+                self._give(node, mgpu)
 
     def _needs_devices_of(self, victim: Candidate) -> bool:
         """Whether the nodes would not do if this victim ran on."""
         run = victim.holding.run
         if run.cluster != self._cluster:
             return False
-        lost = {node_of(slot.node) for slot in run.slots if self._is_lost(slot.node, slot.mgpu)}
+        lost = {
+            node_of(slot.node)
+            for slot in run.slots
+            if self._is_lost(slot.node, self._lost_of(victim.holding, slot))
+        }
         for node in lost:
             self._ready.add(node, -1)
         is_needed = not self._ready.is_enough
@@ -324,6 +344,34 @@ class Search:
         return has_room(self._cluster, node, shape, extra) and not has_room(
             self._cluster, node, shape, {**extra, room: coming - amount}
         )
+
+    def _give_due(self, node: str, mgpu: int) -> int:
+        """Count what would come free anyway on a node or in a room that is owed, and return how
+        much more of that the job may use there."""
+        spare, before = self._spare[node], self._due.get(node, 0)
+        after = self._due[node] = before + mgpu
+        return min(spare, after) - min(spare, before)
+
+    def _lost_of(self, victim: Holding, slot: Slot) -> int:
+        """How much less the job could use of a node or room if a victim ran on."""
+        spare = self._spare.get(slot.node)
+        if spare is None or not self._owed.is_due(victim, slot.node):
+            return slot.mgpu
+        due = self._due[slot.node]
+        return min(spare, due) - min(spare, due - slot.mgpu)
+
+    def _could_ever_have(self, node: str) -> int:
+        """What of a node that is owed the job could use if all went who may run on for longer than
+        until reservations begin."""
+        at, holdings, most = (self._cluster, node), self._pool.holdings, self._spare[node]
+        those = [holdings.all[attempt] for attempt in holdings.on_node.get(at, ())]
+        those += [one.stand_in for one in self._pool.earmarks.values()]
+        for one in those:
+            if one.run.cluster == self._cluster and not one.is_going:
+                for slot in one.run.slots:
+                    if slot.node == node and not self._owed.is_due(one, node):
+                        most += slot.mgpu
+        return self._free[node] + most
 
     def _give(self, node: str, mgpu: int) -> None:
         """Count what comes free on a node or in a room, unless the job cannot use it there."""

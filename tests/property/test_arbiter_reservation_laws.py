@@ -276,16 +276,17 @@ def test_ends_that_were_followed_once_give_the_reservations_of_those_followed_ea
 @given(st.data())
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))
 def test_what_is_reserved_is_there_when_it_is_needed(data: st.DataObject) -> None:
-    """No start delays a reservation: after a cycle without a claim of its own a reserved job fits
-    its place at its time, in devices and in quota, beside all that is reserved and all that the
-    cycle started, but for what started inside a guarantee that goes before it. No more jobs of a
-    pool hold one than the policy says; each of them waits, and says by when it starts, or nothing
+    """No start delays a reservation, nor does a claim of its own team: after a cycle a reserved job
+    fits its place at its time, in devices and in quota, beside all that is reserved and all that
+    the cycle started, but for what started inside a guarantee that goes before it. No more jobs of
+    a pool hold one than the policy says; each of them waits, and says by when it starts, or nothing
     where another job of the pool that holds none, that draws on a guarantee that goes before its
     own by then, or that is being stopped for somebody, may come first.
 
-    Mutant that dies here: of what is reserved on a node only the last counted. Two that live here
-    and die in the unit tests: what starts not charged to the quota that a reservation needs; what
-    fits in its team's guarantee waits for nobody of its team.
+    Mutants that die here: of what is reserved on a node only the last counted; a claim takes what
+    comes free before a reservation begins. Two that live here and die in the unit tests: what
+    starts not charged to the quota that a reservation needs; what fits in its team's guarantee
+    waits for nobody of its team.
     """
     world = World(data.draw(empty_worlds()), policies(data.draw))
     for number in range(data.draw(st.integers(1, 12))):
@@ -308,10 +309,21 @@ def test_what_is_reserved_is_there_when_it_is_needed(data: st.DataObject) -> Non
             assert [slot.mgpu for slot in one.slots] == (
                 [jobs[one.job].mgpu_per_node] * jobs[one.job].node_count
             )
-            if not plan.reclaims:
-                others, guaranteed = others_then(plan, one, jobs), unbound(plan, after, jobs, one)
-                then = Later(after, one.start_at, others, guaranteed)
-                assert then.fits(jobs[one.job], one.cluster, [slot.node for slot in one.slots])
+            # Whoever else claims may have a guarantee that goes before the reservation.
+            claimed = {claim.job for claim in before.claims}
+            bound = tuple(
+                claim
+                for claim in after.claims
+                if claim.job in claimed or comes_first(after, jobs, one, jobs[claim.job])
+            )
+            # Who is stopped now, and would have ended before its grace does, is gone by then.
+            gone = {
+                run.job for run in before.running if Later(before, 0).is_gone(run, one.start_at)
+            }
+            gone |= unbound(plan, after, jobs, one)
+            others = others_then(plan, one, jobs)
+            then = Later(dataclasses.replace(after, claims=bound), one.start_at, others, gone)
+            assert then.fits(jobs[one.job], one.cluster, [slot.node for slot in one.slots])
 
 
 @given(st.data())

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from arbiter.snapshot import PriorityClass, QueuedJob, RunningJob, Snapshot
-from builders.arbiter_builders import NOW, a_queued, a_running, a_snapshot, devices, slots
+from builders.arbiter_builders import (
+    NOW,
+    a_queued,
+    a_quota,
+    a_running,
+    a_snapshot,
+    a_victim,
+    devices,
+    slots,
+)
 from builders.arbiter_plans import plan_of, started, victims
 
+INFINIBAND = frozenset({"infiniband"})
 CLASSES = (PriorityClass("critical", 20, preempts_within_team=True), PriorityClass("normal", 5))
 
 
@@ -53,17 +65,19 @@ def a_free_gpu_reserved_for_later(time_limit_s: int | None, *more: QueuedJob) ->
     [
         # Gone at 300 + 4,700 s at the latest, when the big job is to start.
         (4_700, ["other"]),
-        (4_701, ["long", "other"]),
-        (None, ["long", "other"]),
+        # All that ends on node 0 until then is reserved, too.
+        (4_701, []),
+        (None, []),
     ],
 )
 def test_nobody_is_stopped_for_what_is_reserved_for_later(
     time_limit_s: int | None, stopped: list[str]
 ) -> None:
     """Planted: whoever GPUs are taken back for is thought to run for ever; the grace is left out of
-    how long it is in the way."""
+    how long it is in the way; who ends until then on a reserved node may be stopped for it."""
     plan = plan_of(a_free_gpu_reserved_for_later(time_limit_s), min_run_s=0)
-    assert [(one.job, one.start_at - NOW) for one in plan.reservations] == [("big", 5_000)]
+    first = plan.reservations[0]
+    assert (first.job, first.start_at - NOW) == ("big", 5_000)
     assert victims(plan) == stopped
 
 
@@ -71,11 +85,135 @@ def test_nobody_is_stopped_for_what_is_reserved_for_later(
 def test_a_claim_that_ends_before_leaves_the_quota_of_what_is_reserved(
     time_limit_s: int, starts: list[str]
 ) -> None:
-    """Of 5 GPUs the big job needs 3 and the late one has 1 when it is to start.
+    """Of 5 GPUs that quota allows the big job needs 3 and the late one has 1 when it is to start.
+    The gang may stop one of its mates that ends never, on a node of its own.
 
     Planted: every claim counts then against quota.
     """
     late = a_queued("late", "o/b", gpus=1, cluster="beta", time_limit_s=10_000)
-    plan = plan_of(a_free_gpu_reserved_for_later(time_limit_s, late), min_run_s=0)
+    world = a_free_gpu_reserved_for_later(time_limit_s, late)
+    endless = a_running("endless", "o/b", slots(2, 1, gpus=1), started_at=NOW)
+    world = replace(
+        world,
+        quotas=(a_quota("o", 5, borrow=0), *world.quotas[1:]),
+        devices=(*world.devices, devices(3, gpus=1)[2]),
+        running=(*(run for run in world.running if run.job != "mate"), endless),
+    )
+    plan = plan_of(world, min_run_s=0)
     assert plan.reservations[0].job == "big"
+    assert victims(plan) == (["endless"] if starts else ["endless", "other"])
     assert started(plan) == starts
+
+
+def two_nodes_for_a_gang(job: QueuedJob, *on_first: RunningJob, gang_gpus: int = 8) -> Snapshot:
+    """A gang that its team's guarantee covers waits for both nodes with InfiniBand, until 800 s
+    from now: one of its team may go on for so long on the second. `on_first` of them run others,
+    by default one that holds half of it for 700 s at most; the rest comes back in 600 s. `job` is
+    of the gang's team and comes after it."""
+    if not on_first:
+        half = slots(0, 1, gpus=4)
+        on_first = (
+            a_victim("leaving", "o/v", half, of="gone", grace_until=NOW + 600),
+            a_running("v", "o/v", half, started_at=NOW, time_limit_s=700),
+        )
+    *pair, third = devices(3)
+    gang = a_queued("gang", "o/x", nodes=2, gpus=gang_gpus, submitted_at=NOW - 900)
+    return a_snapshot(
+        quotas={"o": 32, "o/x": 32, "o/v": 0},
+        devices=(*(replace(one, features=INFINIBAND) for one in pair), third),
+        running=[
+            *on_first,
+            a_running("s", "o/x", slots(1, 1), started_at=NOW, time_limit_s=800),
+            a_running("other", "o/v", slots(2, 1), started_at=NOW - 50_000),
+        ],
+        queued=[replace(gang, features=INFINIBAND), job],
+    )
+
+
+@pytest.mark.parametrize(("time_limit_s", "stopped"), [(200, ["v"]), (201, []), (None, [])])
+def test_a_claim_takes_nothing_that_comes_free_for_who_comes_first(
+    time_limit_s: int | None, stopped: list[str]
+) -> None:
+    """It could begin once what comes back anyway is there: 200 s before the gang.
+
+    Planted: a claim is bound by what is free now, not by what comes free, and small jobs of the
+    team whose claims follow each other kept the gang waiting for good; it begins after the grace of
+    its own victims.
+    """
+    job = a_queued("job", "o/x", gpus=8, time_limit_s=time_limit_s)
+    plan = plan_of(two_nodes_for_a_gang(replace(job, features=INFINIBAND)))
+    assert (plan.reservations[0].job, plan.reservations[0].start_at) == ("gang", NOW + 800)
+    assert victims(plan) == stopped
+
+
+@pytest.mark.parametrize(("gang_gpus", "stopped"), [(4, ["v"]), (5, [])])
+def test_a_claim_takes_what_the_reserved_job_leaves_of_what_comes_free(
+    gang_gpus: int, stopped: list[str]
+) -> None:
+    """Planted: nothing of a node with a reservation may be taken, however little that needs."""
+    half = slots(0, 1, gpus=4)
+    both = [a_running(name, "o/v", half, started_at=NOW, time_limit_s=700) for name in "vw"]
+    job = replace(a_queued("job", "o/x", gpus=4), features=INFINIBAND)
+    plan = plan_of(two_nodes_for_a_gang(job, *both, gang_gpus=gang_gpus))
+    assert plan.reservations[0].start_at == NOW + 800
+    assert victims(plan) == stopped
+
+
+def test_a_claim_takes_what_would_not_come_free_in_time() -> None:
+    """The gang does not count on it.
+
+    Planted: nobody on a reserved node may be stopped.
+    """
+    half = slots(0, 1, gpus=4)
+    ends = a_running("v", "o/v", half, started_at=NOW, time_limit_s=700)
+    endless = a_running("w", "o/v", half, started_at=NOW)
+    job = replace(a_queued("job", "o/x", gpus=4), features=INFINIBAND)
+    plan = plan_of(two_nodes_for_a_gang(job, ends, endless, gang_gpus=4))
+    assert plan.reservations[0].start_at == NOW + 800
+    assert victims(plan) == ["w"]
+
+
+def test_another_node_is_cleared_where_the_cheapest_is_reserved() -> None:
+    """Planted: who would be stopped there is looked for as ever, and nobody else is asked."""
+    plan = plan_of(two_nodes_for_a_gang(a_queued("job", "o/x", gpus=8)))
+    assert plan.reservations[0].start_at == NOW + 800
+    assert victims(plan) == ["other"]
+
+
+def test_nobody_is_stopped_whose_gpus_are_all_owed() -> None:
+    """What comes back anyway is as much as the gang leaves, so that of the others only those help
+    who would go on.
+
+    Planted: what comes back is there for everybody; who was looked at first and helps nobody is
+    stopped with those who do.
+    """
+    part = slots(0, 1, gpus=2)
+    on_first = [
+        a_victim("leaving", "o/v", part, of="gone", grace_until=NOW + 600),
+        a_running("v", "o/v", part, started_at=NOW, time_limit_s=700),
+        *(a_running(name, "o/v", part, started_at=NOW - 5_000) for name in "wx"),
+    ]
+    job = replace(a_queued("job", "o/x", gpus=6), features=INFINIBAND)
+    plan = plan_of(two_nodes_for_a_gang(job, *on_first, gang_gpus=2), min_run_s=0)
+    assert plan.reservations[0].start_at == NOW + 800
+    assert victims(plan) == ["w", "x"]
+
+
+def test_the_cheapest_of_the_other_nodes_is_cleared_where_one_is_reserved() -> None:
+    """Planted: a node that could hold no rank is chosen first, and then the first victims on any
+    that make up for it."""
+    half = slots(0, 1, gpus=4)
+    both = [a_running(name, "o/v", half, started_at=NOW, time_limit_s=700) for name in "vw"]
+    world = two_nodes_for_a_gang(a_queued("job", "o/x", gpus=8), *both)
+    ran_s = {"p": (2, 5_000), "q": (2, 5_000), "r": (3, 100), "s4": (3, 6_000)}
+    others = [
+        a_running(name, "o/v", slots(node, 1, gpus=4), started_at=NOW - seconds)
+        for name, (node, seconds) in ran_s.items()
+    ]
+    world = replace(
+        world,
+        devices=(*world.devices, devices(4)[3]),
+        running=(*(run for run in world.running if run.job != "other"), *others),
+    )
+    plan = plan_of(world, min_run_s=0)
+    assert victims(plan) == ["r", "s4"]

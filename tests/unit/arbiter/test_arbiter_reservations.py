@@ -763,3 +763,19 @@ def test_who_may_take_nothing_back_from_anybody_looks_for_no_victims(
     assert [(one.job, [v.job for v in one.victims]) for one in plan.reclaims] == reclaimed
     assert (calls["run"], calls["reserve"]) == (searches, 0)
     assert decide(snapshot, Policy()).reclaims == plan.reclaims
+
+
+def test_what_leaves_a_node_of_a_reservation_for_nobody_is_room_there_by_then() -> None:
+    """Half of the gang's first node is being given back, for a job that is gone: who takes the
+    other half delays nobody.
+
+    Planted: only what ends by itself is counted, and half of the node stays idle.
+    """
+    running = [
+        a_victim("leaving", "o/a", slots(0, 1, gpus=4), of="gone"),
+        a_running("r", "o/a", slots(1, 1), started_at=NOW, time_limit_s=800),
+    ]
+    jobs = [a_gang(gpus=4), a_queued("endless", "o/a", gpus=4)]
+    plan = decide(two_nodes(jobs, running=running), Policy())
+    assert held(plan) == {"gang": 800}
+    assert started(plan) == ["endless"]
