@@ -225,14 +225,28 @@ class Reservations:
         end = self._pool.taken_at + self._claimed_s(job)
         return self.limits.claim_delays(job, team, end, victims)
 
+    def longest_of_claim_s(
+        self, job: QueuedJob, team: int, source: int
+    ) -> tuple[int, Reserved] | None:
+        """How long one like `job` may run for which GPUs are taken back, if it is to be over when
+        the last of the reservations begins that `job` would delay, and which that is; None where it
+        would delay none."""
+        in_way = self._in_way(self._claimed_s(job), team, job.mgpu, source)
+        in_way = [one for one in in_way if one.job.id != job.id]
+        if not in_way:
+            return None
+        last = max(in_way, key=lambda one: (one.start_at, one.job.id))
+        return last.start_at - self._pool.taken_at - self._back_s(), last
+
     def _claimed_s(self, job: QueuedJob) -> int:
         """In how many seconds a job is gone at the latest for which GPUs are taken back."""
-        if job.time_limit_s is None:
-            return UNLIMITED
+        return UNLIMITED if job.time_limit_s is None else self._back_s() + job.time_limit_s
+
+    def _back_s(self) -> int:
+        """In how many seconds GPUs are back at the latest that are taken back now."""
         pool = self._pool
         graces = (one.run.grace_until or 0 for one in pool.leaving)
-        back_s = max(pool.policy.grace_period_s_default, max(graces, default=0) - pool.taken_at)
-        return back_s + job.time_limit_s
+        return max(pool.policy.grace_period_s_default, max(graces, default=0) - pool.taken_at)
 
     def _in_way(self, run_s: int, team: int, mgpu: int, source: int) -> Sequence[Reserved]:
         """The reservations that a job may delay that is gone in `run_s` at the latest."""

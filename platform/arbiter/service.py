@@ -24,7 +24,7 @@ from arbiter.prospects import Prospects, limit_s
 from arbiter.queue_order import Age, Agenda, JobClass, JobLine, Priority, Standing, TeamQueue
 from arbiter.quota_tree import ROOT
 from arbiter.reclaim import Reclaimer
-from arbiter.reservations import Reservations
+from arbiter.reservations import Reservations, Reserved
 from arbiter.snapshot import QueuedJob
 from arbiter.sparing import Made, Sparing
 from arbiter.standing import NewStart
@@ -342,9 +342,7 @@ class PoolCycle:
                 self._start(queue, line, source)
             elif line.job[1] in self._only_starts:
                 queue.advance()
-            elif not (
-                self._may_reclaim(queue, line, code, source) and self._reclaim(queue, line, source)
-            ):
+            elif (code := self._reclaim(queue, line, code, source)) is not None:
                 may_reserve = self._may_reserve(queue, line, code)
                 if may_reserve and turn != source and self._starts_before(queue, line, turn):
                     self._enlist(queue)
@@ -537,28 +535,31 @@ class PoolCycle:
             and line.job[1] not in self._only_starts
         )
 
-    def _reclaim(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
-        """Take GPUs back for the next job of `line`; False when no victims make room for it."""
-        pool, team = self.pool, queue.team
-        if not self._prospects.may_look_for_victims(team, line.cls.shape, line.cls.priority):
-            return False
-        job, mgpu = self.jobs[line.job[1]], line.cls.shape.total_mgpu
+    def _reclaim(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> Code | None:
+        """Take GPUs back for the next job of `line`, which waits by `code` (None: done); else why
+        it goes on waiting, as no victims make room for it or it would delay another one."""
+        pool, team, cls = self.pool, queue.team, line.cls
+        if not self._may_reclaim(
+            queue, line, code, source
+        ) or not self._prospects.may_look_for_victims(team, cls.shape, cls.priority):
+            return code
+        job, mgpu = self.jobs[line.job[1]], cls.shape.total_mgpu
         with self.reserved.set_aside((job, team, mgpu, source)) as owed:
-            taking = self._reclaimer.find(team, line.cls.shape, line.cls.priority, owed)
+            taking = self._reclaimer.find(team, cls.shape, cls.priority, owed)
         if taking is None:
-            return False
+            return Code.RESERVED_FOR_LARGER_JOB if self._is_held_up(queue, line, source) else code
         holdings = [one.holding for one in taking.victims]
-        if self.reserved.claim_delays(job, team, holdings) or self.reserved.claim_takes_quota(
-            job, team, source, holdings
-        ):
-            return False
+        if self.reserved.claim_delays(job, team, holdings):
+            return code
+        if self.reserved.claim_takes_quota(job, team, source, holdings):
+            return Code.RESERVED_FOR_LARGER_JOB
         victims = [one for one in holdings if one.claim_of is None]
         if len(victims) < len(holdings):
             self._give_up([one for one in holdings if one.claim_of is not None])
             source = pool.source(team, line.cls.shape.total_mgpu)
             if not victims and self._obstacle(queue, line, source) is None:
                 self._start(queue, line, source)
-                return True
+                return None
         self._earlier = None
         self.reclaims.append(pool.reclaim(job, team, taking.place, victims))
         claim = pool.earmarks[job.id].claim
@@ -574,7 +575,16 @@ class PoolCycle:
         for victim in victims:
             self._renew(victim.team)
             self._enlist_anew(victim.team)
-        return True
+        return None
+
+    def _is_held_up(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
+        """Whether GPUs could be taken back for the next job of `line` but for reservations that it
+        would delay."""
+        team, cls = queue.team, line.cls
+        if self.reserved.longest_of_claim_s(self.jobs[line.job[1]], team, source) is None:
+            return False
+        with self.reserved.set_aside():
+            return self._reclaimer.find(team, cls.shape, cls.priority) is not None
 
     def _give_up(self, claims: Sequence[Holding]) -> None:
         """The jobs of these claims wait without them, and make no new ones in this cycle."""
@@ -668,11 +678,15 @@ class PoolCycle:
         reserved, cls, team = self.reserved, line.cls, queue.team
         mgpu, class_id = cls.shape.total_mgpu, cls.priority.id
         kept = self._kept_from(queue, line)
-        longest_s, first = (
-            reserved.longest_s(team, cls.shape, class_id, source)
-            if kept is None
-            else reserved.limits.longest_s(team, mgpu, class_id)
-        )
+        longest: tuple[int, Reserved | Kept | None] | None
+        if kept is not None:
+            longest = reserved.limits.longest_s(team, mgpu, class_id)
+        elif self.pool.blocker(team, mgpu) is None and reserved.fits(cls.shape):
+            longest = reserved.longest_s(team, cls.shape, class_id, source)
+        else:
+            longest = reserved.longest_of_claim_s(self.jobs[line.job[1]], team, source)
+        assert longest is not None
+        longest_s, first = longest
         assert first is not None
         cls.reserved = first.job.mgpu, first.start_at
         queue.refuse(cls, self._longer_than(longest_s))

@@ -283,10 +283,10 @@ def test_what_is_reserved_is_there_when_it_is_needed(data: st.DataObject) -> Non
     where another job of the pool that holds none, that draws on a guarantee that goes before its
     own by then, or that is being stopped for somebody, may come first.
 
-    Mutants that die here: of what is reserved on a node only the last counted; a claim takes what
-    comes free before a reservation begins. Two that live here and die in the unit tests: what
-    starts not charged to the quota that a reservation needs; what fits in its team's guarantee
-    waits for nobody of its team.
+    Mutant that dies here: of what is reserved on a node only the last counted. Three that live here
+    and die in the unit tests: what starts not charged to the quota that a reservation needs; what
+    fits in its team's guarantee waits for nobody of its team; a claim takes what comes free for a
+    reservation.
     """
     world = World(data.draw(empty_worlds()), policies(data.draw))
     for number in range(data.draw(st.integers(1, 12))):

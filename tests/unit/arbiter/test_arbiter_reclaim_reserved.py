@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from arbiter.decisions import Code
 from arbiter.snapshot import PriorityClass, QueuedJob, RunningJob, Snapshot
 from builders.arbiter_builders import (
     NOW,
@@ -17,7 +18,7 @@ from builders.arbiter_builders import (
     devices,
     slots,
 )
-from builders.arbiter_plans import plan_of, started, victims
+from builders.arbiter_plans import plan_of, started, victims, why
 
 INFINIBAND = frozenset({"infiniband"})
 CLASSES = (PriorityClass("critical", 20, preempts_within_team=True), PriorityClass("normal", 5))
@@ -144,6 +145,28 @@ def test_a_claim_takes_nothing_that_comes_free_for_who_comes_first(
     plan = plan_of(two_nodes_for_a_gang(replace(job, features=INFINIBAND)))
     assert (plan.reservations[0].job, plan.reservations[0].start_at) == ("gang", NOW + 800)
     assert victims(plan) == stopped
+    waiting = why(plan, "job")
+    assert (waiting.code, waiting.numbers.get("reserved_start_at")) == (
+        (Code.WAITING_FOR_RECLAIM, None) if stopped else (Code.RESERVED_FOR_LARGER_JOB, NOW + 800)
+    )
+
+
+def test_a_shorter_job_behind_one_that_would_delay_a_reservation_claims() -> None:
+    """Planted: who may not claim keeps all others of its team, class and size from it."""
+    jobs = [
+        replace(
+            a_queued(name, "o/x", gpus=8, submitted_at=NOW - age_s, time_limit_s=time_limit_s),
+            features=INFINIBAND,
+        )
+        for name, age_s, time_limit_s in (("long", 50, None), ("short", 40, 200))
+    ]
+    world = two_nodes_for_a_gang(jobs[0])
+    quotas = tuple(a_quota(node, gpus) for node, gpus in (("o", 48), ("o/x", 48), ("o/v", 0)))
+    plan = plan_of(replace(world, quotas=quotas, queued=(*world.queued, jobs[1])))
+    assert [(one.job, [victim.job for victim in one.victims]) for one in plan.reclaims] == [
+        ("short", ["v"])
+    ]
+    assert why(plan, "long").code is Code.RESERVED_FOR_LARGER_JOB
 
 
 @pytest.mark.parametrize(("gang_gpus", "stopped"), [(4, ["v"]), (5, [])])
