@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -239,6 +240,16 @@ def test_a_page_with_curves_and_figures(files: list[str], tmp_path: Path) -> Non
     assert text.count("<svg") == 1
     assert "http" not in text
     assert "<td>wait max (h)</td><td>2.62</td>" in text
+
+
+def test_curves_of_all_policies_are_on_one_scale(files: list[str], tmp_path: Path) -> None:
+    """Planted: each line was scaled to its own most, so that no two could be compared."""
+    page = tmp_path / "out.html"
+    run(*files, "--gpus", "4", "--only", "fifo", "--only", "static", "--picture", str(page))
+    tops = re.findall(r'axis (left|right)"><span>([0-9,]+)</span>', page.read_text())
+    most = re.findall(r"([0-9,]+) at most asked for", page.read_text())
+    assert len(set(most)) == 2
+    assert tops == [("left", "4"), ("right", max(most, key=int))] * 2
 
 
 @pytest.mark.parametrize(
