@@ -58,7 +58,7 @@ NUMBERS: Mapping[str, str] = {
     "class_in_use_mgpu": "what of the cap is in use",
     "coming_back_mgpu": "what of the claimed GPUs victims still hold",
     "earmarked_mgpu": "what of the claimed GPUs is free already and kept for the job",
-    "victims": "how many attempts are being stopped for the job",
+    "victims": "how many attempts are being stopped for the job; absent for none",
     "victims_of_team": "how many of these are of the job's own team; absent for none",
     "grace_left_s": "how long the victims may take at most",
     "overdue_s": "how long ago they should have given back",

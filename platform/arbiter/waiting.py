@@ -305,12 +305,14 @@ def of_claimed(pool: Pool, earmark: Earmark) -> Reason:
         "within_guarantee_mgpu": job.mgpu if is_protected or earmark.fits_guarantee else 0,
         "coming_back_mgpu": earmark.coming_back_mgpu,
         "earmarked_mgpu": job.mgpu - earmark.coming_back_mgpu,
-        "victims": len(earmark.going),
         "grace_left_s": max(0, earmark.claim.grace_until - pool.taken_at),
     }
     if (overdue_s := pool.taken_at - earmark.claim.grace_until) > 0:
         numbers["overdue_s"] = overdue_s
         numbers["given_up_in_s"] = max(0, pool.policy.claim_overdue_s - overdue_s)
+    # Without any it waits for those who are stopped for others, and "none" would deny these.
+    if earmark.going:
+        numbers["victims"] = len(earmark.going)
     if own := sum(holding.team == earmark.team for holding in earmark.going):
         numbers["victims_of_team"] = own
     return Reason(Code.WAITING_FOR_RECLAIM, numbers)

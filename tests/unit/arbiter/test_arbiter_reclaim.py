@@ -52,6 +52,13 @@ def test_a_claim_waits_for_its_last_victim_and_then_starts() -> None:
     assert plan.dropped_claims == ()
 
 
+def test_who_waits_for_gpus_of_those_stopped_for_another_is_not_told_of_none() -> None:
+    """Planted: "jobs that give back: 0", above the list of those whose GPUs it waits for."""
+    half = a_victim("v", "o/other", on(4), of="another", grace_until=NOW + 120)
+    numbers = why(plan_of(claimed(half)), "j").numbers
+    assert (numbers["coming_back_mgpu"], numbers.get("victims")) == (4 * GPU, None)
+
+
 def test_what_is_being_freed_for_a_team_is_no_part_of_what_it_has_in_use() -> None:
     """`mine`, guaranteed 8, runs 2 GPUs, and 6 are being freed for `j`, of which 2 are free.
 
