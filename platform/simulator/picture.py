@@ -13,7 +13,8 @@ _WIDTH, _HEIGHT, _POINTS = 960, 120, 240
 _STYLE = """
 body{font:14px/1.5 system-ui,sans-serif;margin:2rem;max-width:72rem;color:#1b1f24;background:#fff}
 @media(max-width:40rem){body{margin:1rem}}
-h1{font-size:1.5rem;overflow-wrap:anywhere} p{margin:.25rem 0} .wide{overflow-x:auto;margin-top:1.5rem}
+h1{font-size:1.5rem;overflow-wrap:anywhere} p{margin:.25rem 0}
+.wide{overflow-x:auto;margin-top:1.5rem}
 h2{font-size:1rem;margin:1.5rem 0 .25rem}
 figure{margin:0;display:grid;grid-template-columns:auto 1fr auto;gap:0 .5rem;font-size:12px}
 svg{display:block;width:100%;height:7.5rem}
