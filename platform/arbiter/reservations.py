@@ -192,14 +192,18 @@ class Reservations:
         """What is owed to these reservations of what comes free on their nodes."""
         if not in_way:
             return NOTHING_OWED
-        dues: dict[Node, Due] = {}
+        on_node: dict[Node, list[Reserved]] = {}
         for one in in_way:
             for node in one.needs:
-                free = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
-                new = Due(max(0, self._left(node, one.start_at) - free), one.start_at)
-                known = dues.get(node, new)
-                dues[node] = Due(min(known.spare, new.spare), max(known.by, new.by))
-        return Owed(dues, self._end_of)
+                on_node.setdefault(node, []).append(one)
+        dues = {}
+        for node, those in on_node.items():
+            # What is not held back of it, and may be had now.
+            here = self._pool.free.left(node[0], node[1])
+            dues[node] = [
+                Due(one.start_at, self._left(node, one.start_at, those) - here) for one in those
+            ]
+        return Owed(dues, self._end_of, self._ends.grace_on)
 
     def _end_of(self, holding: Holding) -> int | None:
         """When an attempt that runs on, or the job of a claim, is gone at the latest."""
@@ -600,22 +604,23 @@ class Reservations:
                 ready = at
         return ready
 
-    def _left(self, node: Node, at: int) -> int:
-        """What is left on a node at `at` when everybody who has a reservation then runs."""
+    def _left(self, node: Node, at: int, reserved: Iterable[Reserved]) -> int:
+        """What is left on a node at `at` when those of `reserved` run that have begun by then."""
         left = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
         for end, mgpu in self._ends.on(node):
             if end > at:
                 break
             left += mgpu
-        for one in self._on_node.get(node, ()):
+        for one in reserved:
             if one.start_at <= at:
                 left -= one.needs[node]
         return left
 
     def _spare(self, node: Node, at: int) -> int:
         """What is left on a node from `at` on: no reservation that begins later needs it."""
-        later = [one.start_at for one in self._on_node.get(node, ()) if one.start_at > at]
-        return min(self._left(node, moment) for moment in (at, *later))
+        reserved = self._on_node.get(node, ())
+        later = [one.start_at for one in reserved if one.start_at > at]
+        return min(self._left(node, moment, reserved) for moment in (at, *later))
 
     # -- what is held back ------------------------------------------------------------------
 
@@ -635,12 +640,12 @@ class Reservations:
                 if not held:
                     del self._held[node]
 
-    def _needed(self, node: Node, reserved: Iterable[Reserved]) -> int:
+    def _needed(self, node: Node, reserved: Sequence[Reserved]) -> int:
         """What of that which is free on a node now nobody may hold when `reserved` begin."""
         free = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
         if free <= 0:
             return 0
-        spare = min((self._left(node, one.start_at) for one in reserved), default=free)
+        spare = min((self._left(node, one.start_at, reserved) for one in reserved), default=free)
         return max(0, min(free, free - spare))
 
     @contextmanager

@@ -176,7 +176,7 @@ class KnownEnds:
 
     def _leaving(self) -> list[Release]:
         found: list[Release] = [
-            (self._last_grace((cluster, node)), ROOT, 0, cluster, (Slot(node, mgpu),))
+            (self.grace_on((cluster, node)), ROOT, 0, cluster, (Slot(node, mgpu),))
             for cluster, nodes in self._pool.coming_back.items()
             for node, mgpu in nodes.items()
             if mgpu > 0
@@ -194,14 +194,14 @@ class KnownEnds:
         ]
         unclaimed = pool.coming_back.get(cluster, {}).get(name, 0)
         if unclaimed > 0:
-            ends.append((self._last_grace(node), unclaimed))
+            ends.append((self.grace_on(node), unclaimed))
         ends += [
             (end, mgpu) for end, mgpu, job in self._more.get(node, ()) if job not in self._void
         ]
         ends.sort()
         return ends
 
-    def _last_grace(self, node: Node) -> int:
+    def grace_on(self, node: Node) -> int:
         """When what is being stopped on a node is gone at the latest."""
         if self._graces is None:
             self._graces = {}

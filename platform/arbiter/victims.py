@@ -66,19 +66,18 @@ class Search:
         "_by",
         "_cluster",
         "_counts_rooms",
-        "_due",
         "_extra",
         "_free",
         "_ledger",
         "_left",
         "_most",
         "_owed",
+        "_owed_on",
         "_pool",
         "_ready",
         "_shape",
         "_short",
         "_slots_max",
-        "_spare",
         "_team",
     )
 
@@ -93,11 +92,8 @@ class Search:
         self._counts_rooms = cluster in pool.free.beside
         #: What comes free on nodes and in rooms.
         self._extra: dict[str, int] = {}
-        #: On nodes and in rooms that are owed to reservations: what they leave of what comes free
-        #: there until they begin, and what of that the victims hold.
         self._owed = owed
-        self._spare = owed.spare_on(cluster)
-        self._due: dict[str, int] = {}
+        self._owed_on = owed.on(cluster)
         self._slots_max = 0
         self._most: Mapping[str, int] | None = None
         self._ready = pool.free.tally(cluster, shape)
@@ -110,7 +106,9 @@ class Search:
         ]
         self._left = pool.guarantees.copy() if self._short else pool.guarantees
         for node, coming in pool.coming_back.get(cluster, {}).items():
-            self._give(node, self._give_due(node, coming) if node in self._spare else coming)
+            if node in self._owed_on:
+                coming = self._owed_on[node].take(coming, owed.back_at(cluster, node))
+            self._give(node, coming)
 
     def run(
         self, asked: Asked, slots_max: int, most: Mapping[str, int] | None = None
@@ -238,7 +236,7 @@ class Search:
             free is None
             or (most is not None and most[node] < wanted)
             or not self._pool.free.is_of(self._shape.kinds, self._cluster, node)
-            or (node in self._spare and self._could_ever_have(node) < wanted)
+            or (node in self._owed_on and self._could_ever_have(node) < wanted)
         ):
             return None
         lacking = wanted - free - self._extra.get(node, 0)
@@ -294,10 +292,7 @@ class Search:
             give_back(self._pool, self._left, holding, self._short, sign)
         if holding.run.cluster == self._cluster:
             for slot in holding.run.slots:
-                node, mgpu = slot.node, sign * slot.mgpu
-                if node in self._spare and self._owed.is_due(holding, node):
-                    mgpu = self._give_due(node, mgpu)
-                self._give(node, mgpu)
+                self._give(slot.node, self._gain(holding, slot, sign))
 
     def _needs_devices_of(self, victim: Candidate) -> bool:
         """Whether the nodes would not do if this victim ran on."""
@@ -307,7 +302,7 @@ class Search:
         lost = {
             node_of(slot.node)
             for slot in run.slots
-            if self._is_lost(slot.node, self._lost_of(victim.holding, slot))
+            if self._is_lost(slot.node, self._loss(victim.holding, slot))
         }
         for node in lost:
             self._ready.add(node, -1)
@@ -345,33 +340,36 @@ class Search:
             self._cluster, node, shape, {**extra, room: coming - amount}
         )
 
-    def _give_due(self, node: str, mgpu: int) -> int:
-        """Count what would come free anyway on a node or in a room that is owed, and return how
-        much more of that the job may use there."""
-        spare, before = self._spare[node], self._due.get(node, 0)
-        after = self._due[node] = before + mgpu
-        return min(spare, after) - min(spare, before)
+    def _gain(self, holding: Holding, slot: Slot, sign: int) -> int:
+        """How much more of a node or room the job may use once one who has `slot` there is stopped;
+        with a sign of -1, runs on."""
+        here = self._owed_on.get(slot.node)
+        if here is None:
+            return sign * slot.mgpu
+        return here.take(sign * slot.mgpu, self._owed.end_of(holding))
 
-    def _lost_of(self, victim: Holding, slot: Slot) -> int:
-        """How much less the job could use of a node or room if a victim ran on."""
-        spare = self._spare.get(slot.node)
-        if spare is None or not self._owed.is_due(victim, slot.node):
-            return slot.mgpu
-        due = self._due[slot.node]
-        return min(spare, due) - min(spare, due - slot.mgpu)
+    def _loss(self, victim: Holding, slot: Slot) -> int:
+        """How much less of a node or room the job could use if a victim ran on."""
+        loss = -self._gain(victim, slot, -1)
+        self._gain(victim, slot, 1)
+        return loss
 
     def _could_ever_have(self, node: str) -> int:
-        """What of a node that is owed the job could use if all went who may run on for longer than
-        until reservations begin."""
-        at, holdings, most = (self._cluster, node), self._pool.holdings, self._spare[node]
-        those = [holdings.all[attempt] for attempt in holdings.on_node.get(at, ())]
+        """What of a node that is owed the job could use if nobody ran on there."""
+        holdings = self._pool.holdings
+        those = [holdings.all[name] for name in holdings.on_node.get((self._cluster, node), ())]
         those += [one.stand_in for one in self._pool.earmarks.values()]
-        for one in those:
-            if one.run.cluster == self._cluster and not one.is_going:
-                for slot in one.run.slots:
-                    if slot.node == node and not self._owed.is_due(one, node):
-                        most += slot.mgpu
-        return self._free[node] + most
+        slots = [
+            (one, slot)
+            for one in those
+            if one.run.cluster == self._cluster and not one.is_going
+            for slot in one.run.slots
+            if slot.node == node
+        ]
+        more = sum(self._gain(one, slot, 1) for one, slot in slots)
+        for one, slot in slots:
+            self._gain(one, slot, -1)
+        return self._free[node] + self._extra.get(node, 0) + more
 
     def _give(self, node: str, mgpu: int) -> None:
         """Count what comes free on a node or in a room, unless the job cannot use it there."""

@@ -240,3 +240,58 @@ def test_the_cheapest_of_the_other_nodes_is_cleared_where_one_is_reserved() -> N
     )
     plan = plan_of(world, min_run_s=0)
     assert victims(plan) == ["r", "s4"]
+
+
+def test_what_comes_back_after_a_reservation_has_begun_is_there_for_others() -> None:
+    """The gang needs a GPU of each node; what is being stopped on the first is back later.
+
+    Planted: whatever comes back counts as if it came in time.
+    """
+    part = slots(0, 1, gpus=4)
+    on_first = [
+        a_victim("leaving", "o/v", part, of="gone", grace_until=NOW + 900),
+        a_running("v", "o/v", slots(0, 1, gpus=3), started_at=NOW, time_limit_s=800),
+        a_running("w", "o/v", slots(0, 1, gpus=1), started_at=NOW),
+    ]
+    job = replace(a_queued("job", "o/x", gpus=6), features=INFINIBAND)
+    world = two_nodes_for_a_gang(job, *on_first, gang_gpus=1)
+    running = tuple(run for run in world.running if run.job != "other")
+    plan = plan_of(replace(world, running=running))
+    assert plan.reservations[0].start_at == NOW + 800
+    assert victims(plan) == ["v"]
+
+
+def test_each_reservation_of_a_node_has_a_moment_of_its_own() -> None:
+    """The first gang needs a GPU of two nodes in 100 s, the second one of all three much later: of
+    the seven that come free on the first node in between the job takes what both leave.
+
+    Planted: what the first to begin leaves was counted with all that comes free until the last.
+    """
+    first, second, third = devices(3)
+    limits_s = ((0, 1, "o/y", 100), (0, 7, "o/v", 5_000), (1, 8, "o/y", 100), (2, 8, "o/y", 10_000))
+
+    def asks(name: str, nodes: int, gpus: int, feature: str, age_s: int) -> QueuedJob:
+        job = a_queued(name, "o/x", nodes=nodes, gpus=gpus, submitted_at=NOW - age_s)
+        return replace(job, features=frozenset({feature}))
+
+    world = a_snapshot(
+        quotas={"o": 48, "o/x": 20, "o/y": 20, "o/v": 0},
+        devices=[
+            replace(first, features=frozenset({"pair", "three", "one"})),
+            replace(second, features=frozenset({"pair", "three"})),
+            replace(third, features=frozenset({"three"})),
+        ],
+        running=[
+            a_running(f"r{at}", team, slots(node, 1, gpus=gpus), started_at=NOW, time_limit_s=limit)
+            for at, (node, gpus, team, limit) in enumerate(limits_s)
+        ],
+        queued=[
+            asks("g1", 2, 1, "pair", 900),
+            asks("g2", 3, 1, "three", 800),
+            asks("job", 1, 6, "one", 10),
+        ],
+    )
+    plan = plan_of(world, min_run_s=0)
+    begins = [(one.job, one.start_at - NOW) for one in plan.reservations]
+    assert begins == [("g1", 100), ("g2", 10_000)]
+    assert victims(plan) == ["r1"]
