@@ -23,9 +23,10 @@ class Due(NamedTuple):
 
 
 class Owed:
-    """What one claim, or some together, owe to the reservations that they may not delay."""
+    """What one claim, or some together, owe to the reservations that they may not delay, as things
+    stand; what is found out of that is remembered for others that owe the same."""
 
-    __slots__ = ("_dues", "_end_of", "_grace_on")
+    __slots__ = ("_dues", "_end_of", "_grace_on", "could_have", "helping")
 
     def __init__(
         self,
@@ -38,6 +39,11 @@ class Owed:
         self._dues = dues
         self._end_of = end_of
         self._grace_on = grace_on
+        #: What could be had of a node if nobody ran on there, by cluster and node.
+        self.could_have: dict[Node, int] = {}
+        #: Whether it alone would leave anything to a claim if it were stopped, by the identity of
+        #: what runs.
+        self.helping: dict[int, bool] = {}
 
     def on(self, cluster: str) -> dict[str, OwedHere]:
         """The nodes and rooms of a cluster of which anything is owed, when nobody is stopped."""

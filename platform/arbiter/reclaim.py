@@ -163,6 +163,21 @@ class Reclaimer:
         classes there; then both, when only that makes the job fit in a guarantee; last, if the
         class preempts across teams, borrowers and all lower classes of the organization.
         """
+        taking = self._look(team, shape, priority, owed)
+        if taking is not None:
+            self._stopped_count += len(taking.victims)
+            self._too_few.clear()
+            if any(one.holding.protected for one in taking.victims):
+                self._without_right.clear()
+            if any(self._is_protected(one.holding) for one in taking.victims):
+                self._forget_most()
+        return taking
+
+    def could_find(self, team: int, shape: Shape, priority: Priority) -> bool:
+        """Whether there were victims if nothing were owed to anybody; nobody is stopped."""
+        return self._look(team, shape, priority, NOTHING_OWED) is not None
+
+    def _look(self, team: int, shape: Shape, priority: Priority, owed: Owed) -> Taking | None:
         taking = None
         mgpu, order = shape.total_mgpu, priority.order
         if self._pool.source(team, mgpu) != ROOT and self.could_be_freed(shape):
@@ -179,13 +194,6 @@ class Reclaimer:
             if lower:
                 groups = {LOWER: Group.of(lower), **self._outside(team, shape, order, lower)}
                 taking = self._choose(team, shape, Asked(groups), owed)
-        if taking is not None:
-            self._stopped_count += len(taking.victims)
-            self._too_few.clear()
-            if any(one.holding.protected for one in taking.victims):
-                self._without_right.clear()
-            if any(self._is_protected(one.holding) for one in taking.victims):
-                self._forget_most()
         return taking
 
     def _from_borrowers(self, team: int, shape: Shape, order: int, owed: Owed) -> Taking | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import nsmallest
 
 from arbiter.coming_free import ComingFree
@@ -94,6 +95,13 @@ class Reserved:
         self.spare_mgpu = max(0, self.ledger.available(self.team) - self.job.mgpu)
 
 
+def _end_of(pool: Pool, ends: KnownEnds, holding: Holding) -> int | None:
+    """When an attempt that runs on, or the job of a claim, is gone at the latest."""
+    if holding.claim_of is None:
+        return ends.of(holding)
+    return ends.of_claim(pool.earmarks[holding.claim_of])
+
+
 class Reservations:
     """The reservations of one pool and cycle, in the order in which they were made."""
 
@@ -107,6 +115,7 @@ class Reservations:
         self._on_node: dict[Node, list[Reserved]] = {}
         self._held: dict[Node, int] = {}
         self._fits: dict[Shape, bool] = {}
+        self._owed_to: dict[tuple[int, ...], Owed] = {}
         self._longest: dict[tuple[Shape, tuple[str, ...]], tuple[int, Reserved | None]] = {}
         #: What started while nothing was reserved, whose ends nobody has asked for yet.
         self._started: list[tuple[QueuedJob, int, str, list[Slot]]] = []
@@ -192,6 +201,9 @@ class Reservations:
         """What is owed to these reservations of what comes free on their nodes."""
         if not in_way:
             return NOTHING_OWED
+        key = tuple(id(one) for one in in_way)
+        if key in self._owed_to:
+            return self._owed_to[key]
         on_node: dict[Node, list[Reserved]] = {}
         for one in in_way:
             for node in one.needs:
@@ -203,20 +215,17 @@ class Reservations:
             dues[node] = [
                 Due(one.start_at, self._left(node, one.start_at, those) - here) for one in those
             ]
-        return Owed(dues, self._end_of, self._ends.grace_on)
-
-    def _end_of(self, holding: Holding) -> int | None:
-        """When an attempt that runs on, or the job of a claim, is gone at the latest."""
-        if holding.claim_of is None:
-            return self._ends.of(holding)
-        return self._ends.of_claim(self._pool.earmarks[holding.claim_of])
+        # Nothing of it knows this object, which remembers it: rings would outlive the cycle.
+        end_of = partial(_end_of, self._pool, self._ends)
+        owed = self._owed_to[key] = Owed(dues, end_of, self._ends.grace_on)
+        return owed
 
     def claim_takes_quota(
         self, job: QueuedJob, team: int, source: int, victims: Collection[Holding]
     ) -> bool:
         """Whether `job`, if GPUs of `victims` were taken back for it, would leave no quota to a
         reserved one that it may not delay."""
-        ends = [(one, self._end_of(one)) for one in victims] if self.made else []
+        ends = [(one, _end_of(self._pool, self._ends, one)) for one in victims if self.made]
         for one in self._in_way(self._claimed_s(job), team, job.mgpu, source):
             late = [v for v, end in ends if end is None or end > one.start_at]
             if not one.leaves_room_beside([(team, job.mgpu), *((v.team, -v.mgpu) for v in late)]):
@@ -426,6 +435,7 @@ class Reservations:
         """What was found out no longer holds."""
         self._longest.clear()
         self._fits.clear()
+        self._owed_to.clear()
 
     # -- new reservations -------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ from arbiter.standing import NewStart
 from arbiter.turns import Turns
 from arbiter.waiting import Spared
 
+#: So many times a cycle it is asked whether only reservations keep a job from a claim.
+_QUESTIONS_MAX = 32
 #: Codes of jobs that may hold a reservation.
 _MAY_RESERVE = frozenset((Code.WAITING_FOR_FREE_GPUS, Code.RESERVED_FOR_LARGER_JOB))
 
@@ -73,6 +75,8 @@ class PoolCycle:
         self._made: list[Made] = []
         self._spared_count = 0
         self._left = replace(budget)
+        #: How often it may yet be asked whether only reservations keep a job from a claim.
+        self._questions_left = _QUESTIONS_MAX
         self.jobs = lines.jobs
         self._lines = lines
         self.queues = lines.queues
@@ -579,12 +583,14 @@ class PoolCycle:
 
     def _is_held_up(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
         """Whether GPUs could be taken back for the next job of `line` but for reservations that it
-        would delay."""
+        would delay; not after so many questions in a cycle, as each is a search."""
         team, cls = queue.team, line.cls
-        if self.reserved.longest_of_claim_s(self.jobs[line.job[1]], team, source) is None:
+        job = self.jobs[line.job[1]]
+        if self._questions_left <= 0 or self.reserved.longest_of_claim_s(job, team, source) is None:
             return False
+        self._questions_left -= 1
         with self.reserved.set_aside():
-            return self._reclaimer.find(team, cls.shape, cls.priority) is not None
+            return self._reclaimer.could_find(team, cls.shape, cls.priority)
 
     def _give_up(self, claims: Sequence[Holding]) -> None:
         """The jobs of these claims wait without them, and make no new ones in this cycle."""

@@ -106,6 +106,11 @@ class Rounds:
                 budgets = self._dealt(most)
             elif is_settled:
                 return
+        self._redo_all(lines, budgets)
+        if self._is_too_much(most):
+            self._redo_all(lines, self._dealt(most))
+
+    def _redo_all(self, lines: Mapping[str, _Line], budgets: Mapping[str, Budget]) -> None:
         for name in self._names:
             self._redo(name, lines, budgets[name])
 

@@ -20,6 +20,7 @@ from arbiter.owed import Owed
 from arbiter.placement import Place
 from arbiter.pool import Pool
 from arbiter.protection import Guarantees
+from arbiter.rooms import node_of
 from arbiter.snapshot import Claim, Slot
 from arbiter.standing import NewStart
 from arbiter.victims import Search
@@ -225,11 +226,14 @@ class Sparing:
                     yield nodes[node] + unclaimed.get(node, 0) + smaller
 
     def _are_left(self, cluster: str, slots: Iterable[Slot]) -> bool:
-        """Whether so much of nodes and rooms is free or coming back."""
+        """Whether so much of nodes and rooms is free or coming back, of those that are offered:
+        of others nobody misses anything."""
         free, unclaimed = self._pool.free, self._pool.coming_back.get(cluster, {})
+        offered = free.free.get(cluster, {})
         return all(
             free.left(cluster, slot.node) + unclaimed.get(slot.node, 0) >= slot.mgpu
             for slot in slots
+            if node_of(slot.node) in offered
         )
 
     def _lay_beside(self, holding: Holding, those: Sequence[Made]) -> bool:

@@ -59,6 +59,19 @@ class _Lacks(dict[str, int]):
         return lacking
 
 
+class _Helping:
+    """Those of some candidates that help, as often as somebody goes through them."""
+
+    __slots__ = ("_candidates", "_helps")
+
+    def __init__(self, candidates: Iterable[Candidate], helps: Callable[[Candidate], bool]) -> None:
+        self._candidates = candidates
+        self._helps = helps
+
+    def __iter__(self) -> Iterator[Candidate]:
+        return filter(self._helps, self._candidates)
+
+
 class Search:
     """Looks for victims on one cluster, and keeps the standing as it were without them."""
 
@@ -190,7 +203,12 @@ class Search:
         shape = self._shape
         if self._ready.is_enough:
             yield []
-        elif not shape.is_bound:
+            return
+        if self._owed_on:
+            if not self._could_do(lacks):
+                return
+            candidates = _Helping(candidates, self._helps)
+        if not shape.is_bound:
             count = shape.node_count - self._ready.count
             yield from clearings(candidates, self._cluster, lacks, count, self._slots_max)
         else:
@@ -202,6 +220,16 @@ class Search:
                         found.append((cost_of(chosen), [one.key for one in chosen], chosen))
             found.sort()
             yield from (chosen for _, _, chosen in found[:_DOMAINS_MAX])
+
+    def _could_do(self, lacks: Mapping[str, int]) -> bool:
+        """Whether enough nodes have room, or might have if nobody ran on there."""
+        lacking = self._shape.node_count - self._ready.count
+        for node in self._free:
+            if lacks[node] > 0:
+                lacking -= 1
+                if lacking <= 0:
+                    return True
+        return False
 
     def _by_domain(
         self, candidates: Iterable[Candidate]
@@ -348,6 +376,25 @@ class Search:
             return sign * slot.mgpu
         return here.take(sign * slot.mgpu, self._owed.end_of(holding))
 
+    def _helps(self, candidate: Candidate) -> bool:
+        """Whether a victim alone would leave anything more to the job, on one of its nodes."""
+        holding, helping = candidate.holding, self._owed.helping
+        if holding.run.cluster != self._cluster:
+            return False
+        known = helping.get(id(holding))
+        if known is None:
+            known = helping[id(holding)] = any(
+                self._helps_on(holding, s) for s in holding.run.slots
+            )
+        return known
+
+    def _helps_on(self, holding: Holding, slot: Slot) -> bool:
+        if slot.node not in self._owed_on:
+            return True
+        gain = self._gain(holding, slot, 1)
+        self._gain(holding, slot, -1)
+        return gain > 0
+
     def _loss(self, victim: Holding, slot: Slot) -> int:
         """How much less of a node or room the job could use if a victim ran on."""
         loss = -self._gain(victim, slot, -1)
@@ -356,6 +403,9 @@ class Search:
 
     def _could_ever_have(self, node: str) -> int:
         """What of a node that is owed the job could use if nobody ran on there."""
+        known = self._owed.could_have.get((self._cluster, node))
+        if known is not None:
+            return known
         holdings = self._pool.holdings
         those = [holdings.all[name] for name in holdings.on_node.get((self._cluster, node), ())]
         those += [one.stand_in for one in self._pool.earmarks.values()]
@@ -369,7 +419,9 @@ class Search:
         more = sum(self._gain(one, slot, 1) for one, slot in slots)
         for one, slot in slots:
             self._gain(one, slot, -1)
-        return self._free[node] + self._extra.get(node, 0) + more
+        found = self._free[node] + self._extra.get(node, 0) + more
+        self._owed.could_have[self._cluster, node] = found
+        return found
 
     def _give(self, node: str, mgpu: int) -> None:
         """Count what comes free on a node or in a room, unless the job cannot use it there."""

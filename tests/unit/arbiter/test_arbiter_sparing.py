@@ -7,6 +7,7 @@ whom somebody else was to be stopped.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from arbiter.cycle import decide
 from arbiter.decisions import Classed, Plan
@@ -212,3 +213,29 @@ def test_of_many_claims_only_those_on_the_nodes_of_a_victim_move() -> None:
     plan = decide(snapshot, Policy())
     assert len(plan.reclaims) == 26
     assert {name: who for name, who in stopped(plan).items() if who} == {"later": ["huge"]}
+
+
+def test_a_victim_that_also_runs_on_a_node_that_is_gone_is_no_obstacle() -> None:
+    """Its first node is not offered any more; others are claimed.
+
+    Planted: what is free of that node was asked, and the whole cycle failed, again and again.
+    """
+    beta = slots(0, 1, gpus=3, cluster="beta")
+    jobs = [
+        a_queued("pair", "o/x", nodes=2, gpus=2, priority="high", submitted_at=NOW - 500),
+        a_queued("one", "o/x", priority="high"),
+    ]
+    snapshot = a_snapshot(
+        quotas={"o": 30, "o/x": 0},
+        devices=[
+            *devices(3, gpus=2)[1:],
+            *devices(1, gpus=3, cluster="beta"),
+            *devices(1, cluster="gamma"),
+        ],
+        running=[
+            a_running("r", "o/x", beta, cluster="beta"),
+            a_running("gang", "o/x", slots(0, 3, gpus=1)),
+        ],
+        queued=[replace(job, clusters=frozenset({"alpha", "beta"})) for job in jobs],
+    )
+    assert stopped(decide(snapshot, Policy())) == {"pair": ["gang"], "one": ["r"]}
