@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -295,3 +296,79 @@ def test_each_reservation_of_a_node_has_a_moment_of_its_own() -> None:
     begins = [(one.job, one.start_at - NOW) for one in plan.reservations]
     assert begins == [("g1", 100), ("g2", 10_000)]
     assert victims(plan) == ["r1"]
+
+
+@pytest.mark.parametrize(("lower", "stopped"), [("ends", []), ("endless", ["endless"])])
+def test_a_claim_leaves_a_reserved_job_its_quota(lower: str, stopped: list[str]) -> None:
+    """Of the 32 GPUs that quota allows the gang needs 16 from 800 s on, when one of its team has
+    ended and another department's runs on. The job takes the place of `lower` of its team.
+
+    Planted: whoever is stopped for it counts as if he had gone on.
+    """
+    of = {"ends": 800, "endless": None}
+    running = [
+        a_running(
+            name,
+            "o/x",
+            slots(at, 1),
+            priority="normal" if name == lower else "critical",
+            started_at=NOW,
+            time_limit_s=limit_s,
+        )
+        for at, (name, limit_s) in enumerate(of.items())
+    ]
+    running += [
+        a_running(f"y{limit_s}", "o/y", slots(at, 1), started_at=NOW, time_limit_s=limit_s)
+        for at, limit_s in ((2, 700), (3, 10_000))
+    ]
+    world = a_snapshot(
+        quotas=[a_quota("o", 32, borrow=0), a_quota("o/x", 40), a_quota("o/y", 16)],
+        classes=CLASSES,
+        devices=devices(6),
+        running=running,
+        queued=[
+            a_queued("gang", "o/x", nodes=2, gpus=8, priority="critical", submitted_at=NOW - 900),
+            a_queued("job", "o/x", gpus=8, priority="critical"),
+        ],
+    )
+    plan = plan_of(world, min_run_s=0)
+    assert [(one.job, one.start_at - NOW) for one in plan.reservations][:1] == [("gang", 800)]
+    assert victims(plan) == stopped
+
+
+def test_who_may_not_claim_keeps_nobody_from_it_who_would_delay_less() -> None:
+    """Two gangs wait for a pair of nodes each, the second one for long. A job without a limit would
+    delay both, one of 4,000 s only the first, whose nodes it may not use.
+
+    Planted: all are refused that are there when the first reservation begins.
+    """
+
+    def asks(name: str, feature: str, age_s: int, **more: Any) -> QueuedJob:
+        job = a_queued(name, "o/x", gpus=8, submitted_at=NOW - age_s, **more)
+        return replace(job, features=frozenset({feature}))
+
+    ends = (("o/v", 90), ("o/y", 100), ("o/v", 5_000), ("o/y", 10_000))
+    world = a_snapshot(
+        quotas={"o": 96, "o/x": 64, "o/y": 32, "o/v": 0},
+        devices=[
+            replace(device, features=frozenset({"first" if at < 2 else "second"}))
+            for at, device in enumerate(devices(4))
+        ],
+        running=[
+            a_running(f"r{at}", team, slots(at, 1), started_at=NOW, time_limit_s=limit_s)
+            for at, (team, limit_s) in enumerate(ends)
+        ],
+        queued=[
+            asks("g1", "first", 900, nodes=2),
+            asks("g2", "second", 800, nodes=2),
+            asks("endless", "second", 20),
+            asks("shorter", "second", 10, time_limit_s=4_000),
+        ],
+    )
+    plan = plan_of(world, min_run_s=0)
+    begins = [(one.job, one.start_at - NOW) for one in plan.reservations]
+    assert begins[:2] == [("g1", 100), ("g2", 10_000)]
+    assert [(one.job, [victim.job for victim in one.victims]) for one in plan.reclaims] == [
+        ("shorter", ["r2"])
+    ]
+    assert why(plan, "endless").code is Code.RESERVED_FOR_LARGER_JOB
