@@ -170,6 +170,8 @@ class Holdings:
         self.direct = [0] * len(tree.ids)
         self.ledger = Ledger(tree, quota, 0, self.direct)
         self.class_use: dict[tuple[int, str], int] = {}
+        #: How many are of a class that nobody knows.
+        self.unclassed = 0
         self.on_node: dict[Node, dict[str, int]] = {}
         self.ends: list[tuple[int, str, Holding]] = []
         self.free: FreeDevices | None = None
@@ -349,6 +351,8 @@ class Holdings:
             self.widths[width] += sign
             if not self.widths[width]:
                 del self.widths[width]
+        if run.priority_class not in self._classes:
+            self.unclassed += sign
         if run.priority_class in self._capped:
             key = team, run.priority_class
             self.class_use[key] = self.class_use.get(key, 0) + mgpu

@@ -337,6 +337,14 @@ class Pool:
             return self.taken_at + self._grace_s(holding)
         return holding.run.grace_until or 0
 
+    def longest_grace_s(self) -> int:
+        """For how long anybody may go on who is stopped in this cycle."""
+        most_s = self.policy.grace_period_s_default
+        if self.holdings.unclassed:
+            return most_s
+        graces_s = (cls.grace_period_s for cls in self.ground.classes.values())
+        return min(most_s, max(graces_s, default=most_s))
+
     def _grace_s(self, holding: Holding) -> int:
         cls = self.ground.classes.get(holding.run.priority_class)
         grace_s = self.policy.grace_period_s_default

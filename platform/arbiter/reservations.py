@@ -225,7 +225,9 @@ class Reservations:
     ) -> bool:
         """Whether `job`, if GPUs of `victims` were taken back for it, would leave no quota to a
         reserved one that it may not delay."""
-        ends = [(one, _end_of(self._pool, self._ends, one)) for one in victims if self.made]
+        if not self.made:
+            return False
+        ends = [(one, _end_of(self._pool, self._ends, one)) for one in victims]
         for one in self._in_way(self._claimed_s(job), team, job.mgpu, source):
             late = [v for v, end in ends if end is None or end > one.start_at]
             if not one.leaves_room_beside([(team, job.mgpu), *((v.team, -v.mgpu) for v in late)]):
@@ -259,7 +261,7 @@ class Reservations:
         """In how many seconds GPUs are back at the latest that are taken back now."""
         pool = self._pool
         graces = (one.run.grace_until or 0 for one in pool.leaving)
-        return max(pool.policy.grace_period_s_default, max(graces, default=0) - pool.taken_at)
+        return max(pool.longest_grace_s(), max(graces, default=0) - pool.taken_at)
 
     def _in_way(self, run_s: int, team: int, mgpu: int, source: int) -> Sequence[Reserved]:
         """The reservations that a job may delay that is gone in `run_s` at the latest."""

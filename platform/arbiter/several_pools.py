@@ -110,10 +110,6 @@ class Rounds:
         if self._is_too_much(most):
             self._redo_all(lines, self._dealt(most))
 
-    def _redo_all(self, lines: Mapping[str, _Line], budgets: Mapping[str, Budget]) -> None:
-        for name in self._names:
-            self._redo(name, lines, budgets[name])
-
     def close(self) -> None:
         """The cycle is over."""
         for cycle in self.cycles.values():
@@ -185,6 +181,10 @@ class Rounds:
         cycle = self.cycles[name] = self._run(name, shared, left)
         self._knew[name] = line, left, in_vain
         return cycle
+
+    def _redo_all(self, lines: Mapping[str, _Line], budgets: Mapping[str, Budget]) -> None:
+        for name in self._names:
+            self._redo(name, lines, budgets[name])
 
     def _served(self) -> dict[str, Served]:
         """Where each job is best served, by what the pools decided."""

@@ -372,3 +372,22 @@ def test_who_may_not_claim_keeps_nobody_from_it_who_would_delay_less() -> None:
         ("shorter", ["r2"])
     ]
     assert why(plan, "endless").code is Code.RESERVED_FOR_LARGER_JOB
+
+
+@pytest.mark.parametrize(("known", "stopped"), [(True, ["v"]), (False, [])])
+def test_a_claim_begins_after_the_longest_grace_that_anybody_has(
+    known: bool, stopped: list[str]
+) -> None:
+    """The policy allows an hour, and classes give 300 s at most; whoever is of a class that nobody
+    knows has the hour.
+
+    Planted: every claim is thought to begin after the longest grace that could be given.
+    """
+    job = replace(a_queued("job", "o/x", gpus=8, time_limit_s=200), features=INFINIBAND)
+    world = two_nodes_for_a_gang(job)
+    if not known:
+        odd = a_running("odd", "o/v", slots(9, 1, gpus=1), priority="gone")
+        world = replace(world, running=(*world.running, odd))
+    plan = plan_of(world, grace_period_s_default=3_600)
+    assert plan.reservations[0].start_at == NOW + 800
+    assert victims(plan) == stopped
