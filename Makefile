@@ -20,6 +20,9 @@ $(UNCONNECTED): export TIDEGATE_SECRET_KEY := only-for-tools-that-serve-nobody-a
 $(UNCONNECTED): export TIDEGATE_DATABASE_URL := postgres://none:none@127.0.0.1:1/none
 $(UNCONNECTED): export TIDEGATE_VALKEY_URL := redis://127.0.0.1:1/0
 
+COMPILE_LOCK = $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
+	--no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml
+
 NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 
 .DEFAULT_GOAL := help
@@ -152,7 +155,6 @@ bench-smoke: environment frontend-build ## The benchmarks with small numbers: th
 	@for file in tests/performance/bench_*.py; do \
 		echo "== $$file --smoke"; $(BIN)/python $$file --smoke || exit 1; done
 
-lock: environment ## Resolve pyproject.toml into requirements.lock anew
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
-		--all-extras --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
-		pyproject.toml --output-file requirements.lock
+lock: environment ## Resolve pyproject.toml into both lock files anew
+	$(COMPILE_LOCK) --extra server --output-file requirements.lock
+	$(COMPILE_LOCK) --all-extras --constraint requirements.lock --output-file requirements-dev.lock

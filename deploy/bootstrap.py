@@ -1,6 +1,6 @@
 """Makes the Python environment and the built frontend; needs Python 3.11 and nothing else.
 
-    python3 deploy/bootstrap.py environment    .venv with what requirements.lock names
+    python3 deploy/bootstrap.py environment    .venv with what requirements-dev.lock names
     python3 deploy/bootstrap.py frontend       frontend/node_modules and frontend/dist
     python3 deploy/bootstrap.py compiled       .venv/compiled: the arbiter in machine code
 
@@ -27,7 +27,7 @@ from tempfile import mkdtemp
 REPO = Path(__file__).resolve().parent.parent
 VENV = REPO / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
-LOCK = REPO / "requirements.lock"
+LOCK = REPO / "requirements-dev.lock"
 FRONTEND = REPO / "frontend"
 COMPILED = VENV / "compiled"
 COMPILED_STAMP = "tidegate-compiled"
@@ -198,7 +198,7 @@ def make_environment() -> None:
     check_machine(installs=True)
     uv = str(VENV / "bin" / "uv")
     if not is_stamped(lock_stamp, lock_value):
-        say("Python environment: installing the packages of requirements.lock into .venv")
+        say("Python environment: installing the packages of requirements-dev.lock")
         make_venv()
         env = installer_environment()
         run_tool(
@@ -258,7 +258,7 @@ def make_venv() -> None:
 
 
 def locked_requirement(name: str) -> str:
-    """The lines of requirements.lock that pin `name`, with their hashes."""
+    """The lines of requirements-dev.lock that pin `name`, with their hashes."""
     found: list[str] = []
     for line in LOCK.read_text().splitlines():
         if line.startswith(f"{name}==") or (found and line.startswith(" ")):
@@ -266,7 +266,7 @@ def locked_requirement(name: str) -> str:
         elif found:
             break
     if not found:
-        raise BootstrapError(f"requirements.lock does not name {name}: run `make lock`.")
+        raise BootstrapError(f"{LOCK.name} does not name {name}: run `make lock`.")
     return "\n".join(found) + "\n"
 
 

@@ -6,11 +6,9 @@ import getpass
 import sys
 from typing import Annotated
 
-import httpx
 import typer
 
-from cli.api import Api
-from cli.context import environment, open_api, own_version
+from cli.context import environment, open_api, open_api_as, own_version
 from cli.errors import CliError
 from cli.output import Format, print_data, print_fields, tell
 from cli.settings import Settings, checked_server, checked_token, store_settings
@@ -40,10 +38,7 @@ def login(
             "--token out and type it."
         )
     settings = Settings(address, checked_token(secret.strip()), team=team)
-    transport = ctx.obj if isinstance(ctx.obj, httpx.BaseTransport) else None
-    api = Api(settings, version=own_version(), transport=transport)
-    ctx.call_on_close(api.close)
-    user = api.get("session")["user"]
+    user = open_api_as(ctx, settings).get("session")["user"]
     path = store_settings(
         Settings(address, settings.token, login=str(user["login"]), team=team), environment()
     )

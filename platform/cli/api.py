@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from cli.errors import Refused, Unreachable
 from cli.settings import Settings
 
-TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+if TYPE_CHECKING:  # httpx takes longer to import than all else: only what asks a server pays for it
+    import httpx
+
+TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 5.0
 #: A request is tried this often when the network or the server fails for a moment.
 TRIES = 4
 PAUSE_S = 0.5
@@ -31,6 +33,8 @@ class Api:
     def __init__(
         self, settings: Settings, *, version: str, transport: httpx.BaseTransport | None = None
     ) -> None:
+        import httpx
+
         self.settings = settings
         self._client = httpx.Client(
             base_url=f"{settings.server}/api/v1/",
@@ -39,7 +43,7 @@ class Api:
                 "User-Agent": f"tidegate-cli/{version}",
                 "Accept": "application/json",
             },
-            timeout=TIMEOUT,
+            timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
             transport=transport,
         )
 
@@ -90,6 +94,8 @@ class Api:
 
     def items(self, path: str, *, most: int, **parameters: object) -> Iterator[dict[str, Any]]:
         """At most `most` items of a list, page by page."""
+        from httpx import URL
+
         given = {**parameters, "limit": min(most, PAGE)}
         cursor: str | None = None
         while most > 0:
@@ -102,7 +108,7 @@ class Api:
             following = page.get("next")
             if not following or not found:
                 return
-            cursor = httpx.URL(str(following)).params.get("cursor")
+            cursor = URL(str(following)).params.get("cursor")
 
     def username(self) -> str:
         """Whose token it is."""
@@ -120,6 +126,8 @@ class Api:
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
+        from httpx import TransportError
+
         wanted = {name: str(value) for name, value in parameters.items() if value is not None}
         for number in range(1, TRIES + 1):
             pause_s = min(PAUSE_S * 2 ** (number - 1), PAUSE_S_MAX)
@@ -127,7 +135,7 @@ class Api:
                 response = self._client.request(
                     method, path, params=wanted, json=body, headers=headers
                 )
-            except httpx.TransportError as error:
+            except TransportError as error:
                 if number == TRIES:
                     reason = str(error) or type(error).__name__
                     raise Unreachable(

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import httpx
 import typer
 from typer.core import TyperGroup
 
@@ -59,6 +58,8 @@ def open_api_as(ctx: typer.Context, settings: Settings) -> Api:
 
     `ctx.obj` may be an httpx transport to use instead of the network.
     """
+    import httpx
+
     transport = ctx.obj if isinstance(ctx.obj, httpx.BaseTransport) else None
     api = Api(settings, version=own_version(), transport=transport)
     ctx.call_on_close(api.close)

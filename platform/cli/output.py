@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import Any
 
 import typer
-import yaml
 
 from primitives.units import DeviceKind
 
@@ -39,6 +38,8 @@ def print_data(data: Any, output: Format) -> None:
     if output is Format.JSON:
         typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
+        import yaml  # here, for `--help` to be quick
+
         typer.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
 
 

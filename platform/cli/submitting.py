@@ -10,8 +10,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from cli.errors import CliError
 from primitives.units import MGPU_MAX, MGPU_PER_GPU
 
@@ -177,6 +175,8 @@ def _read(source: str) -> str:
 
 
 def _from_yaml(text: str, source: str) -> dict[str, Any]:
+    import yaml  # here, for `--help` to be quick
+
     try:
         found = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -95,8 +95,9 @@ def test_subtrees_are_cut_out_by_one_function() -> None:
     assert found == []
 
 
-def test_python_lock_pins_every_package_by_hash_and_names_no_address() -> None:
-    text = (REPO / "requirements.lock").read_text()
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+def test_python_lock_pins_every_package_by_hash_and_names_no_address(lock: str) -> None:
+    text = (REPO / lock).read_text()
     entries = re.split(r"\n(?=\S)", text.strip())
     assert len(entries) > 50
     for entry in entries:
@@ -112,8 +113,9 @@ def test_python_lock_has_what_pyproject_asks_for() -> None:
     project = pyproject()["project"]
     extras = project["optional-dependencies"].values()
     asked = [*project["dependencies"], *(word for extra in extras for word in extra)]
-    names = {re.split(r"[\[<>=~! ]", word)[0] for word in asked}
-    locked = {line.split("==")[0] for line in (REPO / "requirements.lock").read_text().splitlines()}
+    names = {re.split(r"[\[<>=~! ]", word)[0] for word in asked} - {project["name"]}
+    text = (REPO / "requirements-dev.lock").read_text()
+    locked = {line.split("==")[0] for line in text.splitlines()}
     assert {name for name in names if name not in locked} == set()
 
 
