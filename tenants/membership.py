@@ -83,7 +83,7 @@ def create_user(
         kind=kind,
         created_at=now,
     )
-    _set_password(user, password)
+    set_password(user, password)
     try:
         with transaction.atomic():
             user.save(force_insert=True)
@@ -176,7 +176,11 @@ def _deactivate(user: User, now: datetime) -> None:
     AccessToken.objects.filter(user=user, revoked_at=None).update(revoked_at=now)
 
 
-def _set_password(user: User, password: str | None) -> None:
+def set_password(user: User, password: str | None) -> None:
+    """Give an unsaved or locked user this password; None is no password. Nothing is written.
+
+    Raises InvalidRequest for a service account, and for a password that is too long or weak.
+    """
     if password is None:
         user.set_unusable_password()
         return

@@ -6,11 +6,14 @@ from typing import ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.postgres.fields import ArrayField
+from django.core.management import CommandError
 from django.db import models
 from django.db.models import F, Q
 from django.utils.crypto import salted_hmac
 from uuid_utils.compat import uuid7
 
+from primitives.clock import SystemClock
+from primitives.errors import PortalError
 from tenants.roles import Role
 
 
@@ -94,6 +97,21 @@ class UserKind(models.TextChoices):
 
 class UserManager(BaseUserManager["User"]):
     """Looks users up by login; they are created by `tenants.membership`."""
+
+    def create_superuser(self, login: str, password: str) -> User:
+        """Create a platform administrator, as `manage.py createsuperuser` asks for it.
+
+        Raises CommandError with the sentence of a refusal.
+        """
+        # Here, because that module is built on this one.
+        from tenants.administrators import create_administrator
+
+        try:
+            return create_administrator(
+                username=login, name=login, password=password, now=SystemClock().now()
+            )
+        except PortalError as error:
+            raise CommandError(error.detail) from error
 
 
 class User(AbstractBaseUser):

@@ -37,13 +37,14 @@ export interface MockAnswer {
 
 export interface Company {
   session: Session | null;
+  hasAdministrator: boolean;
   quotas: Quota[];
   planned: PlannedChange[];
   rules: TheRules;
 }
 
 export function aCompany(change: Partial<Company> = {}): Company {
-  return { session: aSession(), quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), ...change };
+  return { session: aSession(), hasAdministrator: true, quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), ...change };
 }
 
 export function aProblem(status: number, code: string, detail: string, data: object = {}): MockAnswer {
@@ -74,6 +75,7 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
   const { method, query } = request;
   const path = request.path.replace(/^\/api\/v1/, "");
   if (path === "/session") return session(company, request);
+  if (path === "/installation") return { status: 200, body: { has_administrator: company.hasAdministrator } };
   if (company.session === null) return aProblem(401, "unauthenticated", "Sign in first.");
   const [, collection = "", id, action] = path.split("/");
   switch (collection) {

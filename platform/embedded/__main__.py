@@ -85,7 +85,7 @@ def status(layout: Layout) -> int:
     if SUPERVISOR not in alive or phase.word != "ready":
         show("Tidegate is not running." if SUPERVISOR not in alive else "Tidegate is starting.")
         return _NOT_RUNNING
-    for line in introduction(layout, port=phase.port):
+    for line in introduction(layout, port=phase.port, with_secrets=False):
         show(line)
     return 0
 

@@ -12,12 +12,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from embedded import postgres, valkey
+from embedded.errors import LauncherError
 from embedded.layout import Layout
 from embedded.ports import a_free_port
 
 _DATABASE = "TIDEGATE_DATABASE_URL"
 _OWNER_DATABASE = "TIDEGATE_OWNER_DATABASE_URL"
 _VALKEY = "TIDEGATE_VALKEY_URL"
+_DEMO = "TIDEGATE_DEMO"
 _SECRET_KEY = "TIDEGATE_SECRET_KEY"  # noqa: S105 - the name of a variable
 
 
@@ -64,6 +66,15 @@ def read_env_file(path: Path) -> dict[str, str]:
     }
 
 
+def wants_demo(layout: Layout) -> bool:
+    """Whether the demo company is to be loaded: unless TIDEGATE_DEMO is false, now or in an
+    earlier start. Raises LauncherError for a word that is neither."""
+    word = os.environ.get(_DEMO) or read_env_file(layout.env_file).get(_DEMO, "true")
+    if word not in {"true", "false"}:
+        raise LauncherError(f"{_DEMO} is true or false, not {word!r}.")
+    return word == "true"
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a file that only we may read; it appears whole or not at all."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -94,7 +105,9 @@ def load_secrets(layout: Layout) -> Secrets:
         valkey_port=a_free_port(store.port),
     )
     write_private(superuser, chosen.superuser_password + "\n")
-    lines = {**_trusted(layout), **found, **chosen.addresses()}
+    # What was chosen once holds for later starts, which may not name it.
+    demo = {_DEMO: os.environ[_DEMO]} if _DEMO in os.environ else {}
+    lines = {**_trusted(layout), **found, **demo, **chosen.addresses()}
     write_private(layout.env_file, "".join(f"{name}={value}\n" for name, value in lines.items()))
     return chosen
 

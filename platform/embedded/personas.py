@@ -9,13 +9,22 @@ from embedded.ports import HOST
 _COLUMNS = ("persona", "login", "password", "token")
 
 
-def introduction(layout: Layout, *, port: int) -> list[str]:
-    """The lines to print; `port` 0 means that only the servers run."""
+def introduction(layout: Layout, *, port: int, with_secrets: bool) -> list[str]:
+    """The lines to print; `port` 0 means that only the servers run.
+
+    `with_secrets` is for the terminal of a person: without it, the file with them is named.
+    """
     if port == 0:
         lines = read_env_file(layout.env_file)
         names = ("TIDEGATE_DATABASE_URL", "TIDEGATE_VALKEY_URL")
         return ["", *(f"{name}={lines.get(name, '')}" for name in names), ""]
     rows = read_personas(layout)
+    if not with_secrets and rows:
+        return [
+            *("", f"Tidegate is at http://{HOST}:{port}/", ""),
+            f"Logins, passwords and tokens of the demo are in {layout.demo_file}.",
+            "",
+        ]
     table = [list(_COLUMNS), *([row[column] for column in _COLUMNS] for row in rows)]
     widths = [max(len(row[index]) for row in table) for index in range(len(_COLUMNS))]
     logins = ["  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)) for row in table]

@@ -27,6 +27,11 @@ def show(text: str = "") -> None:
         print(text, flush=True)
 
 
+def is_terminal() -> bool:
+    """Whether a person reads what is printed; a pipe may end in a log."""
+    return sys.stdout.isatty()
+
+
 def complain(text: str) -> None:
     """What went wrong, in one sentence."""
     with suppress(OSError):

@@ -2,6 +2,7 @@
 
 import fcntl
 import http.client
+import json
 import os
 import signal
 import subprocess
@@ -13,12 +14,13 @@ from dataclasses import dataclass
 from types import FrameType
 
 from embedded import postgres, processes, valkey
-from embedded.environment import Secrets, load_secrets, service_environment
+from embedded.environment import Secrets, load_secrets, service_environment, wants_demo
 from embedded.errors import LauncherError
 from embedded.layout import REPO, Layout
+from embedded.logs import last_lines
 from embedded.personas import introduction
 from embedded.ports import HOST, holder_of, is_free
-from embedded.progress import complain, say, show
+from embedded.progress import complain, is_terminal, say, show
 from embedded.records import forget_record, is_alive, read_record, record_of, write_record
 from embedded.services import Service, portal_services, postgres_service, valkey_service
 from embedded.stopping import SUPERVISOR, stop_services, tell_of_local_jobs
@@ -153,6 +155,8 @@ def _leave_supervisor(layout: Layout, *, port: int, servers_only: bool) -> int:
     if child.poll() is not None:
         return child.returncode or 1
     child.returncode = 0  # it stays; nobody is to wait for it
+    _introduce(layout)
+    show("It runs in the background; `make down` stops it.")
     return 0
 
 
@@ -200,10 +204,9 @@ def _supervise(layout: Layout, *, port: int, servers_only: bool, is_in_backgroun
         write_record(layout.run, record_of(SUPERVISOR, os.getpid()))
         _start_all(layout, supervisor, port=port, servers_only=servers_only)
         _enter_phase(layout, "ready", port=0 if servers_only else port)
-        _introduce(layout)
-        if is_in_background:
-            show("It runs in the background; `make down` stops it.")
-        else:
+        if not is_in_background:
+            # In the background our output is a log file, and logs have no passwords.
+            _introduce(layout)
             show("Press ^C to stop it; `make down` in another shell does the same.")
         _watch(supervisor)
     except StopRequested:
@@ -236,6 +239,7 @@ def _watch(supervisor: Supervisor) -> None:
 def _start_all(layout: Layout, supervisor: Supervisor, *, port: int, servers_only: bool) -> None:
     if left := stop_services(layout):
         say(f"Stopped what an earlier run had left behind: {', '.join(left)}")
+    with_demo = wants_demo(layout)
     if not servers_only:
         check_port(port)
     secrets = load_secrets(layout)
@@ -245,7 +249,10 @@ def _start_all(layout: Layout, supervisor: Supervisor, *, port: int, servers_onl
     run_step(layout, "Database: migrating", "migrate", "--no-input", as_owner=True)
     run_step(layout, "Pages: collecting", "collectstatic", "--no-input", "--verbosity", "0")
     address = f"http://{HOST}:{port}"
-    run_step(layout, "Example company: loading", "load_demo", "--base-url", address)
+    if with_demo:
+        step = ("load_demo", "--base-url", address, "--unless-people")
+        for line in run_step(layout, "Example company: loading", *step):
+            say(line)
     say("Tidegate: starting web, arbiter, observer, worker and beat")
     for service in portal_services(layout, port=port):
         supervisor.start(service)
@@ -297,8 +304,11 @@ def start_servers(layout: Layout, secrets: Secrets, supervisor: Supervisor) -> N
         raise
 
 
-def run_step(layout: Layout, title: str, *words: str, as_owner: bool = False) -> None:
-    """Run one management command to its end. Raises LauncherError with its last lines shown."""
+def run_step(layout: Layout, title: str, *words: str, as_owner: bool = False) -> list[str]:
+    """Run one management command to its end; the last lines of its output.
+
+    Raises LauncherError with these shown.
+    """
     say(title)
     step = Service(
         words[0],
@@ -323,6 +333,7 @@ def run_step(layout: Layout, title: str, *words: str, as_owner: bool = False) ->
             f"`manage.py {words[0]}` failed ({how_it_ended(code)}); the last lines of its output "
             f"are above, all of it is in {log}."
         )
+    return last_lines(log)
 
 
 def _wait_until_web_is_ready(supervisor: Supervisor, port: int) -> None:
@@ -356,6 +367,26 @@ def ask_readyz(port: int) -> str:
     return "ready" if response.status == http.client.OK else f"{response.status} {body.strip()}"
 
 
+def has_administrator(port: int) -> bool:
+    """Whether a person can administer the installation, as the portal says; True where it does not
+    answer."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        connection.request("GET", "/api/v1/installation")
+        body = connection.getresponse().read(500)
+        return json.loads(body)["has_administrator"] is not False
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return True
+    finally:
+        connection.close()
+
+
 def _introduce(layout: Layout) -> None:
-    for line in introduction(layout, port=read_phase(layout).port):
+    port = read_phase(layout).port
+    for line in introduction(layout, port=port, with_secrets=is_terminal()):
         show(line)
+    if port and not has_administrator(port):
+        show("Nobody can sign in yet: there is no administrator. Make one:")
+        show()
+        show("  .venv/bin/tidegate-admin create-admin")
+        show()

@@ -205,6 +205,14 @@ class AuditEventSerializer(serializers.Serializer[Any]):
         return event.node_path.rstrip("/") or None
 
 
+class InstallationSerializer(serializers.Serializer[Any]):
+    """What everybody may know of the installation."""
+
+    has_administrator = serializers.BooleanField(
+        help_text="false: nobody can sign in yet; run `tidegate-admin create-admin` on its machine"
+    )
+
+
 class SigningInSerializer(StrictSerializer):
     """Login and password."""
 

@@ -8,6 +8,7 @@ from tenants.api import views
 
 urlpatterns: list[URLPattern] = [
     path("session", views.SessionView.as_view()),
+    path("installation", views.InstallationView.as_view()),
     path("organizations", views.OrganizationList.as_view()),
     path("organizations/<uuid:node_id>", views.OrganizationDetail.as_view()),
     path("departments", views.DepartmentList.as_view()),

@@ -21,6 +21,7 @@ from audit.reading import matching_events
 from primitives.clock import SystemClock
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from tenants.access import Actor, actor_of, get_visible, visible
+from tenants.administrators import has_administrator
 from tenants.api import serializers as shapes
 from tenants.api.authentication import actor_from, require_csrf_token
 from tenants.granting import grant_role, revoke_role, visible_grants
@@ -131,6 +132,24 @@ class SessionView(APIView):
         record_session(actor=actor, action="signed_out", now=SystemClock().now())
         end_session(request._request)
         return Response(status=204)
+
+
+class InstallationView(APIView):
+    """What somebody who is not signed in has to know."""
+
+    permission_classes = [AllowAny]
+
+    @extend_schema(
+        operation_id="get_installation",
+        summary="Whether the installation has an administrator yet",
+        responses=answers({200: shapes.InstallationSerializer}),
+        auth=[],
+    )
+    def get(self, request: Request) -> Response:
+        """Whether there is anybody who could let others in."""
+        refuse_unknown_parameters(request, set())
+        body = {"has_administrator": has_administrator()}
+        return Response(shapes.InstallationSerializer(body).data)
 
 
 class _NodeList(APIView):

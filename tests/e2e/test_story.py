@@ -160,3 +160,16 @@ def test_the_company_runs(tidegate: Tidegate, admin: Caller) -> None:
     assert pool["in_use_mgpu_s"] == used
     held = pool["in_use_mgpu_s"] + pool["outside_mgpu_s"]
     assert pool["capacity_mgpu_s"] - held == pool["idle_mgpu_s"] >= 0
+
+
+def test_no_log_has_a_secret_of_the_demo(tidegate: Tidegate) -> None:
+    """It was started in the background, so the supervisor's output is a log, too."""
+    logs = {path.name: path.read_bytes() for path in (tidegate.state / "log").rglob("*.log*")}
+    assert {"load_demo.log", "supervisor.log", "web.log"} <= set(logs)
+    secrets = [
+        secret.encode()
+        for persona in tidegate.personas.values()
+        for secret in (persona.password, persona.token)
+    ]
+    assert [name for name, text in logs.items() if any(secret in text for secret in secrets)] == []
+    assert (tidegate.state / "demo.json").stat().st_mode & 0o777 == 0o600

@@ -272,7 +272,7 @@ TABLE: dict[tuple[str, str], Case] = {
 }
 
 #: Served to everybody, signed in or not.
-PUBLIC = {"openapi.json"}
+PUBLIC = {"openapi.json", "installation"}
 
 
 @pytest.fixture

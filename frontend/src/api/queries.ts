@@ -45,6 +45,12 @@ export const sessionQuery = queryOptions({
   },
 });
 
+/** What strangers may know: whether anybody can let others in. */
+export const installationQuery = queryOptions({
+  queryKey: ["installation"],
+  queryFn: ({ signal }) => unwrap(client.GET("/api/v1/installation", { signal })),
+});
+
 /** All tree nodes that I may see, parents before children, siblings by path. */
 export const treeQuery = queryOptions({
   queryKey: ["tree"],

@@ -328,6 +328,26 @@ export interface paths {
         patch: operations["rename_department"];
         trace?: never;
     };
+    "/api/v1/installation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Whether the installation has an administrator yet
+         * @description Whether there is anybody who could let others in.
+         */
+        get: operations["get_installation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/job-arrays/{array_id}": {
         parameters: {
             query?: never;
@@ -2231,6 +2251,11 @@ export interface components {
             code: string;
             detail: string;
             pointer: string;
+        };
+        /** @description What everybody may know of the installation. */
+        Installation: {
+            /** @description false: nobody can sign in yet; run `tidegate-admin create-admin` on its machine */
+            has_administrator: boolean;
         };
         /** @description What holds for all organizations alike. */
         InstallationPolicy: {
@@ -5551,6 +5576,41 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_installation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Installation"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -4,7 +4,7 @@ import { useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { ApiError, client, rememberCsrfToken, unwrap } from "../api/client";
-import { sessionQuery } from "../api/queries";
+import { installationQuery, sessionQuery } from "../api/queries";
 import { usePageTitle } from "../ui/usePageTitle";
 import { safeNext } from "./access";
 import { forgetAllButSession } from "./forget";
@@ -17,6 +17,7 @@ export function LoginPage() {
   const queryClient = useQueryClient();
   // Also fetches the CSRF cookie that signing in needs.
   const session = useQuery(sessionQuery);
+  const installation = useQuery(installationQuery);
   const [login, setLogin] = useState("");
   const [password, setPassword] = useState("");
   const signIn = useMutation({
@@ -70,6 +71,12 @@ export function LoginPage() {
           <p className="bad-text" role="alert">
             {signIn.error.message}
           </p>
+        )}
+        {installation.data?.has_administrator === false && (
+          <div className="card mark warn" role="status">
+            <p>This installation has no administrator yet. On its machine, run:</p>
+            <code>tidegate-admin create-admin</code>
+          </div>
         )}
         <Button type="submit" fullWidth loading={signIn.isPending}>
           Sign in

@@ -79,6 +79,16 @@ describe("signing in", () => {
     expect(await screen.findByRole("heading", { name: "Quotas · pool h100" })).toBeInTheDocument();
   });
 
+  it("says how to make the first administrator only while there is none", async () => {
+    const { container, unmount } = open("/login", { company: aCompany({ session: null, hasAdministrator: false }) });
+    expect(await screen.findByText("tidegate-admin create-admin")).toBeInTheDocument();
+    expect(await accessibilityFaults(container)).toEqual([]);
+    unmount();
+    open("/login", { company: aCompany({ session: null }) });
+    await screen.findByRole("textbox", { name: "Login" });
+    expect(screen.queryByText("tidegate-admin create-admin")).toBeNull();
+  });
+
   it("says why it was refused and stays", async () => {
     const { user } = open("/login", { company: aCompany({ session: null }) });
     await user.type(await screen.findByRole("textbox", { name: "Login" }), "ana");

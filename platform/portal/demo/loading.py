@@ -14,15 +14,16 @@ from clusters.models import Cluster, Pool
 from clusters.registration import add_cluster, add_pool, change_cluster
 from portal.demo.company_file import Company, NodePart, PersonPart
 from portal.demo.persona_file import Persona
-from primitives.errors import Unauthenticated
+from primitives.errors import Conflict, Unauthenticated
 from primitives.units import MGPU_PER_GPU
 from quotas.administration import QuotaEdit, create_quota
 from quotas.fleet import administrator
 from quotas.policies import ClassRules, set_policy, set_priority_class
 from tenants.access import Actor, actor_of
+from tenants.administrators import create_administrator
 from tenants.granting import grant_role
 from tenants.membership import create_user
-from tenants.models import AccessToken, Node, NodeKind, RoleGrant, User, UserKind
+from tenants.models import AccessToken, Node, NodeKind, User, UserKind
 from tenants.roles import Role, Scope
 from tenants.structure import create_below, create_organization
 from tenants.tokens import LIFETIME_DAYS_MAX, actor_by_token, create_token, revoke_token
@@ -35,6 +36,10 @@ TOKEN_NAME = "Demo"  # noqa: S105 - a name, not a secret
 _READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
+class RealPeople(Conflict):
+    """People who are not of the example use this installation."""
+
+
 @transaction.atomic
 def load_company(
     company: Company, *, cluster_root: str, known: Mapping[str, Persona], now: datetime
@@ -45,8 +50,10 @@ def load_company(
     should it have moved. `known` are the people of an earlier run by login; whoever is not
     among them, or whose token no longer works, gets a new password or token. Returns the people
     who are active, with their secrets, and the logins of those who existed and got new ones.
-    Raises PortalError where what exists is in the way.
+    Raises RealPeople where people work who are not of the example, and PortalError where what
+    exists is in the way.
     """
+    _refuse_real_people(company)
     passwords: dict[str, str] = {}
     actor = _administrator(passwords, now=now)
     if not Node.objects.filter(path=f"{company.slug}/").exists():
@@ -78,6 +85,22 @@ def new_password() -> str:
     return "-".join(groups)
 
 
+def _refuse_real_people(company: Company) -> None:
+    """Raises RealPeople where somebody could be handed a password that is in a file.
+
+    Without the company everybody is real, an administrator with the login of ours too.
+    """
+    people = User.objects.filter(kind=UserKind.PERSON)
+    if Node.objects.filter(path=f"{company.slug}/").exists():
+        people = people.exclude(login__in=[login for login, _, _ in _cast(company)])
+    if count := people.count():
+        raise RealPeople(
+            f"This installation has {count} {'person' if count == 1 else 'people'} who "
+            f"{'does' if count == 1 else 'do'} not belong to the demo, so the demo is not loaded. "
+            "Load it into an installation of its own."
+        )
+
+
 def _cast(company: Company) -> Iterator[tuple[str, str, str | None]]:
     """Login, description and node of everybody: "team lead of nlp", "researcher in nlp"."""
     yield ADMINISTRATOR, "platform admin", None
@@ -95,12 +118,12 @@ def _administrator(passwords: dict[str, str], *, now: datetime) -> Actor:
     user = User.objects.filter(login=ADMINISTRATOR).first()
     if user is None:
         passwords[ADMINISTRATOR] = new_password()
-        user = User(
-            username=ADMINISTRATOR, login=ADMINISTRATOR, name="Administrator", created_at=now
+        user = create_administrator(
+            username=ADMINISTRATOR,
+            name="Administrator",
+            password=passwords[ADMINISTRATOR],
+            now=now,
         )
-        user.set_password(passwords[ADMINISTRATOR])
-        user.save(force_insert=True)
-        RoleGrant.objects.create(user=user, role=Role.PLATFORM_ADMIN, created_at=now)
     return actor_of(user)
 
 

@@ -12,6 +12,7 @@ from embedded.environment import (
     load_secrets,
     read_env_file,
     service_environment,
+    wants_demo,
     write_private,
 )
 from embedded.errors import LauncherError
@@ -221,7 +222,7 @@ def test_the_introduction_names_address_logins_and_tokens(tmp_path: Path) -> Non
     layout = a_layout(tmp_path)
     person = {"persona": "Finance", "login": "fay", "password": "a-password", "token": "tg_x"}
     layout.demo_file.write_text(json.dumps({"personas": [person]}))
-    assert introduction(layout, port=8000) == [
+    assert introduction(layout, port=8000, with_secrets=True) == [
         "",
         "Tidegate is at http://127.0.0.1:8000/",
         "",
@@ -232,9 +233,44 @@ def test_the_introduction_names_address_logins_and_tokens(tmp_path: Path) -> Non
     ]
 
 
+def test_without_a_person_at_the_terminal_secrets_are_not_printed(tmp_path: Path) -> None:
+    layout = a_layout(tmp_path)
+    person = {"persona": "Finance", "login": "fay", "password": "a-password", "token": "tg_x"}
+    layout.demo_file.write_text(json.dumps({"personas": [person]}))
+    assert introduction(layout, port=8000, with_secrets=False) == [
+        "",
+        "Tidegate is at http://127.0.0.1:8000/",
+        "",
+        f"Logins, passwords and tokens of the demo are in {layout.demo_file}.",
+        "",
+    ]
+
+
+def test_the_demo_is_left_out_for_good_once_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = a_layout(tmp_path)
+    monkeypatch.delenv("TIDEGATE_DEMO", raising=False)
+    assert wants_demo(layout)
+    monkeypatch.setenv("TIDEGATE_DEMO", "false")
+    assert not wants_demo(layout)
+    load_secrets(layout)
+    monkeypatch.delenv("TIDEGATE_DEMO")
+    assert not wants_demo(layout)
+    monkeypatch.setenv("TIDEGATE_DEMO", "no")
+    with pytest.raises(LauncherError, match="TIDEGATE_DEMO is true or false, not 'no'"):
+        wants_demo(layout)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"personas": [{"login": "fay"}]}'])
 def test_without_an_example_only_the_address_is_named(tmp_path: Path, text: str) -> None:
     layout = a_layout(tmp_path)
     layout.demo_file.write_text(text)
     assert read_personas(layout) == []
-    assert introduction(layout, port=8000) == ["", "Tidegate is at http://127.0.0.1:8000/", "", ""]
+    for with_secrets in (True, False):
+        assert introduction(layout, port=8000, with_secrets=with_secrets) == [
+            "",
+            "Tidegate is at http://127.0.0.1:8000/",
+            "",
+            "",
+        ]

@@ -12,12 +12,13 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from billing.models import RateLine
-from builders.portal_builders import an_organization
+from builders.portal_builders import a_user, an_organization
 from clusters.models import Cluster, Pool
 from portal.demo.loading import new_password
 from primitives.clock import SystemClock
 from quotas.models import OrganizationPolicy, PriorityClass, Quota, QuotaChange
-from tenants.models import AccessToken, Node, RoleGrant, User
+from tenants.administrators import create_administrator
+from tenants.models import AccessToken, Node, RoleGrant, User, UserKind
 from tenants.tokens import actor_by_token
 
 pytestmark = pytest.mark.django_db
@@ -108,12 +109,11 @@ def test_everybody_can_sign_in_and_use_the_token(tmp_path: Path) -> None:
         user = User.objects.get(login=login)
         assert user.check_password(one["password"])
         assert actor_by_token(one["token"], now=now).user.pk == user.pk
-        assert one["password"] in printed
-        assert one["token"] in printed
         (grant,) = user.grants.all()
         assert grant.role.replace("_", " ") == re.split(" (?:in|of) ", one["persona"])[0]
         assert (grant.node.display_path if grant.node else None) == one["node"]
     file = tmp_path / "demo.json"
+    assert printed == f"Logins, passwords and tokens of 10 people are in {file}.\n"
     assert json.loads(file.read_text())["address"] == "http://127.0.0.1:8123"
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
@@ -130,7 +130,7 @@ def test_a_second_run_keeps_everything(tmp_path: Path) -> None:
     assert people(tmp_path) == found
     assert Quota.objects.get(node__slug="speech").guaranteed_mgpu == 10_000
     assert "new passwords" not in printed
-    assert found["ana@ai-company"]["password"] in printed
+    assert found["ana@ai-company"]["password"] not in printed
 
 
 def test_without_its_file_a_second_run_gives_new_secrets_and_says_so(tmp_path: Path) -> None:
@@ -214,6 +214,67 @@ def test_other_organizations_are_left_alone(tmp_path: Path) -> None:
     load(tmp_path)
 
     assert Node.objects.get(slug="other").name == "other"
+
+
+def test_where_a_real_person_works_nothing_is_loaded(tmp_path: Path) -> None:
+    a_user(an_organization("other"), "maria")
+
+    with pytest.raises(CommandError, match="has 1 person who does not belong to the demo"):
+        load(tmp_path)
+
+    assert list(User.objects.values_list("login", flat=True)) == ["maria@other"]
+    assert not Cluster.objects.exists()
+    assert not (tmp_path / "demo.json").exists()
+
+
+def test_an_administrator_with_the_demos_login_is_real(tmp_path: Path) -> None:
+    """Planted bug: everybody with a login of the demo counted as of the demo, so the real
+    administrator `admin` got a password that stands in a file."""
+    admin = create_administrator(
+        username="admin", name="Maria", password="a-long-password", now=SystemClock().now()
+    )
+
+    with pytest.raises(CommandError, match="so the demo is not loaded"):
+        load(tmp_path)
+
+    admin.refresh_from_db()
+    assert admin.check_password("a-long-password")
+    assert not admin.tokens.exists()
+
+
+def test_a_real_person_in_the_demo_company_stops_new_secrets(tmp_path: Path) -> None:
+    load(tmp_path)
+    (tmp_path / "demo.json").unlink()
+    a_user(Node.objects.get(slug="ai-company"), "maria")
+    a_user(Node.objects.get(slug="ai-company"), "mario")
+    before = counts()
+
+    with pytest.raises(CommandError, match="has 2 people who do not belong to the demo"):
+        load(tmp_path)
+
+    assert counts() == before
+    assert not (tmp_path / "demo.json").exists()
+
+
+def test_a_start_goes_on_where_real_people_work(tmp_path: Path) -> None:
+    a_user(an_organization("other"), "maria")
+
+    assert load(tmp_path, "--unless-people") == (
+        "This installation has 1 person who does not belong to the demo, so the demo is not "
+        "loaded. Load it into an installation of its own.\n"
+    )
+
+    assert User.objects.count() == 1
+
+
+def test_service_accounts_are_nobody(tmp_path: Path) -> None:
+    robot = a_user(an_organization("other"), "robot")
+    robot.kind = UserKind.SERVICE
+    robot.save()
+
+    load(tmp_path)
+
+    assert len(people(tmp_path)) == 10
 
 
 def test_a_password_can_be_read_out() -> None:

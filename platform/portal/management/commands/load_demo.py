@@ -17,7 +17,7 @@ COMPANY = Path(company_file.__file__).with_name("ai-company.yaml")
 
 
 class Command(BaseCommand):
-    """Loads what is missing of the example and says who can log in. Safe to repeat."""
+    """Loads what is missing of the example; secrets go to a private file only. Safe to repeat."""
 
     help = "Load the worked example: AI Company with 1,000 virtual GPUs."
     requires_system_checks: list[str] = []
@@ -27,9 +27,14 @@ class Command(BaseCommand):
         parser.add_argument("--state-dir", type=Path, default=settings.STATE_DIR)
         port = os.environ.get("TIDEGATE_PORT") or "8000"
         parser.add_argument("--base-url", default=f"http://127.0.0.1:{port}")
+        parser.add_argument(
+            "--unless-people",
+            action="store_true",
+            help="where real people work, say so and succeed instead of failing",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Load, write `demo.json`, print the table."""
+        """Load, write `demo.json`, say where it is."""
         state: Path = options["state_dir"].resolve()
         file = state / "demo.json"
         address = str(options["base_url"]).rstrip("/")
@@ -42,6 +47,11 @@ class Command(BaseCommand):
                 now=SystemClock().now(),
             )
             persona_file.write_personas(file, address=address, personas=personas)
+        except loading.RealPeople as refused:
+            if not options["unless_people"]:
+                raise CommandError(refused.detail) from refused
+            self.stdout.write(refused.detail)
+            return
         except company_file.CompanyFileError as error:
             raise CommandError(f"{COMPANY.name}: {error}") from error
         except PortalError as error:
@@ -53,12 +63,5 @@ class Command(BaseCommand):
                 f"{file} was missing or no longer right; new passwords or tokens for: "
                 f"{', '.join(renewed)}."
             )
-        self._print(personas)
-
-    def _print(self, personas: list[persona_file.Persona]) -> None:
-        rows = [("persona", "login", "password", "token")]
-        rows += [(one.persona, one.login, one.password, one.token) for one in personas]
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        for row in rows:
-            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            self.stdout.write("  ".join(cells).rstrip())
+        # Not printed here: this output is a log file under `make up`.
+        self.stdout.write(f"Logins, passwords and tokens of {len(personas)} people are in {file}.")

@@ -1,0 +1,50 @@
+"""`tidegate-admin`: what an operator does on the machine of the portal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from django.core.management import load_command_class
+
+#: By the word that an operator types: the management command of the portal, and what it does.
+#: Help needs no settings, so it is not read from the commands themselves.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "create-admin": ("create_admin", "Create a platform administrator."),
+    "begin-quarantine": ("begin_quarantine", "Start nothing until clusters have been asked."),
+    "end-quarantine": ("end_quarantine", "Let starts go on after a restore."),
+}
+_WRONG_USE = 2
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run the command that the first word names, with the rest as its options.
+
+    Raises SystemExit with 0 for help, 1 where the command refuses, and 2 for wrong use.
+    """
+    words = sys.argv[1:] if words is None else words
+    if not words or words[0] in {"-h", "--help"}:
+        print(_usage())
+        raise SystemExit(0 if words else _WRONG_USE)
+    if words[0] not in COMMANDS:
+        print(f"There is no command {words[0]!r}.\n\n{_usage()}", file=sys.stderr)
+        raise SystemExit(_WRONG_USE)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+    import django
+
+    django.setup()
+    command = load_command_class("portal", COMMANDS[words[0]][0])
+    command.run_from_argv(["tidegate-admin", *words])
+
+
+def _usage() -> str:
+    return "\n".join(
+        [
+            "usage: tidegate-admin COMMAND [OPTIONS]",
+            "",
+            "Commands for the operator, who has access to the database. Each has --help.",
+            "",
+            *(f"  {word:<18}{meaning}" for word, (_, meaning) in COMMANDS.items()),
+        ]
+    )
