@@ -68,6 +68,10 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 STANDBY_S = 0.5
+#: Agents of earlier terms that may still wait for their clusters while the next term begins.
+FORMER_MAX = 32
+#: How long a process that ends waits for each of its agents.
+ENDED_WITHIN_S = 30.0
 RETRY_S = 1.0
 CLUSTERS_AGAIN_S = 5.0
 #: However much happens on a cluster, from one look at it to the next it takes at least so long, and
@@ -88,23 +92,23 @@ def lead(role: str, stopping: Event, act: Callable[[Leadership], None]) -> None:
 
     `act` returns when it no longer leads or `stopping` is set.
     """
-    leadership = Leadership(role, ttl_s=settings.LEADER_TTL_S)
-    try:
-        while not stopping.is_set():
-            try:
-                if leadership.campaign():
-                    act(leadership)
-                else:
-                    stopping.wait(STANDBY_S)
-            except NotLeading as error:
-                log.warning("%s", error)
-            except (psycopg.Error, DatabaseError, InterfaceError) as error:
-                log.warning("%s waits for the database: %s", role, str(error).splitlines()[0])
-                close_old_connections()
-                stopping.wait(RETRY_S)
-    finally:
-        with suppress(psycopg.Error):
-            leadership.resign()
+    while not stopping.is_set():
+        # One for each term: what a thread of an earlier term still writes has that term's epoch.
+        leadership = Leadership(role, ttl_s=settings.LEADER_TTL_S)
+        try:
+            if leadership.campaign():
+                act(leadership)
+            else:
+                stopping.wait(STANDBY_S)
+        except NotLeading as error:
+            log.warning("%s", error)
+        except (psycopg.Error, DatabaseError, InterfaceError) as error:
+            log.warning("%s waits for the database: %s", role, str(error).splitlines()[0])
+            close_old_connections()
+            stopping.wait(RETRY_S)
+        finally:
+            with suppress(psycopg.Error):
+                leadership.resign()
 
 
 def run_arbiter(stopping: Event, clock: Clock) -> None:
@@ -134,27 +138,49 @@ def run_arbiter(stopping: Event, clock: Clock) -> None:
 def run_observer(stopping: Event, clock: Clock) -> None:
     """Watch every cluster that matters and carry out what is intended for it."""
 
+    # Agents that were ended and whose threads may still wait for their clusters.
+    former: list[_ClusterAgent] = []
+
     def act(leadership: Leadership) -> None:
         agents: dict[UUID, _ClusterAgent] = {}
+        _join_oldest(former, stopping)
         try:
             with dedicated_connection("tidegate-observer-listener") as own:
                 listener = Listener(own, "observer")
                 while leadership.is_leading and not stopping.is_set():
                     watched = _clusters_to_watch()
+                    for cluster_id, agent in list(agents.items()):
+                        if cluster_id not in watched:
+                            agent.end()
+                        # Only then: one that is watched again has never two agents in one term.
+                        if agent.is_gone:
+                            del agents[cluster_id]
                     for cluster_id in watched - agents.keys():
                         agents[cluster_id] = _ClusterAgent(cluster_id, leadership, clock)
-                    for cluster_id in agents.keys() - watched:
-                        agents.pop(cluster_id).stop()
                     if listener.wait(CLUSTERS_AGAIN_S):
                         for agent in agents.values():
                             agent.tell()
         finally:
+            # Nobody waits for them: a call to a cluster may take its time-out, and what they write
+            # after that is refused, as the term is over.
             for agent in agents.values():
-                agent.stopping.set()
-            for agent in agents.values():
-                agent.stop()
+                agent.end()
+            former.extend(agents.values())
 
-    lead("observer", stopping, act)
+    try:
+        lead("observer", stopping, act)
+    finally:
+        for agent in former:
+            agent.join(ENDED_WITHIN_S)
+
+
+def _join_oldest(former: list[_ClusterAgent], stopping: Event) -> None:
+    """Wait until few enough agents of earlier terms are left."""
+    while not stopping.is_set():
+        former[:] = [agent for agent in former if not agent.is_gone]
+        if len(former) <= FORMER_MAX:
+            return
+        former[0].join(RETRY_S)
 
 
 def _recall(
@@ -221,21 +247,28 @@ class _ClusterAgent:
             Thread(target=self._serve, args=(push_shard,), daemon=True, name="quota"),
             Thread(target=self._serve, args=(account_shard,), daemon=True, name="account"),
         ]
+        self._working = len(self._threads)
         for thread in self._threads:
             thread.start()
 
-    def stop(self) -> None:
-        """End the threads; a call to the cluster under way may take its time-out."""
+    def end(self) -> None:
+        """Let the threads end; a call to the cluster under way may take its time-out."""
         self.stopping.set()
         self.tell()
         news = self._news_there()
         if news is not None:
             news.set()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether no thread is left."""
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def join(self, within_s: float) -> None:
+        """Wait until no thread is left, `within_s` at most."""
+        deadline_s = monotonic() + within_s
         for thread in self._threads:
-            thread.join(timeout=30)
-        with self._opening:
-            # What it watches ends with it: whoever leads next has one of its own.
-            self._opened = None
+            thread.join(timeout=max(0.0, deadline_s - monotonic()))
 
     def tell(self) -> None:
         """There is something new to carry out."""
@@ -302,6 +335,11 @@ class _ClusterAgent:
                 pause(pause_s)
         finally:
             connection.close()
+            with self._opening:
+                self._working -= 1
+                if not self._working:
+                    # What it watches ends with it: whoever leads next has one of its own.
+                    self._opened = None
 
     def _look(self) -> float:
         cluster = Cluster.objects.get(pk=self._cluster_id)

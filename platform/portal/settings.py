@@ -68,7 +68,7 @@ def _database(name: str) -> dict[str, Any]:
     if url.scheme not in {"postgres", "postgresql"} or not url.hostname or not url.path[1:]:
         raise BadSetting(f"{name} must look like postgresql://user:password@host:5432/database.")
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "portal.database",
         "HOST": url.hostname,
         "PORT": url.port or 5432,
         "NAME": unquote(url.path[1:]),
@@ -83,9 +83,7 @@ def _database(name: str) -> dict[str, Any]:
             "options": _SESSION_LIMITS,
             # Lets `webapi.statements` prepare its statements; Django's cursors never do.
             "prepare_threshold": 5,
-            # Between tries to connect the pool pauses ever longer, at most this long: a database
-            # that is back must not wait for the end of a pause of minutes.
-            "pool": {"min_size": 0, "max_size": 16, "timeout": 10, "reconnect_timeout": 5},
+            "pool": {"max_size": 16, "timeout": 10},
         },
     }
 

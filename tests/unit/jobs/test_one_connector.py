@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -29,15 +30,14 @@ OPTIONS: dict[str, Any] = {"kubeconfig": "/k", "pools": {"h100": {}}}
 
 
 class NoThread:
-    """Never runs."""
+    """Runs when a test calls its target."""
 
-    def __init__(self, **_: Any) -> None:
-        pass
+    def __init__(
+        self, *, target: Callable[..., None], args: tuple[Any, ...] = (), **_: Any
+    ) -> None:
+        self.target = partial(target, *args)
 
     def start(self) -> None:
-        pass
-
-    def join(self, timeout: float) -> None:
         pass
 
 
@@ -70,7 +70,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[Caches]:
 
 
 def an_agent() -> _ClusterAgent:
-    leadership = cast(Leadership, SimpleNamespace(fence=None))
+    leadership = cast(Leadership, SimpleNamespace(fence=None, is_leading=True))
     return _ClusterAgent(uuid4(), leadership, SystemClock())
 
 
@@ -103,7 +103,6 @@ def test_other_options_open_another_and_end_the_one_before(
     agent._connector(a_cluster(identity={"cluster": "u"}))
     assert [one() is None for one in opened] == [True, False]
     assert len(ended) == 1
-    agent.stop()
 
 
 def test_what_an_agent_watches_ends_with_it(
@@ -113,7 +112,10 @@ def test_what_an_agent_watches_ends_with_it(
     agent = an_agent()
     agent._connector(a_cluster())
     assert ended == []
-    agent.stop()
+    agent.end()
+    for thread in agent._threads:
+        assert opened[0]() is not None
+        cast(NoThread, thread).target()
     assert opened[0]() is None
     assert len(ended) == 1
 
