@@ -35,12 +35,14 @@ from jobs.sbatch import (
     unread_directives,
 )
 from jobs.sizes import Size, read_size
+from primitives.durations import duration_of_seconds, seconds_of_time_limit
 from primitives.errors import FieldError, InvalidRequest
 from primitives.units import MGPU_MAX, MGPU_PER_GPU, DeviceKind, mgpu_of
 from webapi.paging import time_or_refuse
 
 NAME_MAX = 200
 TIME_LIMIT_S_MAX = 31_536_000
+_TIME_LIMIT_MAX = duration_of_seconds(TIME_LIMIT_S_MAX)
 ENVIRONMENT_ENTRIES_MAX = 256
 ENVIRONMENT_VALUE_BYTES_MAX = 32 << 10
 ENVIRONMENT_BYTES_MAX = 128 << 10
@@ -71,6 +73,7 @@ FIELDS = frozenset(
         "nodes_min",
         "script",
         "sbatch",
+        "time_limit",
         "time_limit_s",
         "priority_class",
         "type",
@@ -175,6 +178,7 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
     """
     reader = _Reader({name: value for name, value in body.items() if value is not None})
     reader.refuse_unknown(FIELDS)
+    _read_time_limit(reader)
     script, reading, notes = _script(reader)
     if reading is not None:
         notes = reader.merge(reading, notes)
@@ -380,6 +384,28 @@ class _Reader:
             self.fail(name, "must be a whole number, or less than 1 for a part of one GPU")
             return None
         return mgpu
+
+
+def _read_time_limit(reader: _Reader) -> None:
+    """Turn the text `time_limit` into `time_limit_s`, which the rest of the request knows."""
+    text = reader.body.pop("time_limit", None)
+    if text is None:
+        return
+    if "time_limit_s" in reader.body:
+        reader.fail("time_limit", "give time_limit or time_limit_s, not both")
+        return
+    if isinstance(text, bool) or not isinstance(text, str | int):
+        reader.fail("time_limit", "must be a text such as 2h", "wrong_type")
+        return
+    try:
+        limit_s = seconds_of_time_limit(str(text))
+    except ValueError as refusal:
+        reader.fail("time_limit", str(refusal))
+        return
+    if not 1 <= limit_s <= TIME_LIMIT_S_MAX:
+        reader.fail("time_limit", f"must be from 1s to {_TIME_LIMIT_MAX}", "out_of_range")
+        return
+    reader.body["time_limit_s"] = limit_s
 
 
 def _script(reader: _Reader) -> tuple[str, SbatchReading | None, tuple[Note, ...]]:

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from jobs.array_text import parse_array
+from primitives.durations import duration_of_seconds
 
 #: Directive lines of one text at most.
 DIRECTIVES_MAX = 200
@@ -495,7 +496,7 @@ def _with_type(values: dict[str, Any], gpu_type: str | None, detail: str) -> _Re
 def _time(value: str) -> _Read:
     limit_s = seconds_of(value)
     return {"time_limit_s": limit_s}, (
-        "no time limit" if limit_s is None else f"time_limit_s = {limit_s}"
+        "no time limit" if limit_s is None else f"time_limit = {duration_of_seconds(limit_s)}"
     )
 
 

@@ -300,7 +300,16 @@ class JobRequestSerializer(serializers.Serializer[Any]):
     )
     script = serializers.CharField(required=False, help_text="At most 1 MiB of UTF-8")
     sbatch = serializers.CharField(required=False, help_text="At most 1 MiB of UTF-8")
-    time_limit_s = serializers.IntegerField(required=False, min_value=1, max_value=TIME_LIMIT_S_MAX)
+    time_limit = serializers.CharField(
+        required=False,
+        help_text="A length of time with its unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds",
+    )
+    time_limit_s = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=TIME_LIMIT_S_MAX,
+        help_text="The same in seconds, instead of `time_limit`",
+    )
     priority_class = serializers.CharField(required=False, default="normal")
     type = serializers.ChoiceField(choices=JobType.values, required=False)
     environment = serializers.DictField(child=serializers.CharField(), required=False)

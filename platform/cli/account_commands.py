@@ -72,6 +72,26 @@ def whoami(
     )
 
 
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        version()
+        raise typer.Exit
+
+
+def options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version of this command.",
+            is_eager=True,
+            callback=_print_version,
+        ),
+    ] = False,
+) -> None:
+    """Read the options that stand before the name of a command."""
+
+
 def version() -> None:
     """Print the version of this command."""
     typer.echo(f"tidegate {own_version()}")

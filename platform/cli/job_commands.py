@@ -55,6 +55,8 @@ _FAILURES_MAX = 5
 _LOOKS_IN_SILENCE = 3
 _LOG_PIECE = 262_144
 _LOG_PIECE_MIN = 16
+#: How many bytes before a log's end are searched for its last lines.
+_TAIL_SIZES = (_LOG_PIECE, 4 * _LOG_PIECE, 16 * _LOG_PIECE)
 _OTHER_STREAM = {"stdout": "stderr", "stderr": "stdout"}
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
@@ -336,7 +338,9 @@ def logs(
     rank: Annotated[int, typer.Option(min=0, help="Which of its processes.")] = 0,
     stderr: Annotated[bool, typer.Option("--stderr", help="Standard error.")] = False,
     attempt: Annotated[int | None, typer.Option(min=1, help="The latest if absent.")] = None,
-    tail: Annotated[int | None, typer.Option(min=1, help="Only the last so many bytes.")] = None,
+    tail: Annotated[
+        int | None, typer.Option(min=1, metavar="LINES", help="Only its last lines.")
+    ] = None,
 ) -> None:
     """Print a job's log; with -f also what is still to come, over all attempts.
 
@@ -349,7 +353,7 @@ def logs(
         rank=rank,
         stream="stderr" if stderr else "stdout",
         attempt=attempt,
-        offset=0 if tail is None else -tail,
+        tail=tail,
     )
     if follow:
         _follow(reader, is_fixed=attempt is not None)
@@ -381,14 +385,23 @@ class LogReader:
     """Prints a log piece by piece, and knows where it is when a piece fails."""
 
     def __init__(
-        self, api: Api, job_id: str, *, rank: int, stream: str, attempt: int | None, offset: int
+        self,
+        api: Api,
+        job_id: str,
+        *,
+        rank: int,
+        stream: str,
+        attempt: int | None,
+        tail: int | None,
     ) -> None:
         self.api = api
         self.job_id = job_id
         self.rank = rank
         self.stream = stream
         self.attempt = attempt
-        self.offset = offset
+        self.offset = 0
+        #: How many lines of what is there already are wanted; None for all.
+        self.tail = tail
         self.has_printed = False
         self._looks_in_vain = 0
 
@@ -413,6 +426,9 @@ class LogReader:
 
     def print_what_is_there(self) -> bool:
         """Print on to the present end; whether the stream has ended there."""
+        if self.tail is not None:
+            self._print_last_lines(self.tail)
+            self.tail = None
         while True:
             piece = self.piece(self.stream, self.offset, _LOG_PIECE)
             self.has_printed = self.has_printed or piece["text"] != ""
@@ -425,6 +441,22 @@ class LogReader:
                 if piece["is_final"] and piece["is_truncated"]:
                     tell("(the log was cut at its size limit)")
                 return bool(piece["is_final"])
+
+    def _print_last_lines(self, count: int) -> None:
+        """Print the last `count` lines, or those of the last 4 MiB, and go on behind them."""
+        for size in _TAIL_SIZES:
+            piece = self.piece(self.stream, -size, _LOG_PIECE)
+            begin, text = piece["offset"], piece["text"]
+            while piece["next_offset"] > piece["offset"] and not piece["is_final"]:
+                self.attempt = piece["attempt"]
+                piece = self.piece(self.stream, piece["next_offset"], _LOG_PIECE)
+                text += piece["text"]
+            lines = text.splitlines(keepends=True)
+            if begin == 0 or len(lines) > count:
+                break
+        self.has_printed = text != ""
+        sys.stdout.write("".join(lines[-count:]))
+        self.attempt, self.offset = piece["attempt"], piece["next_offset"]
 
     def go_to_next_attempt(self) -> None:
         """Begin with the attempt after this one."""

@@ -30,6 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.callback(cls=Commands, help=__doc__, no_args_is_help=True)(account_commands.options)
 app.command()(account_commands.login)
 app.command()(account_commands.whoami)
 app.command(cls=job_commands.SubmitCommand)(job_commands.submit)

@@ -5,19 +5,24 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cli.errors import CliError
+from primitives.durations import seconds_of_duration, seconds_of_time_limit
 from primitives.units import MGPU_MAX, MGPU_PER_GPU
 
+if TYPE_CHECKING:
+    from yaml import SafeLoader
+
 FILE_BYTES_MAX = 1 << 20
-_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_WITH_UNIT = re.compile(r"([0-9]{1,9})([smhd])")
-_WITH_UNITS = re.compile(r"(?:[0-9]{1,9}[smhd])+")
-_CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,9}(?::[0-9]{1,9}){0,2})")
+#: Numbers of YAML 1.2, in the words of YAML 1.1.
+_NUMBERS = {
+    "tag:yaml.org,2002:int": r"[-+]?(?:0|[1-9][0-9]*|0x[0-9a-fA-F]+|0o[0-7]+)$",
+    "tag:yaml.org,2002:float": r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$",
+}
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _MEMORY = re.compile(r"([0-9]{1,9})([MGTmgt])?")
 _MEMORY_SHIFTS = {"M": 0, "G": 10, "T": 20}
@@ -32,11 +37,11 @@ def body_of(
 
     Raises CliError unless there is exactly one of both, and for a file that cannot be read.
     """
-    if (source is None) == (command is None):
-        raise CliError("Give a file, or a command after --, and not both.")
+    if source is not None and command is not None:
+        raise CliError("Give a script file or a command after `--`, not both.")
+    if source is None and not command:
+        raise CliError("Nothing to run: give a script file, or a command after `--`.")
     if command is not None:
-        if not command:
-            raise CliError("There is no command after --.")
         body: dict[str, Any] = {
             "name": command[0].split()[0].rsplit("/", 1)[-1] if command[0].strip() else "job",
             "script": f"#!/bin/sh\n{_command_line(command)}\n",
@@ -113,10 +118,10 @@ def begin_time(text: str | None, *, now: datetime) -> str | None:
     """A time as the request has it: as it stands, or so long after `now`. Raises CliError."""
     if text is None or not text.startswith("+"):
         return text
-    if not _WITH_UNITS.fullmatch(text[1:]):
-        raise CliError(f"--begin {text[:40]!r}: write +90s, +30m, +2h, +1d12h or a time.")
-    after_s = seconds(text[1:], "--begin")
-    assert after_s is not None
+    try:
+        after_s = seconds_of_duration(text[1:])
+    except ValueError:
+        raise CliError(f"--begin {text[:40]!r}: write +90s, +30m, +2h, +1d12h or a time.") from None
     try:
         return f"{now + timedelta(seconds=after_s):%Y-%m-%dT%H:%M:%SZ}"
     except OverflowError:
@@ -124,35 +129,23 @@ def begin_time(text: str | None, *, now: datetime) -> str | None:
 
 
 def seconds(text: str | None, option: str) -> int | None:
-    """What `option` was given as a length of time: 90s, 30m, 2h, 1d12h. Raises CliError.
-
-    A number without a unit is refused, as it means minutes to some and seconds to others; but for
-    0, which means the same to all.
-    """
-    if text is None:
-        return None
-    if text != "0" and not _WITH_UNITS.fullmatch(text):
-        said = f"{option}{'' if option.endswith('=') else ' '}{text[:40]!r}"
-        if text.isascii() and text.isdigit():
-            short = text[:9]
-            raise CliError(f"{said}: of what? Write {short}s, {short}m or {short}h.")
-        raise CliError(f"{said}: write 90s, 30m, 2h or 1d12h.")
-    return sum(int(count) * _UNITS_S[unit] for count, unit in _WITH_UNIT.findall(text))
+    """Seconds in the value of `option`, which carries its unit: 90s, 30m, 2h, 1d12h. None stays
+    None. Raises CliError."""
+    return _read_as(seconds_of_duration, text, option)
 
 
 def time_limit(text: str | None) -> int | None:
-    """`--time`: as `seconds`, or with colons as `#SBATCH --time` has it: minutes:seconds,
-    hours:minutes:seconds, days-hours[:minutes[:seconds]]. Raises CliError."""
-    match = None if text is None else _CLOCK.fullmatch(text)
-    if match is None or not (match[1] or ":" in match[2]):
-        return seconds(text, "--time")
-    numbers = [int(part) for part in match[2].split(":")]
-    if match[1] is not None:
-        hours, minutes, rest = [*numbers, 0, 0][:3]
-        return ((int(match[1]) * 24 + hours) * 60 + minutes) * 60 + rest
-    if len(numbers) == 3:
-        return (numbers[0] * 60 + numbers[1]) * 60 + numbers[2]
-    return numbers[0] * 60 + numbers[1]
+    """Seconds in `--time`: as `seconds`, or with colons as Slurm has it. Raises CliError."""
+    return _read_as(seconds_of_time_limit, text, "--time")
+
+
+def _read_as(read: Callable[[str], int], text: str | None, option: str) -> int | None:
+    if text is None:
+        return None
+    try:
+        return read(text)
+    except ValueError as refusal:
+        raise CliError(f"{option.removesuffix('=')}: {refusal}") from None
 
 
 def _read(source: str) -> str:
@@ -178,7 +171,7 @@ def _from_yaml(text: str, source: str) -> dict[str, Any]:
     import yaml  # here, for `--help` to be quick
 
     try:
-        found = yaml.safe_load(text)
+        found = yaml.load(text, _loader())  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CliError(f"{source} is not YAML: {error}") from error
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
@@ -190,6 +183,21 @@ def _from_yaml(text: str, source: str) -> dict[str, Any]:
             for name, value in environment.items()
         }
     return found
+
+
+def _loader() -> type[SafeLoader]:
+    """A safe loader that leaves 2:00:00 a text: YAML 1.1 takes it for the number 7200."""
+    from yaml import SafeLoader
+
+    class Loader(SafeLoader):
+        yaml_implicit_resolvers = {
+            first: [(tag, known) for tag, known in resolvers if tag not in _NUMBERS]
+            for first, resolvers in SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+    for tag, pattern in _NUMBERS.items():
+        Loader.add_implicit_resolver(tag, re.compile(pattern), list("-+.0123456789"))
+    return Loader
 
 
 def _text(value: object, where: str) -> str:

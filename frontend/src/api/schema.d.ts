@@ -2771,6 +2771,9 @@ export interface components {
             script?: string;
             /** @description Path: `ai-company/research/nlp` */
             team: string;
+            /** @description A length of time with its unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds */
+            time_limit?: string;
+            /** @description The same in seconds, instead of `time_limit` */
             time_limit_s?: number;
             type?: components["schemas"]["TypeEnum"];
         };
@@ -2858,6 +2861,9 @@ export interface components {
             script?: string;
             /** @description Path: `ai-company/research/nlp` */
             team: string;
+            /** @description A length of time with its unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds */
+            time_limit?: string;
+            /** @description The same in seconds, instead of `time_limit` */
             time_limit_s?: number;
             type?: components["schemas"]["TypeEnum"];
         };

@@ -10,7 +10,7 @@ import { inTreeOrder } from "../quotas/tree";
 import { newIdempotencyKey } from "../submit/draft";
 import { CliLine } from "../ui/CliLine";
 import { Empty, Lines, QueryView } from "../ui/states";
-import { gpusToDecimal, parseTimeLimit, percentWords, zoneName } from "../ui/units";
+import { gpusToDecimal, percentWords, readDuration, zoneName } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 import { API_FIELDS, localOfUtc, readRow, rowsOfDraft, utcOfLocal, type RowErrors, type TypedFields } from "./draft";
 import { DraftTable } from "./DraftTable";
@@ -83,16 +83,15 @@ function termsOf(old: PlannedChange | null): Terms {
 
 function readTerms(terms: Terms) {
   const applyAt = terms.isTimed ? utcOfLocal(terms.applyAt) : null;
-  const revertAfterS = terms.isReverted ? parseTimeLimit(terms.revertAfter) : null;
+  const revertAfter = readDuration(terms.revertAfter);
+  const revertAfterS = terms.isReverted && "seconds" in revertAfter ? revertAfter.seconds : null;
   return {
     applyAt,
     revertAfterS,
     errors: {
       applyAt: terms.isTimed && terms.applyAt !== "" && applyAt === null ? "A day and a time." : undefined,
       revertAfter:
-        terms.isReverted && terms.revertAfter !== "" && revertAfterS === null
-          ? "Such as 12h, 3d or 90m."
-          : undefined,
+        terms.isReverted && terms.revertAfter !== "" && "error" in revertAfter ? revertAfter.error : undefined,
     },
     isReady:
       terms.reason.trim() !== "" &&

@@ -1,4 +1,4 @@
-import { formatCount, formatDuration, formatGpus, formatMultiplier, gpusToDecimal, parseGpus, parseTimeLimit } from "../ui/units";
+import { formatCount, formatDuration, formatGpus, formatMultiplier, gpusToDecimal, parseGpus, readDuration } from "../ui/units";
 
 /** A setting of a policy: how it is called, what it means, and what it may be. */
 export interface Field {
@@ -264,10 +264,9 @@ export function readField(field: Field, typed: Typed): { value: Value } | { erro
   switch (field.kind) {
     case "seconds":
     case "count": {
-      const value = field.kind === "seconds" ? (/^\d+$/.test(text) && text !== "0" ? null : parseTimeLimit(text)) : /^\d{1,7}$/.test(text) ? Number(text) : null;
-      if (value === null) {
-        return { error: field.kind === "seconds" ? "A time with its unit, such as 90s, 5m, 12h or 7d." : "A whole number." };
-      }
+      const read = field.kind === "seconds" ? readDuration(text) : /^\d{1,7}$/.test(text) ? { seconds: Number(text) } : { error: "A whole number." };
+      if ("error" in read) return read;
+      const value = read.seconds;
       const isOut = value < (field.min ?? 0) || value > (field.max ?? Infinity);
       return isOut ? { error: `From ${rangeText(field) ?? ""}.` } : { value };
     }

@@ -24,7 +24,7 @@ describe("the fields", () => {
   it("refuse what is out of range, and a number without its unit", () => {
     const halfLife = fieldOf(POLICY_FIELDS, "fair_share_half_life_s");
     expect(readField(halfLife, "30m")).toEqual({ error: "From 1 h to 3650 d." });
-    expect(readField(halfLife, "7")).toEqual({ error: "A time with its unit, such as 90s, 5m, 12h or 7d." });
+    expect(readField(halfLife, "7")).toEqual({ error: "'7' has no unit. Write 7s, 7m or 7h." });
     expect(readField(fieldOf(POLICY_FIELDS, "preemptions_max"), "0")).toEqual({ error: "From 1 to 1,000." });
     expect(readField(fieldOf(CLASS_FIELDS, "team_cap_mgpu"), "")).toEqual({ value: null });
   });

@@ -1,5 +1,5 @@
 import type { JobDetail, JobRequest } from "../api/types";
-import { gpusToDecimal, parseGpus, parseTimeLimit } from "../ui/units";
+import { gpusToDecimal, parseGpus, readTimeLimit } from "../ui/units";
 
 export const JOB_TYPES = ["training", "distributed", "interactive", "inference"] as const;
 export const LEVELS = ["node", "nvlink", "rack", "block"] as const;
@@ -281,9 +281,10 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
       else request.memory_mib_per_node = mib;
     }
     if (draft.timeLimit.trim() !== "") {
-      const seconds = parseTimeLimit(draft.timeLimit);
-      if (seconds === null || seconds === 0) errors.timeLimit = "Such as 90m, 72h, 3d or 1-12:00:00.";
-      else request.time_limit_s = seconds;
+      const limit = readTimeLimit(draft.timeLimit);
+      if ("error" in limit) errors.timeLimit = limit.error;
+      else if (limit.seconds === 0) errors.timeLimit = "At least 1s.";
+      else request.time_limit_s = limit.seconds;
     }
     const others = draft.otherPools.filter((other) => other !== draft.pool);
     if (draft.pool === null) {

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 
 import {
@@ -14,7 +15,7 @@ import {
   formatShare,
   gpusToDecimal,
   parseGpus,
-  parseTimeLimit,
+  readTimeLimit,
   percentWords,
 } from "./units";
 
@@ -145,18 +146,17 @@ describe("time", () => {
     expect(formatClock(new Date(2026, 10, 22, 0, 0, 5), now)).toBe("22 Nov 2026, 00:00:05");
   });
 
-  it.each([
-    ["90", 5400],
-    ["90m", 5400],
-    ["72h", 259_200],
-    ["3d", 259_200],
-    ["1h30m", 5400],
-    ["45s", 45],
-    ["1:30:00", 5400],
-    ["2-12:00:00", 216_000],
-    ["", null],
-    ["soon", null],
-    ["1:30", null],
-    ["-5m", null],
-  ])("reads the time limit %j as %s s", (text, seconds) => expect(parseTimeLimit(text)).toBe(seconds));
+  // The same file is read by the tests of the command line and of the server.
+  const limits = JSON.parse(readFileSync("../tests/recordings/time_limits.json", "utf-8")) as {
+    read: Record<string, number>;
+    refused: Record<string, string>;
+  };
+
+  it.each(Object.entries(limits.read))("reads the time limit %j as %s s", (text, seconds) =>
+    expect(readTimeLimit(text)).toEqual({ seconds }),
+  );
+
+  it.each(Object.entries(limits.refused))("refuses the time limit %j", (text, error) =>
+    expect(readTimeLimit(text)).toEqual({ error }),
+  );
 });

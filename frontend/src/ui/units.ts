@@ -220,22 +220,41 @@ export function gpusToDecimal(mgpu: number): string {
   return formatGpus(mgpu).replaceAll(",", "").replace(MINUS, "-");
 }
 
+const UNIT_SECONDS = { s: 1, m: 60, h: 3600, d: 86_400 } as const;
+
 /**
- * A time limit as people and Slurm write it, in seconds, or null:
- * "90" and "90m" minutes, "72h", "3d", "45s", "1h30m", "1:30:00", "2-12:00:00".
+ * Seconds in a length of time with its unit ("90s", "30m", "2h", "1d12h"), or the sentence that says
+ * what to write. The server and the command line read the same (`primitives/durations.py`).
  */
-export function parseTimeLimit(text: string): number | null {
-  const trimmed = text.trim().toLowerCase().replaceAll(" ", "");
-  const clock = /^(?:(\d{1,4})-)?(\d{1,6}):([0-5]?\d):([0-5]?\d)$/.exec(trimmed);
-  if (clock) {
-    const [, days = "0", hours = "0", minutes = "0", seconds = "0"] = clock;
-    return Number(days) * 86_400 + Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds);
+export function readDuration(text: string): { seconds: number } | { error: string } {
+  const words = text.trim().toLowerCase();
+  if (words === "0") return { seconds: 0 };
+  if (!/^(?:\d{1,9}[smhd])+$/.test(words)) return refusedTime(text, "Write 90s, 30m, 2h or 1d12h.");
+  let seconds = 0;
+  for (const [, count, unit] of words.matchAll(/(\d+)([smhd])/g)) {
+    seconds += Number(count) * UNIT_SECONDS[unit as keyof typeof UNIT_SECONDS];
   }
-  if (/^\d{1,7}$/.test(trimmed)) return Number(trimmed) * 60;
-  const words = /^(?:(\d{1,4})d)?(?:(\d{1,6})h)?(?:(\d{1,7})m(?:in)?)?(?:(\d{1,8})s)?$/.exec(trimmed);
-  if (!words || trimmed === "") return null;
-  const [, days = "0", hours = "0", minutes = "0", seconds = "0"] = words;
-  return Number(days) * 86_400 + Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds);
+  return { seconds };
+}
+
+/** The same for a time limit, which may also be written with colons as Slurm does: "2:00:00", "1-12:30". */
+export function readTimeLimit(text: string): { seconds: number } | { error: string } {
+  const clock = /^(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?$/.exec(text.trim());
+  if (clock !== null && (clock[1] !== undefined || clock[3] !== undefined)) {
+    const [, days, first = "0", second = "0", third = "0"] = clock;
+    const isFromHours = days !== undefined || clock[4] !== undefined;
+    const [hours, minutes, seconds] = isFromHours ? [first, second, third] : ["0", first, second];
+    return { seconds: Number(days ?? 0) * 86_400 + Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds) };
+  }
+  const read = readDuration(text);
+  return "seconds" in read ? read : refusedTime(text, "Write 90s, 30m, 2h, 1d12h or hours:minutes:seconds.");
+}
+
+function refusedTime(text: string, sentence: string): { error: string } {
+  const shown = `'${text.slice(0, 40)}'`;
+  if (!/^\d+$/.test(text.trim())) return { error: `${shown} is no length of time. ${sentence}` };
+  const short = text.trim().slice(0, 9);
+  return { error: `${shown} has no unit. Write ${short}s, ${short}m or ${short}h.` };
 }
 
 const EXACT = new Intl.DateTimeFormat("en-GB", {

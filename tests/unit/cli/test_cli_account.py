@@ -164,6 +164,7 @@ def test_requests_say_what_sends_them_and_what_it_reads(
 
 
 def test_version_needs_no_server(server: Server) -> None:
+    assert server.run("--version").out == server.run("version").out
     ran = server.run("version")
     assert (ran.exit_code, ran.out.split()[0], server.requests) == (0, "tidegate", [])
 

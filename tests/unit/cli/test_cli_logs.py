@@ -32,12 +32,47 @@ def test_logs_piece_by_piece(server: Server) -> None:
         a_log_piece("world\n", offset=7),
         a_log_piece("", offset=13),
     ]
-    ran = server.run("logs", JOB_ID, "--rank", "3", "--stderr", "--tail", "9")
+    ran = server.run("logs", JOB_ID, "--rank", "3", "--stderr")
     assert (ran.exit_code, ran.out) == (0, "hällo\nworld\n")
     assert [dict(request.url.params) for request in server.requests] == [
-        {"rank": "3", "stream": "stderr", "offset": "-9", "limit": "262144"},
+        {"rank": "3", "stream": "stderr", "offset": "0", "limit": "262144"},
         {"rank": "3", "stream": "stderr", "attempt": "1", "offset": "7", "limit": "262144"},
         {"rank": "3", "stream": "stderr", "attempt": "1", "offset": "13", "limit": "262144"},
+    ]
+
+
+def test_tail_counts_lines(server: Server) -> None:
+    """Planted: bytes, as `--tail 2` counted until then; and lines printed twice."""
+    server.routes[f"GET jobs/{JOB_ID}/logs"] = [
+        a_log_piece("one\ntwo\n", offset=300_000),
+        a_log_piece("drei\nvi", offset=300_008),
+        a_log_piece("", offset=300_015),
+        a_log_piece("er\n", offset=300_015),
+        a_log_piece("", offset=300_018, is_final=True),
+    ]
+    ran = server.run("logs", JOB_ID, "--tail", "2")
+    assert (ran.exit_code, ran.out) == (0, "drei\nvier\n")
+    assert [request.url.params["offset"] for request in server.requests] == [
+        "-262144",
+        "300008",
+        "300015",
+        "300015",
+        "300018",
+    ]
+
+
+def test_tail_looks_further_back_where_lines_are_long(server: Server) -> None:
+    server.routes[f"GET jobs/{JOB_ID}/logs"] = [
+        a_log_piece("of a long line\n", offset=900_000, is_final=True),
+        a_log_piece("a\nthe end of a long line\n", offset=0, is_final=True),
+        a_log_piece("", offset=25, is_final=True),
+    ]
+    ran = server.run("logs", JOB_ID, "--tail", "1")
+    assert ran.out == "the end of a long line\n"
+    assert [request.url.params["offset"] for request in server.requests] == [
+        "-262144",
+        "-1048576",
+        "25",
     ]
 
 

@@ -149,7 +149,7 @@ def test_a_class_is_changed_and_its_refusal_told_by_field(server: Server) -> Non
     [
         (["get", "nowhere"], "There is no organization 'nowhere'; there are ai-company."),
         (["set", "grace"], "'grace': write NAME=VALUE."),
-        (["set", "min_run_s=30"], "min_run_s='30': of what? Write 30s, 30m or 30h."),
+        (["set", "min_run_s=30"], "min_run_s: '30' has no unit. Write 30s, 30m or 30h."),
         (["set-class", "critical", "price=much"], "price=much: write how many times the price"),
         (["remove-class", "urgent"], "There is no priority class 'urgent'"),
         (["set", "skips_blocked_within_team=maybe"], "write yes or no."),

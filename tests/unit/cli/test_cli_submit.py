@@ -135,15 +135,21 @@ def test_the_team_may_come_from_the_environment(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["submit", "--team", TEAM], "Give a file, or a command after --, and not both."),
-        (["submit", "x.sh", "--team", TEAM, "--", "true"], "Give a file, or a command"),
-        (["submit", "--team", TEAM, "--"], "There is no command after --."),
+        (
+            ["submit", "--team", TEAM],
+            "Nothing to run: give a script file, or a command after `--`.",
+        ),
+        (["submit", "x.sh", "--team", TEAM, "--", "true"], "Give a script file or a command"),
+        (["submit", "--team", TEAM, "--"], "Nothing to run: give a script file"),
         (["submit", "/no/such", "--team", TEAM], "Cannot read /no/such: No such file"),
         (["submit", "--gpus", "1", "--", "true"], "Which team?"),
         (["submit", "--gpus", "many", "--", "true"], "--gpus 'many': write a number"),
         (["submit", "--gpus", "-1", "--", "true"], "--gpus '-1': write a number"),
         (["submit", "--gpus", "٣", "--", "true"], "write a number"),
-        (["submit", "--time", "soon", "--", "true"], "--time 'soon': write 90s"),
+        (
+            ["submit", "--time", "soon", "--", "true"],
+            "--time: 'soon' is no length of time. Write 90s",
+        ),
         (["submit", "--env", "A", "--", "true"], "--env 'A': write NAME=VALUE."),
     ],
 )

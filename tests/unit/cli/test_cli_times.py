@@ -25,7 +25,7 @@ def test_a_number_alone_is_no_length_of_time(text: str) -> None:
     for read in (lambda: seconds(text, "--revert-after"), lambda: time_limit(text)):
         with pytest.raises(CliError) as refusal:
             read()
-        assert f"'{text}': of what? Write {text}s, {text}m or {text}h." in str(refusal.value)
+        assert f"'{text}' has no unit. Write {text}s, {text}m or {text}h." in str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,9 @@ def test_a_number_alone_is_no_length_of_time(text: str) -> None:
 def test_what_is_no_length_of_time_is_refused(text: str) -> None:
     with pytest.raises(CliError) as refusal:
         seconds(text, "min_run_s=")
-    assert str(refusal.value) == f"min_run_s={text!r}: write 90s, 30m, 2h or 1d12h."
+    assert str(refusal.value) == (
+        f"min_run_s: {text!r} is no length of time. Write 90s, 30m, 2h or 1d12h."
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,4 +64,4 @@ def test_every_command_asks_for_the_unit(
     server = a_server(monkeypatch, str(tmp_path))
     ran = server.run(*arguments)
     assert (ran.exit_code, server.requests) == (2, [])
-    assert ran.err.endswith("'10': of what? Write 10s, 10m or 10h.\n")
+    assert ran.err.endswith("'10' has no unit. Write 10s, 10m or 10h.\n")

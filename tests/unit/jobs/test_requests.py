@@ -75,6 +75,24 @@ def test_shapes(changes: dict[str, Any], expected: tuple[int | None, ...]) -> No
     assert (request.size.mgpu, request.size.mgpu_per_node, request.size.node_count) == expected
 
 
+@pytest.mark.parametrize(("text", "limit_s"), [("2h", 7_200), ("1:30:00", 5_400), ("1-0", 86_400)])
+def test_a_time_limit_is_a_text_with_its_unit(text: str, limit_s: int) -> None:
+    """It also wins over that of the batch script."""
+    assert read_job_request(a_body(time_limit=text)).time_limit_s == limit_s
+    sbatch = a_body(script=..., sbatch="#!/bin/sh\n#SBATCH --time=10\ntrue\n", time_limit=text)
+    assert read_job_request(sbatch).time_limit_s == limit_s
+
+
+@pytest.mark.parametrize("number", [10, "10"])
+def test_a_number_alone_is_refused_as_everywhere(number: int | str) -> None:
+    """Planted: seconds, as a YAML file of `time_limit: 10` would have had them."""
+    with pytest.raises(InvalidRequest) as refusal:
+        read_job_request(a_body(time_limit=number))
+    assert [error.detail for error in refusal.value.errors] == [
+        "'10' has no unit. Write 10s, 10m or 10h."
+    ]
+
+
 @pytest.mark.parametrize(
     ("changes", "pointers"),
     [
@@ -120,6 +138,11 @@ def test_shapes(changes: dict[str, Any], expected: tuple[int | None, ...]) -> No
         ({"time_limit_s": 31_536_001}, ["/time_limit_s"]),
         ({"time_limit_s": "60"}, ["/time_limit_s"]),
         ({"time_limit_s": True}, ["/time_limit_s"]),
+        ({"time_limit": "2h", "time_limit_s": 7_200}, ["/time_limit"]),
+        ({"time_limit": "0"}, ["/time_limit"]),
+        ({"time_limit": "366d"}, ["/time_limit"]),
+        ({"time_limit": 1.5}, ["/time_limit"]),
+        ({"time_limit": True}, ["/time_limit"]),
         ({"type": "magic"}, ["/type"]),
         ({"notice_signal": "KILL"}, ["/notice_signal"]),
         ({"notice_signal": ["TERM"]}, ["/notice_signal"]),
@@ -215,7 +238,7 @@ def test_the_body_wins_over_the_text_with_a_note() -> None:
     assert request.pool_hints == ()
     assert [(note.line, note.verdict.value, note.detail) for note in request.notes] == [
         (1, "ignored", "The request itself says otherwise."),
-        (1, "understood", "time_limit_s = 600"),
+        (1, "understood", "time_limit = 10m"),
         (2, "ignored", "The request itself says otherwise."),
         (3, "ignored", "The request itself says otherwise."),
         (4, "ignored", "The request itself says otherwise."),
