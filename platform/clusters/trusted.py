@@ -1,14 +1,15 @@
 """Where the portal's credentials may go: what the operator of this installation has listed.
 
-A Slurm cluster's row names an address and a socket, and the portal would send tokens that command
-the whole cluster to whatever stands there; a Kubernetes cluster's row names a file with an address
-and credentials (or a program that is run for them). Rows are written by administrators of the
-portal; where its credentials may go is the decision of whoever runs it, so it stands in the
-settings.
+A local cluster's row names a folder that the portal fills, as root where it runs as root. A Slurm
+cluster's row names an address and a socket, and the portal would send tokens that command the whole
+cluster to whatever stands there; a Kubernetes cluster's row names a file with an address and
+credentials (or a program that is run for them). Rows are written by administrators of the portal;
+what it may use is the decision of whoever runs it, so it stands in the settings.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,12 +23,29 @@ _PORTS = {"http": 80, "https": 443}
 
 def check_trusted(kind: str, options: Mapping[str, Any]) -> None:
     """Raises ValueError, saying what to do, for a Slurm cluster whose slurmrestd or minter is not
-    listed, and for a Kubernetes cluster whose kubeconfig is not. Whether the options are well
-    formed is the connector's matter."""
+    listed, a Kubernetes cluster whose kubeconfig is not, and a local cluster whose folder is not.
+    Whether the options are well formed is the connector's matter."""
     if kind == "kubernetes":
         _check_kubeconfig(options)
     elif kind == "slurm":
         _check_slurm(options)
+    elif kind == "local":
+        _check_local(options)
+
+
+def _check_local(options: Mapping[str, Any]) -> None:
+    if not settings.LOCAL_ROOTS:
+        raise ValueError(
+            "clusters of kind local are turned off here; whoever runs this installation can list "
+            "the folders that they may keep in TIDEGATE_LOCAL_ROOTS and restart it"
+        )
+    root = options.get("root")
+    if isinstance(root, str) and not _is_listed_folder(root, settings.LOCAL_ROOTS):
+        raise ValueError(
+            f"option root names {root[:200]}, which is none of the folders that a local cluster "
+            "may keep; whoever runs this installation can add it to TIDEGATE_LOCAL_ROOTS and "
+            "restart it"
+        )
 
 
 def _check_kubeconfig(options: Mapping[str, Any]) -> None:
@@ -79,3 +97,10 @@ def _is_listed_path(path: str, listed: Iterable[str]) -> bool:
     if not path.startswith("/") or ".." in path.split("/"):
         return False
     return any(path.startswith(entry) if entry.endswith("/") else path == entry for entry in listed)
+
+
+def _is_listed_folder(path: str, listed: Iterable[str]) -> bool:
+    """As a path, and wherever its symbolic links lead; entries may be links themselves."""
+    ends = {entry: "/" if entry.endswith("/") else "" for entry in listed}
+    led_to = [os.path.realpath(entry).rstrip("/") + end for entry, end in ends.items()]
+    return _is_listed_path(path, ends) and _is_listed_path(os.path.realpath(path), led_to)

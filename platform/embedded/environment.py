@@ -20,6 +20,7 @@ _DATABASE = "TIDEGATE_DATABASE_URL"
 _OWNER_DATABASE = "TIDEGATE_OWNER_DATABASE_URL"
 _VALKEY = "TIDEGATE_VALKEY_URL"
 _DEMO = "TIDEGATE_DEMO"
+_LOCAL_ROOTS = "TIDEGATE_LOCAL_ROOTS"
 _SECRET_KEY = "TIDEGATE_SECRET_KEY"  # noqa: S105 - the name of a variable
 
 
@@ -108,18 +109,27 @@ def load_secrets(layout: Layout) -> Secrets:
     # What was chosen once holds for later starts, which may not name it.
     demo = {_DEMO: os.environ[_DEMO]} if _DEMO in os.environ else {}
     lines = {**_trusted(layout), **found, **demo, **chosen.addresses()}
+    lines[_LOCAL_ROOTS] = _with_our_own(lines[_LOCAL_ROOTS], layout)
     write_private(layout.env_file, "".join(f"{name}={value}\n" for name, value in lines.items()))
     return chosen
 
 
 def _trusted(layout: Layout) -> dict[str, str]:
-    """Where tokens of clusters on this machine may go, as `make slurm-bed-join` and
-    `make kube-bed-join` add them."""
+    """What clusters on this machine may use: the folder of the demo's own, and where tokens go of
+    those that `make slurm-bed-join` and `make kube-bed-join` add."""
     return {
+        _LOCAL_ROOTS: str(layout.local),
         "TIDEGATE_SLURM_ORIGINS": "http://127.0.0.1:*",
         "TIDEGATE_SLURM_MINTERS": str(layout.state / "slurm-minter.sock"),
         "TIDEGATE_KUBECONFIGS": f"{layout.state / 'kubeconfigs'}/",
     }
+
+
+def _with_our_own(roots: str, layout: Layout) -> str:
+    """The listed roots and, unless none is allowed, the demo's: the state folder may have moved."""
+    listed = [root for one in roots.split(",") if (root := one.strip())]
+    own = str(layout.local)
+    return ",".join(listed if not listed or own in listed else [*listed, own])
 
 
 def service_environment(

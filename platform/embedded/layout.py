@@ -49,6 +49,11 @@ class Layout:
         return self.state / "valkey"
 
     @property
+    def local(self) -> Path:
+        """What the example's own cluster keeps: attempts, logs and the folders of its users."""
+        return self.state / "local"
+
+    @property
     def demo_file(self) -> Path:
         """Logins and tokens of the loaded example, mode 600."""
         return self.state / "demo.json"

@@ -286,6 +286,9 @@ SLURM_MINTERS = _listed(
 KUBECONFIGS = _listed(
     "TIDEGATE_KUBECONFIGS", r"/[A-Za-z0-9._/@+-]+|in-cluster", "/etc/tidegate/gpu-1.kubeconfig"
 )
+#: The only folders that clusters of kind local may keep ("/" at its end: all below); none, and
+#: there are no such clusters.
+LOCAL_ROOTS = _listed("TIDEGATE_LOCAL_ROOTS", r"/[^,]*", "/var/lib/tidegate/local/")
 #: After how long the arbiter's leader reads everything again, to compare what it remembers.
 CYCLES_COMPARED_EVERY_S = _int("TIDEGATE_CYCLES_COMPARED_EVERY_S", 300, low=0, high=86_400)
 #: How many records of cycles are kept, how long, and how large they are together: of those that

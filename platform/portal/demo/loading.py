@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 
 from billing.models import RateCard, RateLine, UsageClass
@@ -132,6 +133,8 @@ def _load_fleet(company: Company, cluster_root: str, *, actor: Actor, now: datet
     for pool in company.pools:
         if not Pool.objects.filter(name=pool.name).exists():
             add_pool(pool.name, weight=pool.weight, by=by, now=now)
+    if not settings.LOCAL_ROOTS:
+        return
     options: dict[str, Any] = {
         "root": cluster_root,
         "nodes": [
@@ -151,7 +154,7 @@ def _load_fleet(company: Company, cluster_root: str, *, actor: Actor, now: datet
 def _follow_moved_folder(cluster_root: str, *, actor: Actor, now: datetime) -> None:
     """When the state folder was moved, the attempts were moved with it."""
     cluster = Cluster.objects.filter(name=CLUSTER).first()
-    if cluster is not None and cluster.options.get("root") != cluster_root:
+    if settings.LOCAL_ROOTS and cluster is not None and cluster.options.get("root") != cluster_root:
         options = {**cluster.options, "root": cluster_root}
         change_cluster(cluster, options=options, by=administrator(actor), now=now)
 

@@ -1,12 +1,14 @@
 """Tokens go only where the settings say.
 
-Planted and seen to die: a host compared by its beginning; ports not compared; a folder without its
+Planted and seen to die: a symbolic link below a listed folder that leads out of it; any folder
+where none is listed; a host compared by its beginning; ports not compared; a folder without its
 end; ".." below a folder; no check when saved; no check when opened; any kubeconfig; the Pod's own
 account without leave.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,7 +101,6 @@ def test_without_the_settings_nothing_is_trusted(settings: Any) -> None:
     settings.SLURM_ORIGINS = settings.SLURM_MINTERS = frozenset()
     with pytest.raises(ValueError, match="none of the slurmrestd that may be given tokens"):
         check_trusted("slurm", GOOD)
-    check_trusted("local", GOOD)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +133,56 @@ def test_the_pods_own_account_is_used_where_it_is_listed(settings: Any) -> None:
         check_trusted("kubernetes", {"in_cluster": True})
     settings.KUBECONFIGS = frozenset({"in-cluster"})
     check_trusted("kubernetes", {"in_cluster": True})
+
+
+@pytest.fixture
+def roots(settings: Any, tmp_path: Path) -> Path:
+    """Lists FOLDER/own, all below FOLDER/all and below FOLDER/link, which leads to FOLDER/all."""
+    for name in ("own", "all", "outside"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "all")
+    (tmp_path / "all" / "out").symlink_to(tmp_path / "outside")
+    (tmp_path / "all" / "in").symlink_to(tmp_path / "own")
+    (tmp_path / "own-too").symlink_to(tmp_path / "own")
+    settings.LOCAL_ROOTS = frozenset({f"{tmp_path}/own", f"{tmp_path}/all/", f"{tmp_path}/link/"})
+    return tmp_path
+
+
+@pytest.mark.parametrize("root", ["own", "all/lab", "all/a/b", "all/in", "link/lab"])
+def test_a_listed_folder_is_a_local_clusters(roots: Path, root: str) -> None:
+    check_trusted("local", {"root": f"{roots}/{root}"})
+
+
+@pytest.mark.parametrize(
+    "root",
+    ["own2", "own/lab", "own/../outside", "all/../outside", "all/out", "all/out/lab", "own-too"],
+)
+def test_a_local_cluster_keeps_no_other_folder(roots: Path, root: str) -> None:
+    with pytest.raises(ValueError, match=r"none of the folders .* TIDEGATE_LOCAL_ROOTS"):
+        check_trusted("local", {"root": f"{roots}/{root}"})
+
+
+def test_where_no_folder_is_listed_there_are_no_local_clusters(settings: Any) -> None:
+    settings.LOCAL_ROOTS = frozenset()
+    with pytest.raises(ValueError, match="kind local are turned off here"):
+        check_trusted("local", {"root": "/var/lib/tidegate/local"})
+
+
+@pytest.mark.django_db
+def test_a_local_cluster_outside_the_roots_is_neither_added_nor_opened(
+    settings: Any, roots: Path
+) -> None:
+    bad = {"root": f"{roots}/all/out"}
+    with pytest.raises(InvalidRequest, match="none of the folders that a local cluster may keep"):
+        add_cluster("lab", "local", bad, by=ADMIN, now=NOW)
+    lab = add_cluster("lab", "local", {"root": f"{roots}/all/lab"}, by=ADMIN, now=NOW)
+    with pytest.raises(InvalidRequest, match="none of the folders that a local cluster may keep"):
+        change_cluster(lab, options=bad, by=ADMIN, now=NOW)
+    connector_of(lab)
+    # What was added before, or by a restore, is not opened: its page shows these words.
+    settings.LOCAL_ROOTS = frozenset({f"{roots}/own"})
+    with pytest.raises(ClusterUnavailable, match="can add it to TIDEGATE_LOCAL_ROOTS"):
+        connector_of(lab)
 
 
 @pytest.mark.django_db

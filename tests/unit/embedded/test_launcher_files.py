@@ -64,6 +64,27 @@ def test_env_file_gives_each_role_its_own_password(tmp_path: Path) -> None:
     assert chosen.superuser_password not in layout.env_file.read_text()
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, "{own}"),
+        ("/srv/lab", "/srv/lab,{own}"),
+        ("/where/it/was,{own}", "/where/it/was,{own}"),
+        ("", ""),
+    ],
+)
+def test_the_folder_of_the_local_cluster_is_listed_unless_none_may_be(
+    tmp_path: Path, before: str | None, after: str
+) -> None:
+    """Planted: a state folder that had moved was not listed, so its cluster was not opened."""
+    layout = a_layout(tmp_path)
+    own = f"{layout.state}/local"
+    if before is not None:
+        layout.env_file.write_text(f"TIDEGATE_LOCAL_ROOTS={before.format(own=own)}\n")
+    load_secrets(layout)
+    assert read_env_file(layout.env_file)["TIDEGATE_LOCAL_ROOTS"] == after.format(own=own)
+
+
 def test_lines_added_by_hand_are_kept(tmp_path: Path) -> None:
     layout = a_layout(tmp_path)
     load_secrets(layout)
