@@ -1,3 +1,5 @@
+import { readFile } from "node:fs/promises";
+
 import react from "@vitejs/plugin-react";
 import type { Plugin } from "vite";
 import { defineConfig } from "vitest/config";
@@ -14,10 +16,23 @@ function mockApi(): Plugin {
   };
 }
 
+/** Lists the addresses of pages, so that the server answers 404 at every other one. */
+function listRoutes(): Plugin {
+  return {
+    name: "tidegate-list-routes",
+    apply: "build",
+    async generateBundle() {
+      const router = await readFile(new URL("src/shell/router.tsx", import.meta.url), "utf-8");
+      const routes = [...router.matchAll(/^ {2}path: "(\/[^"]*)"/gm)].map((match) => match[1]);
+      this.emitFile({ type: "asset", fileName: "routes.json", source: JSON.stringify(routes) });
+    },
+  };
+}
+
 export default defineConfig(({ command, mode }) => ({
   // Django serves the built files under /static/ and index.html at every page address.
   base: command === "build" ? "/static/" : "/",
-  plugins: [react(), ...(mode === "mock" ? [mockApi()] : [])],
+  plugins: [react(), listRoutes(), ...(mode === "mock" ? [mockApi()] : [])],
   build: { target: "es2022", cssCodeSplit: true, modulePreload: { polyfill: false } },
   server: {
     host: "127.0.0.1",

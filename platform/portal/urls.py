@@ -14,8 +14,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/openapi.json", views.openapi),
     path("healthz", views.healthz),
     path("readyz", views.readyz),
-    # Every address that is neither the API's nor a file belongs to the frontend.
-    re_path(r"\A(?!api/|static/|ws/).*\Z", views.frontend),
+    # The frontend's page knows every other address; nothing of ours is below these words.
+    re_path(r"\A(?!(?:api|static|assets|ws|metrics|admin)(?:/|\Z))(?P<path>.*)\Z", views.frontend),
 ]
 
 handler404 = "webapi.problems.not_found"

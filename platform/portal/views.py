@@ -12,18 +12,31 @@ from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 
 from portal.openapi import openapi_document
+from portal.page_addresses import has_page, looks_like_a_file
+from webapi.problems import not_found
 
 
 @require_safe
 @ensure_csrf_cookie
-def frontend(request: HttpRequest) -> HttpResponse:
-    """The page that every address of the frontend starts from."""
+def frontend(request: HttpRequest, path: str) -> HttpResponse:
+    """The page that every address of the frontend starts from.
+
+    404 where the frontend has no page of its own: it shows that itself, but for a file, whose
+    reader is no person.
+    """
+    if looks_like_a_file(path):
+        return not_found(request)
+    is_page = has_page(path, settings.FRONTEND_DIST / "routes.json")
     page = settings.FRONTEND_DIST / "index.html"
     if not page.is_file():
         return HttpResponse(
             "The frontend is not built; run `make frontend`.", status=503, content_type="text/plain"
         )
-    response = HttpResponse(page.read_bytes(), content_type="text/html; charset=utf-8")
+    response = HttpResponse(
+        page.read_bytes(),
+        content_type="text/html; charset=utf-8",
+        status=404 if is_page is False else 200,
+    )
     response["Cache-Control"] = "no-cache"
     return response
 
