@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 from uuid import UUID
 
+from billing.capacity import (
+    PoolCapacity,
+    WithheldPool,
+    capacity_of,
+    capacity_scope,
+    withheld_pools,
+)
 from billing.models import RateCard, UsageClass
 from billing.periods import Period
 from billing.usage_sql import JOBS, POOLS_MAX, REPORT, rows_of
 from clusters.models import Pool
-from primitives.errors import FieldError, Forbidden, InvalidRequest, NotFound
+from primitives.errors import Forbidden, NotFound
 from primitives.units import DeviceKind
-from quotas.models import Quota
-from tenants.access import PLATFORM, Actor, require, under, visible, visible_node
+from tenants.access import Actor, require, under, visible, visible_node
 from tenants.models import Node, NodeKind
 from tenants.roles import Permission
 
@@ -65,12 +71,16 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one node used of one pool; for an organization or department, its whole subtree."""
+    """What one node used of one pool; for an organization or department, its whole subtree.
+
+    `currency` is that of the organization's rate card, None without one.
+    """
 
     node: Node
     pool: str
     device: DeviceKind
     amounts: Amounts
+    currency: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,46 +95,52 @@ class DayUse:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolCapacity:
-    """What of a pool was healthy, held by anybody, and idle, in milli-GPU-seconds.
+class Sums:
+    """Totals of some organizations, in all and by each kind of devices that they used.
 
-    `outside_mgpu_s` were held by workloads that belong to no team. Idle is the plain
-    difference: negative where jobs went on holding GPUs of nodes that no longer counted as
-    healthy.
+    Hours of cores and of GPUs are not of one unit, so their sum means nothing to a reader.
+    `segments_mgpu_s` is summed straight from the segments, apart from rating and grouping, as a
+    check.
     """
 
-    pool: str
-    device: DeviceKind
-    capacity_mgpu_s: int
-    in_use_mgpu_s: int
-    outside_mgpu_s: int = 0
-
-    @property
-    def idle_mgpu_s(self) -> int:
-        """Healthy and held by nobody."""
-        return self.capacity_mgpu_s - self.in_use_mgpu_s - self.outside_mgpu_s
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A chargeback report. `team_rows` sum to `totals`, and those of each kind of devices that was
-    used to `totals_by_device` (hours of cores and of GPUs are not of one unit, so their sum means
-    nothing to a reader), but for jobs: one that ran in several pools is one. `rows` are what was
-    asked to be shown.
-
-    `segments_mgpu_s` is summed straight from the segments, apart from rating and grouping, as
-    a check. `currency` is None where no rate card applies.
-    """
-
-    period: Period
-    currency: str | None
-    rows: tuple[Row, ...]
-    team_rows: tuple[Row, ...]
     totals: Amounts
     totals_by_device: Mapping[DeviceKind, Amounts]
     segments_mgpu_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class CurrencySums(Sums):
+    """Sums of the organizations (slugs) that are charged in one currency.
+
+    `currency` is None where no rate card applies.
+    """
+
+    currency: str | None
+    organizations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Sums):
+    """A chargeback report. `team_rows` sum to the totals, those of each kind of devices to the
+    totals by device, but for jobs: one that ran in several pools is one. `rows` are what was
+    asked to be shown.
+
+    `by_currency` has at least one item. Costs of several currencies do not add up, so that the
+    costs of the totals mean something only where there is one.
+    """
+
+    period: Period
+    rows: tuple[Row, ...]
+    team_rows: tuple[Row, ...]
+    by_currency: tuple[CurrencySums, ...]
     days: tuple[DayUse, ...]
-    capacity: tuple[PoolCapacity, ...] | None
+    capacity: tuple[PoolCapacity, ...]
+    withheld: tuple[WithheldPool, ...]
+
+    @property
+    def currency(self) -> str | None:
+        """The currency of all costs; None where there are several, and without a rate card."""
+        return self.by_currency[0].currency if len(self.by_currency) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,41 +180,42 @@ def chargeback(
 
     Grouped by department it lists organizations, departments and teams, parents first, and
     each sums its subtree. A node that lies above what the actor may see has no row, since its
-    sum would be a part that looks like the whole. Five queries, whatever the size.
+    sum would be a part that looks like the whole. Organizations that are charged in different
+    currencies are summed apart. Eight queries at most, whatever the size.
 
-    Raises Forbidden without the right to see costs, NotFound for a foreign or absent node or
-    pool, and InvalidRequest when the costs of several currencies would have to be added.
+    Raises Forbidden without the right to see costs, and NotFound for a foreign or absent node
+    or pool.
     """
     nodes = _nodes(actor, node_path, Permission.VIEW_COSTS)
     pools = _pools(pool_name)
-    organizations = {node.organization_id for node in nodes}
-    currency = _currency(organizations)
-    capacity_pools, own_organizations = _capacity_scope(actor, pools)
+    charged = sorted({node.organization_id for node in nodes})
+    currencies = _currencies(charged)
+    scope = capacity_scope(actor, pools)
     found = rows_of(
         REPORT,
         {
             **_scope(nodes, pools, period),
-            "capacity_pools": capacity_pools,
-            "organizations": own_organizations,
+            "capacity_pools": scope.pools,
+            "organizations": scope.organizations,
             "shifts": [_SHIFTS[pool.kind] for pool in pools.values()],
+            "charged": charged,
         },
     )
     teams, names = _teams(nodes), list(pools.values())
-    team_rows = _team_rows(found, teams, names)
+    team_rows = _team_rows(found, teams, names, currencies)
+    used_mgpu_s: dict[str, int] = {}
+    for row in team_rows:
+        used_mgpu_s[row.pool] = used_mgpu_s.get(row.pool, 0) + row.amounts.mgpu_s
+    capacity = capacity_of(found, names, scope, used_mgpu_s)
     return Report(
         period=period,
-        currency=currency,
         rows=_tree_rows(team_rows, nodes) if group_by == "department" else team_rows,
         team_rows=team_rows,
-        totals=_total(team_rows, list(DeviceKind), found),
-        totals_by_device={
-            kind: _total([row for row in team_rows if row.device is kind], [kind], found)
-            for kind in DeviceKind
-            if any(row.device is kind for row in team_rows)
-        },
-        segments_mgpu_s=sum(int(row[3]) for row in found if row[0] == "check"),
+        **_sums(team_rows, found),
+        by_currency=_by_currency(team_rows, found, charged, currencies),
         days=_days(found, names),
-        capacity=_capacity(found, names, team_rows, sees_all=_sees_the_platform(actor)),
+        capacity=capacity,
+        withheld=withheld_pools(names, capacity, scope, charged, period, used_mgpu_s),
     )
 
 
@@ -222,7 +239,6 @@ def jobs_behind(
     nodes = _nodes(actor, node_path, Permission.VIEW_COSTS)
     require(actor, Permission.VIEW_JOBS, nodes[0])
     pools = _pools(pool_name)
-    _currency({node.organization_id for node in nodes})
     found = rows_of(
         JOBS,
         {
@@ -290,22 +306,13 @@ def _pools(name: str | None) -> Mapping[UUID, Pool]:
     return pools
 
 
-def _currency(organizations: Iterable[UUID]) -> str | None:
-    currencies = sorted(
-        set(
-            RateCard.objects.filter(organization_id__in=set(organizations)).values_list(
-                "currency", flat=True
-            )
+def _currencies(organizations: Iterable[UUID]) -> dict[UUID, str]:
+    """Return the currency of each organization that has a rate card."""
+    return dict(
+        RateCard.objects.filter(organization_id__in=list(organizations)).values_list(
+            "organization_id", "currency"
         )
     )
-    if len(currencies) > 1:
-        raise InvalidRequest(
-            f"These organizations are charged in {', '.join(currencies)}, which do not add up; "
-            "ask for one organization at a time.",
-            errors=[FieldError("/organization", "is needed: the currencies differ")],
-            currencies=currencies,
-        )
-    return currencies[0] if currencies else None
 
 
 def _scope(nodes: Sequence[Node], pools: Mapping[UUID, Pool], period: Period) -> dict[str, Any]:
@@ -324,15 +331,69 @@ def _teams(nodes: Iterable[Node]) -> list[Node]:
 
 
 def _team_rows(
-    found: Iterable[Sequence[Any]], teams: Sequence[Node], pools: Sequence[Pool]
+    found: Iterable[Sequence[Any]],
+    teams: Sequence[Node],
+    pools: Sequence[Pool],
+    currencies: Mapping[UUID, str],
 ) -> tuple[Row, ...]:
     rows = []
     for row in found:
         if row[0] == "row":
             team, pool = _team_and_pool(row[1], teams, pools)
             amounts = Amounts(*(int(value) for value in row[3:]))
-            rows.append(Row(team, pool.name, pool.kind, amounts))
+            currency = currencies.get(team.organization_id)
+            rows.append(Row(team, pool.name, pool.kind, amounts, currency))
     return tuple(sorted(rows, key=lambda row: (row.node.path, row.pool)))
+
+
+class _SumFields(TypedDict):
+    totals: Amounts
+    totals_by_device: Mapping[DeviceKind, Amounts]
+    segments_mgpu_s: int
+
+
+def _by_currency(
+    team_rows: Collection[Row],
+    found: Sequence[Sequence[Any]],
+    charged: Sequence[UUID],
+    currencies: Mapping[UUID, str],
+) -> tuple[CurrencySums, ...]:
+    """Sum the organizations of each currency, by its code.
+
+    Organizations without a rate card cost nothing, so they stand apart only beside several
+    currencies. A period without usage has one item, with the currency if there is only one.
+    """
+    slugs = {row.node.organization_id: row.node.display_path.split("/")[0] for row in team_rows}
+    wanted = sorted({currencies[pk] for pk in slugs or charged if pk in currencies})
+    if len(wanted) < 2 or not slugs:
+        only = wanted[0] if len(wanted) == 1 else None
+        names = tuple(sorted(slugs.values()))
+        return (CurrencySums(**_sums(team_rows, found), currency=only, organizations=names),)
+    parts = []
+    for currency in [*wanted, None]:
+        members = {pk for pk in slugs if currencies.get(pk) == currency}
+        if members:
+            rows = [row for row in team_rows if row.node.organization_id in members]
+            places = {place for place, pk in enumerate(charged, 1) if pk in members}
+            theirs = [row for row in found if row[0] in ("jobs", "check") and row[2] in places]
+            names = tuple(sorted(slugs[pk] for pk in members))
+            parts.append(
+                CurrencySums(**_sums(rows, theirs), currency=currency, organizations=names)
+            )
+    return tuple(parts)
+
+
+def _sums(team_rows: Collection[Row], found: Collection[Sequence[Any]]) -> _SumFields:
+    """Sum the rows of teams, with the jobs and the check of `found`."""
+    return {
+        "totals": _total(team_rows, list(DeviceKind), found),
+        "totals_by_device": {
+            kind: _total([row for row in team_rows if row.device is kind], [kind], found)
+            for kind in DeviceKind
+            if any(row.device is kind for row in team_rows)
+        },
+        "segments_mgpu_s": sum(int(row[3]) for row in found if row[0] == "check"),
+    }
 
 
 def _total(
@@ -357,13 +418,14 @@ def _total(
 
 def _tree_rows(team_rows: Iterable[Row], nodes: Sequence[Node]) -> tuple[Row, ...]:
     by_path = {node.path: node for node in nodes}
-    sums: dict[tuple[str, str, DeviceKind], Amounts] = {}
+    sums: dict[tuple[str, str, DeviceKind], Row] = {}
     for row in team_rows:
         for path in _paths_up(row.node.path):
             if path in by_path:
                 key = (path, row.pool, row.device)
-                sums[key] = sums.get(key, Amounts()) + row.amounts
-    return tuple(Row(by_path[key[0]], *key[1:], sums[key]) for key in sorted(sums))
+                before = sums[key].amounts if key in sums else Amounts()
+                sums[key] = replace(row, node=by_path[path], amounts=before + row.amounts)
+    return tuple(sums[key] for key in sorted(sums))
 
 
 def _paths_up(path: str) -> Iterable[str]:
@@ -382,72 +444,3 @@ def _days(found: Iterable[Sequence[Any]], pools: Sequence[Pool]) -> tuple[DayUse
                 DayUse(day, pool.name, pool.kind, int(guaranteed_mgpu_s), int(borrowed_mgpu_s))
             )
     return tuple(sorted(days, key=lambda day: (day.day, day.pool)))
-
-
-def _sees_the_platform(actor: Actor) -> bool:
-    return PLATFORM in actor.prefixes(Permission.VIEW_COSTS)
-
-
-def _capacity_scope(actor: Actor, pools: Mapping[UUID, Pool]) -> tuple[list[UUID], list[UUID]]:
-    """Pools whose capacity the actor might see, and the organizations that are all theirs.
-
-    Idle time tells what everybody else used. So it is for those who see the platform, and for
-    those who see the costs of the one organization that has a quota in the pool.
-    """
-    if _sees_the_platform(actor):
-        return list(pools), []
-    own = set(
-        visible(
-            actor,
-            Node.objects.filter(kind=NodeKind.ORGANIZATION),
-            Permission.VIEW_COSTS,
-            path_field="path",
-        ).values_list("pk", flat=True)
-    )
-    if not own:
-        return [], []
-    owners: dict[UUID, set[UUID]] = {}
-    for pool_id, organization_id in (
-        Quota.objects.filter(pool_id__in=pools)
-        .order_by()
-        .values_list("pool_id", "node__organization_id")
-        .distinct()
-    ):
-        owners.setdefault(pool_id, set()).add(organization_id)
-    return [pool for pool, users in owners.items() if len(users) == 1 and users <= own], list(own)
-
-
-def _capacity(
-    found: Iterable[Sequence[Any]],
-    pools: Sequence[Pool],
-    team_rows: Iterable[Row],
-    *,
-    sees_all: bool,
-) -> tuple[PoolCapacity, ...] | None:
-    """Left out where anybody else used the pool after all, with or without a quota."""
-    own: dict[str, int] = {}
-    for row in team_rows:
-        own[row.pool] = own.get(row.pool, 0) + row.amounts.mgpu_s
-    capacity = []
-    for (
-        part,
-        number,
-        _,
-        capacity_mgpu_s,
-        elsewhere_mgpu_s,
-        foreign_mgpu_s,
-        outside_mgpu_s,
-        *_,
-    ) in found:
-        if part == "capacity" and (sees_all or foreign_mgpu_s == 0):
-            pool = pools[number - 1]
-            capacity.append(
-                PoolCapacity(
-                    pool.name,
-                    pool.kind,
-                    int(capacity_mgpu_s),
-                    own.get(pool.name, 0) + int(elsewhere_mgpu_s),
-                    int(outside_mgpu_s),
-                )
-            )
-    return tuple(sorted(capacity, key=lambda item: item.pool)) or None

@@ -77,7 +77,7 @@ def csv_lines(report: Report) -> Iterator[str]:
                     gpu_hours_text(mgpu_s),
                     str(mgpu_s),
                     cost_text(cost_nano),
-                    report.currency or "",
+                    row.currency or "",
                     str(jobs),
                     str(unpriced_mgpu_s),
                     _time(report.period.as_of),

@@ -137,9 +137,11 @@ rated AS (
 
 # Of the report, by `part`:
 #   row: usage and cost per account (from `rated`); day: usage per UTC day and pool;
-#   jobs: how many jobs had usage of the same classes on the same kinds of devices, by a bit for
-#   each: that of the class, shifted by what `shifts` says of the pool, by its number;
-#   check: all usage, straight from the tables, apart from everything above;
+#   jobs: how many jobs of an organization (`day` is its place in `charged`, from 1) had usage of
+#   the same classes on the same kinds of devices, by a bit for each: that of the class, shifted by
+#   what `shifts` says of the pool, by its number;
+#   check: all usage of an organization (`day` as above), straight from the tables, apart from
+#   everything above;
 #   capacity: of `capacity_pools`: healthy; held below other nodes than the report's, and of
 #   that by other organizations than `organizations`.
 REPORT = f"""
@@ -165,12 +167,13 @@ jobs AS (
     FROM job GROUP BY account
 ),
 jobs_anywhere AS (
-    SELECT used, COUNT(*) AS jobs
+    SELECT organization_id, used, COUNT(*) AS jobs
     FROM (
-        SELECT bit_or(classes << (%(shifts)s::integer[])[account %% {POOLS_MAX}]) AS used
-        FROM job GROUP BY job_id
+        SELECT c.organization_id,
+               bit_or(classes << (%(shifts)s::integer[])[account %% {POOLS_MAX}]) AS used
+        FROM job JOIN accounts c USING (account) GROUP BY c.organization_id, job_id
     ) AS anywhere
-    GROUP BY used
+    GROUP BY organization_id, used
 ),
 held AS NOT MATERIALIZED (
     SELECT account, guaranteed_mgpu, borrowed_mgpu,
@@ -217,18 +220,21 @@ SELECT 'row' AS part, account AS key, NULL::bigint AS day,
        jobs, guaranteed_jobs, borrowed_jobs
 FROM amounts JOIN jobs USING (account)
 UNION ALL
-SELECT 'jobs', used, NULL, 0, 0, 0, 0, 0, 0, jobs, 0, 0 FROM jobs_anywhere
+SELECT 'jobs', used, array_position(%(charged)s::uuid[], organization_id),
+       0, 0, 0, 0, 0, 0, jobs, 0, 0
+FROM jobs_anywhere
 UNION ALL
 SELECT 'day', account %% {POOLS_MAX}, day, SUM(guaranteed_mgpu_s), SUM(borrowed_mgpu_s),
        0, 0, 0, 0, 0, 0, 0
 FROM days GROUP BY account %% {POOLS_MAX}, day
 UNION ALL
-SELECT 'check', NULL, NULL,
-       COALESCE(SUM((s.guaranteed_mgpu + s.borrowed_mgpu) * {_SECONDS_IN_PERIOD}), 0),
+SELECT 'check', NULL, array_position(%(charged)s::uuid[], a.organization_id),
+       SUM((s.guaranteed_mgpu + s.borrowed_mgpu) * {_SECONDS_IN_PERIOD}),
        0, 0, 0, 0, 0, 0, 0, 0
 FROM billing_usagesegment s
 JOIN billing_meteredattempt a ON a.id = s.attempt_id
 WHERE {_IN_PERIOD} AND {_ASKED}
+GROUP BY a.organization_id
 UNION ALL
 SELECT 'capacity', p.number, NULL,
        COALESCE((SELECT c.mgpu_s FROM capacity c WHERE c.pool_id = p.id), 0),

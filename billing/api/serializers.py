@@ -6,7 +6,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from billing.chargeback import JobUse, Report, Row
+from billing.capacity import Withheld
+from billing.chargeback import CurrencySums, JobUse, Report, Row, Sums
 from billing.models import RateCard, RateLine, UsageClass
 from billing.pricing import PRICE_NANO_MAX
 from tenants.models import NodeKind
@@ -42,6 +43,9 @@ class ChargebackRowSerializer(AmountsSerializer):
     node_kind = serializers.ChoiceField(choices=NodeKind.choices)
     pool = serializers.CharField()
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
+    currency = serializers.CharField(
+        allow_null=True, help_text="ISO 4217; null where the organization has no rate card"
+    )
 
     def to_representation(self, instance: Row) -> dict[str, Any]:
         """The row with its amounts beside the node."""
@@ -50,6 +54,7 @@ class ChargebackRowSerializer(AmountsSerializer):
             "node_kind": instance.node.kind,
             "pool": instance.pool,
             "device": instance.device.value,
+            "currency": instance.currency,
             **AmountsSerializer(instance.amounts).data,
         }
 
@@ -93,6 +98,82 @@ class PoolCapacitySerializer(serializers.Serializer[Any]):
     )
 
 
+class WithheldPoolSerializer(serializers.Serializer[Any]):
+    """A pool whose capacity the report does not show, and the unused guarantee there."""
+
+    pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
+    reason = serializers.ChoiceField(
+        choices=[reason.value for reason in Withheld],
+        help_text="shared: other organizations have a quota in the pool, or used it. partial: the "
+        "caller sees the costs of a part of the organization",
+    )
+    guaranteed_mgpu_s = serializers.IntegerField(
+        allow_null=True,
+        help_text="To the organizations whose costs the caller sees in whole; null without one",
+    )
+    unused_mgpu_s = serializers.IntegerField(
+        allow_null=True,
+        help_text="Part of the guarantee that their own jobs did not use: idle, or lent to other "
+        "organizations",
+    )
+
+
+class CurrencySumsSerializer(serializers.Serializer[Any]):
+    """Totals of the organizations that are charged in one currency, and their check."""
+
+    currency = serializers.CharField(
+        allow_null=True, help_text="ISO 4217; null where no rate card applies"
+    )
+    organizations = serializers.ListField(
+        child=serializers.CharField(), help_text="Slugs of those with usage in the period"
+    )
+    totals = AmountsSerializer()
+    totals_by_device = DeviceTotalsSerializer(many=True)
+    check = ChargebackCheckSerializer()
+
+    def to_representation(self, instance: CurrencySums) -> dict[str, Any]:
+        """The sums beside their currency."""
+        return {
+            "currency": instance.currency,
+            "organizations": list(instance.organizations),
+            **_sums_body(instance),
+        }
+
+
+class ReportTotalsSerializer(AmountsSerializer):
+    """Totals of a report; costs are null where they are of several currencies."""
+
+    guaranteed_cost_nano = serializers.IntegerField(allow_null=True)
+    borrowed_cost_nano = serializers.IntegerField(allow_null=True)
+    cost_nano = serializers.IntegerField(allow_null=True, help_text="Of both classes")
+
+
+class ReportDeviceTotalsSerializer(ReportTotalsSerializer):
+    """The totals of all pools with such devices."""
+
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
+
+
+def _sums_body(sums: Sums) -> dict[str, Any]:
+    rows_mgpu_s = sums.totals.mgpu_s
+    return {
+        "totals": AmountsSerializer(sums.totals).data,
+        "totals_by_device": [
+            {"device": device.value, **AmountsSerializer(amounts).data}
+            for device, amounts in sums.totals_by_device.items()
+        ],
+        "check": {
+            "segments_mgpu_s": sums.segments_mgpu_s,
+            "rows_mgpu_s": rows_mgpu_s,
+            "is_equal": sums.segments_mgpu_s == rows_mgpu_s,
+        },
+    }
+
+
+_COSTS = ("guaranteed_cost_nano", "borrowed_cost_nano", "cost_nano")
+
+
 class ChargebackReportSerializer(serializers.Serializer[Any]):
     """Who used what from `start` to `end`, and what it costs. What still runs counts until `end`
     or `as_of`, whichever is earlier."""
@@ -101,14 +182,21 @@ class ChargebackReportSerializer(serializers.Serializer[Any]):
     end = serializers.DateTimeField()
     as_of = serializers.DateTimeField()
     currency = serializers.CharField(
-        allow_null=True, help_text="ISO 4217; null where no rate card applies"
+        allow_null=True,
+        help_text="ISO 4217; null where no rate card applies, and where there are several: see "
+        "`by_currency`",
     )
     rows = ChargebackRowSerializer(many=True)
-    totals = AmountsSerializer(
+    by_currency = CurrencySumsSerializer(
+        many=True,
+        help_text="The totals once more, apart for each currency; at least one. A row belongs to "
+        "the item that lists its organization",
+    )
+    totals = ReportTotalsSerializer(
         help_text="Of all pools: the times of cores and GPUs, where there are both, are apart in "
         "`totals_by_device`. Each job counts once, in however many pools it ran"
     )
-    totals_by_device = DeviceTotalsSerializer(
+    totals_by_device = ReportDeviceTotalsSerializer(
         many=True,
         help_text="One for each kind of devices that was used; they sum to `totals`, but for "
         "jobs that ran on several kinds, which count once there",
@@ -117,33 +205,29 @@ class ChargebackReportSerializer(serializers.Serializer[Any]):
     days = ChargebackDaySerializer(many=True)
     capacity = PoolCapacitySerializer(
         many=True,
-        allow_null=True,
-        help_text="Null where it would tell what other organizations used",
+        help_text="Only pools of which it tells nothing that other organizations used",
+    )
+    capacity_withheld = WithheldPoolSerializer(
+        many=True, help_text="The other pools of the report, and why their capacity is not shown"
     )
 
     def to_representation(self, instance: Report) -> dict[str, Any]:
         """The report as the contract has it."""
-        period, rows_mgpu_s = instance.period, instance.totals.mgpu_s
+        period, body = instance.period, _sums_body(instance)
+        if len(instance.by_currency) > 1:
+            for amounts in [body["totals"], *body["totals_by_device"]]:
+                amounts.update(dict.fromkeys(_COSTS))
         return {
             "start": utc_text(period.start),
             "end": utc_text(period.end),
             "as_of": utc_text(period.as_of),
             "currency": instance.currency,
             "rows": [ChargebackRowSerializer(row).data for row in instance.rows],
-            "totals": AmountsSerializer(instance.totals).data,
-            "totals_by_device": [
-                {"device": device.value, **AmountsSerializer(amounts).data}
-                for device, amounts in instance.totals_by_device.items()
-            ],
-            "check": {
-                "segments_mgpu_s": instance.segments_mgpu_s,
-                "rows_mgpu_s": rows_mgpu_s,
-                "is_equal": instance.segments_mgpu_s == rows_mgpu_s,
-            },
+            "by_currency": CurrencySumsSerializer(instance.by_currency, many=True).data,
+            **body,
             "days": ChargebackDaySerializer(instance.days, many=True).data,
-            "capacity": None
-            if instance.capacity is None
-            else PoolCapacitySerializer(instance.capacity, many=True).data,
+            "capacity": PoolCapacitySerializer(instance.capacity, many=True).data,
+            "capacity_withheld": WithheldPoolSerializer(instance.withheld, many=True).data,
         }
 
 

@@ -369,6 +369,7 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
     node_kind: kind,
     pool: "h100",
     device: "gpu" as const,
+    currency: "EUR",
     guaranteed_mgpu_s: guaranteed * HOUR * GPU,
     borrowed_mgpu_s: borrowed * HOUR * GPU,
     guaranteed_cost_nano: guaranteed * 2 * NANO,
@@ -420,15 +421,19 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
     unpriced_mgpu_s: 0,
     jobs: sum((each) => each.jobs),
   };
+  const sums = {
+    totals,
+    totals_by_device: [{ ...totals, device: "gpu" as const }],
+    check: { segments_mgpu_s: guaranteed + borrowed, rows_mgpu_s: guaranteed + borrowed, is_equal: true },
+  };
   return {
     start,
     end,
     as_of: iso(last),
     currency: "EUR",
     rows,
-    totals,
-    totals_by_device: [{ ...totals, device: "gpu" as const }],
-    check: { segments_mgpu_s: guaranteed + borrowed, rows_mgpu_s: guaranteed + borrowed, is_equal: true },
+    ...sums,
+    by_currency: [{ currency: "EUR", organizations: [ORGANIZATION], ...sums }],
     days,
     capacity: [
       {
@@ -440,6 +445,7 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
         idle_mgpu_s: capacity - guaranteed - borrowed,
       },
     ],
+    capacity_withheld: [],
   };
 }
 

@@ -127,9 +127,9 @@ def chargeback(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show who used what in a period (UTC), and what it costs; with --jobs, in which jobs.
+    """Show usage and cost of a period (UTC); with --jobs, the jobs behind them.
 
-    Without --start and --end: in this month.
+    Without --start and --end: of this month. Each currency has a table of its own.
     """
     if start is None and end is None:
         start, end = _this_month()
@@ -166,29 +166,44 @@ def chargeback(
     if output is not Format.TABLE:
         print_data(report, output)
         return
-    totals = [
-        {**total, "node": "total", "pool": ""}
-        for total in report["totals_by_device"] or [{**report["totals"], "device": "gpu"}]
-    ]
-    devices = Devices(total["device"] for total in totals)
-    rows = [
-        [row["node"], row["pool"], *_amounts(row, devices)] for row in [*report["rows"], *totals]
-    ]
-    if len(totals) > 1:
-        # Money and jobs are of one unit; hours of cores and GPUs are not.
-        whole = report["totals"]
-        rows.append(["total", "all", "-", "-", money(whole["cost_nano"]), str(whole["jobs"])])
-    currency = report["currency"] or ""
-    print_table(
-        ["NODE", "POOL", "GUARANTEED", "BORROWED", f"COST {currency}".strip(), "JOBS"],
-        rows,
-        squeeze="NODE",
+    devices = Devices(
+        total["device"] for total in report["totals_by_device"] or [{"device": "gpu"}]
     )
+    for place, part in enumerate(report["by_currency"]):
+        if place:
+            typer.echo()
+        _show_currency(report["rows"], part, devices)
     tell(
         f"{devices.hours_words} from {report['start']} to {report['end']}, as of {report['as_of']}."
     )
     if not report["check"]["is_equal"]:
         raise CliError("The rows do not add up to the meter's segments; tell an administrator.")
+
+
+def _show_currency(rows: list[dict[str, Any]], part: Mapping[str, Any], devices: Devices) -> None:
+    """Print the rows of the organizations that are charged in one currency, and their totals."""
+    theirs = [row for row in rows if row["node"].split("/")[0] in part["organizations"]]
+    totals = [
+        {**total, "node": "total", "pool": ""}
+        for total in part["totals_by_device"] or [{**part["totals"], "device": "gpu"}]
+    ]
+    lines = [[row["node"], row["pool"], *_amounts(row, devices)] for row in [*theirs, *totals]]
+    if len(totals) > 1:
+        # Money and jobs are of one unit; hours of cores and GPUs are not.
+        whole = part["totals"]
+        lines.append(["total", "all", "-", "-", money(whole["cost_nano"]), str(whole["jobs"])])
+    print_table(
+        [
+            "NODE",
+            "POOL",
+            "GUARANTEED",
+            "BORROWED",
+            f"COST {part['currency'] or ''}".strip(),
+            "JOBS",
+        ],
+        lines,
+        squeeze="NODE",
+    )
 
 
 @report_app.command("reconciliation")

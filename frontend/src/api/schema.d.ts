@@ -1766,10 +1766,14 @@ export interface components {
         ChargebackReport: {
             /** Format: date-time */
             as_of: string;
-            /** @description Null where it would tell what other organizations used */
-            capacity: components["schemas"]["PoolCapacity"][] | null;
+            /** @description The totals once more, apart for each currency; at least one. A row belongs to the item that lists its organization */
+            by_currency: components["schemas"]["CurrencySums"][];
+            /** @description Only pools of which it tells nothing that other organizations used */
+            capacity: components["schemas"]["PoolCapacity"][];
+            /** @description The other pools of the report, and why their capacity is not shown */
+            capacity_withheld: components["schemas"]["WithheldPool"][];
             check: components["schemas"]["ChargebackCheck"];
-            /** @description ISO 4217; null where no rate card applies */
+            /** @description ISO 4217; null where no rate card applies, and where there are several: see `by_currency` */
             currency: string | null;
             days: components["schemas"]["ChargebackDay"][];
             /** Format: date-time */
@@ -1778,9 +1782,9 @@ export interface components {
             /** Format: date-time */
             start: string;
             /** @description Of all pools: the times of cores and GPUs, where there are both, are apart in `totals_by_device`. Each job counts once, in however many pools it ran */
-            totals: components["schemas"]["Amounts"];
+            totals: components["schemas"]["ReportTotals"];
             /** @description One for each kind of devices that was used; they sum to `totals`, but for jobs that ran on several kinds, which count once there */
-            totals_by_device: components["schemas"]["DeviceTotals"][];
+            totals_by_device: components["schemas"]["ReportDeviceTotals"][];
         };
         /**
          * @description What a node used of a pool; an organization or department includes its whole subtree, so
@@ -1791,6 +1795,8 @@ export interface components {
             borrowed_mgpu_s: number;
             /** @description Of both classes */
             cost_nano: number;
+            /** @description ISO 4217; null where the organization has no rate card */
+            currency: string | null;
             /**
              * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
              *
@@ -2011,6 +2017,16 @@ export interface components {
          * @enum {string}
          */
         ConditionEnum: "succeeded" | "ended" | "failed";
+        /** @description Totals of the organizations that are charged in one currency, and their check. */
+        CurrencySums: {
+            check: components["schemas"]["ChargebackCheck"];
+            /** @description ISO 4217; null where no rate card applies */
+            currency: string | null;
+            /** @description Slugs of those with usage in the period */
+            organizations: string[];
+            totals: components["schemas"]["Amounts"];
+            totals_by_device: components["schemas"]["DeviceTotals"][];
+        };
         /** @description A recorded cycle, in counts of jobs. `version` is that of the product which decided. */
         Cycle: {
             bytes: number;
@@ -3066,10 +3082,24 @@ export interface components {
             account: string;
             mgpu: number;
             pool: string;
-            reason: components["schemas"]["ReasonEnum"];
+            reason: components["schemas"]["OutsideHolderReasonEnum"];
             user: string;
             workloads: number;
         };
+        /**
+         * @description * `unknown_account` - ACCOUNT
+         *     * `unknown_user` - USER
+         *     * `other_organization` - ORGANIZATION
+         *     * `no_priority_class` - CLASS
+         *     * `given_up` - GIVEN_UP
+         *     * `not_yet_counted` - NOT_YET
+         *     * `copy_of_ours` - COPY
+         *     * `ended_and_back` - BACK
+         *     * `makes_no_sense` - ODD
+         *     * `several_pools` - MIXED
+         * @enum {string}
+         */
+        OutsideHolderReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted" | "copy_of_ours" | "ended_and_back" | "makes_no_sense" | "several_pools";
         /** @description A job that holds GPUs of a cluster, and on which nodes. */
         Placement: {
             /** Format: uuid */
@@ -3753,20 +3783,6 @@ export interface components {
             /** Format: date-time */
             end: string;
         };
-        /**
-         * @description * `unknown_account` - ACCOUNT
-         *     * `unknown_user` - USER
-         *     * `other_organization` - ORGANIZATION
-         *     * `no_priority_class` - CLASS
-         *     * `given_up` - GIVEN_UP
-         *     * `not_yet_counted` - NOT_YET
-         *     * `copy_of_ours` - COPY
-         *     * `ended_and_back` - BACK
-         *     * `makes_no_sense` - ODD
-         *     * `several_pools` - MIXED
-         * @enum {string}
-         */
-        ReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted" | "copy_of_ours" | "ended_and_back" | "makes_no_sense" | "several_pools";
         /** @description One account and pool of a day; the differences, with what was cut, sum to the difference. */
         ReconciledAccount: {
             /** @description The cluster's name */
@@ -3957,6 +3973,37 @@ export interface components {
             started: number;
             stopped: number;
             version: string;
+        };
+        /** @description The totals of all pools with such devices. */
+        ReportDeviceTotals: {
+            borrowed_cost_nano: number | null;
+            borrowed_mgpu_s: number;
+            /** @description Of both classes */
+            cost_nano: number | null;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            guaranteed_cost_nano: number | null;
+            guaranteed_mgpu_s: number;
+            jobs: number;
+            /** @description Part of the usage that had no price and is in the cost as 0 */
+            unpriced_mgpu_s: number;
+        };
+        /** @description Totals of a report; costs are null where they are of several currencies. */
+        ReportTotals: {
+            borrowed_cost_nano: number | null;
+            borrowed_mgpu_s: number;
+            /** @description Of both classes */
+            cost_nano: number | null;
+            guaranteed_cost_nano: number | null;
+            guaranteed_mgpu_s: number;
+            jobs: number;
+            /** @description Part of the usage that had no price and is in the cost as 0 */
+            unpriced_mgpu_s: number;
         };
         /** @description A request with every choice made. */
         ResolvedJob: {
@@ -4408,6 +4455,34 @@ export interface components {
             unsaved_s: number | null;
             user: string | null;
         };
+        /** @description A pool whose capacity the report does not show, and the unused guarantee there. */
+        WithheldPool: {
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description To the organizations whose costs the caller sees in whole; null without one */
+            guaranteed_mgpu_s: number | null;
+            pool: string;
+            /**
+             * @description shared: other organizations have a quota in the pool, or used it. partial: the caller sees the costs of a part of the organization
+             *
+             *     * `shared` - shared
+             *     * `partial` - partial
+             */
+            reason: components["schemas"]["WithheldPoolReasonEnum"];
+            /** @description Part of the guarantee that their own jobs did not use: idle, or lent to other organizations */
+            unused_mgpu_s: number | null;
+        };
+        /**
+         * @description * `shared` - shared
+         *     * `partial` - partial
+         * @enum {string}
+         */
+        WithheldPoolReasonEnum: "shared" | "partial";
     };
     responses: never;
     parameters: never;

@@ -27,7 +27,8 @@ import { DaysChart } from "./DaysChart";
 import { NoCosts } from "./NoCosts";
 import { PERIOD_LABELS, resolvePeriod, toIso, type PeriodName } from "./period";
 import { Reconciliation } from "./Reconciliation";
-import { totalsOf, type DeviceTotals } from "./totals";
+import { byCurrency, totalsOf, type CurrencyReport } from "./totals";
+import { WithheldCapacity } from "./WithheldCapacity";
 import "../quotas/quota-bar.css";
 import "./billing.css";
 
@@ -176,26 +177,38 @@ function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: stri
       }
     >
       {(data) => {
-        const node = wholeOf(data, session, filter.team);
-        const whole = node === null ? null : { node, pool: filter.pool };
+        const parts = byCurrency(data).map((part) => {
+          const node = wholeOf(part, session, filter.team);
+          return { part, whole: node === null ? null : { node, pool: filter.pool } };
+        });
+        const [only] = parts.length === 1 ? parts : [];
         return (
           <div className="rows" aria-busy={report.isPlaceholderData}>
             <p className="sub" style={{ margin: 0 }}>
               As of <Time at={data.as_of} show="both" /> · periods and days in UTC
               {Date.parse(data.as_of) < Date.parse(data.end) && " · the period is still running"}
             </p>
-            <Figures report={data} whole={whole} />
+            <div className="kpis" style={{ margin: 0 }}>
+              {only && <Cost {...only} />}
+              {totalsOf(data).map((each) => (
+                <FiguresOf key={each.device} report={data} totals={each} />
+              ))}
+            </div>
             {totalsOf(data).map(({ device }) => (
               <DaysChart key={device} report={data} device={device} />
             ))}
-            <div className="card">
-              {data.rows.length === 0 ? (
-                <Empty cli={command}>Nothing ran in this period, so there is nothing to charge.</Empty>
-              ) : (
-                <ChargebackTable report={data} groupLabel={groupLabel} whole={whole} />
-              )}
-            </div>
+            {parts.map(({ part, whole }) => (
+              <section className="card" key={part.currency} aria-label={`Charges in ${part.currency ?? "no currency"}`}>
+                {!only && <CurrencyHead part={part} />}
+                {part.rows.length === 0 ? (
+                  <Empty cli={command}>Nothing ran in this period, so there is nothing to charge.</Empty>
+                ) : (
+                  <ChargebackTable report={part} groupLabel={groupLabel} whole={whole} isOneOfSeveral={!only} />
+                )}
+              </section>
+            ))}
             <Capacity report={data} />
+            <WithheldCapacity report={data} />
             <Reconciliation />
             <div className="inline">
               <Button component="a" href={csvAddress(filter)} download variant="default">
@@ -210,48 +223,61 @@ function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: stri
   );
 }
 
-function Figures({ report, whole }: { report: Chargeback; whole: BehindRow | null }) {
-  const { totals, currency } = report;
-  const used = totals.guaranteed_mgpu_s + totals.borrowed_mgpu_s;
+function Cost({ part, whole }: { part: CurrencyReport; whole: BehindRow | null }) {
+  const { totals, currency } = part;
   return (
-    <div className="kpis" style={{ margin: 0 }}>
-      <Kpi
-        value={formatCost(totals.cost_nano, currency)}
-        label="cost"
-        context={
-          <JobsLink report={report} row={whole} mgpuS={used}>
-            {`${formatCount(totals.jobs)} ${totals.jobs === 1 ? "job" : "jobs"}`}
-          </JobsLink>
-        }
-      />
-      {totalsOf(report).map((each) => (
-        <FiguresOf key={each.device} report={report} totals={each} />
-      ))}
+    <Kpi
+      value={formatCost(totals.cost_nano, currency)}
+      label="cost"
+      context={
+        <JobsLink report={part} row={whole} mgpuS={totals.guaranteed_mgpu_s + totals.borrowed_mgpu_s}>
+          {jobCount(totals.jobs)}
+        </JobsLink>
+      }
+    />
+  );
+}
+
+function jobCount(jobs: number): string {
+  return `${formatCount(jobs)} ${jobs === 1 ? "job" : "jobs"}`;
+}
+
+/** The cost and the organizations of one currency, where a report has several. */
+function CurrencyHead({ part }: { part: CurrencyReport }) {
+  const { currency, organizations, totals } = part;
+  const names = organizations.length > 3 ? `${organizations.length} organizations` : organizations.join(", ");
+  return (
+    <div className="spread">
+      <h2>{currency === null ? "No rate card" : `${currency} · ${formatCost(totals.cost_nano, currency)}`}</h2>
+      <span className="dim">
+        {names} · {jobCount(totals.jobs)}
+      </span>
     </div>
   );
 }
 
 /** How long such devices were held, and how long they were idle. */
-function FiguresOf({ report, totals }: { report: Chargeback; totals: DeviceTotals }) {
+function FiguresOf({ report, totals }: { report: Chargeback; totals: Chargeback["totals_by_device"][number] }) {
   const { currency } = report;
-  const capacity = report.capacity?.filter(({ device }) => device === totals.device) ?? null;
+  const capacity = report.capacity.filter(({ device }) => device === totals.device);
+  const cost = (nano: number | null) => (nano === null ? undefined : formatCost(nano, currency));
   const hours = capitalised(deviceTime(totals.device, "hours"));
   const sum = (value: "capacity_mgpu_s" | "idle_mgpu_s") =>
-    (capacity ?? []).reduce((total, pool) => total + pool[value], 0);
+    capacity.reduce((total, pool) => total + pool[value], 0);
   return (
     <>
       <Kpi
         value={formatGpuHours(totals.guaranteed_mgpu_s)}
         label={`${hours} guaranteed`}
-        context={formatCost(totals.guaranteed_cost_nano, currency)}
+        context={cost(totals.guaranteed_cost_nano)}
       />
       <Kpi
         tone={totals.borrowed_mgpu_s > 0 ? "borrow" : undefined}
         value={formatGpuHours(totals.borrowed_mgpu_s)}
         label={`${hours} borrowed`}
-        context={formatCost(totals.borrowed_cost_nano, currency)}
+        context={cost(totals.borrowed_cost_nano)}
       />
-      {capacity === null ? (
+      {capacity.length === 0 ? (
         <Kpi
           value={formatGpuHours(totals.guaranteed_mgpu_s + totals.borrowed_mgpu_s)}
           label={`${hours} in all`}
@@ -270,7 +296,7 @@ function FiguresOf({ report, totals }: { report: Chargeback; totals: DeviceTotal
 
 /** Every second of every device is either in use or idle. */
 function Capacity({ report }: { report: Chargeback }) {
-  if (report.capacity === null || report.capacity.length === 0) return null;
+  if (report.capacity.length === 0) return null;
   const head = headOf(report.capacity);
   const percent = (part: number, whole: number) => `${whole > 0 ? ((part / whole) * 100).toFixed(3) : 0}%`;
   return (

@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 
-import type { Chargeback, Session } from "../api/types";
+import type { Session } from "../api/types";
 import { lastPart } from "../jobs/words";
 import { may } from "../session/access";
 import {
@@ -13,16 +13,19 @@ import {
   hoursUnder,
   type Device,
 } from "../ui/units";
-import { reconcile, totalsOf, type DeviceTotals } from "./totals";
+import { reconcile, totalsOf, type CurrencyReport, type DeviceTotals } from "./totals";
 
 /** Rows, totals under them, and in sight the check that both are what was metered. */
 export function ChargebackTable({
   report,
   groupLabel,
   whole,
+  isOneOfSeveral,
 }: {
-  report: Chargeback;
+  report: CurrencyReport;
   groupLabel: string;
+  /** Whether the report has other currencies, too. */
+  isOneOfSeveral: boolean;
   /** What the totals are of; null where no single node covers them. */
   whole: BehindRow | null;
 }) {
@@ -33,10 +36,11 @@ export function ChargebackTable({
   const hasPools = new Set(rows.map((row) => row.pool)).size > 1;
   const common = commonParent(rows.map((row) => row.node));
   const isTree = rows.some((row) => row.node_kind !== "team");
+  const inCurrency = isOneOfSeveral ? `, ${currency ?? "no rate card"}` : "";
   const top = Math.min(...rows.map((row) => row.node.split("/").length));
   return (
     <>
-      <table aria-label={`Chargeback by ${groupLabel.toLowerCase()}`}>
+      <table aria-label={`Chargeback by ${groupLabel.toLowerCase()}${inCurrency}`}>
         <thead>
           <tr>
             <th scope="col">{groupLabel}</th>
@@ -129,7 +133,7 @@ function TotalRow({
   whole,
   hasPools,
 }: {
-  report: Chargeback;
+  report: CurrencyReport;
   total: DeviceTotals;
   head: Device;
   whole: BehindRow | null;
@@ -151,7 +155,7 @@ function UseCells({
   used,
   head,
 }: {
-  report: Chargeback;
+  report: CurrencyReport;
   row: BehindRow | null;
   used: Pick<DeviceTotals, "device" | "guaranteed_mgpu_s" | "borrowed_mgpu_s" | "jobs" | "cost_nano">;
   head: Device;
@@ -189,7 +193,7 @@ function UseCells({
 }
 
 /** "Segments = rows", or by how much they differ. */
-export function Check({ report }: { report: Chargeback }) {
+export function Check({ report }: { report: CurrencyReport }) {
   const { isEqual, segmentsMgpuS, rowsMgpuS } = reconcile(report);
   const kinds = new Set(report.rows.map(({ device }) => device));
   const head = headOf(report.rows);
@@ -244,7 +248,7 @@ export interface BehindRow {
 }
 
 /** The node whose jobs are all those of the report, if the reader may ask for it as a whole. */
-export function wholeOf(report: Chargeback, session: Session, scope?: string): string | null {
+export function wholeOf(report: Pick<CurrencyReport, "rows">, session: Session, scope?: string): string | null {
   // With a slash at its end, a path is above itself.
   const above = scope ?? commonParent(report.rows.map((row) => `${row.node}/`));
   return above !== "" && may(session, "view_costs", above) ? above : null;
@@ -257,7 +261,7 @@ export function JobsLink({
   mgpuS,
   children,
 }: {
-  report: Chargeback;
+  report: CurrencyReport;
   row: BehindRow | null;
   usage?: "guaranteed" | "borrowed";
   mgpuS: number;

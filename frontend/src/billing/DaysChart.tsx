@@ -34,7 +34,6 @@ export function fillDays(report: Pick<Chargeback, "start" | "end" | "as_of" | "d
 
 /** What such devices of the fleet could have given on a whole day, in milli-GPU-seconds; null if not known. */
 function capacityOfDay(report: Chargeback, device: Device): number | null {
-  if (report.capacity === null) return null;
   const untilMs = Math.min(Date.parse(report.as_of), Date.parse(report.end));
   const elapsedS = (untilMs - Date.parse(report.start)) / 1000;
   const pools = report.capacity.filter((pool) => pool.device === device);

@@ -2,12 +2,13 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aCompany, aProblem } from "../../mock/answer.ts";
-import { aChargeback, aSession } from "../../mock/company.ts";
+import { aChargeback, aQuota, aSession } from "../../mock/company.ts";
+import type { Chargeback } from "../api/types";
 import { accessibilityFaults, open, show, type Override } from "../test/render";
 import { Check, commonParent, wholeOf } from "./ChargebackTable";
 import { fillDays } from "./DaysChart";
 import { daysOf, resolvePeriod } from "./period";
-import { reconcile } from "./totals";
+import { byCurrency, reconcile } from "./totals";
 
 const OCTOBER = { start: "2026-10-01T00:00:00Z", end: "2026-11-01T00:00:00Z" };
 
@@ -44,7 +45,11 @@ describe("periods", () => {
 });
 
 describe("reconciliation", () => {
-  const report = () => aChargeback(OCTOBER.start, OCTOBER.end);
+  const report = () => {
+    const [part] = byCurrency(aChargeback(OCTOBER.start, OCTOBER.end));
+    if (!part) throw new Error("the mock has a currency");
+    return part;
+  };
 
   it("adds the rows up again to the unit", () => {
     expect(reconcile(report())).toMatchObject({ isEqual: true, rowsMgpuS: 590_100n * 3_600_000n });
@@ -90,24 +95,26 @@ describe("a report of cores and GPUs", () => {
   const mixed = () => {
     const report = aChargeback(OCTOBER.start, OCTOBER.end);
     const [row] = report.rows;
-    const [gpus] = report.totals_by_device;
-    if (!row || !gpus) throw new Error("the mock has use");
+    const [sums] = report.by_currency;
+    const [gpus] = sums?.totals_by_device ?? [];
+    if (!row || !sums || !gpus) throw new Error("the mock has use");
     const cores = { ...gpus, device: "cpu" as const, guaranteed_mgpu_s: 7_200_000, borrowed_mgpu_s: 3_600_000 };
     const use = { guaranteed_mgpu_s: 7_200_000, borrowed_mgpu_s: 3_600_000 };
     const money = { guaranteed_cost_nano: 0, borrowed_cost_nano: 0, cost_nano: 0, unpriced_mgpu_s: 0, jobs: 1 };
     report.rows = [...report.rows, { ...row, pool: "cpu", device: "cpu", ...use, ...money }];
-    report.totals_by_device = [gpus, { ...cores, ...money, unpriced_mgpu_s: 3_600_000 }];
-    report.totals = {
-      ...report.totals,
+    sums.totals_by_device = [gpus, { ...cores, ...money, unpriced_mgpu_s: 3_600_000 }];
+    sums.totals = {
+      ...sums.totals,
       guaranteed_mgpu_s: gpus.guaranteed_mgpu_s + 7_200_000,
       borrowed_mgpu_s: gpus.borrowed_mgpu_s + 3_600_000,
       unpriced_mgpu_s: 3_600_000,
     };
     const both = gpus.guaranteed_mgpu_s + gpus.borrowed_mgpu_s + 10_800_000;
-    report.check = { segments_mgpu_s: both, rows_mgpu_s: both, is_equal: true };
+    sums.check = { segments_mgpu_s: both, rows_mgpu_s: both, is_equal: true };
+    Object.assign(report, { totals: sums.totals, totals_by_device: sums.totals_by_device, check: sums.check });
     report.days = [...report.days, { day: "2026-10-02", pool: "cpu", device: "cpu", ...use }];
     const idle = { capacity_mgpu_s: 36_000_000, in_use_mgpu_s: 10_800_000, outside_mgpu_s: 0, idle_mgpu_s: 25_200_000 };
-    report.capacity = [...(report.capacity ?? []), { pool: "cpu", device: "cpu", ...idle }];
+    report.capacity = [...report.capacity, { pool: "cpu", device: "cpu", ...idle }];
     return report;
   };
   const withReport = (report: ReturnType<typeof mixed>): Override => ({ path }) =>
@@ -139,15 +146,113 @@ describe("a report of cores and GPUs", () => {
   it("speaks of core-hours alone where there is nothing else", async () => {
     const report = mixed();
     report.rows = report.rows.filter(({ device }) => device === "cpu");
-    report.totals_by_device = report.totals_by_device.filter(({ device }) => device === "cpu");
-    report.totals = { ...report.totals, guaranteed_mgpu_s: 7_200_000, borrowed_mgpu_s: 3_600_000, cost_nano: 0 };
-    report.check = { segments_mgpu_s: 10_800_000, rows_mgpu_s: 10_800_000, is_equal: true };
+    const [sums] = report.by_currency;
+    if (!sums) throw new Error("the mock has a currency");
+    sums.totals_by_device = sums.totals_by_device.filter(({ device }) => device === "cpu");
+    sums.totals = { ...sums.totals, guaranteed_mgpu_s: 7_200_000, borrowed_mgpu_s: 3_600_000, cost_nano: 0 };
+    sums.check = { segments_mgpu_s: 10_800_000, rows_mgpu_s: 10_800_000, is_equal: true };
+    Object.assign(report, { totals: sums.totals, totals_by_device: sums.totals_by_device, check: sums.check });
     open("/chargeback?period=last-month", { override: withReport(report) });
     const table = await screen.findByRole("table", { name: "Chargeback by team" });
     expect(within(table).getByRole("row", { name: /^Total/ })).toHaveTextContent("Total2.001.003.00");
     expect(within(table).getByRole("columnheader", { name: "Guaranteed core-h" })).toBeInTheDocument();
     expect(screen.getByText(/^Segments 3\.00 core-h = rows 3\.00 core-h/)).toHaveTextContent(/to the core-second$/);
     expect(screen.queryByText("GPU-hours guaranteed")).toBeNull();
+  });
+});
+
+describe("a report of several currencies", () => {
+  /** October of ai-company in EUR, with one team of another organization that is charged in USD. */
+  const inTwo = () => {
+    const report = aChargeback(OCTOBER.start, OCTOBER.end);
+    const [row] = report.rows;
+    const [euros] = report.by_currency;
+    if (!row || !euros) throw new Error("the mock has use");
+    const used = { guaranteed_mgpu_s: 3_600_000, borrowed_mgpu_s: 0, unpriced_mgpu_s: 0, jobs: 1 };
+    const cost = { guaranteed_cost_nano: 7_000_000_000, borrowed_cost_nano: 0, cost_nano: 7_000_000_000 };
+    report.rows = [...report.rows, { ...row, ...used, ...cost, node: "other/squatters", currency: "USD" }];
+    report.by_currency = [
+      euros,
+      {
+        currency: "USD",
+        organizations: ["other"],
+        totals: { ...used, ...cost },
+        totals_by_device: [{ ...used, ...cost, device: "gpu" }],
+        check: { segments_mgpu_s: 3_600_000, rows_mgpu_s: 3_600_000, is_equal: true },
+      },
+    ];
+    const noCost = { guaranteed_cost_nano: null, borrowed_cost_nano: null, cost_nano: null };
+    report.currency = null;
+    report.totals = { ...report.totals, ...noCost, jobs: 735 };
+    report.totals_by_device = report.totals_by_device.map((each) => ({ ...each, ...noCost }));
+    return report;
+  };
+  const override: Override = ({ path }) =>
+    path === "/api/v1/reports/chargeback" ? { status: 200, body: inTwo() } : undefined;
+
+  // Planted: every row in each block; both blocks with the totals and the check of the report.
+  it("has a block with rows, total and check for each", async () => {
+    const session = aSession({ permissions: { "": ["view_costs", "view_jobs"] } });
+    const { container } = open("/chargeback?period=last-month", { company: aCompany({ session }), override });
+    const dollars = await screen.findByRole("region", { name: "Charges in USD" });
+    expect(within(dollars).getByRole("heading")).toHaveTextContent("USD · $7.00");
+    expect(dollars).toHaveTextContent("other · 1 job");
+    const rows = within(dollars).getAllByRole("row").slice(1);
+    expect(rows.map((row) => row.textContent)).toEqual([
+      "squatters1.000.001.001$7.00",
+      "Total1.000.001.001$7.00",
+    ]);
+    expect(dollars).toHaveTextContent("Segments 1.00 GPU-h = rows 1.00 GPU-h ✓ to the GPU-second");
+    const euros = screen.getByRole("region", { name: "Charges in EUR" });
+    expect(within(euros).getByRole("row", { name: /^Total/ })).toHaveTextContent("734€1,112,350.00");
+    expect(screen.queryByText("cost")).toBeNull();
+    expect(screen.queryByRole("button", { name: "Try again" })).toBeNull();
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("names both costs on the home page", async () => {
+    const session = aSession({ permissions: { "": ["view_costs"] } });
+    open("/", { company: aCompany({ session }), override });
+    const costs = await screen.findByRole("region", { name: "Costs" });
+    await waitFor(() => expect(costs).toHaveTextContent("Cost so far€1,112,350.00$7.00"));
+  });
+});
+
+describe("capacity that is not shown", () => {
+  const withheld = (change: Partial<Chargeback["capacity_withheld"][number]>): Override => ({ path }) => {
+    if (path !== "/api/v1/reports/chargeback") return undefined;
+    const report = aChargeback(OCTOBER.start, OCTOBER.end);
+    const pool = { pool: "h100", device: "gpu" as const, reason: "shared" as const, guaranteed_mgpu_s: null, unused_mgpu_s: null };
+    return { status: 200, body: { ...report, capacity: [], capacity_withheld: [{ ...pool, ...change }] } };
+  };
+
+  it("is explained, and the unused part of the own guarantee stands in its place", async () => {
+    const guarantee = { guaranteed_mgpu_s: 36_000_000, unused_mgpu_s: 9_000_000 };
+    open("/chargeback?period=last-month", { override: withheld(guarantee) });
+    const card = await screen.findByRole("region", { name: "Your guarantee in shared pools" });
+    expect(within(card).getByRole("row", { name: /^h100/ })).toHaveTextContent("h10010.007.502.50 · 25 %");
+    expect(card).toHaveTextContent("it would tell what other organizations use");
+    expect(within(card).queryByRole("columnheader", { name: "Lent now" })).toBeNull();
+  });
+
+  it("shows what is lent now while the period runs", async () => {
+    const guarantee = { guaranteed_mgpu_s: 36_000_000, unused_mgpu_s: 9_000_000 };
+    const quotas = [aQuota("ai-company", 100, { inUse: 20, lent: 30 })];
+    open("/chargeback", {
+      company: aCompany({ quotas }),
+      override: (request) => {
+        const answer = withheld(guarantee)(request);
+        if (answer) Object.assign(answer.body as Chargeback, { as_of: "2026-10-20T00:00:00Z" });
+        return answer;
+      },
+    });
+    const card = await screen.findByRole("region", { name: "Your guarantee in shared pools" });
+    expect(await within(card).findByText("30 GPUs")).toBeInTheDocument();
+  });
+
+  it("is explained to a reader of a part of the organization", async () => {
+    open("/chargeback?period=last-month", { override: withheld({ reason: "partial" }) });
+    expect(await screen.findByText("Idle time is shown to readers of the whole organization's costs.")).toBeInTheDocument();
   });
 });
 

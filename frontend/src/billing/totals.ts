@@ -1,10 +1,28 @@
 import type { Chargeback, ChargebackRow } from "../api/types";
 
-export type DeviceTotals = Chargeback["totals_by_device"][number];
+type CurrencySums = Chargeback["by_currency"][number];
+
+/** The part of a report whose costs are all in one currency. */
+export type CurrencyReport = Pick<Chargeback, "start" | "end" | "as_of" | "rows"> & CurrencySums;
+
+/** A report by currency, each part with its own rows. */
+export function byCurrency(report: Chargeback): readonly CurrencyReport[] {
+  const { start, end, as_of } = report;
+  return report.by_currency.map((sums) => {
+    const organizations = new Set(sums.organizations);
+    const rows = report.rows.filter(({ node }) => organizations.has(node.split("/")[0] ?? node));
+    return { start, end, as_of, ...sums, rows };
+  });
+}
+
+export type DeviceTotals = CurrencySums["totals_by_device"][number];
 
 /** The totals of each kind of devices; of GPUs, which are zeros then, where nothing was used. */
-export function totalsOf(report: Chargeback): readonly DeviceTotals[] {
-  return report.totals_by_device.length > 0 ? report.totals_by_device : [{ ...report.totals, device: "gpu" }];
+export function totalsOf<Totals extends { device: DeviceTotals["device"] }>(report: {
+  totals: Omit<Totals, "device">;
+  totals_by_device: readonly Totals[];
+}): readonly (Totals | (Omit<Totals, "device"> & { device: "gpu" }))[] {
+  return report.totals_by_device.length > 0 ? report.totals_by_device : [{ ...report.totals, device: "gpu" as const }];
 }
 
 export interface Sums {
@@ -40,7 +58,7 @@ export interface Reconciliation {
 }
 
 /** Are the metered segments, the rows and the totals one and the same, to the milli-GPU-second? */
-export function reconcile(report: Chargeback): Reconciliation {
+export function reconcile(report: CurrencyReport): Reconciliation {
   const sums = sumRows(report.rows);
   const rowsMgpuS = sums.guaranteedMgpuS + sums.borrowedMgpuS;
   const segmentsMgpuS = BigInt(report.check.segments_mgpu_s);

@@ -6,7 +6,7 @@ import { Fragment } from "react";
 import { chargebackQuery, clustersQuery, comparePaths, quotasQuery, someJobsQuery } from "../api/queries";
 import type { Job, JobState, Quota, Session } from "../api/types";
 import { thisMonth } from "../billing/period";
-import { totalsOf } from "../billing/totals";
+import { byCurrency, totalsOf } from "../billing/totals";
 import { JobTable } from "../jobs/JobTable";
 import { JOB_STATES, lastPart, stateTone, stateWord } from "../jobs/words";
 import { QuotaBar, QuotaLegend } from "../quotas/QuotaBar";
@@ -133,7 +133,11 @@ function Costs({ scope }: { scope: string | undefined }) {
               <tbody>
                 <tr>
                   <th scope="row">Cost so far</th>
-                  <td>{formatCost(data.totals.cost_nano, data.currency)}</td>
+                  <td>
+                    {byCurrency(data).map(({ currency, totals }) => (
+                      <div key={currency}>{formatCost(totals.cost_nano, currency)}</div>
+                    ))}
+                  </td>
                 </tr>
                 {totalsOf(data).map((each) => (
                   <Fragment key={each.device}>

@@ -23,17 +23,18 @@ def a_report(
     device: DeviceKind = DeviceKind.GPU,
 ) -> Report:
     amounts = amounts or Amounts(guaranteed_mgpu_s=3_600_000, jobs=1, guaranteed_jobs=1)
-    row = Row(Node(path=f"{path}/"), pool, device, amounts)
+    row = Row(Node(path=f"{path}/"), pool, device, amounts, "EUR")
     return Report(
-        period=Period(at(0), at(3_600), LATER),
-        currency="EUR",
-        rows=(row,),
-        team_rows=(row,),
         totals=amounts,
         totals_by_device={device: amounts},
         segments_mgpu_s=amounts.mgpu_s,
+        period=Period(at(0), at(3_600), LATER),
+        rows=(row,),
+        team_rows=(row,),
+        by_currency=(),
         days=(),
-        capacity=None,
+        capacity=(),
+        withheld=(),
     )
 
 
@@ -112,7 +113,9 @@ def test_a_team_of_the_organization_itself_has_no_department() -> None:
 
 
 def test_without_a_rate_card_there_is_no_currency() -> None:
-    (_, row) = cells(replace(a_report("org/team"), currency=None))
+    report = a_report("org/team")
+    rows = tuple(replace(row, currency=None) for row in report.team_rows)
+    (_, row) = cells(replace(report, team_rows=rows))
     assert row[9:11] == ["0.000000000", ""]
 
 

@@ -24,6 +24,7 @@ from builders.portal_builders import (
 from clusters.models import CapacitySegment
 from primitives.errors import Forbidden, InvalidRequest, NotFound
 from primitives.units import DeviceKind
+from quotas.models import Quota, QuotaChange
 from tenants.access import Actor
 from tenants.roles import Role
 
@@ -313,7 +314,7 @@ def test_a_stranger_sees_nothing() -> None:
         Amounts(),
         0,
         (),
-        None,
+        (),
     )
     for path in ("ai-company", "ai-company/research/nlp"):
         with pytest.raises(NotFound):
@@ -339,10 +340,8 @@ def test_a_path_is_a_prefix_of_whole_steps() -> None:
     assert chargeback(actor=lead, period=between(0, 10)).rows == ()
 
 
-def capacity_of(actor: Actor) -> list[tuple[str, int, int, int]] | None:
+def capacity_of(actor: Actor) -> list[tuple[str, int, int, int]]:
     capacity = chargeback(actor=actor, period=between(0, 100)).capacity
-    if capacity is None:
-        return None
     return [(c.pool, c.capacity_mgpu_s, c.in_use_mgpu_s, c.idle_mgpu_s) for c in capacity]
 
 
@@ -361,7 +360,6 @@ def test_what_is_held_outside_is_neither_in_use_nor_idle() -> None:
     capacity = chargeback(
         actor=an_actor(None, Role.PLATFORM_ADMIN), period=between(0, 100)
     ).capacity
-    assert capacity is not None
     (pool,) = capacity
     assert (pool.capacity_mgpu_s, pool.in_use_mgpu_s, pool.outside_mgpu_s, pool.idle_mgpu_s) == (
         3_200_000,
@@ -388,28 +386,116 @@ def test_idle_is_capacity_less_everybodys_use_and_not_for_everybody() -> None:
     alone = [("h100", 50 * 32_000 + 50 * 24_000, 400_000, 2_400_000)]
     assert capacity_of(platform) == alone
     assert capacity_of(finance) == alone
-    assert capacity_of(department) is None
+    assert capacity_of(department) == []
 
     other = an_organization("other")
     squatter = a_team(other, "squatters")
     a_metered_attempt(squatter, 0, 1, mgpu=1_000)
     assert capacity_of(platform) == [("h100", 2_800_000, 401_000, 2_399_000)]
-    assert capacity_of(finance) is None  # they use it, even without a quota
+    assert capacity_of(finance) == []  # they use it, even without a quota
 
     a_quota(other, a_pool("a100"), 4)
     a_quota(company.organization, a_pool("a100"), 4)
-    assert capacity_of(finance) is None
-    assert capacity_of(an_actor(other, Role.FINANCE)) is None
+    assert capacity_of(finance) == []
+    assert capacity_of(an_actor(other, Role.FINANCE)) == []
 
 
-def test_costs_in_two_currencies_are_not_added() -> None:
+def test_the_unused_guarantee_of_a_shared_pool_is_shown_and_tells_nothing_of_others() -> None:
+    """ai-company is guaranteed 8 GPUs, from second 40 on 4, and uses 2 from 20 to 60 and 8 from 60
+    to 80.
+
+    Planted: usage above the guarantee balances idle time before it (unused 240,000); the
+    guarantee of today for the whole period (320,000 unused); what others use subtracted."""
+    company, other = a_company(), an_organization("other")
+    finance = an_actor(company.organization, Role.FINANCE)
+    department = an_actor(company.research, Role.DEPARTMENT_ADMIN)
+    quota = Quota.objects.get(node=company.organization, pool=company.pool)
+    for second, guaranteed_mgpu in ((-10, 8_000), (40, 4_000)):
+        QuotaChange.objects.create(
+            quota=quota, at=at(second), after={"guaranteed_mgpu": guaranteed_mgpu}, reason="plan"
+        )
+    a_metered_attempt(company.nlp, 20, 60, mgpu=2_000)
+    a_metered_attempt(company.nlp, 60, 80, mgpu=8_000)
+
+    def withheld(actor: Actor) -> list[tuple[str, str, int | None, int | None]]:
+        report = chargeback(actor=actor, period=between(0, 100))
+        return [
+            (item.pool, item.reason.value, item.guaranteed_mgpu_s, item.unused_mgpu_s)
+            for item in report.withheld
+        ]
+
+    assert withheld(finance) == []
+    assert withheld(an_actor(None, Role.PLATFORM_ADMIN)) == []
+    assert withheld(department) == [("h100", "partial", None, None)]
+    a_quota(other, company.pool, 4)
+    guaranteed_mgpu_s = 40 * 8_000 + 60 * 4_000
+    unused_mgpu_s = 20 * 8_000 + 20 * 6_000 + 20 * 2_000 + 20 * 4_000
+    shared = [("h100", "shared", guaranteed_mgpu_s, unused_mgpu_s)]
+    assert withheld(finance) == shared
+    a_metered_attempt(a_team(other, "squatters"), 0, 100, mgpu=4_000)
+    assert withheld(finance) == shared
+    assert withheld(an_actor(other, Role.FINANCE)) == [("h100", "shared", 0, 0)]
+    assert withheld(department) == [("h100", "partial", None, None)]
+
+
+def test_costs_in_two_currencies_are_summed_apart() -> None:
+    """Three organizations: EUR, USD, and one without a rate card.
+
+    Planted: jobs and check of all organizations in each block (jobs 2 and 2, segments 100,000
+    twice); the rows of the organization without a card in the block of EUR."""
+    company = a_company()
+    other, free = an_organization("other"), an_organization("free")
+    a_rate_card(company.organization)
+    a_rate_card(other, currency="USD")
+    a_metered_attempt(company.nlp, 0, 3_600, mgpu=1_000)
+    a_metered_attempt(a_team(other, "squatters"), 0, 7_200, mgpu=2_000)
+    platform = an_actor(None, Role.PLATFORM_ADMIN)
+
+    def blocks(report: Report) -> list[tuple[str | None, tuple[str, ...], int, int, int]]:
+        return [
+            (
+                part.currency,
+                part.organizations,
+                part.totals.cost_nano,
+                part.totals.jobs,
+                part.segments_mgpu_s,
+            )
+            for part in report.by_currency
+        ]
+
+    report = chargeback(actor=platform, period=between(0, 7_200))
+    eur = ("EUR", ("ai-company",), 2_000_000_000, 1, 3_600_000)
+    usd = ("USD", ("other",), 8_000_000_000, 1, 14_400_000)
+    assert blocks(report) == [eur, usd]
+    assert (report.currency, report.totals.jobs, report.segments_mgpu_s) == (None, 2, 18_000_000)
+    assert [(row.node.display_path, row.currency) for row in report.rows] == [
+        ("ai-company/research/nlp", "EUR"),
+        ("other/squatters", "USD"),
+    ]
+    below = chargeback(actor=platform, period=between(0, 7_200), node_path="other")
+    assert (below.currency, blocks(below)) == ("USD", [usd])
+
+    a_metered_attempt(a_team(free, "guests"), 0, 10, mgpu=1_000)
+    report = chargeback(actor=platform, period=between(0, 7_200), group_by="department")
+    assert blocks(report) == [eur, usd, (None, ("free",), 0, 1, 10_000)]
+    assert {(row.node.display_path.split("/")[0], row.currency) for row in report.rows} == {
+        ("ai-company", "EUR"),
+        ("other", "USD"),
+        ("free", None),
+    }
+
+
+def test_an_organization_without_usage_brings_no_currency_of_its_own() -> None:
     company = a_company()
     a_rate_card(company.organization)
     a_rate_card(an_organization("other"), currency="USD")
     platform = an_actor(None, Role.PLATFORM_ADMIN)
-    with pytest.raises(InvalidRequest, match="EUR, USD"):
-        chargeback(actor=platform, period=between(0, 10))
-    assert chargeback(actor=platform, period=between(0, 10), node_path="other").currency == "USD"
+    (empty,) = chargeback(actor=platform, period=between(0, 10)).by_currency
+    assert (empty.currency, empty.organizations, empty.totals) == (None, (), Amounts())
+    a_metered_attempt(company.nlp, 0, 10, mgpu=1_000)
+    a_metered_attempt(a_team(an_organization("free"), "guests"), 0, 10, mgpu=1_000)
+    (only,) = chargeback(actor=platform, period=between(0, 10)).by_currency
+    assert (only.currency, only.organizations) == ("EUR", ("ai-company", "free"))
 
 
 def test_the_number_of_statements_does_not_grow() -> None:

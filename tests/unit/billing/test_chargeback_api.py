@@ -15,7 +15,7 @@ from audit.models import AuditEvent
 from billing.models import RateCard, RateLine
 from builders.api_callers import Caller, as_nobody, by_token
 from builders.billing_builders import a_metered_attempt, a_rate_card
-from builders.portal_builders import Company, a_company, a_pool, an_actor, an_organization
+from builders.portal_builders import Company, a_company, a_pool, a_team, an_actor, an_organization
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
@@ -51,6 +51,11 @@ def test_the_report() -> None:
         "unpriced_mgpu_s": 0,
         "jobs": 1,
     }
+    sums = {
+        "totals": amounts,
+        "totals_by_device": [{"device": "gpu", **amounts}],
+        "check": {"segments_mgpu_s": 28_800_000, "rows_mgpu_s": 28_800_000, "is_equal": True},
+    }
     assert answer.status_code == 200
     assert answer.json() == {
         "start": "2026-11-01T00:00:00Z",
@@ -58,16 +63,22 @@ def test_the_report() -> None:
         "as_of": "2026-11-02T00:00:00Z",
         "currency": "EUR",
         "rows": [
-            {"node": path, "node_kind": kind, "pool": "h100", "device": "gpu", **amounts}
+            {
+                "node": path,
+                "node_kind": kind,
+                "pool": "h100",
+                "device": "gpu",
+                "currency": "EUR",
+                **amounts,
+            }
             for path, kind in (
                 ("ai-company", "organization"),
                 ("ai-company/research", "department"),
                 ("ai-company/research/nlp", "team"),
             )
         ],
-        "totals": amounts,
-        "totals_by_device": [{"device": "gpu", **amounts}],
-        "check": {"segments_mgpu_s": 28_800_000, "rows_mgpu_s": 28_800_000, "is_equal": True},
+        "by_currency": [{"currency": "EUR", "organizations": ["ai-company"], **sums}],
+        **sums,
         "days": [
             {
                 "day": "2026-11-01",
@@ -87,7 +98,33 @@ def test_the_report() -> None:
                 "idle_mgpu_s": -28_800_000,
             }
         ],
+        "capacity_withheld": [],
     }
+
+
+def test_costs_of_several_currencies_have_no_sum() -> None:
+    """Planted: costs of EUR and USD added in the totals, or in those of the GPUs."""
+    company, other = a_company(), an_organization("other")
+    a_rate_card(company.organization)
+    a_rate_card(other, currency="USD")
+    a_metered_attempt(company.nlp, 0, 3_600, mgpu=1_000)
+    a_metered_attempt(a_team(other, "squatters"), 0, 3_600, mgpu=2_000)
+    admin = by_token(an_actor(None, Role.PLATFORM_ADMIN, "root").user)
+    report = admin.get(REPORT).json()
+    costs = "guaranteed_cost_nano", "borrowed_cost_nano", "cost_nano"
+    assert report["currency"] is None
+    for sums in (report["totals"], *report["totals_by_device"]):
+        assert {sums[name] for name in costs} == {None}
+        assert (sums["guaranteed_mgpu_s"], sums["jobs"]) == (10_800_000, 2)
+    assert [
+        (part["currency"], part["organizations"], part["totals"]["cost_nano"])
+        for part in report["by_currency"]
+    ] == [("EUR", ["ai-company"], 2_000_000_000), ("USD", ["other"], 4_000_000_000)]
+    text = admin.get(f"{REPORT}&format=csv").content.decode()
+    assert [
+        (row["organization"], row["cost"], row["currency"])
+        for row in csv.DictReader(StringIO(text))
+    ] == [("ai-company", "2.000000000", "EUR"), ("other", "4.000000000", "USD")]
 
 
 def test_hours_of_cores_and_of_gpus_are_summed_apart() -> None:
@@ -214,7 +251,7 @@ def test_a_stranger_sees_nothing_and_changes_nothing() -> None:
     a_metered_attempt(company.nlp, 0, 100)
     stranger = charlie()
     report = stranger.get(f"{REPORT}&group_by=department").json()
-    assert (report["rows"], report["days"], report["capacity"]) == ([], [], None)
+    assert (report["rows"], report["days"], report["capacity"]) == ([], [], [])
     assert report["check"] == {"segments_mgpu_s": 0, "rows_mgpu_s": 0, "is_equal": True}
     assert stranger.get(f"{REPORT}&format=csv").content.count(b"\r\n") == 1
     assert stranger.get("rate-cards").json() == {"items": [], "next": None}

@@ -94,14 +94,15 @@ def a_report(**changes: Any) -> dict[str, Any]:
         "cost_nano": 2_500_000_000,
         "jobs": 2,
     }
+    sums = {"totals": amounts, "totals_by_device": [{**amounts, "device": "gpu"}]}
     return {
         "start": "2026-11-01T00:00:00Z",
         "end": "2026-12-01T00:00:00Z",
         "as_of": "2026-11-21T12:00:00Z",
         "currency": "EUR",
         "rows": [{**amounts, "node": "ai-company/research/nlp", "pool": "h100", "device": "gpu"}],
-        "totals": amounts,
-        "totals_by_device": [{**amounts, "device": "gpu"}],
+        "by_currency": [{"currency": "EUR", "organizations": ["ai-company"], **sums}],
+        **sums,
         "check": {"is_equal": True},
         **changes,
     }
@@ -136,7 +137,7 @@ def test_a_chargeback_of_cores_and_gpus_sums_each_on_its_own(server: Server) -> 
     amounts = report["totals"]
     report["rows"].append({**report["rows"][0], "pool": "cpu", "device": "cpu"})
     report["totals_by_device"].append({**amounts, "device": "cpu"})
-    report["totals"] = {name: 2 * amount for name, amount in amounts.items()}
+    report["by_currency"][0]["totals"] = {name: 2 * amount for name, amount in amounts.items()}
     server.routes["GET reports/chargeback"] = report
     period = ("--start", "2026-11-01", "--end", "2026-12-01")
     ran = server.run("report", "chargeback", *period)
@@ -149,13 +150,38 @@ def test_a_chargeback_of_cores_and_gpus_sums_each_on_its_own(server: Server) -> 
         "total                          1.000 core-hours  0.500 core-hours      2.50     2",
         "total                    all   -                 -                     5.00     4",
     ]
-    report["rows"], report["totals_by_device"] = report["rows"][1:], report["totals_by_device"][1:]
+    report["rows"] = report["rows"][1:]
+    del report["totals_by_device"][0]
     ran = server.run("report", "chargeback", *period)
     assert ran.out.splitlines()[1:] == [
         "ai-company/research/nlp  cpu        1.000     0.500      2.50     2",
         "total                               1.000     0.500      2.50     2",
     ]
     assert ran.err.startswith("core-hours from 2026-11-01")
+
+
+def test_each_currency_of_a_chargeback_has_a_table_of_its_own(server: Server) -> None:
+    """Planted: every row in each table, both totals of the whole report."""
+    report = a_report(currency=None)
+    (row,), (euros,) = report["rows"], report["by_currency"]
+    report["rows"].append({**row, "node": "other/squatters"})
+    report["by_currency"].append({**euros, "currency": "USD", "organizations": ["other"]})
+    server.routes["GET reports/chargeback"] = report
+    ran = server.run(
+        *("report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01"),
+    )
+    assert (ran.exit_code, ran.out.splitlines()) == (
+        0,
+        [
+            "NODE                     POOL  GUARANTEED  BORROWED  COST EUR  JOBS",
+            "ai-company/research/nlp  h100       1.000     0.500      2.50     2",
+            "total                               1.000     0.500      2.50     2",
+            "",
+            "NODE             POOL  GUARANTEED  BORROWED  COST USD  JOBS",
+            "other/squatters  h100       1.000     0.500      2.50     2",
+            "total                       1.000     0.500      2.50     2",
+        ],
+    )
 
 
 @pytest.mark.parametrize(

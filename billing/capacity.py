@@ -1,0 +1,263 @@
+"""Capacity of pools in a chargeback report: in use, idle, and the unused part of a guarantee.
+
+Idle time tells what everybody else used. So whole pools are for readers of the platform, and for
+readers of the one organization that uses the pool. Readers of an organization that shares a pool
+get what their own guarantee left unused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from billing.periods import Period
+from billing.usage_sql import rows_of
+from clusters.models import Pool
+from primitives.units import DeviceKind
+from quotas.models import Quota, QuotaChange
+from tenants.access import PLATFORM, Actor, visible
+from tenants.models import Node, NodeKind
+from tenants.roles import Permission
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCapacity:
+    """What of a pool was healthy, held by anybody, and idle, in milli-GPU-seconds.
+
+    `outside_mgpu_s` were held by workloads that belong to no team. Idle is the plain
+    difference: negative where jobs went on holding GPUs of nodes that no longer counted as
+    healthy.
+    """
+
+    pool: str
+    device: DeviceKind
+    capacity_mgpu_s: int
+    in_use_mgpu_s: int
+    outside_mgpu_s: int = 0
+
+    @property
+    def idle_mgpu_s(self) -> int:
+        """Healthy and held by nobody."""
+        return self.capacity_mgpu_s - self.in_use_mgpu_s - self.outside_mgpu_s
+
+
+class Withheld(StrEnum):
+    """Why a report does not show the capacity of a pool."""
+
+    #: Other organizations have a quota in the pool, or used it.
+    SHARED = "shared"
+    #: The actor sees the costs of a part of the organization only.
+    PARTIAL = "partial"
+
+
+@dataclass(frozen=True, slots=True)
+class WithheldPool:
+    """A pool whose capacity is not shown, and the guarantee of the actor's organizations there.
+
+    `unused_mgpu_s` were guaranteed and not used by their own jobs, whether idle or lent to other
+    organizations, in milli-GPU-seconds. Both are None where the actor does not see the costs of
+    a whole organization.
+    """
+
+    pool: str
+    device: DeviceKind
+    reason: Withheld
+    guaranteed_mgpu_s: int | None = None
+    unused_mgpu_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityScope:
+    """`pools` whose capacity the actor might see, and the `organizations` that are all theirs.
+
+    `users` are the organizations with a quota in each pool.
+    """
+
+    sees_all: bool
+    pools: Sequence[UUID]
+    organizations: Sequence[UUID]
+    users: Mapping[UUID, frozenset[UUID]]
+
+
+def capacity_scope(actor: Actor, pools: Iterable[UUID]) -> CapacityScope:
+    """Return what of the capacity of `pools` the actor may see. Two queries at most."""
+    if PLATFORM in actor.prefixes(Permission.VIEW_COSTS):
+        return CapacityScope(True, list(pools), [], {})
+    organizations = Node.objects.filter(kind=NodeKind.ORGANIZATION)
+    own = set(
+        visible(actor, organizations, Permission.VIEW_COSTS, path_field="path").values_list(
+            "pk", flat=True
+        )
+    )
+    users: dict[UUID, set[UUID]] = {}
+    for pool_id, organization_id in (
+        Quota.objects.filter(pool_id__in=pools)
+        .order_by()
+        .values_list("pool_id", "node__organization_id")
+        .distinct()
+    ):
+        users.setdefault(pool_id, set()).add(organization_id)
+    return CapacityScope(
+        False,
+        [pool for pool, of_pool in users.items() if len(of_pool) == 1 and of_pool <= own],
+        list(own),
+        {pool: frozenset(of_pool) for pool, of_pool in users.items()},
+    )
+
+
+def capacity_of(
+    found: Iterable[Sequence[Any]],
+    pools: Sequence[Pool],
+    scope: CapacityScope,
+    own_mgpu_s: Mapping[str, int],
+) -> tuple[PoolCapacity, ...]:
+    """Return the capacity of each pool that the actor may see, by the rows of a report.
+
+    A pool that anybody else used, with or without a quota, is left out. `own_mgpu_s` is the
+    report's own usage by pool.
+    """
+    capacity = []
+    for (
+        part,
+        number,
+        _,
+        capacity_mgpu_s,
+        elsewhere_mgpu_s,
+        foreign_mgpu_s,
+        outside_mgpu_s,
+        *_,
+    ) in found:
+        if part == "capacity" and (scope.sees_all or foreign_mgpu_s == 0):
+            pool = pools[number - 1]
+            capacity.append(
+                PoolCapacity(
+                    pool.name,
+                    pool.kind,
+                    int(capacity_mgpu_s),
+                    own_mgpu_s.get(pool.name, 0) + int(elsewhere_mgpu_s),
+                    int(outside_mgpu_s),
+                )
+            )
+    return tuple(sorted(capacity, key=lambda item: item.pool))
+
+
+def withheld_pools(
+    pools: Sequence[Pool],
+    shown: Iterable[PoolCapacity],
+    scope: CapacityScope,
+    charged: Sequence[UUID],
+    period: Period,
+    used: Iterable[str],
+) -> tuple[WithheldPool, ...]:
+    """Return the pools that the report speaks of without their capacity, with the reason.
+
+    Of `pools`, those in which an organization of the report (`charged`) has a quota, or that are
+    among the `used` (names). Two queries at most, none where nothing is withheld.
+    """
+    is_shown, is_used = {item.pool for item in shown}, set(used)
+    hidden = [
+        pool
+        for pool in pools
+        if pool.name not in is_shown
+        and not scope.sees_all
+        and (pool.name in is_used or scope.users.get(pool.pk, frozenset()) & set(charged))
+    ]
+    if not hidden:
+        return ()
+    wholes = [pk for pk in scope.organizations if pk in set(charged)]
+    if not wholes:
+        return tuple(WithheldPool(pool.name, pool.kind, Withheld.PARTIAL) for pool in hidden)
+    guarantees = _unused(wholes, hidden, period)
+    return tuple(
+        WithheldPool(pool.name, pool.kind, Withheld.SHARED, *guarantees.get(pool.pk, (0, 0)))
+        for pool in hidden
+    )
+
+
+# Guarantee and use of each organization and pool, as steps over the period; between two steps both
+# are constant. Of each step, what the guarantee has more than the use is unused.
+_UNUSED = """
+WITH held AS (
+    SELECT a.organization_id, a.pool_id, s.guaranteed_mgpu + s.borrowed_mgpu AS mgpu,
+           date_part('epoch', GREATEST(s.start, %(since_at)s))::bigint AS start_s,
+           date_part('epoch', s."end")::bigint AS end_s
+    FROM billing_usagesegment s
+    JOIN billing_meteredattempt a ON a.id = s.attempt_id
+    WHERE s.start < %(until_at)s AND (s."end" > %(since_at)s OR s."end" IS NULL)
+      AND %(since_at)s < %(until_at)s
+      AND a.organization_id = ANY(%(organizations)s) AND a.pool_id = ANY(%(pools)s)
+),
+moves AS (
+    SELECT organization_id, pool_id, start_s AS at_s, mgpu AS used_mgpu, 0 AS guaranteed_mgpu
+    FROM held
+    UNION ALL
+    SELECT organization_id, pool_id, end_s, -mgpu, 0 FROM held WHERE end_s < %(until_s)s
+    UNION ALL
+    SELECT organization_id, pool_id, at_s, 0, guaranteed_mgpu
+    FROM unnest(%(of)s::uuid[], %(in_pools)s::uuid[], %(at_s)s::bigint[], %(changes)s::bigint[])
+        AS given (organization_id, pool_id, at_s, guaranteed_mgpu)
+),
+steps AS (
+    SELECT organization_id, pool_id, at_s,
+           SUM(used_mgpu) AS used_mgpu, SUM(guaranteed_mgpu) AS guaranteed_mgpu
+    FROM moves GROUP BY organization_id, pool_id, at_s
+),
+levels AS (
+    SELECT pool_id, SUM(used_mgpu) OVER until_here AS used_mgpu,
+           SUM(guaranteed_mgpu) OVER until_here AS guaranteed_mgpu,
+           LEAD(at_s, 1, %(until_s)s) OVER until_here - at_s AS seconds
+    FROM steps
+    WINDOW until_here AS (PARTITION BY organization_id, pool_id ORDER BY at_s)
+)
+SELECT pool_id, SUM(guaranteed_mgpu * seconds),
+       SUM(GREATEST(0, guaranteed_mgpu - used_mgpu) * seconds)
+FROM levels GROUP BY pool_id
+"""
+
+
+def _unused(
+    organizations: Sequence[UUID], pools: Sequence[Pool], period: Period
+) -> dict[UUID, tuple[int, int]]:
+    """Return by pool what the organizations were guaranteed, and what of it they did not use."""
+    since_s, until_s = int(period.start.timestamp()), int(period.until.timestamp())
+    if since_s >= until_s:
+        return {}
+    of: list[UUID] = []
+    in_pools: list[UUID] = []
+    at_s: list[int] = []
+    changes: list[int] = []
+    quotas = Quota.objects.filter(node_id__in=organizations, pool__in=pools)
+    history: dict[UUID, list[tuple[int, int]]] = {}
+    for quota_id, at, after in (
+        QuotaChange.objects.filter(quota__in=quotas, at__lt=period.until)
+        .order_by("at", "pk")
+        .values_list("quota_id", "at", "after")
+    ):
+        step = max(since_s, int(at.timestamp())), int(after["guaranteed_mgpu"])
+        history.setdefault(quota_id, []).append(step)
+    for quota in quotas:
+        before_mgpu = 0
+        for moment_s, guaranteed_mgpu in history.get(quota.pk, []):
+            of.append(quota.node_id)
+            in_pools.append(quota.pool_id)
+            at_s.append(moment_s)
+            changes.append(guaranteed_mgpu - before_mgpu)
+            before_mgpu = guaranteed_mgpu
+    rows = rows_of(
+        _UNUSED,
+        {
+            "organizations": list(organizations),
+            "pools": [pool.pk for pool in pools],
+            "since_at": period.start,
+            "until_at": period.until,
+            "until_s": until_s,
+            "of": of,
+            "in_pools": in_pools,
+            "at_s": at_s,
+            "changes": changes,
+        },
+    )
+    return {pool: (int(guaranteed), int(unused)) for pool, guaranteed, unused in rows}
