@@ -222,18 +222,21 @@ class AccessToken(models.Model):
 
 
 class SignInAttempts(models.Model):
-    """How often signing in failed of late, for one login or from one address.
+    """How often signing in failed of late, by one of the counts of `tenants.throttling`.
 
     `key` is a SHA-256, because people type passwords into the wrong field. Rows are deleted
-    when their window is over.
+    when they are forgotten.
     """
 
     key = models.BinaryField(primary_key=True, max_length=32)
-    window_started_at = models.DateTimeField()
     attempts = models.PositiveIntegerField()
+    #: Attempts that the present wait refused.
+    refusals = models.PositiveIntegerField(default=0)
+    last_attempt_at = models.DateTimeField()
+    blocked_until = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["window_started_at"], name="sign_in_attempts_by_age")]
+        indexes = [models.Index(fields=["last_attempt_at"], name="sign_in_attempts_by_age")]
 
     def __str__(self) -> str:
-        return f"{self.attempts} since {self.window_started_at}"
+        return f"{self.attempts} until {self.last_attempt_at}"

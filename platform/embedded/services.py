@@ -56,6 +56,8 @@ def web_command(port: int) -> tuple[str, ...]:
         *(sys.executable, "-m", "uvicorn", "portal.asgi:application"),
         *("--host", HOST, "--port", str(port), "--workers", str(WEB_WORKERS)),
         *("--loop", "portal.accepting:SharingLoop"),
+        # uvicorn would believe X-Forwarded-For of this machine; `portal.client_addresses` knows.
+        "--no-proxy-headers",
         *("--timeout-graceful-shutdown", "5", "--no-server-header", "--no-access-log"),
     )
 

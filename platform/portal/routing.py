@@ -6,13 +6,16 @@ import django
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.urls import path
 
+from portal.client_addresses import ClientAddresses
 
-def build_application() -> ProtocolTypeRouter:
+
+def build_application() -> ClientAddresses:
     """The whole application; sets Django up."""
     django.setup(set_prefix=False)
     # These read settings and models, so Django has to be set up first.
     from channels.security.websocket import AllowedHostsOriginValidator
     from channels.sessions import SessionMiddlewareStack
+    from django.conf import settings
 
     from live.consumers import ChangesConsumer
     from portal.serving import ThreadedHandler
@@ -20,9 +23,10 @@ def build_application() -> ProtocolTypeRouter:
     # `path` is annotated for views; Channels routes consumers with it all the same.
     changes = path("ws/changes", ChangesConsumer.as_asgi())  # type: ignore[arg-type]
     sockets = URLRouter([changes])  # type: ignore[list-item]
-    return ProtocolTypeRouter(
+    protocols = ProtocolTypeRouter(
         {
             "http": ThreadedHandler(),
             "websocket": AllowedHostsOriginValidator(SessionMiddlewareStack(sockets)),
         }
     )
+    return ClientAddresses(protocols, settings.TRUSTED_PROXIES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -54,6 +55,22 @@ def _listed(name: str, pattern: str, example: str) -> frozenset[str]:
         if not re.fullmatch(pattern, entry, re.ASCII):
             raise BadSetting(f"{name} must hold entries like {example}, not {entry!r}.")
     return frozenset(entries)
+
+
+def _networks(name: str) -> list[str]:
+    """IP addresses and networks with commas between them, none that holds everybody."""
+    networks = []
+    for entry in filter(None, map(str.strip, _text(name, "").split(","))):
+        try:
+            network = ip_network(entry)
+        except ValueError as error:
+            raise BadSetting(
+                f"{name} must hold addresses or networks like 10.0.0.0/24, not {entry!r}."
+            ) from error
+        if network.prefixlen == 0:
+            raise BadSetting(f"{name} must not hold everybody ({entry}); name your proxies.")
+        networks.append(str(network))
+    return networks
 
 
 _SECRET_KEY_LENGTH_MIN = 32
@@ -172,6 +189,8 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 
+#: The only peers whose X-Forwarded-For and X-Forwarded-Proto count. Nobody unless it is said.
+TRUSTED_PROXIES = _networks("TIDEGATE_TRUSTED_PROXIES")
 #: Set where TLS ends in front of the web process; loopback on a laptop has none.
 IS_BEHIND_TLS = _bool("TIDEGATE_BEHIND_TLS", default=False)
 SESSION_COOKIE_NAME = "__Host-session" if IS_BEHIND_TLS else "session"

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib.auth import login as begin_session
 from django.contrib.auth import logout as end_session
 from django.middleware.csrf import get_token
@@ -24,6 +25,7 @@ from tenants.access import Actor, actor_of, get_visible, visible
 from tenants.administrators import has_administrator
 from tenants.api import serializers as shapes
 from tenants.api.authentication import actor_from, require_csrf_token
+from tenants.devices import COOKIE_PATH, LIFETIME, cookie_name, cookie_value
 from tenants.granting import grant_role, revoke_role, visible_grants
 from tenants.membership import change_user, create_user, visible_users
 from tenants.models import Node, NodeKind, UserKind
@@ -109,16 +111,27 @@ class SessionView(APIView):
         body = shapes.SigningInSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         now = SystemClock().now()
-        user = authenticated_user(
+        user, device = authenticated_user(
             login=body.validated_data["login"],
             password=body.validated_data["password"],
             address=request.META.get("REMOTE_ADDR", ""),
+            cookies=request.COOKIES,
             now=now,
         )
         begin_session(request._request, user)
         actor = actor_of(user)
         record_session(actor=actor, action="signed_in", now=now)
-        return Response(_session_body(request, actor))
+        response = Response(_session_body(request, actor))
+        response.set_cookie(
+            cookie_name(user),
+            cookie_value(user, device, now=now),
+            max_age=LIFETIME,
+            path=COOKIE_PATH,
+            secure=settings.SESSION_COOKIE_SECURE,
+            httponly=True,
+            samesite="Strict",
+        )
+        return response
 
     @extend_schema(
         operation_id="sign_out", summary="Sign out", responses=answers({204: None}, 403, 409)

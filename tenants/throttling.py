@@ -1,0 +1,181 @@
+"""How often signing in may fail: growing delays that nobody can hold over somebody else.
+
+Failures are counted by login and source together, and by source alone. After a few free ones
+each failure doubles the wait. A browser that signed in before (`tenants.devices`) has a count of
+its own and meets no other. Refused attempts do not count, so a wait ends whoever tries meanwhile.
+All counts are in PostgreSQL: they hold over all web processes and without Valkey.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import connection, transaction
+from django.db.models import F
+
+from tenants.models import SignInAttempts
+
+#: A count without a new failure for this long is forgotten. Longer than every wait.
+FORGOTTEN_AFTER = timedelta(hours=1)
+#: Failures of one login from everywhere, after which only the first one from a source is free.
+LOGIN_FAILURES_MAX = 50
+#: Forgotten counts that each attempt deletes, so that the table stays small by itself.
+_DELETED_PER_ATTEMPT = 100
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Failures without a wait, and the longest wait."""
+
+    free: int
+    delay_max_s: int
+
+    def delay_s(self, failures: int) -> int:
+        """Return the wait after so many failures: 1 s after the last free one, then doubled."""
+        if failures < self.free:
+            return 0
+        return int(min(self.delay_max_s, 2 ** min(failures - self.free, 30)))
+
+
+LOGIN_AND_SOURCE = Rule(free=5, delay_max_s=900)
+#: The same for a login that many sources fail at.
+ATTACKED_LOGIN_AND_SOURCE = Rule(free=1, delay_max_s=900)
+DEVICE = Rule(free=5, delay_max_s=900)
+#: Short, because many people may share one address.
+SOURCE = Rule(free=100, delay_max_s=60)
+_NO_WAIT = Rule(free=2**31, delay_max_s=0)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A refused attempt: until when, and whether it is the first of this wait."""
+
+    until: datetime
+    is_first: bool
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The counts that one attempt falls under."""
+
+    #: Forgotten after a success.
+    own: bytes
+    #: Those of others, too: a success takes back what it was counted as.
+    shared: Sequence[bytes]
+    device: bool
+
+    @classmethod
+    def from_source(cls, login: str, address: str) -> Attempt:
+        """An attempt of a browser that never signed in as this user."""
+        source = network_of(address)
+        return cls(
+            own=_key("login and source", login, source),
+            shared=(_key("source", source), _key("login", login)),
+            device=False,
+        )
+
+    @classmethod
+    def from_device(cls, login: str, device: str) -> Attempt:
+        """An attempt of a browser that signed in as this user before."""
+        return cls(own=_key("device", login, device), shared=(), device=True)
+
+
+def network_of(address: str) -> str:
+    """Return what counts as one source: an IPv4 address, the /64 of an IPv6 one, or the text."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address[:64]
+    if parsed.version == 4:
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, 64), strict=False))
+
+
+@transaction.atomic
+def count_attempt(attempt: Attempt, *, now: datetime) -> Wait | None:
+    """Count `attempt` as failed, or return the wait that refuses it.
+
+    Call it before the password is checked, so that parallel guesses cannot slip past, and
+    `forgive_attempt` after a success.
+    """
+    _delete_forgotten(now)
+    rows = _locked((attempt.own, *attempt.shared), now)
+    waits = [
+        row for row in rows.values() if row.blocked_until is not None and row.blocked_until > now
+    ]
+    if waits:
+        SignInAttempts.objects.filter(pk__in=[row.pk for row in waits]).update(
+            refusals=F("refusals") + 1
+        )
+        return Wait(
+            until=max(row.blocked_until for row in waits if row.blocked_until is not None),
+            is_first=any(row.refusals == 0 for row in waits),
+        )
+    for key, rule in _rules(attempt, rows):
+        row = rows[key]
+        row.attempts = min(row.attempts + 1, 1_000_000)
+        row.refusals = 0
+        row.last_attempt_at = now
+        row.blocked_until = now + timedelta(seconds=rule.delay_s(row.attempts))
+        row.save()
+    return None
+
+
+def forgive_attempt(attempt: Attempt) -> None:
+    """Forget the failures of who has just signed in; of shared counts only this attempt."""
+    SignInAttempts.objects.filter(key=attempt.own).delete()
+    SignInAttempts.objects.filter(key__in=attempt.shared, attempts__gt=0).update(
+        attempts=F("attempts") - 1, blocked_until=None
+    )
+
+
+def _rules(attempt: Attempt, rows: dict[bytes, SignInAttempts]) -> list[tuple[bytes, Rule]]:
+    if attempt.device:
+        return [(attempt.own, DEVICE)]
+    source, login = attempt.shared
+    is_attacked = rows[login].attempts >= LOGIN_FAILURES_MAX
+    own = ATTACKED_LOGIN_AND_SOURCE if is_attacked else LOGIN_AND_SOURCE
+    return [(attempt.own, own), (source, SOURCE), (login, _NO_WAIT)]
+
+
+def _key(*parts: str) -> bytes:
+    # Hashed, because people type passwords into the wrong field.
+    return hashlib.sha256("\0".join(parts).encode()).digest()
+
+
+def _delete_forgotten(now: datetime) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            DELETE FROM tenants_signinattempts WHERE key IN (
+                SELECT key FROM tenants_signinattempts
+                WHERE last_attempt_at <= %s LIMIT %s FOR UPDATE SKIP LOCKED)
+            """,
+            [now - FORGOTTEN_AFTER, _DELETED_PER_ATTEMPT],
+        )
+
+
+def _locked(keys: Sequence[bytes], now: datetime) -> dict[bytes, SignInAttempts]:
+    """The rows of `keys`, new where there was none, locked in one order."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO tenants_signinattempts AS known
+                (key, attempts, refusals, last_attempt_at, blocked_until)
+            SELECT wanted, 0, 0, %(now)s, NULL FROM unnest(%(keys)s::bytea[]) AS wanted
+            ON CONFLICT (key) DO UPDATE SET
+                attempts = CASE WHEN known.last_attempt_at <= %(forgotten)s
+                    THEN 0 ELSE known.attempts END
+            RETURNING key, attempts, refusals, last_attempt_at, blocked_until
+            """,
+            {"keys": sorted(keys), "now": now, "forgotten": now - FORGOTTEN_AFTER},
+        )
+        found = cursor.fetchall()
+    names = ("key", "attempts", "refusals", "last_attempt_at", "blocked_until")
+    return {bytes(values[0]): SignInAttempts.from_db("default", names, values) for values in found}
