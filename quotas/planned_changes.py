@@ -1,7 +1,9 @@
 """Several edits of quotas as one: drafted, decided by who may, applied at a time, taken back.
 
 Whoever may change anything of each quota may draft; who applies needs the rights that the edits
-themselves need, so the draft of a team lead is a request to the admin above. A scheduled change is
+themselves need, so the draft of a team lead is a request to the admin above. Drafts are read by
+whoever drafted them and by whoever manages quotas at, above or below a node that they set; what
+took effect is history, which the whole organization reads. A scheduled change is
 applied on the rights that who decided has at that moment, and only if nobody changed its quotas
 since. Taking back needs no rights: it is part of what was decided. GPUs that a percentage comes to
 anew, because its parent has more or fewer, are nobody's change of that quota (`was_changed`).
@@ -16,7 +18,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from audit.recording import record
 from live.publishing import publish
@@ -60,6 +62,8 @@ ROUND_MAX = 100
 #: The two ways to write a guarantee, one of which a quota has.
 _GUARANTEES = frozenset({"guaranteed_mgpu", "guaranteed_bp"})
 _CANCELLABLE = (PlannedStatus.DRAFT, PlannedStatus.SCHEDULED)
+#: Took effect: part of the history of its quotas, which everybody in the organization reads.
+_IN_HISTORY = (PlannedStatus.APPLIED, PlannedStatus.REVERTED, PlannedStatus.KEPT)
 #: What a sentence says of a change that nobody decides on any more.
 _ENDED = {
     PlannedStatus.REVERTED: "was applied and taken back",
@@ -71,15 +75,33 @@ _ENDED = {
 
 
 def visible_planned(actor: Actor) -> QuerySet[PlannedChange]:
-    """The planned changes that the actor may see, with their nodes and people."""
-    return visible(actor, _with_names(), Permission.VIEW_TREE, path_field="node__path")
+    """The planned changes that the actor may read, with their nodes and people."""
+    found = visible(actor, _with_names(), Permission.VIEW_TREE, path_field="node__path")
+    return found.filter(_is_readable(actor))
 
 
 def planned_by_id(actor: Actor, planned_id: UUID) -> PlannedChange:
-    """The planned change. Raises NotFound for absent and foreign alike."""
+    """The planned change. Raises NotFound for absent, foreign and unreadable ones alike."""
     return get_visible(
-        actor, _with_names(), Permission.VIEW_TREE, path_field="node__path", pk=planned_id
+        actor,
+        _with_names().filter(_is_readable(actor)),
+        Permission.VIEW_TREE,
+        path_field="node__path",
+        pk=planned_id,
     )
+
+
+def _is_readable(actor: Actor) -> Q:
+    """The condition that the actor may read a planned change of a tree that they see. Roles
+    decide and not the token's scopes, so a token that only reads shows what its owner reads."""
+    managed = actor.granted(Permission.MANAGE_QUOTA)
+    steps = [path.rstrip("/").split("/") for path in managed if path]
+    above = {"/".join(names[:depth]) + "/" for names in steps for depth in range(1, len(names) + 1)}
+    set_here = PlannedEdit.objects.filter(
+        under(managed, "quota__node__path") | Q(quota__node__path__in=above),
+        planned=OuterRef("pk"),
+    )
+    return Q(status__in=_IN_HISTORY) | Q(created_by=actor.user) | Q(Exists(set_here))
 
 
 def _with_names() -> QuerySet[PlannedChange]:
@@ -523,7 +545,11 @@ def _save(planned: PlannedChange) -> None:
 def _note(
     planned: PlannedChange, act: str, *, actor: Actor | None = None, now: datetime, **detail: Any
 ) -> None:
-    """The audit event of an act, and the hint to open pages."""
+    """The audit event of an act, and the hint to open pages.
+
+    Auditors and open pages reach further than readers of drafts. So before the change is history
+    the event says nothing of its content, and the hint names no id."""
+    is_history = planned.status in _IN_HISTORY
     record(
         action=f"quota_change.{act}",
         subject_kind="quota_change",
@@ -533,7 +559,11 @@ def _note(
         actor="system" if actor is None else actor.user.login,
         organization_id=planned.node.organization_id,
         node_path=planned.node.path,
-        detail={"reason": planned.reason, **detail},
+        detail={"reason": planned.reason, **detail} if is_history else {},
         request_id=current_request_id(),
     )
-    publish("quotas", ids=[planned.pk], organization_id=planned.node.organization_id)
+    publish(
+        "quotas",
+        ids=[planned.pk] if is_history else (),
+        organization_id=planned.node.organization_id,
+    )

@@ -67,11 +67,13 @@ class Actor:
         held = {path for role, path in self.grants if permission in PERMISSIONS[role]}
         if permission is Permission.VIEW_TREE and self.organization_path is not None:
             held.add(self.organization_path)
-        outer: list[str] = []
-        for path in sorted(held, key=lambda p: (len(p), p)):
-            if not any(path.startswith(other) for other in outer):
-                outer.append(path)
-        return tuple(outer)
+        return _outermost(held)
+
+    def granted(self, permission: Permission) -> tuple[str, ...]:
+        """Path prefixes below which the actor's roles give `permission`, whatever the token's
+        scopes: for reads that are for whoever may act there. The scope of reading is asked for
+        by the caller."""
+        return _outermost(path for role, path in self.grants if permission in PERMISSIONS[role])
 
     def holds(self, permission: Permission, path: str) -> bool:
         """Whether the actor holds `permission` on the node at `path` (with its slash)."""
@@ -81,6 +83,15 @@ class Actor:
     def is_platform_admin(self) -> bool:
         """Whether the actor administers the installation."""
         return any(role is Role.PLATFORM_ADMIN for role, _ in self.grants)
+
+
+def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    """The prefixes that lie below no other one, shortest first."""
+    outer: list[str] = []
+    for path in sorted(set(paths), key=lambda p: (len(p), p)):
+        if not any(path.startswith(other) for other in outer):
+            outer.append(path)
+    return tuple(outer)
 
 
 def actor_of(

@@ -52,6 +52,8 @@ PLATFORM_ADMIN_200 = "401 200 403 403 403 403 403 403 403 403 403"
 BUILDS_201 = "401 201 201 201 403 403 403 403 403 403 404"
 #: Who manages nlp's quota.
 MANAGES_NLP_200 = "401 200 200 200 403 200 403 403 403 403 404"
+#: A draft that sets nlp's quota does not exist for anybody who manages no quota there.
+READS_DRAFT_OF_NLP_200 = "401 200 200 200 404 200 404 404 404 404 404"
 DAY = "?start=2026-11-20T00:00:00Z&end=2026-11-21T00:00:00Z"
 BUILDS_200 = "401 200 200 200 403 403 403 403 403 403 404"
 
@@ -168,13 +170,13 @@ TABLE: dict[tuple[str, str], Case] = {
             "reason": "because",
         },
     ),
-    ("GET", "quota-changes/<uuid:planned_id>"): a_case(MEMBERS),
-    ("POST", "quota-changes/<uuid:planned_id>/preview"): a_case(MANAGES_NLP_200, {}),
+    ("GET", "quota-changes/<uuid:planned_id>"): a_case(READS_DRAFT_OF_NLP_200),
+    ("POST", "quota-changes/<uuid:planned_id>/preview"): a_case(READS_DRAFT_OF_NLP_200, {}),
     # What nobody has seen is stale for who may apply it.
     ("POST", "quota-changes/<uuid:planned_id>/apply"): a_case(
-        "401 412 412 412 403 412 403 403 403 403 404", **{"If-Match": '"unseen"'}
+        "401 412 412 412 404 412 404 404 404 404 404", **{"If-Match": '"unseen"'}
     ),
-    ("POST", "quota-changes/<uuid:planned_id>/cancel"): a_case(MANAGES_NLP_200),
+    ("POST", "quota-changes/<uuid:planned_id>/cancel"): a_case(READS_DRAFT_OF_NLP_200),
     ("GET", "priority-classes"): a_case(CUT_TO_ALL),
     ("GET", "priority-classes/<uuid:class_id>"): a_case(MEMBERS),
     ("PATCH", "priority-classes/<uuid:class_id>"): a_case(

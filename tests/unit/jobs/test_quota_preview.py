@@ -23,7 +23,7 @@ from clusters.models import Pool
 from jobs.heavy_answers import FUTURE
 from jobs.models import Job
 from jobs.quota_preview import ChangePreview, preview_change
-from primitives.errors import Conflict, Forbidden, TooManyRequests
+from primitives.errors import Conflict, NotFound, TooManyRequests
 from quotas.administration import QuotaEdit
 from quotas.models import PlannedChange, Quota
 from quotas.planned_changes import apply_planned, draft_change, etag_of_planned
@@ -223,10 +223,10 @@ def test_jobs_that_one_may_not_see_are_counted_and_not_named() -> None:
 def test_a_lead_sees_what_a_draft_from_above_would_take_and_no_more_of_others(beside: str) -> None:
     """The administrator gives nlp what vision uses, and sets a weight of vision, or of the node
     above it. Vision's lead is told of its own job by name, and of nlp's by number; a lead elsewhere
-    and a researcher of vision are told nothing.
+    and a researcher of vision are told nothing, not even that there is a draft.
 
     Planted: none but who drafted it and who manages all that it sets; everybody who may see the
-    draft.
+    tree.
     """
     company, lost, _ = lent_out()
     node = {"vision": company.vision, "research": company.research}[beside]
@@ -250,7 +250,7 @@ def test_a_lead_sees_what_a_draft_from_above_would_take_and_no_more_of_others(be
         an_actor(company.inference, Role.TEAM_LEAD),
         an_actor(company.vision, Role.RESEARCHER),
     ):
-        with pytest.raises(Forbidden, match="above or below those, may preview it"):
+        with pytest.raises(NotFound):
             previewed(planned, stranger)
 
 

@@ -686,8 +686,10 @@ def test_only_who_drafted_it_or_manages_quotas_there_cancels_it() -> None:
     edits = [(quota_of(company.nlp).pk, QuotaEdit(weight=5))]
     planned = drafted(lead, company, edits=edits)
     beside = by_token(an_actor(company.vision, Role.TEAM_LEAD).user)
-    assert beside.post(f"quota-changes/{planned.pk}/cancel", None).status_code == 403
-    assert beside.get(f"quota-changes/{planned.pk}").json()["can_manage"] is False
+    assert beside.post(f"quota-changes/{planned.pk}/cancel", None).status_code == 404
+    both = drafted(admin_of(company.research), company)
+    assert beside.post(f"quota-changes/{both.pk}/cancel", None).status_code == 403
+    assert beside.get(f"quota-changes/{both.pk}").json()["can_manage"] is False
     above = by_token(admin_of(company.research).user)
     assert above.post(f"quota-changes/{planned.pk}/cancel", None).json()["status"] == "cancelled"
 
