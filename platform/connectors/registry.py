@@ -83,7 +83,7 @@ DEFAULT_IMAGES: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, str | No
     "kubernetes": kubernetes_default_images,
 }
 #: Kinds of cluster whose options hold no secret, so that administrators may read them again.
-KINDS_WITH_OPEN_OPTIONS = frozenset({"kubernetes"})
+KINDS_WITH_OPEN_OPTIONS = frozenset({"kubernetes", "local"})
 #: How natives are controlled, on the kinds of cluster that may have any.
 NATIVE_CONTROLS: Mapping[str, Callable[[ClusterConnector], NativeControl]] = {
     "kubernetes": control_kubernetes_natives,

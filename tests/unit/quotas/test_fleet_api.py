@@ -221,6 +221,7 @@ def test_who_is_outside_is_for_those_who_manage_clusters() -> None:
 
 
 def test_options_without_secrets_are_shown_to_those_who_manage_clusters() -> None:
+    """Planted: local left out of the kinds without secrets, as it was."""
     cluster = a_cluster("kube", kind="kubernetes")
     cluster.options = {
         "kubeconfig": "/etc/tidegate/kube",
@@ -233,10 +234,14 @@ def test_options_without_secrets_are_shown_to_those_who_manage_clusters() -> Non
     slurm = a_cluster("slurm", kind="slurm")
     slurm.options = {"tag_secret": "0123456789abcdef", "containers": "pyxis"}
     slurm.save()
+    local = a_cluster("local")
+    local.options = {"root": "/srv/local", "nodes": NODES, "use_real_gpus": False}
+    local.save()
 
     shown = {one["name"]: one for one in platform().get("clusters").json()["items"]}
     assert shown["kube"]["options"] == cluster.options
     assert shown["slurm"]["options"] is None
+    assert shown["local"]["options"] == local.options
     images = [
         {"pool": "a100", "image": None},
         {"pool": "h100", "image": "docker.io/library/job:1"},
@@ -284,7 +289,7 @@ def test_a_cluster_is_added_seen_and_disabled(tmp_path: Path) -> None:
         },
         "runs_images": False,
         "default_images": [],
-        "options": None,
+        "options": options,
     }
     cluster = Cluster.objects.get()
     a_cluster_node(cluster, pool, "n1")
