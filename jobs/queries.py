@@ -30,7 +30,7 @@ from jobs.models import Attempt, AttemptState, Dependency, Job, JobArray, JobEve
 from jobs.withholding import ARRAY_LIMIT_REACHED, DEPENDENCY, FirstTask, first_tasks
 from outbox.models import Message
 from outbox.quarantine import open_quarantine, sentence_of
-from primitives.errors import NotFound
+from primitives.errors import Forbidden, NotFound
 from quotas.unprepared import unprepared_clusters
 from tenants.access import Actor, visible
 from tenants.models import Node
@@ -81,6 +81,12 @@ def may_see(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
     """Whether a job of this user and team is among `visible_jobs`."""
     own = user_id == actor.user.pk and actor.user.is_active and actor.permits(Permission.VIEW_JOBS)
     return own or actor.holds(Permission.VIEW_JOBS, team_path)
+
+
+def require_log(view: JobView, actor: Actor) -> None:
+    """Raises Forbidden for a visible job whose log the actor may not read."""
+    if not may_read_content(actor, user_id=view.job.user_id, team_path=view.job.team__path):
+        raise Forbidden("You can see this job but not read its log; its owner can.")
 
 
 def may_read_content(actor: Actor, *, user_id: UUID, team_path: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from jobs.endings import exit_code_meaning, ignored_notice
 from jobs.explaining import waiting_explanation
 from jobs.job_arrays import ArrayView
 from jobs.lifecycle import FINAL, OPEN
@@ -101,6 +102,7 @@ def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
         "ended_at": job.ended_at,
         "end_reason": job.end_reason,
         "exit_code": job.exit_code,
+        "exit_code_meaning": _exit_code_meaning(job, view.attempt),
         "attempt": job.attempt_number,
         "current_attempt": None
         if view.attempt is None
@@ -180,12 +182,31 @@ def attempt_body(attempt: AttemptRow, *, actor: Actor) -> dict[str, Any]:
         "released_at": attempt.released_at,
         "outcome": attempt.outcome,
         "exit_codes": _json(attempt.exit_codes),
+        "ignored_notice": ignored_notice(
+            outcome=attempt.outcome,
+            notice_at=attempt.notice_at,
+            grace_until=attempt.grace_until,
+            ended_at=attempt.ended_at,
+        ),
         "mgpu": attempt.mgpu,
         "guaranteed_mgpu": attempt.guaranteed_mgpu,
         "borrowed_mgpu": attempt.mgpu - attempt.guaranteed_mgpu,
         "message": attempt.message,
         "beneficiary": beneficiary,
     }
+
+
+def _exit_code_meaning(job: JobRow, attempt: AttemptRow | None) -> str | None:
+    if job.exit_code is None:
+        return None
+    if attempt is None:
+        return exit_code_meaning(job.exit_code)
+    return exit_code_meaning(
+        job.exit_code,
+        outcome=attempt.outcome,
+        native_state=attempt.native_state,
+        message=attempt.message,
+    )
 
 
 def history_body(

@@ -71,6 +71,9 @@ class AttemptSerializer(serializers.Serializer[Any]):
     exit_codes = serializers.DictField(
         child=serializers.IntegerField(), help_text="By rank; negative: killed by that signal"
     )
+    ignored_notice = serializers.BooleanField(
+        help_text="It was stopped by force because it had not ended when its grace was over"
+    )
     mgpu = serializers.IntegerField()
     guaranteed_mgpu = serializers.IntegerField()
     borrowed_mgpu = serializers.IntegerField()
@@ -212,6 +215,9 @@ class JobSerializer(serializers.Serializer[Any]):
     ended_at = serializers.DateTimeField(allow_null=True)
     end_reason = serializers.CharField(allow_null=True)
     exit_code = serializers.IntegerField(allow_null=True)
+    exit_code_meaning = serializers.CharField(
+        allow_null=True, help_text="What the exit code says, such as `command not found`"
+    )
     attempt = serializers.IntegerField(help_text="Number of the latest attempt, 0 before the first")
     current_attempt = AttemptSerializer(allow_null=True)
     explanation = ExplanationSerializer(allow_null=True)

@@ -8,6 +8,7 @@ from jobs.api import cycle_views, quarantine_views, views
 from jobs.api.alternative_views import JobAlternatives
 from jobs.api.checkpoint_views import JobCheckpoints
 from jobs.api.estimate_views import JobEstimate
+from jobs.api.log_views import JobLogSummary
 from jobs.api.placement_views import ClusterPlacementList
 from jobs.api.quota_preview_views import QuotaChangePreview
 from jobs.api.reason_views import JobReasons
@@ -23,6 +24,7 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:job_id>/history", views.JobHistory.as_view()),
     path("jobs/<uuid:job_id>/decisions", cycle_views.JobDecisions.as_view()),
     path("jobs/<uuid:job_id>/logs", views.JobLogs.as_view()),
+    path("jobs/<uuid:job_id>/log-summary", JobLogSummary.as_view()),
     path("jobs/<uuid:job_id>/checkpoints", JobCheckpoints.as_view()),
     path("jobs/<uuid:job_id>/cancel", views.JobCancel.as_view()),
     path("jobs/<uuid:job_id>/hold", views.JobHold.as_view()),

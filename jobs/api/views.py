@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, cast
@@ -42,14 +41,14 @@ from jobs.queries import (
     get_history,
     get_job,
     list_jobs,
-    may_read_content,
     record_reading,
+    require_log,
     row_of,
 )
 from jobs.requests import read_job_request
 from jobs.submission import submit_job_here
 from primitives.clock import SystemClock
-from primitives.errors import FieldError, Forbidden, InvalidRequest
+from primitives.errors import FieldError, InvalidRequest
 from tenants.api.authentication import actor_from
 from webapi.idempotency import respond_once
 from webapi.paging import (
@@ -63,10 +62,10 @@ from webapi.paging import (
     refuse_unknown_parameters,
     time_or_refuse,
     uuid_or_refuse,
+    whole_or_refuse,
 )
 from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
 
-_WHOLE = re.compile(r"-?[0-9]{1,16}")
 _SORTS = ("-submitted_at", "submitted_at")
 _TEXT_MAX = 1_000
 _USAGE_CLASSES: list[str] = [item.value for item in UsageClass]
@@ -288,12 +287,11 @@ class JobLogs(APIView):
         refuse_unknown_parameters(request, {"attempt", "rank", "stream", "offset", "limit"})
         actor, now = actor_from(request), SystemClock().now()
         view = get_job(job_id, actor=actor, now=now)
-        if not may_read_content(actor, user_id=view.job.user_id, team_path=view.job.team__path):
-            raise Forbidden("You can see this job but not read its log; its owner can.")
-        attempt = _whole(request, "attempt", None, low=1, high=2**31 - 1)
-        rank = _whole(request, "rank", 0, low=0, high=2**31 - 1)
-        offset = _whole(request, "offset", 0, low=-logs.OFFSET_MAX, high=logs.OFFSET_MAX)
-        limit = _whole(
+        require_log(view, actor)
+        attempt = whole_or_refuse(request, "attempt", None, low=1, high=2**31 - 1)
+        rank = whole_or_refuse(request, "rank", 0, low=0, high=2**31 - 1)
+        offset = whole_or_refuse(request, "offset", 0, low=-logs.OFFSET_MAX, high=logs.OFFSET_MAX)
+        limit = whole_or_refuse(
             request, "limit", logs.LIMIT_DEFAULT, low=logs.LIMIT_MIN, high=logs.LIMIT_MAX
         )
         found = logs.read_log(
@@ -454,15 +452,3 @@ def _choice(request: Request, name: str, values: list[str] | tuple[str, ...]) ->
             errors=[FieldError(f"/{name}", "is none of them")],
         )
     return text
-
-
-def _whole(request: Request, name: str, default: int | None, *, low: int, high: int) -> int | None:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
-        raise InvalidRequest(
-            f"{name} must be a whole number from {low} to {high}.",
-            errors=[FieldError(f"/{name}", f"must be from {low} to {high}")],
-        )
-    return int(text)

@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from cli import api as api_module
 from cli.api import Api
 from cli.context import open_api
+from cli.error_lines import print_error_lines
 from cli.errors import CANCELLED, REFUSED, STILL_OPEN, TIMED_OUT, CliError, Refused, Unreachable
 from cli.job_lookup import (
     HELD,
@@ -325,6 +326,7 @@ def get(ctx: typer.Context, job: JobArgument, output: Output = Format.TABLE) -> 
     found = of_one_job(api, id_of_job(api, job), "")
     if output is Format.TABLE:
         print_job(found)
+        print_error_lines(api, found)
     else:
         print_data(found, output)
 

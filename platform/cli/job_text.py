@@ -90,7 +90,8 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("begins", job["begin_at"]),
             ("started", job["started_at"]),
             ("ended", job["ended_at"]),
-            ("exit code", job["exit_code"]),
+            ("exit code", _exit_code(job)),
+            ("notice", "ignored: stopped by force" if attempt.get("ignored_notice") else None),
             ("attempt", job["attempt"] or None),
             ("cluster", attempt.get("cluster") or job["cluster"]),
             ("native id", attempt.get("native_id")),
@@ -234,6 +235,12 @@ def print_plan(plan: Mapping[str, Any]) -> None:
             ("costs an hour", costs),
         ]
     )
+
+
+def _exit_code(job: Mapping[str, Any]) -> str | None:
+    if job["exit_code"] is None:
+        return None
+    return f"{job['exit_code']} ({job['exit_code_meaning']})"
 
 
 def _devices(job: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ CURSOR_LENGTH_MAX = 2048
 #: A 64-bit id is no longer.
 _NUMBER_DIGITS_MAX = 18
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_WHOLE = re.compile(r"-?[0-9]{1,16}")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})"
@@ -215,3 +216,18 @@ def refuse_unknown_parameters(request: Request, known: set[str]) -> None:
             + ".",
             errors=errors,
         )
+
+
+def whole_or_refuse(
+    request: Request, name: str, default: int | None, *, low: int, high: int
+) -> int | None:
+    """The whole number of a query parameter, or `default` without one. Raises InvalidRequest."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
+        raise InvalidRequest(
+            f"{name} must be a whole number from {low} to {high}.",
+            errors=[FieldError(f"/{name}", f"must be from {low} to {high}")],
+        )
+    return int(text)

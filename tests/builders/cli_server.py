@@ -59,6 +59,7 @@ def a_shown_job(**changes: Any) -> dict[str, Any]:
         "ended_at": None,
         "end_reason": None,
         "exit_code": None,
+        "exit_code_meaning": None,
         "attempt": 0,
         "current_attempt": None,
         "explanation": None,

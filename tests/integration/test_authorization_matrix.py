@@ -216,6 +216,9 @@ TABLE: dict[tuple[str, str], Case] = {
     ("GET", "jobs/<uuid:job_id>/history"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
     # The job has no attempt yet: who may read its log is told so by 404.
     ("GET", "jobs/<uuid:job_id>/logs"): a_case("401 404 404 404 404 404 404 403 403 404 404"),
+    ("GET", "jobs/<uuid:job_id>/log-summary"): a_case(
+        "401 404 404 404 404 404 404 403 403 404 404"
+    ),
     ("POST", "jobs/<uuid:job_id>/cancel"): a_case("401 200 200 200 404 200 200 403 403 404 404"),
     ("POST", "jobs/<uuid:job_id>/hold"): a_case("401 200 200 200 404 200 200 403 403 404 404"),
     # It is queued already: releasing it changes nothing.

@@ -612,6 +612,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/log-summary": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Which streams of a job's log have output, and its last error lines
+         * @description The streams of one rank.
+         */
+        get: operations["get_job_log_summary"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/logs": {
         parameters: {
             query?: never;
@@ -1617,6 +1637,8 @@ export interface components {
             guaranteed_mgpu: number;
             /** Format: uuid */
             id: string;
+            /** @description It was stopped by force because it had not ended when its grace was over */
+            ignored_notice: boolean;
             message: string;
             mgpu: number;
             /** @description The cluster's own id */
@@ -2225,6 +2247,12 @@ export interface components {
             then: components["schemas"]["Fate"];
             today: components["schemas"]["Fate"];
         };
+        /**
+         * @description * `stdout` - stdout
+         *     * `stderr` - stderr
+         * @enum {string}
+         */
+        ErrorStreamEnum: "stdout" | "stderr";
         /** @description A range and how it came about, never a promise. */
         EstimatedStart: {
             /** Format: date-time */
@@ -2339,6 +2367,8 @@ export interface components {
             /** Format: date-time */
             ended_at: string | null;
             exit_code: number | null;
+            /** @description What the exit code says, such as `command not found` */
+            exit_code_meaning: string | null;
             explanation: components["schemas"]["Explanation"] | null;
             /** @description What each of its nodes must have */
             features: string[];
@@ -2523,6 +2553,8 @@ export interface components {
                 [key: string]: string;
             } | null;
             exit_code: number | null;
+            /** @description What the exit code says, such as `command not found` */
+            exit_code_meaning: string | null;
             explanation: components["schemas"]["Explanation"] | null;
             /** @description What each of its nodes must have */
             features: string[];
@@ -2631,6 +2663,24 @@ export interface components {
             ranks: number;
             stream: string;
             text: string;
+        };
+        /** @description Which streams of a rank have output, and the last lines of the error. */
+        JobLogSummary: {
+            attempt: number;
+            /** @description The last lines of `error_stream` */
+            error_lines: string[];
+            /**
+             * @description Where a failed attempt says why; null of one that did not fail or was silent
+             *
+             *     * `stdout` - stdout
+             *     * `stderr` - stderr
+             */
+            error_stream: components["schemas"]["ErrorStreamEnum"] | components["schemas"]["NullEnum"];
+            /** @description Where the rank ran */
+            node: string | null;
+            rank: number;
+            ranks: number;
+            streams: components["schemas"]["LogStream"][];
         };
         /** @description A running job that would be given notice in one of the two futures only. */
         JobLossEffect: {
@@ -2940,6 +2990,11 @@ export interface components {
          * @enum {string}
          */
         ListedDecision: "started" | "claimed" | "stopped" | "claim_dropped";
+        /** @description One stream of a rank. */
+        LogStream: {
+            has_output: boolean;
+            stream: components["schemas"]["StreamEnum"];
+        };
         /** @description A job; null where the caller may not know it. */
         NamedJob: {
             /** Format: uuid */
@@ -4187,6 +4242,12 @@ export interface components {
             /** @default 86400 */
             horizon_s?: number;
         };
+        /**
+         * @description * `stdout` - stdout
+         *     * `stderr` - stderr
+         * @enum {string}
+         */
+        StreamEnum: "stdout" | "stderr";
         /** @description The new job and what became of the lines of its sbatch text. */
         SubmittedJob: {
             /** @description null: it is no task of an array */
@@ -4216,6 +4277,8 @@ export interface components {
             /** Format: date-time */
             ended_at: string | null;
             exit_code: number | null;
+            /** @description What the exit code says, such as `command not found` */
+            exit_code_meaning: string | null;
             explanation: components["schemas"]["Explanation"] | null;
             /** @description What each of its nodes must have */
             features: string[];
@@ -6484,6 +6547,72 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_job_log_summary: {
+        parameters: {
+            query?: {
+                /** @description The latest if absent */
+                attempt?: number;
+                /** @description The first that failed if absent, else rank 0 */
+                rank?: number;
+            };
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobLogSummary"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

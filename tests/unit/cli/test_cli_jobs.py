@@ -146,6 +146,7 @@ def test_get_in_every_form(server: Server) -> None:
         state="failed",
         end_reason="exit_code",
         exit_code=3,
+        exit_code_meaning="an exit code of the program's own",
         attempt=2,
         current_attempt=attempt,
         usage={"guaranteed_mgpu_s": 7_200_000, "borrowed_mgpu_s": 1_800},
@@ -168,7 +169,7 @@ def test_get_in_every_form(server: Server) -> None:
         "class          normal\n"
         "time limit     1h\n"
         "submitted      2026-11-21T12:00:00Z\n"
-        "exit code      3\n"
+        "exit code      3 (an exit code of the program's own)\n"
         "attempt        2\n"
         "cluster        local\n"
         "native id      4711\n"
@@ -406,3 +407,58 @@ def test_changing_jobs(server: Server, action: str) -> None:
     assert ran.err == f"Error: {other}: Too late: It is refused.\n"
     server.routes[f"POST jobs/{JOB_ID}/{action}"] = a_shown_job(state="cancelled")
     assert server.run(action, JOB_ID).out == f"{JOB_ID}  cancelled\n"
+
+
+def a_failed_job(**changes: Any) -> dict[str, Any]:
+    facts = {"exit_code": 127, "exit_code_meaning": "command not found", "can": ["logs"]}
+    return a_shown_job(state="failed", end_reason="exit_code", **{**facts, **changes})
+
+
+def a_summary(**changes: Any) -> dict[str, Any]:
+    return {
+        "attempt": 1,
+        "rank": 3,
+        "node": "a-18",
+        "ranks": 8,
+        "streams": [],
+        "error_stream": "stderr",
+        "error_lines": ["train.sh: line 1: pyton: command not found", "exit 127"],
+        **changes,
+    }
+
+
+def test_get_says_why_a_job_failed(server: Server) -> None:
+    server.routes[f"GET jobs/{JOB_ID}"] = a_failed_job()
+    server.routes[f"GET jobs/{JOB_ID}/log-summary"] = a_summary()
+    out = server.run("get", JOB_ID).out
+    assert "\nexit code   127 (command not found)\n" in out
+    assert out.endswith(
+        "\n\nLast lines of stderr, rank 3 on a-18:\n"
+        "  train.sh: line 1: pyton: command not found\n"
+        "  exit 127\n"
+        f"The whole log: tidegate logs {JOB_ID} --stderr --rank 3\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("job", "answer"),
+    [
+        ({}, a_problem(503)),
+        ({}, a_summary(error_stream=None, error_lines=[])),
+        ({"can": []}, a_summary()),
+        ({"state": "succeeded"}, a_summary()),
+    ],
+)
+def test_get_shows_the_job_where_there_are_no_error_lines(
+    server: Server, job: dict[str, Any], answer: Any
+) -> None:
+    server.routes[f"GET jobs/{JOB_ID}"] = {**a_failed_job(), **job}
+    server.routes[f"GET jobs/{JOB_ID}/log-summary"] = answer
+    ran = server.run("get", JOB_ID)
+    assert (ran.exit_code, ran.err, "Last lines" in ran.out) == (0, "", False)
+
+
+def test_get_says_that_a_job_ignored_its_notice(server: Server) -> None:
+    attempt = {"borrowed_mgpu": 0, "mgpu": 16_000, "slots": [], "ignored_notice": True}
+    server.routes[f"GET jobs/{JOB_ID}"] = a_shown_job(state="cancelled", current_attempt=attempt)
+    assert "\nnotice         ignored: stopped by force\n" in server.run("get", JOB_ID).out
