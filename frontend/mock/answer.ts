@@ -1,5 +1,5 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
-import type { JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, PlannedChange, Problem, Quota, Session } from "../src/api/types";
+import type { JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, PlannedChange, Problem, Quota, Session } from "../src/api/types";
 import {
   aChargeback,
   aSession,
@@ -252,6 +252,8 @@ function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
   switch (action) {
     case "logs":
       return { status: 200, body: logChunk(query, job.state !== "running") };
+    case "log-summary":
+      return { status: 200, body: aLogSummary({ attempt: job.attempt, rank: Number(query.get("rank") ?? 0) }) };
     case "history":
       return page(theHistory(job), query);
     case "estimate":
@@ -323,6 +325,22 @@ function theAlternatives(job: JobDetail): JobAlternatives {
         },
       },
     ],
+  };
+}
+
+export function aLogSummary(change: Partial<LogSummary> = {}): LogSummary {
+  return {
+    attempt: 1,
+    rank: 0,
+    node: "a-17",
+    ranks: 12,
+    streams: [
+      { stream: "stdout", has_output: true },
+      { stream: "stderr", has_output: false },
+    ],
+    error_stream: null,
+    error_lines: [],
+    ...change,
   };
 }
 

@@ -294,6 +294,29 @@ export function jobAttemptsQuery(id: string) {
   });
 }
 
+const LOG_SUMMARY_MS = 5000;
+
+/**
+ * Which streams of a log have output, and the last error lines of a failed attempt. Without an attempt the
+ * latest, without a rank the first that failed.
+ */
+export function logSummaryQuery(id: string, state: JobState, attempt?: number, rank?: number) {
+  const isOver = state !== "starting" && state !== "running" && state !== "preempting";
+  return queryOptions({
+    queryKey: ["log-summary", id, state, attempt, rank],
+    staleTime: LOG_SUMMARY_MS,
+    refetchInterval: isOver ? false : LOG_SUMMARY_MS,
+    retry: false,
+    queryFn: ({ signal }) =>
+      unwrap(
+        client.GET("/api/v1/jobs/{job_id}/log-summary", {
+          params: { path: { job_id: id }, query: { attempt, rank } },
+          signal,
+        }),
+      ),
+  });
+}
+
 export function jobHistoryQuery(id: string) {
   return queryOptions({
     queryKey: ["jobs", "history", id],

@@ -49,6 +49,7 @@ export type Attempt = Schemas["Attempt"];
 export type Explanation = Schemas["Explanation"];
 export type HistoryEvent = Schemas["JobEvent"];
 export type LogChunk = Schemas["JobLog"];
+export type LogSummary = Schemas["JobLogSummary"];
 export type Chargeback = Schemas["ChargebackReport"];
 export type ChargebackRow = Schemas["ChargebackRow"];
 export type ChargebackJob = Schemas["ChargebackJob"];

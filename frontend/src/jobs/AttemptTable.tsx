@@ -7,7 +7,7 @@ import { attemptWord } from "./words";
 import "./attempts.css";
 
 /** A negative code is the signal that killed the rank. */
-export function exitWord(code: number): string {
+function exitWord(code: number): string {
   return code < 0 ? `signal ${-code}` : String(code);
 }
 

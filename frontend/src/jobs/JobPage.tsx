@@ -12,14 +12,15 @@ import { memoryText } from "../submit/draft";
 import { CliLine } from "../ui/CliLine";
 import { Lines, QueryView } from "../ui/states";
 import { Countdown, Time } from "../ui/Time";
-import { capitalised, DEVICE_HEADS, DEVICE_WORDS, deviceTime, formatDuration, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
+import { DEVICE_HEADS, DEVICE_WORDS, deviceTime, formatDuration, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 import { describeDetail } from "./history";
 import { ArrayCard } from "./ArrayCard";
-import { AttemptTable, exitWord } from "./AttemptTable";
+import { AttemptTable } from "./AttemptTable";
 import { JobActions } from "./JobActions";
+import { JobLog } from "./JobLog";
 import { LookAhead } from "./LookAhead";
-import { LogViewer } from "./LogViewer";
+import { Outcome } from "./Outcome";
 import { Reasons } from "./Reasons";
 import { SbatchNotes } from "./SbatchNotes";
 import { SoonerCard } from "./SoonerCard";
@@ -204,29 +205,6 @@ function CancelNotice({ job }: { job: JobDetail }) {
           </>
         )}
       </p>
-    </section>
-  );
-}
-
-/** How an ended job ended. */
-function Outcome({ job }: { job: JobDetail }) {
-  if (!isEnded(job.state)) return null;
-  const tone = job.state === "succeeded" ? "good" : job.state === "cancelled" ? "" : "bad";
-  return (
-    <section className={`card mark ${tone}`} aria-label="How it ended">
-      <h2>How it ended</h2>
-      <p className="sentence">
-        {capitalised(stateWord(job.state))}
-        {job.ended_at && (
-          <>
-            {" "}
-            <Time at={job.ended_at} />
-          </>
-        )}
-        {job.end_reason && job.end_reason !== "cancelled_by_user" && `: ${job.end_reason.replaceAll("_", " ")}`}
-        {job.exit_code !== null && ` (${job.exit_code < 0 ? "" : "exit code "}${exitWord(job.exit_code)})`}.
-      </p>
-      {job.current_attempt?.message && <p className="dim">{job.current_attempt.message}</p>}
     </section>
   );
 }
@@ -419,27 +397,6 @@ function Details({ job }: { job: JobDetail }) {
         )}
       </Tabs>
     </section>
-  );
-}
-
-function JobLog({ job }: { job: JobDetail }) {
-  const search = useSearch({ from: "/shell/jobs/$jobId" });
-  const navigate = useNavigate({ from: "/jobs/$jobId" });
-  const source = {
-    job: job.id,
-    attempt: search.attempt ?? job.attempt,
-    rank: search.rank ?? 0,
-    stream: search.stream ?? "stdout",
-  } as const;
-  return (
-    <LogViewer
-      key={`${source.job} ${source.attempt} ${source.rank} ${source.stream}`}
-      source={source}
-      attempts={Array.from({ length: job.attempt }, (_, i) => ({ number: job.attempt - i }))}
-      onChoose={(change) =>
-        void navigate({ search: (before) => ({ ...before, ...change }), replace: true })
-      }
-    />
   );
 }
 

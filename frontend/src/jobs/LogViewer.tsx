@@ -2,34 +2,45 @@ import { Button, SegmentedControl, Select } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useLayoutEffect, useMemo, useRef, useState } from "react";
 
-import type { Attempt } from "../api/types";
+import type { Attempt, LogSummary } from "../api/types";
 import { ErrorCard, Lines } from "../ui/states";
 import { toastError } from "../ui/toast";
-import { readable } from "./logBuffer";
-import { downloadLog, useLog, type LogSource } from "./useLog";
+import { mergedLines, readable, type LogLine } from "./logBuffer";
+import { downloadLog, useLog, type LogSource, type LogView } from "./useLog";
 import "./log.css";
 
 const NEAR_END_PX = 40;
 
-/** One stream of one rank of one attempt. Follows the end while it is in sight. */
+const VIEWS: Record<LogView, string> = { merged: "merged", stdout: "stdout", stderr: "stderr" };
+
+function asView(value: string): LogView {
+  return value === "merged" || value === "stderr" ? value : "stdout";
+}
+
+/** One stream of one rank of one attempt, or both in one. Follows the end while it is in sight. */
 export function LogViewer({
   source,
   attempts,
+  streams,
   onChoose,
 }: {
   source: LogSource;
   attempts: readonly Pick<Attempt, "number">[];
+  /** Which streams have output, as far as that is known. */
+  streams: LogSummary["streams"];
   onChoose: (change: Partial<Pick<LogSource, "attempt" | "rank" | "stream">>) => void;
 }) {
   const [isPaused, setPaused] = useState(false);
-  const { buffer, error, isLoading } = useLog(source, isPaused);
+  const { buffer, merged, error, isLoading } = useLog(source, isPaused);
+  const isMerged = source.stream === "merged";
   const text = useMemo(() => readable(buffer.text), [buffer.text]);
+  const lines = useMemo(() => mergedLines(merged), [merged]);
   const box = useRef<HTMLPreElement>(null);
   const isFollowing = useRef(true);
   useLayoutEffect(() => {
     const element = box.current;
     if (element && isFollowing.current) element.scrollTop = element.scrollHeight;
-  }, [text]);
+  }, [text, lines]);
 
   const save = useMutation({
     mutationFn: () => downloadLog(source),
@@ -82,9 +93,17 @@ export function LogViewer({
         <SegmentedControl
           aria-label="Stream"
           size="xs"
-          data={["stdout", "stderr"]}
+          data={Object.entries(VIEWS).map(([value, name]) => ({
+            value,
+            label: (
+              <StreamName
+                name={name}
+                hasOutput={streams.some(({ stream, has_output }) => stream === value && has_output)}
+              />
+            ),
+          }))}
           value={source.stream}
-          onChange={(stream) => onChoose({ stream: stream === "stderr" ? "stderr" : "stdout" })}
+          onChange={(stream) => onChoose({ stream: asView(stream) })}
         />
         <span className="dim small" role="status" aria-live="polite">
           {status}
@@ -104,6 +123,11 @@ export function LogViewer({
       {buffer.isCut && (
         <p className="small faint">Earlier output is not shown here; the download has all of it.</p>
       )}
+      {isMerged && lines.length > 0 && (
+        <p className="small faint">
+          Logs carry no timestamps: earlier output is grouped by stream, new lines appear as they arrive.
+        </p>
+      )}
       {isLoading ? (
         <Lines count={6} label="Loading the log" />
       ) : (
@@ -113,17 +137,19 @@ export function LogViewer({
           tabIndex={0}
           role="log"
           aria-live="off"
-          aria-label={`${source.stream} of rank ${source.rank}, attempt ${source.attempt}`}
+          aria-label={`${isMerged ? "stdout and stderr" : source.stream} of rank ${source.rank}, attempt ${source.attempt}`}
           onScroll={({ currentTarget: at }) => {
             isFollowing.current = at.scrollHeight - at.scrollTop - at.clientHeight < NEAR_END_PX;
           }}
         >
-          {text === "" ? (
+          {isMerged && lines.length > 0 ? (
+            <MergedText lines={lines} />
+          ) : text === "" ? (
             <span className="faint">
               {error
                 ? "Not read yet."
                 : buffer.isFinal
-                  ? `Nothing was written to ${source.stream}.`
+                  ? `Nothing was written to ${isMerged ? "stdout or stderr" : source.stream}.`
                   : "Nothing written yet."}
             </span>
           ) : (
@@ -136,4 +162,28 @@ export function LogViewer({
       )}
     </div>
   );
+}
+
+/** A dot marks a stream that is not empty. */
+function StreamName({ name, hasOutput }: { name: string; hasOutput: boolean }) {
+  return (
+    <>
+      {name}
+      {hasOutput && (
+        <>
+          <span className="has-output" aria-hidden="true" title="has output" />
+          <span className="visually-hidden">, has output</span>
+        </>
+      )}
+    </>
+  );
+}
+
+function MergedText({ lines }: { lines: readonly LogLine[] }) {
+  return lines.map(({ stream, text }, i) => (
+    <span key={i} className={`line ${stream}`}>
+      <span className="stream">{stream === "stderr" ? "err" : "out"}</span>
+      <span>{`${text}\n`}</span>
+    </span>
+  ));
 }

@@ -1,13 +1,13 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
-import { aProblem } from "../../mock/answer.ts";
+import { aLogSummary, aProblem } from "../../mock/answer.ts";
 import { aJob, anAttempt, anExplanation, theJobs } from "../../mock/jobs.ts";
 import type { Attempt, Job, JobArray, LogChunk } from "../api/types";
 import { accessibilityFaults, open, type Override } from "../test/render";
 import { describeDetail } from "./history";
 import { exitCodeWords } from "./AttemptTable";
-import { appendChunk, emptyBuffer, readable } from "./logBuffer";
+import { appendChunk, emptyBuffer, mergedLines, mergePiece, NOTHING_MERGED, readable } from "./logBuffer";
 import {
   attemptWord,
   codeWords,
@@ -468,15 +468,134 @@ describe("the job page of a job that was placed", () => {
       ended_at: at,
       end_reason: "cancelled_by_user",
       exit_code: -15,
+      exit_code_meaning: "killed by SIGTERM: asked to end",
       current_attempt: anAttempt({ state: "ended", outcome: "failed", notice_at: at, ended_at: at, exit_codes: { "0": -15 } }),
     });
     const table = await screen.findByRole("table", { name: "Attempts" });
     expect(within(table).getByRole("cell", { name: "cancelled" })).toBeInTheDocument();
-    expect(screen.getByRole("region", { name: "How it ended" })).toHaveTextContent(/^How it endedCancelled [^:(]*\(signal 15\)\.$/);
+    expect(screen.getByRole("region", { name: "How it ended" })).toHaveTextContent(/^How it endedCancelled [^:(]*\(killed by SIGTERM: asked to end\)\.$/);
+  });
+});
+
+describe("the job page of a failed job", () => {
+  const at = "2026-11-21T12:05:00Z";
+  const failed = (change: Partial<Job> = {}, attempt: Partial<Attempt> = {}) =>
+    aJob({
+      id: RUNNING,
+      state: "failed",
+      ended_at: at,
+      end_reason: "exit_code",
+      exit_code: 127,
+      exit_code_meaning: "command not found",
+      current_attempt: anAttempt({
+        state: "ended",
+        outcome: "failed",
+        started_at: "2026-11-21T12:00:00Z",
+        ended_at: at,
+        exit_codes: { "0": 0, "3": 127 },
+        ...attempt,
+      }),
+      ...change,
+    });
+  const summary = aLogSummary({
+    rank: 3,
+    node: "a-18",
+    streams: [
+      { stream: "stdout", has_output: false },
+      { stream: "stderr", has_output: true },
+    ],
+    error_stream: "stderr",
+    error_lines: ["Traceback", "train.sh: line 1: pyton: command not found"],
+  });
+  const page = (job: Job, found = summary, query = "") =>
+    open(`/jobs/${RUNNING}${query}`, {
+      override: ({ path }) => {
+        if (path === `/api/v1/jobs/${RUNNING}`) return { status: 200, body: job };
+        if (path.endsWith("/log-summary")) return { status: 200, body: found };
+        return undefined;
+      },
+    });
+
+  it("says what its exit code means, and its last error lines", async () => {
+    const { container } = page(failed());
+    const card = await screen.findByRole("region", { name: "How it ended" });
+    expect(card).toHaveTextContent(/^How it endedFailed .* with exit code 127 \(command not found\)\./);
+    expect(card).toHaveTextContent("Exit code127 on rank 3Meaningcommand not found");
+    const lines = await within(card).findByLabelText("Last error lines", { selector: "pre" });
+    expect(lines).toHaveTextContent("Traceback train.sh: line 1: pyton: command not found");
+    expect(card).toHaveTextContent("Nodea-18Ran for5 min");
+    expect(card).toHaveTextContent("stderr of rank 3 on a-18");
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("opens the log at the rank and the stream with the error, and marks what is not empty", async () => {
+    // Planted: the log of a failed job opens at stdout of rank 0.
+    const { requests, user, router } = page(failed());
+    expect(await screen.findByRole("log", { name: "stderr of rank 3, attempt 1" })).toBeInTheDocument();
+    expect(screen.getByRole("radio", { name: "stderr, has output" })).toBeChecked();
+    expect(screen.getByRole("radio", { name: "stdout" })).not.toBeChecked();
+    const reads = () => requests.filter(({ path }) => path.endsWith("/logs")).map(({ query }) => query.get("stream"));
+    expect(reads()).toEqual(["stderr"]);
+    await user.click(screen.getByRole("radio", { name: "merged" }));
+    expect(await screen.findByRole("log", { name: "stdout and stderr of rank 3, attempt 1" })).toBeInTheDocument();
+    await waitFor(() => expect(reads()).toEqual(["stderr", "stdout", "stderr"]));
+    expect(router.state.location.searchStr).toBe("?rank=3&stream=merged");
+  });
+
+  it("opens what the address asks for", async () => {
+    page(failed(), summary, "?stream=stdout&rank=0");
+    expect(await screen.findByRole("log", { name: "stdout of rank 0, attempt 1" })).toBeInTheDocument();
+  });
+
+  it("says that a silent job wrote nothing", async () => {
+    page(failed(), aLogSummary({ error_stream: null, error_lines: [] }));
+    expect(await screen.findByText("It wrote nothing to stdout or stderr.")).toBeInTheDocument();
+  });
+
+  it("says that it ignored its notice", async () => {
+    // Planted: whoever was stopped by force looks as if it had ended by itself.
+    const ignored = {
+      outcome: "stopped",
+      ignored_notice: true,
+      notice_at: "2026-11-21T12:04:30Z",
+      grace_until: at,
+    };
+    page(failed({ state: "cancelled", end_reason: "cancelled_by_user", exit_code: null, exit_code_meaning: null }, ignored));
+    const card = await screen.findByRole("region", { name: "How it ended" });
+    expect(card).toHaveTextContent(
+      "It ignored its notice. It was still running 30 s after SIGTERM, so it was stopped by force. Work since its last checkpoint is lost.",
+    );
   });
 });
 
 describe("the log", () => {
+  it("merges streams line by line, never inside a line", () => {
+    // Planted: a piece of stderr cuts a line of stdout in two.
+    let log = mergePiece(NOTHING_MERGED, "stdout", "one\ntw");
+    log = mergePiece(log, "stderr", "\u001b[31mbad\u001b[0m\n");
+    log = mergePiece(log, "stdout", "o\nthree");
+    expect(mergedLines(log)).toEqual([
+      { stream: "stdout", text: "one" },
+      { stream: "stderr", text: "bad" },
+      { stream: "stdout", text: "two" },
+      { stream: "stdout", text: "three" },
+    ]);
+    expect(mergedLines(mergePiece(log, "stdout", "\n", 2)).map(({ text }) => text)).toEqual(["two", "three"]);
+  });
+
+  it("shows one stream alone where a cluster keeps no other", async () => {
+    open(`/jobs/${RUNNING}?stream=merged`, {
+      override: ({ path, query }) => {
+        if (!path.endsWith("/logs")) return undefined;
+        if (query.get("stream") === "stderr") return aProblem(404, "not_found", "There is no stderr.");
+        return { status: 200, body: aChunk({ text: "hello\n", is_final: true }) };
+      },
+    });
+    const log = await screen.findByRole("log");
+    await waitFor(() => expect(log).toHaveTextContent(/^outhello$/));
+    expect(screen.queryByText("There is no stderr.")).toBeNull();
+  });
+
   it("keeps only so much, cut at a line, and says that it was cut", () => {
     let buffer = appendChunk(emptyBuffer(0), aChunk({ text: "one\ntwo\nthree\n" }), 10);
     expect(buffer).toMatchObject({ text: "three\n", isCut: true });

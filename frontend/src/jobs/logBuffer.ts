@@ -40,6 +40,41 @@ export function appendChunk(buffer: LogBuffer, chunk: LogChunk, maxChars = MAX_K
   };
 }
 
+export type Stream = "stdout" | "stderr";
+
+export interface LogLine {
+  stream: Stream;
+  text: string;
+}
+
+/** Several streams in one: whole lines in the order in which they were read, and the lines that are not whole yet. */
+export interface MergedLog {
+  lines: readonly LogLine[];
+  open: Readonly<Partial<Record<Stream, string>>>;
+}
+
+export const NOTHING_MERGED: MergedLog = { lines: [], open: {} };
+
+/** What a merged view keeps in memory. */
+export const MAX_MERGED_LINES = 5_000;
+
+/** Adds a piece of one stream. Never splits a line, whatever of other streams was read meanwhile. */
+export function mergePiece(log: MergedLog, stream: Stream, text: string, maxLines = MAX_MERGED_LINES): MergedLog {
+  const parts = ((log.open[stream] ?? "") + text).split("\n");
+  const open = parts.pop() ?? "";
+  const added = parts.map((part) => ({ stream, text: readable(part) }));
+  return { lines: [...log.lines, ...added].slice(-maxLines), open: { ...log.open, [stream]: open } };
+}
+
+/** All lines, those last that are not whole yet. */
+export function mergedLines({ lines, open }: MergedLog): LogLine[] {
+  const unfinished = (["stdout", "stderr"] as const).flatMap((stream) => {
+    const text = open[stream] ?? "";
+    return text === "" ? [] : [{ stream, text: readable(text) }];
+  });
+  return [...lines, ...unfinished];
+}
+
 // eslint-disable-next-line no-control-regex -- escape sequences are what is looked for
 const ESCAPES = /\u001b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\-_])/g;
 

@@ -31,6 +31,11 @@ export function isEnded(state: JobState): boolean {
   return ENDED.has(state);
 }
 
+/** Whether it ended because of what it ran, or of the time that it took. */
+export function hasFailed(state: JobState): boolean {
+  return state === "failed" || state === "timed_out";
+}
+
 const STATE_WORDS: Record<JobState, string> = {
   queued: "queued",
   held: "held",

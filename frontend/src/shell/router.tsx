@@ -16,7 +16,7 @@ import { NotFoundPage } from "./NotFoundPage";
 import { choiceParam, numberParam, parseSearch, stringifySearch, textParam } from "./search";
 import { Shell } from "./Shell";
 
-export const STREAMS = ["stdout", "stderr"] as const;
+export const LOG_VIEWS = ["merged", "stdout", "stderr"] as const;
 export const JOB_TABS = ["log", "timeline", "reasons", "decisions", "attempts", "script"] as const;
 export const PERIODS = ["hour", "today", "yesterday", "month", "last-month", "custom"] as const;
 export const GROUPINGS = ["team", "department"] as const;
@@ -136,12 +136,12 @@ const jobRoute = createRoute({
     tab?: (typeof JOB_TABS)[number];
     attempt?: number;
     rank?: number;
-    stream?: (typeof STREAMS)[number];
+    stream?: (typeof LOG_VIEWS)[number];
   } => ({
     tab: choiceParam(search, "tab", JOB_TABS),
     attempt: numberParam(search, "attempt", 1_000_000),
     rank: numberParam(search, "rank", 1_000_000),
-    stream: choiceParam(search, "stream", STREAMS),
+    stream: choiceParam(search, "stream", LOG_VIEWS),
   }),
   component: lazyRouteComponent(() => import("../jobs/JobPage"), "JobPage"),
 });
