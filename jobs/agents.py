@@ -59,6 +59,7 @@ from jobs.withdrawing import (
     withdraw_stuck,
     withdraw_unacknowledged,
 )
+from live.pulse import Pulse
 from live.waking import Listener, dedicated_connection
 from outbox.delivery import deliver_due
 from primitives.clock import Clock, from_epoch
@@ -68,6 +69,10 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 STANDBY_S = 0.5
+#: A step of a loop that takes longer, with the time-outs of the database, hangs: the supervisor may
+#: then replace the process. Of a cycle at its largest the statements alone may take longer.
+STEP_WITHIN_S = 60.0
+CYCLE_WITHIN_S = 180.0
 #: Agents of earlier terms that may still wait for their clusters while the next term begins.
 FORMER_MAX = 32
 #: How long a process that ends waits for each of its agents.
@@ -87,12 +92,13 @@ ODD_NODES_TOLD = 3
 PLAN_DAYS_EVERY_S = 60.0
 
 
-def lead(role: str, stopping: Event, act: Callable[[Leadership], None]) -> None:
+def lead(role: str, stopping: Event, act: Callable[[Leadership], None], pulse: Pulse) -> None:
     """Campaign for `role`, `act` while leading, and begin anew, until `stopping` is set.
 
     `act` returns when it no longer leads or `stopping` is set.
     """
     while not stopping.is_set():
+        pulse.promise(STEP_WITHIN_S)
         # One for each term: what a thread of an earlier term still writes has that term's epoch.
         leadership = Leadership(role, ttl_s=settings.LEADER_TTL_S)
         try:
@@ -111,8 +117,9 @@ def lead(role: str, stopping: Event, act: Callable[[Leadership], None]) -> None:
                 leadership.resign()
 
 
-def run_arbiter(stopping: Event, clock: Clock) -> None:
+def run_arbiter(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> None:
     """Decide again and again: at every notice, and every few seconds anyway."""
+    pulse = pulse or Pulse(None)
 
     is_compiled = Path(core.__file__).suffix != ".py"
     log.info("the arbiter decides %s", "as compiled" if is_compiled else "in Python")
@@ -122,7 +129,9 @@ def run_arbiter(stopping: Event, clock: Clock) -> None:
         with dedicated_connection("tidegate-arbiter-listener") as own:
             listener = Listener(own, "arbiter")
             while leadership.is_leading and not stopping.is_set():
+                pulse.promise(CYCLE_WITHIN_S)
                 report = cycles.run(clock.now())
+                leadership.note_work()
                 if report.started or report.reclaims:
                     log.info(
                         "cycle: %d started, %d reclaims of %d victims",
@@ -130,24 +139,27 @@ def run_arbiter(stopping: Event, clock: Clock) -> None:
                         report.reclaims,
                         report.victims,
                     )
+                pulse.promise(settings.CYCLE_PERIOD_S + STEP_WITHIN_S)
                 listener.wait(settings.CYCLE_PERIOD_S)
 
-    lead("arbiter", stopping, act)
+    lead("arbiter", stopping, act, pulse)
 
 
-def run_observer(stopping: Event, clock: Clock) -> None:
+def run_observer(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> None:
     """Watch every cluster that matters and carry out what is intended for it."""
+    pulse = pulse or Pulse(None)
 
     # Agents that were ended and whose threads may still wait for their clusters.
     former: list[_ClusterAgent] = []
 
     def act(leadership: Leadership) -> None:
         agents: dict[UUID, _ClusterAgent] = {}
-        _join_oldest(former, stopping)
+        _join_oldest(former, stopping, pulse)
         try:
             with dedicated_connection("tidegate-observer-listener") as own:
                 listener = Listener(own, "observer")
                 while leadership.is_leading and not stopping.is_set():
+                    pulse.promise(CLUSTERS_AGAIN_S + STEP_WITHIN_S)
                     watched = _clusters_to_watch()
                     for cluster_id, agent in list(agents.items()):
                         if cluster_id not in watched:
@@ -157,6 +169,7 @@ def run_observer(stopping: Event, clock: Clock) -> None:
                             del agents[cluster_id]
                     for cluster_id in watched - agents.keys():
                         agents[cluster_id] = _ClusterAgent(cluster_id, leadership, clock)
+                    leadership.note_work()
                     if listener.wait(CLUSTERS_AGAIN_S):
                         for agent in agents.values():
                             agent.tell()
@@ -168,15 +181,16 @@ def run_observer(stopping: Event, clock: Clock) -> None:
             former.extend(agents.values())
 
     try:
-        lead("observer", stopping, act)
+        lead("observer", stopping, act, pulse)
     finally:
         for agent in former:
             agent.join(ENDED_WITHIN_S)
 
 
-def _join_oldest(former: list[_ClusterAgent], stopping: Event) -> None:
+def _join_oldest(former: list[_ClusterAgent], stopping: Event, pulse: Pulse) -> None:
     """Wait until few enough agents of earlier terms are left."""
     while not stopping.is_set():
+        pulse.promise(STEP_WITHIN_S)
         former[:] = [agent for agent in former if not agent.is_gone]
         if len(former) <= FORMER_MAX:
             return

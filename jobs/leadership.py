@@ -25,6 +25,8 @@ from live.waking import dedicated_connection
 
 log = logging.getLogger(__name__)
 
+WORK_NOTED_EVERY_S = 1.0
+
 
 class NotLeading(Exception):
     """This process no longer leads; whatever it was about to write was not written."""
@@ -61,6 +63,7 @@ class Leadership:
         self._ttl_s = ttl_s
         self._stack = ExitStack()
         self._beat_at = float("-inf")
+        self._noted_at = float("-inf")
         self._ended = Event()
         self._beating: Thread | None = None
 
@@ -119,6 +122,18 @@ class Leadership:
         self._beating.start()
         log.info("%s leads in epoch %d", self.role, self.epoch)
         return True
+
+    def note_work(self) -> None:
+        """Store that what this leader leads for has just been done, at most once a second."""
+        if time.monotonic() - self._noted_at < WORK_NOTED_EVERY_S:
+            return
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE jobs_heartbeat SET worked_at = clock_timestamp() "
+                "WHERE role = %s AND epoch = %s",
+                [self.role, self.epoch],
+            )
+        self._noted_at = time.monotonic()
 
     def resign(self) -> None:
         """Give the leadership up at once, if held."""

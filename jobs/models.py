@@ -720,6 +720,9 @@ class Heartbeat(models.Model):
     role = models.CharField(max_length=16, primary_key=True)
     epoch = models.BigIntegerField()
     at = models.DateTimeField()
+    worked_at = models.DateTimeField(
+        null=True, help_text="When a leader last did its work: the arbiter, its last whole cycle"
+    )
 
     def __str__(self) -> str:
         return f"{self.role} epoch {self.epoch} at {self.at:%Y-%m-%dT%H:%M:%SZ}"

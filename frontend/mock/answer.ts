@@ -1,11 +1,12 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
-import type { JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, PlannedChange, Problem, Quota, Session } from "../src/api/types";
+import type { JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, PlannedChange, Problem, Quota, Scheduler, Session } from "../src/api/types";
 import {
   aChargeback,
   aSession,
   iso,
   POOLS,
   theClusters,
+  theScheduler,
   theClusterUsers,
   theNodes,
   thePlacements,
@@ -41,10 +42,11 @@ export interface Company {
   quotas: Quota[];
   planned: PlannedChange[];
   rules: TheRules;
+  scheduler: Scheduler;
 }
 
 export function aCompany(change: Partial<Company> = {}): Company {
-  return { session: aSession(), hasAdministrator: true, quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), ...change };
+  return { session: aSession(), hasAdministrator: true, quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), scheduler: theScheduler(), ...change };
 }
 
 export function aProblem(status: number, code: string, detail: string, data: object = {}): MockAnswer {
@@ -95,6 +97,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       );
     case "pools":
       return page(POOLS, query);
+    case "scheduler":
+      return { status: 200, body: company.scheduler };
     case "clusters":
       return clusters(request, id, action);
     case "nodes":

@@ -13,6 +13,7 @@ import type {
   PriorityClass,
   Quota,
   QuotaPush,
+  Scheduler,
   Session,
   Token,
   TreeNode,
@@ -172,6 +173,12 @@ export const POOLS: readonly Pool[] = [
     features: ["ib", "nvlink"],
   },
 ];
+
+export function theScheduler(ageS = 1): Scheduler {
+  const at = new Date(Date.now() - ageS * 1000).toISOString();
+  const isLate = ageS > 15;
+  return { last_cycle_at: at, is_late: isLate, last_observation_at: at, is_observer_late: isLate, late_after_s: 15 };
+}
 
 export function theClusters(): Cluster[] {
   const now = Date.now();

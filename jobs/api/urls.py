@@ -12,6 +12,7 @@ from jobs.api.log_views import JobLogSummary
 from jobs.api.placement_views import ClusterPlacementList
 from jobs.api.quota_preview_views import QuotaChangePreview
 from jobs.api.reason_views import JobReasons
+from jobs.api.scheduler_views import Scheduler
 
 urlpatterns: list[URLPattern] = [
     path("jobs", views.JobList.as_view()),
@@ -36,5 +37,6 @@ urlpatterns: list[URLPattern] = [
     path("cycles", cycle_views.CycleList.as_view()),
     path("cycles/<uuid:cycle_id>", cycle_views.CycleDetail.as_view()),
     path("quota-changes/<uuid:planned_id>/preview", QuotaChangePreview.as_view()),
+    path("scheduler", Scheduler.as_view()),
     path("quarantine", quarantine_views.Quarantine.as_view()),
 ]

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+import time
 from urllib.parse import urlsplit
 
 from embedded import local_jobs, postgres
@@ -14,7 +15,10 @@ from embedded.progress import complain, show
 from embedded.records import is_alive, read_records
 from embedded.startup import read_phase, up
 from embedded.stopping import SUPERVISOR, down, reset
+from embedded.supervisor import SILENT_AFTER_S, last_beat_ns
 
+#: A heartbeat comes every second.
+_SILENT_FROM_S = 5
 _NOT_RUNNING = 3  # as systemctl status says it
 
 
@@ -76,8 +80,11 @@ def status(layout: Layout) -> int:
     """Print what runs; 0 when a supervisor says that all is ready."""
     records = read_records(layout.run)
     alive = {record.name for record in records if is_alive(record)}
+    silent = {name: s for name in alive if (s := silent_for_s(layout, name)) is not None}
     for record in records:
         state = "running" if record.name in alive else "not running"
+        if record.name in silent:
+            state = f"no heartbeat for {silent[record.name]} s"
         show(f"{record.name:<12} {record.pid:>8}  {state}")
     count = local_jobs.count_running(layout)
     show(f"{'local jobs':<12} {count:>8}  running")
@@ -87,7 +94,22 @@ def status(layout: Layout) -> int:
         return _NOT_RUNNING
     for line in introduction(layout, port=phase.port, with_secrets=False):
         show(line)
+    if silent:
+        show(
+            f"Not working: {', '.join(sorted(silent))}. The supervisor replaces a process without "
+            f"a heartbeat after {SILENT_AFTER_S} s."
+        )
+        return _NOT_RUNNING
     return 0
+
+
+def silent_for_s(layout: Layout, name: str) -> int | None:
+    """Seconds for which a running service has shown no heartbeat; None for one that shows some."""
+    beat_ns = last_beat_ns(layout, name)
+    if beat_ns is None:
+        return None
+    age_s = int(time.time() - beat_ns / 1e9)
+    return age_s if age_s >= _SILENT_FROM_S else None
 
 
 def psql(layout: Layout) -> None:

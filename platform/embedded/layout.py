@@ -72,6 +72,10 @@ class Layout:
         """The log file of one service."""
         return self.log / f"{name}.log"
 
+    def heartbeat_of(self, name: str) -> Path:
+        """The file that a service touches once a second while it gets on."""
+        return self.run / f"{name}.heartbeat"
+
     def prepare(self) -> None:
         """Create the folders. Raises LauncherError when that cannot be, or the disk is full."""
         try:

@@ -20,7 +20,8 @@ _DECIDING = frozenset({"arbiter", "web"})
 @dataclass(frozen=True)
 class Service:
     """One process that is kept running. `run_as` is the system user, None for ours. One that
-    `decides`, or foresees decisions, does so with the compiled arbiter where there is one."""
+    `decides`, or foresees decisions, does so with the compiled arbiter where there is one. One that
+    `beats` touches its heartbeat's file (TIDEGATE_HEARTBEAT_FILE) once a second."""
 
     name: str
     command: tuple[str, ...]
@@ -28,6 +29,7 @@ class Service:
     run_as: str | None = None
     stop_signal: int = signal.SIGTERM
     decides: bool = False
+    beats: bool = False
 
 
 def postgres_service(layout: Layout, secrets: Secrets) -> Service:
@@ -84,6 +86,12 @@ def portal_services(layout: Layout, *, port: int) -> tuple[Service, ...]:
         **service_environment(layout, os.environ),
     }
     return tuple(
-        Service(name, command, environment, decides=name in _DECIDING)
+        Service(
+            name,
+            command,
+            {**environment, "TIDEGATE_HEARTBEAT_FILE": str(layout.heartbeat_of(name))},
+            decides=name in _DECIDING,
+            beats=True,
+        )
         for name, command in commands.items()
     )

@@ -1,4 +1,7 @@
-"""Keeps the services running: starts again what ends, ever more slowly, and says so."""
+"""Keeps the services running: starts again what ends, ever more slowly, and says so.
+
+A service that shows no heartbeat is killed first: one that is frozen never ends by itself.
+"""
 
 import signal
 import subprocess
@@ -16,6 +19,11 @@ _STEADY_AFTER_S = 60
 _SETTLED_AFTER_S = 4
 _LONGEST_PAUSE_S = 30
 _ENDINGS_BEFORE_READY = 3
+#: A service without a heartbeat for so long is killed; its first one may take longer.
+SILENT_AFTER_S = 15
+_FIRST_BEAT_WITHIN_S = 90
+#: A look that comes so late says nothing of the services: this process was frozen itself.
+_LOOK_WITHIN_S = 5
 _REFUSED = 78  # EX_CONFIG of sysexits.h: the service said why it must not start
 
 
@@ -43,6 +51,13 @@ class _Watched:
     start_at: float | None = None  # when it has ended: when to start it again
     code: int | None = None  # how it ended the last time
     ran_s: float = 0  # and how long it had run by then
+    beat: int | None = None  # time of the file that it touches, as last seen
+    beat_at: float = 0  # when that was seen to change
+
+    def began(self, now: float) -> None:
+        """Note a start."""
+        self.started_at, self.start_at = now, None
+        self.beat, self.beat_at = None, now
 
 
 def how_it_ended(code: int) -> str:
@@ -55,18 +70,32 @@ def how_it_ended(code: int) -> str:
         return f"killed by signal {-code}"
 
 
+def last_beat_ns(layout: Layout, name: str) -> int | None:
+    """When a service last touched its heartbeat's file, None before the first time."""
+    try:
+        return layout.heartbeat_of(name).stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
 class Supervisor:
     """The services that this process has started. Times are seconds of the monotonic clock."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._watched: dict[str, _Watched] = {}
+        self._looked_at = time.monotonic()
 
     def start(self, service: Service) -> None:
         """Start a service and watch it from now on; its log of earlier starts is rotated away."""
         logs.rotate(self._layout.log_of(service.name))
-        process = processes.start(service, self._layout)
-        self._watched[service.name] = _Watched(service, process, time.monotonic())
+        process = self._begin(service)
+        now = time.monotonic()
+        self._watched[service.name] = _Watched(service, process, now, beat_at=now)
+
+    def _begin(self, service: Service) -> "subprocess.Popen[bytes]":
+        self._layout.heartbeat_of(service.name).unlink(missing_ok=True)
+        return processes.start(service, self._layout)
 
     def is_running(self, name: str) -> bool:
         """Whether the process of the service runs now."""
@@ -84,13 +113,31 @@ class Supervisor:
     def look(self) -> None:
         """Start again what has ended and waited long enough; call it a few times a second."""
         now = time.monotonic()
+        was_frozen = now - self._looked_at > _LOOK_WITHIN_S
+        self._looked_at = now
         for watched in self._watched.values():
             if watched.start_at is None:
                 code = watched.process.poll()
                 if code is not None:
                     self._note_end(watched, code, now)
+                elif watched.service.beats:
+                    if was_frozen:
+                        watched.beat_at = now
+                    self._kill_if_silent(watched, now)
             elif now >= watched.start_at:
                 self._start_again(watched, now)
+
+    def _kill_if_silent(self, watched: _Watched, now: float) -> None:
+        name = watched.service.name
+        beat = last_beat_ns(self._layout, name)
+        if beat != watched.beat:
+            watched.beat, watched.beat_at = beat, now
+        within_s = _FIRST_BEAT_WITHIN_S if watched.beat is None else SILENT_AFTER_S
+        if now - watched.beat_at >= within_s:
+            say(f"{name} has shown no heartbeat for {within_s} s and is killed")
+            # A frozen process hears no other signal. Its end is noted at the next look.
+            watched.process.kill()
+            watched.beat_at = now
 
     def _note_end(self, watched: _Watched, code: int, now: float) -> None:
         name = watched.service.name
@@ -107,8 +154,8 @@ class Supervisor:
     def _start_again(self, watched: _Watched, now: float) -> None:
         if watched.service.name == "postgres":
             postgres.running_server(postgres.locate_home(self._layout.postgres))
-        watched.process = processes.start(watched.service, self._layout)
-        watched.started_at, watched.start_at = now, None
+        watched.process = self._begin(watched.service)
+        watched.began(now)
         say(f"{watched.service.name} started again")
 
     def check_before_ready(self) -> None:

@@ -22,6 +22,8 @@ from typing import Any
 
 import uvloop
 
+from live.pulse import BEAT_S, pulse_here
+
 log = logging.getLogger(__name__)
 
 #: After each connection, so that of several that come at once others take the next.
@@ -30,6 +32,8 @@ PAUSE_S = 0.001
 ACCEPT_TIMEOUT_S = 0.2
 #: Where none can be taken now (no files are left, the network is down), until it tries again.
 FAILED_PAUSE_S = 0.1
+#: An event loop that does not come round in so long hangs.
+LOOP_WITHIN_S = 10.0
 #: What says that the listening socket itself is none any more. All else passes: Linux tells here
 #: also what became of the connection that would have been taken (accept(2)).
 _FOR_EVER = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})
@@ -69,6 +73,8 @@ class Acceptor:
         self._socket = sock
         self._is_closed = False
         self._beginning: set[asyncio.Task[Any]] = set()
+        self._pulse = pulse_here()
+        self._beat()
         sock.listen(backlog)
         # A wait in the kernel and not in a poll before it: only that is one at a time.
         sock.setblocking(True)
@@ -84,6 +90,14 @@ class Acceptor:
     async def wait_closed(self) -> None:
         """Until nothing more can come."""
         await asyncio.to_thread(self._thread.join)
+
+    def _beat(self) -> None:
+        """Show the supervisor that this event loop gets on. All workers touch one file."""
+        self._pulse.promise(LOOP_WITHIN_S)
+        if self._is_closed:
+            self._pulse.end()
+        else:
+            self._loop.call_later(BEAT_S, self._beat)
 
     def _accept(self) -> None:
         while not self._is_closed:

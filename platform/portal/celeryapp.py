@@ -8,6 +8,8 @@ from typing import Any
 from celery import Celery
 from celery.signals import beat_init, worker_init
 
+from live.pulse import pulse_here
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 app = Celery("tidegate")
@@ -30,3 +32,5 @@ def _refuse_unsafe_start(**_: Any) -> None:
     from portal.startup import refuse_or_exit
 
     refuse_or_exit()
+    # Its own loops cannot be asked. A process that is frozen is noticed.
+    pulse_here().promise()

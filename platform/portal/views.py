@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import cache
 
 from django.conf import settings
-from django.db import connection
 from django.db.utils import DatabaseError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 
+from jobs.heartbeats import loop_health
 from portal.openapi import openapi_document
 from portal.page_addresses import has_page, looks_like_a_file
+from primitives.clock import SystemClock
 from webapi.problems import not_found
 
 
@@ -60,10 +61,19 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """The process answers and reaches the database."""
+    """The process answers and reaches the database; which loops do not do their work.
+
+    A loop that is late leaves the status at 200: pages are served, and say so themselves.
+    """
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
+        health = loop_health(SystemClock().now())
     except DatabaseError:
         return JsonResponse({"status": "waiting", "database": "unreachable"}, status=503)
-    return JsonResponse({"status": "ok"})
+    late = {
+        role: f"no work since {loop.worked_at:%Y-%m-%dT%H:%M:%SZ}"
+        if loop.worked_at
+        else "no work yet"
+        for role, loop in health.items()
+        if loop.is_late
+    }
+    return JsonResponse({"status": "degraded" if late else "ok", **late})

@@ -15,6 +15,7 @@ from django.db import connection, transaction
 from builders.connector_builders import eventually
 from builders.parallel import somebody_waits_for_a_lock
 from jobs.leadership import Leadership, NotLeading, fence
+from jobs.models import Heartbeat
 from jobs.models import Leadership as Row
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -44,6 +45,25 @@ def test_each_leader_has_an_epoch_of_its_own(bids: list[Leadership]) -> None:
     # The server frees the lock a moment after the connection is closed.
     eventually(second.campaign)
     assert second.epoch == first.epoch + 1
+
+
+def test_only_the_leader_of_now_notes_its_work(bids: list[Leadership]) -> None:
+    """A deposed leader that wakes up must not make it look as if somebody decided."""
+    first, second = bids
+    assert first.campaign()
+    stale = first.epoch
+    first.note_work()
+    at = Heartbeat.objects.get(role="arbiter").worked_at
+    assert at is not None
+    first.resign()
+    eventually(second.campaign)
+    assert Heartbeat.objects.get(role="arbiter").worked_at == at
+    late = Leadership("arbiter", ttl_s=60)
+    late.epoch = stale
+    late.note_work()
+    assert Heartbeat.objects.get(role="arbiter").worked_at == at
+    second.note_work()
+    assert Heartbeat.objects.get(role="arbiter").worked_at > at
 
 
 def test_a_write_of_an_old_epoch_is_refused_and_undone(bids: list[Leadership]) -> None:

@@ -6,15 +6,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
 import psutil
+import psycopg
 import pytest
 
-from builders.installation import Caller, Tidegate, settle
-from builders.killed_database import kill_database
+from builders.installation import REPO, Caller, Tidegate, settle
+from builders.killed_database import epochs, kill_database
+from embedded.environment import read_env_file
 
 pytestmark = [pytest.mark.story, pytest.mark.timeout(900)]
 
@@ -152,3 +156,54 @@ def test_the_loops_go_on_within_five_seconds_of_the_database(tidegate: Tidegate)
             "observer": True,
             "looked": True,
         }, seconds
+
+
+@pytest.mark.parametrize("service", ["arbiter", "observer", "web", "worker"])
+def test_a_frozen_process_is_noticed_and_replaced(tidegate: Tidegate, service: str) -> None:
+    """Mutant: nobody noticed an arbiter that was stopped with SIGSTOP for 4 min 25 s."""
+    pid = recorded_pid(tidegate, service)
+    # It and its children, as it is when a machine or a container is paused.
+    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+        process.suspend()
+    settle(lambda: "no heartbeat for" in status_of(tidegate))
+    settle(lambda: recorded_pid(tidegate, service) != pid)
+    settle(lambda: is_ready(tidegate) and scheduler_of(tidegate) == (False, False))
+    settle(lambda: "no heartbeat for" not in status_of(tidegate))
+
+
+def test_pages_are_told_that_nothing_is_decided(tidegate: Tidegate) -> None:
+    """And a leader that wakes up after all has been deposed: the next one has another epoch."""
+    epoch = epoch_of(tidegate, "arbiter")
+    psutil.Process(recorded_pid(tidegate, "arbiter")).suspend()
+    settle(lambda: scheduler_of(tidegate) == (True, False))
+    assert settle(lambda: epoch_of(tidegate, "arbiter") > epoch)
+    settle(lambda: scheduler_of(tidegate) == (False, False))
+
+
+def status_of(tidegate: Tidegate) -> str:
+    """What `make status` prints."""
+    return subprocess.run(
+        [sys.executable, "-m", "embedded", "status"],
+        cwd=REPO,
+        env=tidegate.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout
+
+
+def scheduler_of(tidegate: Tidegate) -> tuple[bool, bool] | None:
+    """Whether arbiter and observer are late, as REST says it."""
+    caller = tidegate.caller_in("researcher")
+    try:
+        told = caller.get("/scheduler")
+    except (httpx.HTTPError, AssertionError):
+        return None
+    finally:
+        caller.http.close()
+    return told["is_late"], told["is_observer_late"]
+
+
+def epoch_of(tidegate: Tidegate, role: str) -> int:
+    with psycopg.connect(read_env_file(tidegate.state / "env")["TIDEGATE_DATABASE_URL"]) as own:
+        return epochs(own)[role]

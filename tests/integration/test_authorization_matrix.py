@@ -237,6 +237,7 @@ TABLE: dict[tuple[str, str], Case] = {
     ("GET", "decisions"): a_case(CUT_TO_ALL),
     ("GET", "cycles"): a_case(PLATFORM_ADMIN_200),
     ("GET", "cycles/<uuid:cycle_id>"): a_case(PLATFORM_ADMIN_200),
+    ("GET", "scheduler"): a_case(CUT_TO_ALL),
     # Nothing is in quarantine here: who may end one is told of the conflict.
     ("GET", "quarantine"): a_case(CUT_TO_ALL),
     ("DELETE", "quarantine"): a_case("401 409 403 403 403 403 403 403 403 403 403"),

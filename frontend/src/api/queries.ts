@@ -99,6 +99,13 @@ export const clustersQuery = queryOptions({
     ),
 });
 
+/** When the scheduler last decided: on every page, as nothing else tells that it has stopped. */
+export const schedulerQuery = queryOptions({
+  queryKey: ["scheduler"],
+  queryFn: ({ signal }) => unwrap(client.GET("/api/v1/scheduler", { signal })),
+  refetchInterval: 10_000,
+});
+
 /** All nodes of a cluster. Asked again soon while it has not answered what was asked of one. */
 export function clusterNodesQuery(cluster: string) {
   return queryOptions({

@@ -1356,6 +1356,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/scheduler": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * When the scheduler last decided
+         * @description The last scheduling cycle and the last look at the clusters.
+         */
+        get: operations["get_scheduler"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/session": {
         parameters: {
             query?: never;
@@ -4146,6 +4166,24 @@ export interface components {
             items: components["schemas"]["RoleGrant"][];
             /** @description Path and query of the next page, null on the last */
             next: string | null;
+        };
+        /** @description The last work of the loops behind the pages. */
+        Scheduler: {
+            /** @description No scheduling decision was made for longer than late_after_s */
+            is_late: boolean;
+            /** @description No cluster was looked after for longer than late_after_s */
+            is_observer_late: boolean;
+            /**
+             * Format: date-time
+             * @description End of the last whole scheduling cycle
+             */
+            last_cycle_at: string | null;
+            /**
+             * Format: date-time
+             * @description When the observer last looked after its clusters
+             */
+            last_observation_at: string | null;
+            late_after_s: number;
         };
         /**
          * @description * `read` - read
@@ -9493,6 +9531,41 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_scheduler: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Scheduler"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -7,6 +7,7 @@ export type Session = Schemas["Session"];
 export type TreeNode = Schemas["TreeNode"];
 export type Pool = Schemas["Pool"];
 export type Cluster = Schemas["Cluster"];
+export type Scheduler = Schemas["Scheduler"];
 export type ClusterRequest = Schemas["ClusterCreateRequest"];
 export type ClusterNode = Schemas["ClusterNode"];
 export type NodeRequest = Schemas["NodeRequest"];

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 
-import { clustersQuery } from "../api/queries";
+import { clustersQuery, schedulerQuery } from "../api/queries";
 import type { Cluster } from "../api/types";
 import { useNowMs } from "../ui/now";
 import { formatDuration } from "../ui/units";
@@ -35,6 +35,22 @@ export function FreshnessBadge({ cluster, showName = true }: { cluster: Cluster;
       {showName && `${cluster.name} `}
       {words}
     </span>
+  );
+}
+
+/** A line on every page while nothing is decided, or no cluster is looked after. */
+export function SchedulerLine() {
+  const { data } = useQuery(schedulerQuery);
+  const now = useNowMs();
+  if (data === undefined || !(data.is_late || data.is_observer_late)) return null;
+  const ago = (at: string | null) =>
+    at === null ? "so far" : `for ${formatDuration(Math.max(0, Math.floor((now - new Date(at).getTime()) / 1000)))}`;
+  return (
+    <p className="late" role="status">
+      {data.is_late
+        ? `No scheduling decision ${ago(data.last_cycle_at)}. Running jobs continue; no job is started.`
+        : `No cluster was checked ${ago(data.last_observation_at)}. Job states and free GPUs may be old.`}
+    </p>
   );
 }
 

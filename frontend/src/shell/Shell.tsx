@@ -15,7 +15,7 @@ import { SessionContext } from "../session/useSession";
 import { ErrorCard, Lines } from "../ui/states";
 import { toastError } from "../ui/toast";
 import { zoneName } from "../ui/units";
-import { Freshness } from "./Freshness";
+import { Freshness, SchedulerLine } from "./Freshness";
 import { ScopeSwitcher } from "./ScopeSwitcher";
 import { stringifySearch } from "./search";
 import { SHORTCUTS, useShortcuts } from "./useShortcuts";
@@ -117,6 +117,7 @@ function Frame({ session }: { session: Session }) {
             <UserMenu session={session} onHelp={help.open} />
           </div>
         </header>
+        <SchedulerLine />
         <main id="content" tabIndex={-1}>
           <Outlet />
         </main>

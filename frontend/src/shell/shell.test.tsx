@@ -2,7 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aCompany } from "../../mock/answer.ts";
-import { aSession, theClusters } from "../../mock/company.ts";
+import { aSession, theClusters, theScheduler } from "../../mock/company.ts";
 import { may, safeNext } from "../session/access";
 import { accessibilityFaults, open } from "../test/render";
 import { freshnessOf } from "./Freshness";
@@ -154,6 +154,30 @@ describe("the frame", () => {
     search.blur();
     await user.keyboard("gq");
     await waitFor(() => expect(router.state.location.pathname).toBe("/quotas"));
+  });
+});
+
+describe("the scheduler", () => {
+  it("that has stopped is told on every page", async () => {
+    const { container } = open("/jobs", { company: aCompany({ scheduler: theScheduler(265) }) });
+    expect(
+      await screen.findByText("No scheduling decision for 4 min 25 s. Running jobs continue; no job is started."),
+    ).toBeInTheDocument();
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("that decides but does not look says that states may be old", async () => {
+    const scheduler = { ...theScheduler(265), is_late: false };
+    open("/clusters", { company: aCompany({ scheduler }) });
+    expect(
+      await screen.findByText("No cluster was checked for 4 min 25 s. Job states and free GPUs may be old."),
+    ).toBeInTheDocument();
+  });
+
+  it("that decides is no line", async () => {
+    open("/jobs");
+    await screen.findByRole("textbox", { name: "Name contains" });
+    expect(screen.queryByText(/No scheduling decision|No cluster was checked/)).toBeNull();
   });
 });
 

@@ -68,7 +68,7 @@ class Pool:
             self._places.release()
             raise
         # Django gives it back to this attribute; psycopg does not warn if such a one ends unclosed.
-        made._pool = self  # type: ignore[assignment]
+        made._pool = self
         with self._lock:
             self._made_at[id(made)] = monotonic()
         return made

@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from jobs.agents import run_arbiter
+from live.pulse import pulse_here
 from portal.signals import stop_on_signal
 from portal.startup import refuse_or_exit
 from primitives.clock import SystemClock
@@ -21,4 +22,4 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until SIGTERM or SIGINT."""
         refuse_or_exit()
-        run_arbiter(stop_on_signal(), SystemClock())
+        run_arbiter(stop_on_signal(), SystemClock(), pulse_here())

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from jobs.agents import run_observer
+from live.pulse import pulse_here
 from live.relay import run_relay
 from portal.signals import stop_on_signal
 from portal.startup import refuse_or_exit
@@ -26,5 +27,5 @@ class Command(BaseCommand):
         stopping = stop_on_signal()
         relay = Thread(target=run_relay, args=(stopping,), daemon=True, name="relay")
         relay.start()
-        run_observer(stopping, SystemClock())
+        run_observer(stopping, SystemClock(), pulse_here())
         relay.join(timeout=5)
