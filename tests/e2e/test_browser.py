@@ -148,7 +148,7 @@ def change_lend_limit(page: Page, gpus: str, reason: str) -> None:
     page.get_by_role("link", name="NLP", exact=True).click()
     page.get_by_label("Lend limit").fill(gpus)
     page.get_by_label("Reason").fill(reason)
-    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Save without preview").click()
     # The drawer closes when the change is stored.
     expect(page.get_by_label("Lend limit")).to_be_hidden()
 

@@ -1,13 +1,15 @@
-import { Drawer } from "@mantine/core";
+import { Button, Drawer } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 
 import { quotaChangesQuery } from "../api/queries";
-import type { Quota } from "../api/types";
+import type { Quota, QuotaChange } from "../api/types";
+import { useDraft } from "../planned/useDraft";
 import { CliLine } from "../ui/CliLine";
 import { QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { DEVICE_WORDS, formatGpuCount, formatGpus, percentWords } from "../ui/units";
-import { describeChange } from "./changes";
+import { toastError } from "../ui/toast";
+import { describeChange, undoOf, undoReason } from "./changes";
 import { QuotaForm } from "./QuotaForm";
 import { BORROWED_HINT, formatLent, quotaUse, startable } from "./use";
 import { QuotaBar } from "./QuotaBar";
@@ -124,7 +126,10 @@ function Changes({ quota }: { quota: Quota }) {
                       <div key={line}>{line}</div>
                     ))}
                   </td>
-                  <td>{change.reason}</td>
+                  <td>
+                    {change.reason}
+                    {quota.can_edit.length > 0 && <Undo quota={quota} change={change} />}
+                  </td>
                 </tr>
               ))}
             </tbody>
@@ -132,5 +137,27 @@ function Changes({ quota }: { quota: Quota }) {
         )
       }
     </QueryView>
+  );
+}
+
+/** Drafts the change that sets back what this one set, and shows what that would do before it is applied. */
+function Undo({ quota, change }: { quota: Quota; change: QuotaChange }) {
+  const draft = useDraft();
+  const edit = undoOf(quota, change);
+  if (edit === null) return null;
+  return (
+    <div>
+      <Button
+        variant="default"
+        size="compact-xs"
+        loading={draft.isPending}
+        aria-label={`Undo: ${change.reason}`}
+        onClick={() =>
+          draft.mutate({ edits: [edit], reason: undoReason(change) }, { onError: toastError })
+        }
+      >
+        Undo…
+      </Button>
+    </div>
   );
 }

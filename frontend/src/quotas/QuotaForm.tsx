@@ -4,6 +4,7 @@ import { useState } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
 import type { Quota, QuotaPatch } from "../api/types";
+import { useDraft } from "../planned/useDraft";
 import { toastDone } from "../ui/toast";
 import { DEVICE_WORDS, formatGpuCount, formatGpus, gpusToDecimal, parseGpus } from "../ui/units";
 import { describeChange, describeValue } from "./changes";
@@ -49,7 +50,10 @@ export function QuotaForm({
       onSaved();
     },
   });
-  const refusals = save.error instanceof ApiError ? save.error.fieldErrors : {};
+  const draft = useDraft();
+  const refused = save.error ?? draft.error;
+  const refusals = refused instanceof ApiError ? refusalsByField(refused) : {};
+  const isBusy = save.isPending || draft.isPending;
   const isConflict = save.error instanceof ApiError && save.error.status === 412;
 
   if (conflict) {
@@ -74,7 +78,10 @@ export function QuotaForm({
       className="stack"
       onSubmit={(event) => {
         event.preventDefault();
-        if (form.patch) save.mutate({ patch: form.patch, version: base.version });
+        if (form.patch === null) return;
+        save.reset();
+        const { reason, ...edit } = form.patch;
+        draft.mutate({ edits: [{ quota: quota.id, ...edit }], reason });
       }}
     >
       {canEdit("guaranteed_mgpu") && (
@@ -141,18 +148,39 @@ export function QuotaForm({
         error={refusals.reason}
         onChange={(event) => set({ reason: event.currentTarget.value })}
       />
-      {save.error && !isConflict && (
+      {refused && !isConflict && (
         <p className="bad-text" role="alert">
-          {save.error.message}
+          {refused.message}
         </p>
       )}
       <div className="inline">
-        <Button type="submit" loading={save.isPending} disabled={form.patch === null}>
-          Save
+        <Button type="submit" loading={draft.isPending} disabled={form.patch === null || isBusy}>
+          Preview and save
         </Button>
-        <span className="small faint">Takes effect with the next decision.</span>
+        <Button
+          variant="default"
+          loading={save.isPending}
+          disabled={form.patch === null || isBusy}
+          onClick={() => {
+            draft.reset();
+            if (form.patch) save.mutate({ patch: form.patch, version: base.version });
+          }}
+        >
+          Save without preview
+        </Button>
       </div>
+      <p className="small faint">
+        The preview shows which jobs would start or give back. Without it, the change takes effect with the next
+        decision.
+      </p>
     </form>
+  );
+}
+
+/** What is wrong by the field that it is about, whether the change was sent as a draft or by itself. */
+function refusalsByField(error: ApiError): Record<string, string> {
+  return Object.fromEntries(
+    (error.problem.errors ?? []).map(({ pointer, detail }) => [pointer.split("/").at(-1) ?? "", detail]),
   );
 }
 

@@ -6,7 +6,7 @@ import { aQuota, theQuotas } from "../../mock/company.ts";
 import { anExplanation } from "../../mock/jobs.ts";
 import type { Explanation } from "../api/types";
 import { accessibilityFaults, open, show, type Override } from "../test/render";
-import { describeChange } from "./changes";
+import { describeChange, undoOf, undoReason } from "./changes";
 import { fieldsOf, parsePercent, readForm } from "./form";
 import { QuotaBar } from "./QuotaBar";
 import { quotaRows } from "./tree";
@@ -236,7 +236,7 @@ describe("the quotas page", () => {
 
     const theirs = company.quotas.find((quota) => quota.node === NLP);
     Object.assign(theirs ?? {}, { guaranteed_mgpu: 190_000, guaranteed_percent: "47.50", version: 4 });
-    await user.click(screen.getByRole("button", { name: "Save" }));
+    await user.click(screen.getByRole("button", { name: "Save without preview" }));
 
     const conflict = await screen.findByRole("alert");
     const cells = within(within(conflict).getByRole("row", { name: /Percent of parent/ })).getAllByRole("cell");
@@ -262,9 +262,74 @@ describe("the quotas page", () => {
     await user.clear(field);
     await user.type(field, "60");
     await user.type(screen.getByRole("textbox", { name: /^Reason/ }), "more");
-    await user.click(screen.getByRole("button", { name: "Save" }));
+    await user.click(screen.getByRole("button", { name: "Save without preview" }));
     expect(await screen.findByText("At most 50.00 % are left.")).toBeInTheDocument();
     expect(field).toBeInvalid();
+  });
+
+  it("drafts the change and opens its preview before anything is set", async () => {
+    // Planted: Save writes at once.
+    const { user, requests, router } = open(`/quotas?node=${NLP}`);
+    const field = await screen.findByRole("textbox", { name: "Guaranteed" });
+    await user.clear(field);
+    await user.type(field, "45");
+    await user.type(screen.getByRole("textbox", { name: /^Reason/ }), "more for nlp{Enter}");
+    await user.click(screen.getByRole("button", { name: "Preview and save" }));
+    await waitFor(() => expect(router.state.location.pathname).toMatch(/^\/quota-changes\//));
+    const [drafted, previewed] = requests.filter(({ method }) => method !== "GET");
+    expect([drafted?.method, drafted?.path]).toEqual(["POST", "/api/v1/quota-changes"]);
+    expect(drafted?.body).toMatchObject({ edits: [{ guaranteed_percent: "45.00" }], reason: "more for nlp" });
+    await waitFor(() => expect(requests.some(({ path }) => path.endsWith("/preview"))).toBe(true));
+    expect(previewed?.method ?? "POST").toBe("POST");
+    expect(requests.filter(({ method }) => method === "PATCH")).toEqual([]);
+  });
+
+  it("undoes a change of the history by a draft of what was before", async () => {
+    const company = aCompany();
+    const quota = company.quotas.find(({ node }) => node === NLP);
+    if (quota === undefined) throw new Error("nlp has a quota");
+    const values = {
+      guaranteed_mgpu: quota.guaranteed_mgpu,
+      guaranteed_percent: quota.guaranteed_percent,
+      borrow_limit_mgpu: quota.borrow_limit_mgpu,
+      lend_limit_mgpu: quota.lend_limit_mgpu,
+      weight: quota.weight,
+    };
+    const change = {
+      id: "01935000-0000-7000-8000-00000000c0de",
+      at: "2026-11-20T09:30:00Z",
+      actor: "leo@ai-company",
+      reason: "demo",
+      before: { ...values, weight: 7 },
+      after: values,
+    };
+    const { user, requests } = open(`/quotas?node=${NLP}`, {
+      company,
+      override: ({ path, method }) =>
+        method === "GET" && path.endsWith("/changes") ? { status: 200, body: { items: [change], next: null } } : undefined,
+    });
+    await user.click(await screen.findByRole("button", { name: "Undo: demo" }));
+    await waitFor(() => expect(requests.some(({ method }) => method === "POST")).toBe(true));
+    expect(requests.find(({ method }) => method === "POST")?.body).toEqual({
+      edits: [{ quota: quota.id, weight: 7 }],
+      reason: "Undo the change of 2026-11-20 09:30 UTC: demo",
+    });
+  });
+
+  it("sets back what was written, never what only followed", () => {
+    // Planted: the GPUs that a percentage came to are set as a guarantee of their own.
+    const now = aQuota(NLP, 180, { inUse: 0 }, { guaranteed_percent: "45.00", weight: 3 });
+    const was = { guaranteed_mgpu: 200_000, guaranteed_percent: "50.00", borrow_limit_mgpu: null, lend_limit_mgpu: null, weight: 1 };
+    const then = { ...was, guaranteed_mgpu: 180_000, guaranteed_percent: "45.00" };
+    expect(undoOf(now, { before: was, after: then })).toEqual({ quota: now.id, guaranteed_percent: "50.00" });
+    const plain = { ...was, guaranteed_percent: null };
+    expect(undoOf(now, { before: plain, after: then })).toEqual({ quota: now.id, guaranteed_mgpu: 200_000 });
+    // Only the parent became smaller.
+    expect(undoOf(now, { before: { ...then, guaranteed_mgpu: 200_000 }, after: then })).toBeNull();
+    expect(undoOf(now, { before: null, after: then })).toBeNull();
+    // Somebody set it back already.
+    expect(undoOf(aQuota(NLP, 200, { inUse: 0 }, { guaranteed_percent: "50.00" }), { before: was, after: then })).toBeNull();
+    expect(undoReason({ reason: "x".repeat(600), at: "2026-11-20T09:30:00Z" })).toHaveLength(500);
   });
 
   it("says what failed and tries again on demand", async () => {
