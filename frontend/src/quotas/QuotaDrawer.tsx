@@ -25,7 +25,7 @@ export function QuotaDrawer({
   onClose: () => void;
 }) {
   const use = quotaUse(quota);
-  const { startMgpu, overMgpu } = startable([quota]);
+  const { startMgpu, overMgpu } = startable(quota);
   const limit = (mgpu: number | null, none: string) => (mgpu === null ? none : formatGpus(mgpu));
   return (
     <Drawer

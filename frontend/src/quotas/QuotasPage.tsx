@@ -15,7 +15,7 @@ import { usePageTitle } from "../ui/usePageTitle";
 import { QuotaDrawer } from "./QuotaDrawer";
 import { QuotaTable } from "./QuotaTable";
 import { inTreeOrder, peersOf, rootsOf } from "./tree";
-import { guaranteedDemand, startable } from "./use";
+import { guaranteedDemand, startable, startableTogether } from "./use";
 
 const WAITING_SHOWN = 200;
 
@@ -168,6 +168,7 @@ function healthyIn(clusters: readonly Cluster[], pool: string) {
   return {
     clusters: members.length,
     healthyMgpu: members.reduce((sum, each) => sum + each.healthy_mgpu, 0),
+    outsideMgpu: members.reduce((sum, each) => sum + each.outside_mgpu, 0),
   };
 }
 
@@ -181,9 +182,11 @@ function Summary({
   clusters: readonly Cluster[] | undefined;
   quotas: readonly Quota[];
 }) {
-  const [root] = rootsOf(quotas);
   const device = pool?.device ?? headOf(quotas);
-  const asOf = root?.use.as_of;
+  const [asOf] = rootsOf(quotas)
+    .flatMap(({ use }) => use.as_of ?? [])
+    .sort()
+    .reverse();
   const fleet = pool && clusters && healthyIn(clusters, pool.name);
   const guaranteed = pool?.guaranteed_mgpu ?? null;
   return (
@@ -250,7 +253,8 @@ function Figures({
   const lenders = peers.filter((quota) => quota.use.lent_mgpu > 0);
   const waitingMgpu = sum(roots, (quota) => quota.use.waiting_mgpu);
   const isWhole = roots.every((quota) => quota.parent === null);
-  const healthy = isWhole && clusters ? healthyIn(clusters, pool).healthyMgpu : null;
+  const fleet = isWhole && clusters ? healthyIn(clusters, pool) : null;
+  const healthy = fleet?.healthyMgpu ?? null;
   const entitled = guaranteedDemand(quotas, waiting);
   return (
     <div className="kpis">
@@ -285,13 +289,26 @@ function Figures({
               : "none of them guaranteed"
         }
       />
-      <Returning waiting={waiting} roots={roots} />
+      <Returning
+        waiting={waiting}
+        roots={roots}
+        // Only a reader of every organization knows what is free in the whole pool.
+        freeMgpu={fleet && roots.length > 1 ? fleet.healthyMgpu - fleet.outsideMgpu - inUse : null}
+      />
     </div>
   );
 }
 
 /** While GPUs are being given back: to whom, and how long at most. Else what is free. */
-function Returning({ waiting, roots }: { waiting: readonly Job[]; roots: readonly Quota[] }) {
+function Returning({
+  waiting,
+  roots,
+  freeMgpu,
+}: {
+  waiting: readonly Job[];
+  roots: readonly Quota[];
+  freeMgpu: number | null;
+}) {
   const now = useNowMs();
   const reclaiming = waiting.flatMap((job) => {
     const deadlines = (job.explanation?.victims ?? []).flatMap(({ grace_until }) =>
@@ -303,18 +320,7 @@ function Returning({ waiting, roots }: { waiting: readonly Job[]; roots: readonl
   });
   reclaiming.sort((a, b) => a.untilMs - b.untilMs);
   const [next] = reclaiming;
-  if (next === undefined) {
-    const { startMgpu, overMgpu } = startable(roots);
-    return (
-      <Kpi
-        value={formatGpus(startMgpu)}
-        label={`${DEVICE_HEADS[headOf(roots)]} that could start now`}
-        context={
-          overMgpu > 0 ? `${formatGpus(overMgpu)} over the limit` : "inside all limits, placement permitting"
-        }
-      />
-    );
-  }
+  if (next === undefined) return <Startable roots={roots} freeMgpu={freeMgpu} />;
   const leftS = Math.ceil((next.untilMs - now) / 1000);
   const team = next.job.team.split("/").at(-1) ?? next.job.team;
   return (
@@ -333,6 +339,32 @@ function Returning({ waiting, roots }: { waiting: readonly Job[]; roots: readonl
           {": reclaim in progress, at most"}
         </>
       }
+    />
+  );
+}
+
+/** What could start now. Nodes that share free devices do not add up. */
+function Startable({ roots, freeMgpu }: { roots: readonly Quota[]; freeMgpu: number | null }) {
+  const devices = DEVICE_HEADS[headOf(roots)];
+  const [first, ...others] = roots;
+  if (first !== undefined && others.length === 0) {
+    const { startMgpu, overMgpu } = startable(first);
+    return (
+      <Kpi
+        value={formatGpus(startMgpu)}
+        label={`${devices} that could start now`}
+        context={overMgpu > 0 ? `${formatGpus(overMgpu)} over the limit` : "inside all limits, placement permitting"}
+      />
+    );
+  }
+  const kind = first?.node_kind ?? "node";
+  const over = roots.filter((quota) => startable(quota).overMgpu > 0);
+  const shared = freeMgpu === null ? `each ${kind} draws on the same free ${devices}` : "inside all limits, placement permitting";
+  return (
+    <Kpi
+      value={formatGpus(startableTogether(roots, freeMgpu))}
+      label={freeMgpu === null ? `${devices} that one ${kind} could start now` : `${devices} that could start now`}
+      context={over.length > 0 ? `${names(over)} over the limit` : shared}
     />
   );
 }

@@ -2,7 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aCompany, aProblem } from "../../mock/answer.ts";
-import { aQuota, theQuotas } from "../../mock/company.ts";
+import { aQuota, theQuotas, uuid } from "../../mock/company.ts";
 import { anExplanation } from "../../mock/jobs.ts";
 import type { Explanation } from "../api/types";
 import { accessibilityFaults, open, show, type Override } from "../test/render";
@@ -198,6 +198,27 @@ describe("the quotas page", () => {
     const tile = (await screen.findByText("GPUs that could start now")).parentElement;
     expect(tile).toHaveTextContent(/^30GPUs that could start nowinside all limits, placement permitting$/);
     expect((await screen.findByRole("row", { name: /^Could start now/ })).textContent).toBe("Could start now30");
+  });
+
+  // Planted: the organizations' sum, 1,994 of 1,000.
+  it("counts free GPUs once for a reader of several organizations", async () => {
+    const roots = ["ai-company", "other"].map((node, i) =>
+      aQuota(node, 500, { inUse: 3 * i, available: 997 }, { id: uuid(900 + i), parent: null, node_kind: "organization" }),
+    );
+    open("/quotas", { company: aCompany({ quotas: roots }), override: nobodyWaits });
+    const tile = (await screen.findByText("GPUs that could start now")).parentElement;
+    await waitFor(() =>
+      expect(tile).toHaveTextContent(/^997GPUs that could start nowinside all limits, placement permitting$/),
+    );
+  });
+
+  it("does not add up what several teams of one department could start", async () => {
+    const teams = ["nlp", "vision"].map((team, i) =>
+      aQuota(`ai-company/research/${team}`, 10, { inUse: 0, available: 40 + i }),
+    );
+    open("/quotas", { company: aCompany({ quotas: teams }), override: nobodyWaits });
+    const tile = (await screen.findByText("GPUs that one team could start now")).parentElement;
+    expect(tile).toHaveTextContent(/^41GPUs that one team could start noweach team draws on the same free GPUs$/);
   });
 
   it("closes and opens a department with the keyboard", async () => {

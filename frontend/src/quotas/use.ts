@@ -65,13 +65,25 @@ export function describeUse(use: QuotaUse): string {
 export const BORROWED_HINT =
   "what is in use beyond the guarantee. A job that does not fit whole in the guarantee can be taken back whole.";
 
-/** What could start now by the limits and, where more is held than they allow, how much more; milli-GPU. */
-export function startable(quotas: readonly Quota[]): { startMgpu: number; overMgpu: number } {
-  const rooms = quotas.map((quota) => quota.use.available_mgpu);
-  return {
-    startMgpu: rooms.reduce((sum, room) => sum + Math.max(0, room), 0),
-    overMgpu: rooms.reduce((sum, room) => sum + Math.max(0, -room), 0),
-  };
+/** What could start at one node now and, where it holds more than its limits allow, how much more; milli-GPU. */
+export function startable(quota: Quota): { startMgpu: number; overMgpu: number } {
+  const room = quota.use.available_mgpu;
+  return { startMgpu: Math.max(0, room), overMgpu: Math.max(0, -room) };
+}
+
+/**
+ * What could start now at several nodes that draw on the same free devices, in milli-GPU.
+ *
+ * With `freeMgpu`, what is free in the whole pool, all nodes together. Without it what they share is
+ * unknown, so it is the most that one of them could start.
+ */
+export function startableTogether(quotas: readonly Quota[], freeMgpu: number | null): number {
+  const starts = quotas.map((quota) => startable(quota).startMgpu);
+  if (freeMgpu === null) return Math.max(0, ...starts);
+  return Math.min(
+    starts.reduce((sum, each) => sum + each, 0),
+    Math.max(0, freeMgpu),
+  );
 }
 
 /**
