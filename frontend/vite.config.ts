@@ -4,16 +4,23 @@ import react from "@vitejs/plugin-react";
 import type { Plugin } from "vite";
 import { defineConfig } from "vitest/config";
 
-/** `npm run dev:mock`: the pages against made-up answers, without a server. Never part of a build. */
-function mockApi(): Plugin {
+/**
+ * `npm run dev:mock`: the pages against made-up answers, without a server; in mode `extreme` with the longest
+ * names and numbers. Never part of a build.
+ */
+function mockApi(isExtreme: boolean): Plugin {
   return {
     name: "tidegate-mock-api",
     apply: "serve",
     async configureServer(server) {
       const { mockMiddleware } = await import("./mock/middleware.ts");
-      server.middlewares.use(mockMiddleware());
+      server.middlewares.use(mockMiddleware(isExtreme));
     },
   };
+}
+
+function isMocked(mode: string): boolean {
+  return mode === "mock" || mode === "extreme";
 }
 
 /** Lists the addresses of pages, so that the server answers 404 at every other one. */
@@ -32,11 +39,11 @@ function listRoutes(): Plugin {
 export default defineConfig(({ command, mode }) => ({
   // Django serves the built files under /static/ and index.html at every page address.
   base: command === "build" ? "/static/" : "/",
-  plugins: [react(), listRoutes(), ...(mode === "mock" ? [mockApi()] : [])],
+  plugins: [react(), listRoutes(), ...(isMocked(mode) ? [mockApi(mode === "extreme")] : [])],
   build: { target: "es2022", cssCodeSplit: true, modulePreload: { polyfill: false } },
   server: {
     host: "127.0.0.1",
-    ...(mode === "mock"
+    ...(isMocked(mode)
       ? {}
       : {
           proxy: {

@@ -1,10 +1,11 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 
 import { aCompany, answer } from "./answer.ts";
+import { anExtremeCompany, extremeAnswer } from "./extreme.ts";
 
-/** Answers /api/ inside Vite's dev server. */
-export function mockMiddleware() {
-  const company = aCompany();
+/** Answers /api/ inside Vite's dev server; with long names and numbers where `isExtreme`. */
+export function mockMiddleware(isExtreme: boolean) {
+  const [company, answers] = isExtreme ? [anExtremeCompany(), extremeAnswer] : [aCompany(), answer];
   return (request: IncomingMessage, response: ServerResponse, next: () => void): void => {
     const url = new URL(request.url ?? "/", "http://localhost");
     if (!url.pathname.startsWith("/api/")) {
@@ -15,7 +16,7 @@ export function mockMiddleware() {
     request.on("data", (chunk: Buffer) => chunks.push(chunk));
     request.on("end", () => {
       const text = Buffer.concat(chunks).toString();
-      const { status, body, headers = {} } = answer(company, {
+      const { status, body, headers = {} } = answers(company, {
         method: request.method ?? "GET",
         path: url.pathname,
         query: url.searchParams,

@@ -2,6 +2,7 @@ import { Link } from "@tanstack/react-router";
 
 import type { Session } from "../api/types";
 import { lastPart } from "../jobs/words";
+import { indented } from "../quotas/tree";
 import { may } from "../session/access";
 import {
   deviceTime,
@@ -68,7 +69,7 @@ export function ChargebackTable({
               <th
                 scope="row"
                 title={row.node}
-                style={isTree ? { paddingLeft: 10 + 18 * (row.node.split("/").length - top) } : undefined}
+                style={isTree ? indented(row.node.split("/").length - top) : undefined}
               >
                 {isTree ? lastPart(row.node) : <NodeName path={row.node} common={common} />}
               </th>

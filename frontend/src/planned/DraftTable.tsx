@@ -4,7 +4,7 @@ import { useState } from "react";
 import type { Quota } from "../api/types";
 import { describeValue } from "../quotas/changes";
 import "../quotas/quota-table.css";
-import { quotaRows } from "../quotas/tree";
+import { indented, quotaRows } from "../quotas/tree";
 import { DEVICE_HEADS, DEVICE_WORDS, formatDifference, formatGpus } from "../ui/units";
 import { outlook, readRow, rowFieldsOf, typedAfter, type Outlook, type RowErrors, type TypedFields } from "./draft";
 
@@ -115,7 +115,7 @@ function DraftRow({
   return (
     <>
       <tr className={isEdited ? "edited" : undefined}>
-        <th scope="row" style={{ paddingLeft: `calc(10px + ${level} * var(--indent))` }}>
+        <th scope="row" title={quota.node} style={indented(level)}>
           {isClosed === null ? (
             <span className="twist" />
           ) : (

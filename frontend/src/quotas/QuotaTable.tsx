@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import type { Quota } from "../api/types";
 import { formatGpus } from "../ui/units";
 import { QuotaBar, QuotaLegend } from "./QuotaBar";
-import { quotaRows } from "./tree";
+import { indented, quotaRows } from "./tree";
 import { BORROWED_HINT, commonScale, formatLent, quotaUse } from "./use";
 import "./quota-table.css";
 
@@ -47,7 +47,7 @@ export function QuotaTable({
             const use = quotaUse(quota);
             return (
               <tr key={quota.id}>
-                <th scope="row" style={{ paddingLeft: `calc(10px + ${level} * var(--indent))` }}>
+                <th scope="row" title={quota.node} style={indented(level)}>
                   {hasChildren ? (
                     <button
                       type="button"

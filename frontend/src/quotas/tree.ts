@@ -30,6 +30,11 @@ export function quotaRows(quotas: readonly Quota[], closed: ReadonlySet<string>)
   return rows;
 }
 
+/** The style of a row's first cell at a level of the tree. Deep levels share one indent, so that a name has room. */
+export function indented(level: number): { paddingLeft: string } {
+  return { paddingLeft: `calc(10px + min(${level} * var(--indent), var(--indent-max)))` };
+}
+
 /** Parents directly followed by their children, siblings by path. */
 export function inTreeOrder(quotas: readonly Quota[], compare: (a: string, b: string) => number): Quota[] {
   return [...quotas].sort((a, b) => compare(a.node, b.node));

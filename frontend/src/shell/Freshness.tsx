@@ -32,8 +32,7 @@ export function FreshnessBadge({ cluster, showName = true }: { cluster: Cluster;
     : `${cluster.name}: ${words}. Its numbers may be old. ${cluster.message}`.trim();
   return (
     <span className={isFresh ? "fresh" : "fresh old"} title={title}>
-      {showName && `${cluster.name} `}
-      {words}
+      {showName && <span className="fresh-name">{cluster.name}</span>} {words}
     </span>
   );
 }
