@@ -9,7 +9,6 @@ All counts are in PostgreSQL: they hold over all web processes and without Valke
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,6 +16,7 @@ from datetime import datetime, timedelta
 from django.db import connection, transaction
 from django.db.models import F
 
+from primitives.addresses import network_of
 from tenants.models import SignInAttempts
 
 #: A count without a new failure for this long is forgotten. Longer than every wait.
@@ -82,19 +82,6 @@ class Attempt:
     def from_device(cls, login: str, device: str) -> Attempt:
         """An attempt of a browser that signed in as this user before."""
         return cls(own=_key("device", login, device), shared=(), device=True)
-
-
-def network_of(address: str) -> str:
-    """Return what counts as one source: an IPv4 address, the /64 of an IPv6 one, or the text."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return address[:64]
-    if parsed.version == 4:
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((parsed, 64), strict=False))
 
 
 @transaction.atomic

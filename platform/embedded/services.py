@@ -58,6 +58,7 @@ def web_command(port: int) -> tuple[str, ...]:
         *(sys.executable, "-m", "uvicorn", "portal.asgi:application"),
         *("--host", HOST, "--port", str(port), "--workers", str(WEB_WORKERS)),
         *("--loop", "portal.accepting:SharingLoop"),
+        *("--http", "portal.connections:BoundedProtocol", "--ws-max-size", "4096"),
         # uvicorn would believe X-Forwarded-For of this machine; `portal.client_addresses` knows.
         "--no-proxy-headers",
         *("--timeout-graceful-shutdown", "5", "--no-server-header", "--no-access-log"),

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from ipaddress import ip_address, ip_network
 from typing import Any
 
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from primitives.addresses import is_in
 
 log = logging.getLogger(__name__)
 
@@ -24,12 +25,13 @@ class ClientAddresses:
     def __init__(self, application: Any, trusted: Sequence[str]) -> None:
         self._application = application
         self._believing = ProxyHeadersMiddleware(application, list(trusted))
-        self._networks = [ip_network(one) for one in trusted]
+        self._trusted = trusted
         self._is_warned = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass the request on, with the address that counts."""
-        if is_in(self._networks, scope.get("client")):
+        peer = (scope.get("client") or ("",))[0]
+        if is_in(self._trusted, peer):
             await self._believing(scope, receive, send)
             return
         if not self._is_warned and any(
@@ -39,15 +41,6 @@ class ClientAddresses:
             log.warning(
                 "X-Forwarded-For from %s is ignored: if that is your proxy, put it into "
                 "TIDEGATE_TRUSTED_PROXIES.",
-                (scope.get("client") or ("an unknown address",))[0],
+                peer or "an unknown address",
             )
         await self._application(scope, receive, send)
-
-
-def is_in(networks: Sequence[Any], client: Any) -> bool:
-    """Return whether `client`, as (host, port), is in one of `networks`; a socket's path is not."""
-    try:
-        address = ip_address(client[0])
-    except (TypeError, ValueError):
-        return False
-    return any(address in network for network in networks)

@@ -2,9 +2,9 @@
 
 Django's own ASGI handler starts a thread per request and goes back and forth between that and the
 event loop at every step, since none of our middleware and views is asynchronous; that costs more
-CPU than a page of jobs does. Here the event loop reads the request's body, so that a slow sender
-keeps no thread busy, a thread does everything else, and the loop sends what the thread made.
-WebSockets do not come here.
+CPU than a page of jobs does. Here the event loop reads the request's body, bounded, so that a slow
+sender keeps no thread busy, a thread does everything else, and the loop sends what the thread
+made. `portal.connections` bounds the time. WebSockets do not come here.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from django.core import signals
 from django.core.exceptions import RequestDataTooBig
 from django.core.handlers.asgi import ASGIRequest, get_script_prefix
 from django.core.handlers.base import BaseHandler
+from django.db import DatabaseError
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.http.response import HttpResponseBase
 from django.urls import set_script_prefix
 
+from portal.connections import BELONGS_TO
+from portal.known_callers import is_known, person_of
 from webapi.problems import CONTENT_TYPE, problem
 
 log = logging.getLogger(__name__)
@@ -34,6 +37,15 @@ log = logging.getLogger(__name__)
 THREADS = 16
 #: Requests in one process, answered or waiting for a thread, before more are sent away.
 IN_HAND_MAX = 512
+#: Of one request's body; the second of one whose sender is not known from its headers.
+BODY_BYTES_MAX = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+UNKNOWN_BODY_BYTES_MAX = 64 * 1024
+
+_NO_DATABASE = {
+    "code": "unavailable",
+    "title": "Try again in a moment",
+    "detail": "The database does not answer; nothing was changed.",
+}
 
 Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -50,24 +62,78 @@ class ThreadedHandler(BaseHandler):
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; nothing is done for a client that left before it was read."""
-        if self._in_hand >= IN_HAND_MAX:
-            for message in _too_busy():
-                await send(message)
-            return
-        self._in_hand += 1
-        try:
-            with SpooledTemporaryFile(max_size=settings.FILE_UPLOAD_MAX_MEMORY_SIZE) as body:
-                if not await _read(receive, body):
-                    return
-                loop = asyncio.get_running_loop()
-                messages = await loop.run_in_executor(self._threads, self._answer, scope, body)
-        finally:
-            self._in_hand -= 1
+        with SpooledTemporaryFile(max_size=settings.FILE_UPLOAD_MAX_MEMORY_SIZE) as body:
+            try:
+                await self._read(scope, receive, body)
+            except _ClientLeft:
+                return
+            except _BodyRefused as refused:
+                messages: list[Message] = refused.answer
+            else:
+                messages = await self._answered(scope, body)
         for message in messages:
             await send(message)
 
-    def _answer(self, scope: Mapping[str, Any], body: IO[bytes]) -> list[Message]:
-        """What is to be sent, whole: when it goes out, the thread and its connection are free."""
+    async def _answered(self, scope: dict[str, Any], body: IO[bytes]) -> list[Message]:
+        if self._in_hand >= IN_HAND_MAX:
+            return _too_busy()
+        self._in_hand += 1
+        try:
+            messages, person = await self._in_thread(self._answer, scope, body)
+        finally:
+            self._in_hand -= 1
+        belongs_to = scope.get("extensions", {}).get(BELONGS_TO)
+        if person is not None and belongs_to is not None:
+            belongs_to(person)
+        return messages
+
+    async def _read(self, scope: dict[str, Any], receive: Receive, body: IO[bytes]) -> None:
+        """Fill `body`. Raises _ClientLeft, and _BodyRefused before a byte too many is kept."""
+        allowed = await self._allow(_declared_size(scope), UNKNOWN_BODY_BYTES_MAX, scope)
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _ClientLeft
+            part = message.get("body", b"")
+            size += len(part)
+            allowed = await self._allow(size, allowed, scope)
+            body.write(part)
+            if not message.get("more_body", False):
+                body.seek(0)
+                return
+
+    async def _allow(self, size: int, allowed: int, scope: dict[str, Any]) -> int:
+        """How many bytes the sender of `size` may send. Raises _BodyRefused for fewer."""
+        if size <= allowed:
+            return allowed
+        if size > BODY_BYTES_MAX:
+            raise _too_large(
+                f"A request may have {BODY_BYTES_MAX:,} bytes. Send less at once, such as a script "
+                "that reads its data from a file."
+            )
+        try:
+            sender_is_known = await self._in_thread(is_known, scope)
+        except DatabaseError as error:
+            raise _BodyRefused(refusal(503, **_NO_DATABASE)) from error
+        if not sender_is_known:
+            raise _too_large(
+                f"A request of somebody who is not signed in may have {UNKNOWN_BODY_BYTES_MAX:,} "
+                "bytes. Sign in, or send a valid access token."
+            )
+        return BODY_BYTES_MAX
+
+    async def _in_thread(self, function: Callable[..., Any], *given: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *given)
+
+    def _answer(
+        self, scope: Mapping[str, Any], body: IO[bytes]
+    ) -> tuple[list[Message], str | None]:
+        """What is to be sent, whole, and to whom if a view found out who asked.
+
+        When it goes out, the thread and its connection are free.
+        """
+        request = None
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)
         try:
@@ -80,22 +146,35 @@ class ThreadedHandler(BaseHandler):
         else:
             response = self.get_response(request)
         try:
-            return _messages(response)
+            return _messages(response), person_of(request)
         finally:
             # Sends `request_finished`, which gives the database connection back.
             response.close()
 
 
-async def _read(receive: Receive, body: IO[bytes]) -> bool:
-    """Fill `body`; False when the client left in between."""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return False
-        body.write(message.get("body", b""))
-        if not message.get("more_body", False):
-            body.seek(0)
-            return True
+class _ClientLeft(Exception):
+    """The client closed the connection before its request was whole."""
+
+
+class _BodyRefused(Exception):
+    """The body is not read on; `answer` says why."""
+
+    def __init__(self, answer: list[Message]) -> None:
+        self.answer = answer
+
+
+def _too_large(detail: str) -> _BodyRefused:
+    return _BodyRefused(
+        refusal(413, code="too_large", title="The request is too large", detail=detail)
+    )
+
+
+def _declared_size(scope: Mapping[str, Any]) -> int:
+    """The size that the headers declare, in bytes; 0 without one. The server has checked it."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            return int(value)
+    return 0
 
 
 def _messages(response: HttpResponseBase) -> list[Message]:
@@ -112,14 +191,24 @@ def _messages(response: HttpResponseBase) -> list[Message]:
 
 
 def _too_busy() -> list[Message]:
-    body = problem(
+    return refusal(
         503,
         code="unavailable",
         title="Try again in a moment",
         detail="This server has more requests in hand than it can answer in time.",
     )
-    headers = [(b"Content-Type", CONTENT_TYPE.encode()), (b"Retry-After", b"2")]
+
+
+def refusal(status: int, *, code: str, title: str, detail: str) -> list[Message]:
+    """The messages of a problem that needs no thread."""
+    body = json.dumps(problem(status, code=code, title=title, detail=detail)).encode()
+    headers = [
+        (b"Content-Type", CONTENT_TYPE.encode()),
+        (b"Content-Length", str(len(body)).encode()),
+    ]
+    if status == 503:
+        headers.append((b"Retry-After", b"2"))
     return [
-        {"type": "http.response.start", "status": 503, "headers": headers},
-        {"type": "http.response.body", "body": json.dumps(body).encode()},
+        {"type": "http.response.start", "status": status, "headers": headers},
+        {"type": "http.response.body", "body": body},
     ]

@@ -11,6 +11,7 @@ import pytest
 from embedded.services import web_command
 from portal.client_addresses import ClientAddresses
 from portal.settings import BadSetting, _networks
+from primitives.addresses import network_of
 
 
 def seen(
@@ -105,3 +106,17 @@ def test_other_settings_stop_the_start(
     with pytest.raises(BadSetting, match="TIDEGATE_TRUSTED_PROXIES") as refused:
         _networks("TIDEGATE_TRUSTED_PROXIES")
     assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("", ""),
+        ("unix:", "unix:"),
+    ],
+)
+def test_what_counts_as_one_source(address: str, network: str) -> None:
+    assert network_of(address) == network

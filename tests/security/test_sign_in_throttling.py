@@ -22,7 +22,6 @@ from tenants.throttling import (
     LOGIN_AND_SOURCE,
     LOGIN_FAILURES_MAX,
     SOURCE,
-    network_of,
 )
 
 pytestmark = pytest.mark.django_db
@@ -273,20 +272,6 @@ def test_over_http_the_answer_says_when_to_come_back(alice: User) -> None:
     assert (answer.status_code, answer["Retry-After"]) == (429, "1")
     assert answer.json()["code"] == "too_many_requests"
     assert answer.json()["detail"] == "Signing in failed too often. Wait 1 s, then try again."
-
-
-@pytest.mark.parametrize(
-    ("address", "network"),
-    [
-        ("192.0.2.1", "192.0.2.1"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-        ("::ffff:192.0.2.1", "192.0.2.1"),
-        ("", ""),
-        ("unix:", "unix:"),
-    ],
-)
-def test_what_counts_as_one_source(address: str, network: str) -> None:
-    assert network_of(address) == network
 
 
 def a_browser() -> Caller:

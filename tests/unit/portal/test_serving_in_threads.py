@@ -145,7 +145,11 @@ def test_a_full_house_sends_more_away_at_once(monkeypatch: pytest.MonkeyPatch) -
     start, body = ask(a_handler(lambda _: HttpResponse()))
     assert (start["status"], dict(start["headers"])) == (
         503,
-        {b"Content-Type": b"application/problem+json", b"Retry-After": b"2"},
+        {
+            b"Content-Type": b"application/problem+json",
+            b"Content-Length": str(len(body["body"])).encode(),
+            b"Retry-After": b"2",
+        },
     )
     assert json.loads(body["body"])["code"] == "unavailable"
 

@@ -1,0 +1,43 @@
+"""Who sends a request, from its headers alone: before its body is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+from django.contrib.auth import get_user
+from django.contrib.sessions.middleware import SessionMiddleware
+from django.core.handlers.asgi import ASGIRequest
+from django.db import close_old_connections
+from django.http import HttpResponse
+
+from primitives.clock import SystemClock
+from primitives.errors import PortalError
+from tenants.models import User
+from tenants.tokens import actor_by_token
+
+
+def is_known(scope: Mapping[str, Any]) -> bool:
+    """Return whether the request has a live token, or the session of an active user.
+
+    The views judge it again; this only decides how much of it is read.
+    """
+    request = ASGIRequest(dict(scope), BytesIO())
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    try:
+        if scheme.lower() == "bearer":
+            return actor_by_token(secret.strip(), now=SystemClock().now()).user.is_active
+        SessionMiddleware(lambda _: HttpResponse()).process_request(request)
+        return isinstance(get_user(request), User)
+    except PortalError:
+        return False
+    finally:
+        close_old_connections()
+
+
+def person_of(request: Any) -> str | None:
+    """Return whose request was answered; None where nobody had to find out."""
+    user = getattr(request, "user", None)
+    # Not `isinstance`, which would make Django's lazy user read the session now.
+    return str(user.pk) if type(user) is User else None
