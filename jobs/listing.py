@@ -9,6 +9,7 @@ theirs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +24,8 @@ from tenants.models import NodeKind
 from tenants.roles import Permission
 from webapi.statements import prepared_cursor
 
+#: The end of an id, as pages show it: enough of its last group to tell jobs apart.
+_END_OF_ID = re.compile(r"[0-9a-f]{4,12}")
 #: With more conditions than these, those on teams and on organizations become one each.
 _BRANCHES_MAX = 8
 
@@ -30,7 +33,8 @@ _BRANCHES_MAX = 8
 @dataclass(frozen=True, slots=True)
 class JobFilter:
     """Which jobs a list shows; None is no condition. `team` is a path and means its subtree,
-    `name` a part of the name in any case, times are half-open `[from, before)`."""
+    `name` a part of the name in any case or the end of the id, times are half-open
+    `[from, before)`."""
 
     states: Collection[str] | None = None
     team: str | None = None
@@ -148,7 +152,7 @@ def _one_of(column: str, ids: Sequence[UUID], branches_max: int) -> list[_Condit
 
 def _any(conditions: Sequence[_Condition]) -> _Condition:
     return _Condition(
-        f"({' OR '.join(part.sql for part in conditions)})" if conditions else "FALSE",
+        f"({' OR '.join(f'({part.sql})' for part in conditions)})" if conditions else "FALSE",
         [value for part in conditions for value in part.values],
     )
 
@@ -173,7 +177,13 @@ def _conditions(wanted: JobFilter) -> Iterator[_Condition]:
     if wanted.name is not None:
         # In the words of the index `job_by_part_of_name`.
         pattern = f"%{connection.ops.prep_for_like_query(wanted.name)}%"
-        yield _Condition("UPPER(j.name::text) LIKE UPPER(%s)", [pattern])
+        named = _Condition("UPPER(j.name::text) LIKE UPPER(%s)", [pattern])
+        end = wanted.name.lower()
+        # The first half is in the words of the index `job_by_end_of_id`.
+        ending = _Condition(
+            "RIGHT(j.id::text, 4) = %s AND j.id::text LIKE %s", [end[-4:], f"%{end}"]
+        )
+        yield _any([named, ending] if _END_OF_ID.fullmatch(end) else [named])
     if wanted.submitted_from is not None:
         yield _Condition("j.submitted_at >= %s", [wanted.submitted_from])
     if wanted.submitted_before is not None:

@@ -7,8 +7,8 @@ from uuid import UUID, uuid5
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import BrinIndex, GinIndex, OpClass
 from django.db import models
-from django.db.models import F, Q
-from django.db.models.functions import Upper
+from django.db.models import F, Q, functions
+from django.db.models.functions import Cast, Upper
 from uuid_utils.compat import uuid7
 
 from arbiter.replay import Kind, Right
@@ -307,6 +307,10 @@ class Job(models.Model):
             ),
             # For `name__icontains`, which compares in capitals.
             GinIndex(OpClass(Upper("name"), name="gin_trgm_ops"), name="job_by_part_of_name"),
+            # Pages show these four digits of an id, and people search for them.
+            models.Index(
+                functions.Right(Cast("id", models.TextField()), 4), name="job_by_end_of_id"
+            ),
         ]
 
     def __str__(self) -> str:

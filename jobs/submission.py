@@ -278,9 +278,9 @@ def _fleet(request: JobRequest, offer: Offer, pool: Pool) -> Fleet:
 def _team(request: JobRequest, actor: Actor) -> Node:
     try:
         team = visible_node(actor, request.team, Permission.SUBMIT_JOBS)
-    except NotFound:
-        detail = f"There is no team {request.team[:200]!r} that you can see."
-        raise NotFound(detail, errors=[FieldError("/team", detail, "not_found")]) from None
+    except NotFound as problem:
+        errors = [FieldError("/team", problem.detail, "not_found")]
+        raise NotFound(problem.detail, errors=errors) from None
     if team.kind != NodeKind.TEAM:
         what = "an organization" if team.kind == NodeKind.ORGANIZATION else f"a {team.kind}"
         detail = f"{team.display_path} is {what}; name one of its teams."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -201,17 +202,50 @@ def visible(
 
 
 def visible_node(actor: Actor, path: str, permission: Permission = Permission.VIEW_TREE) -> Node:
-    """The node at `path` ("ai-company/research", with or without the last slash).
+    """The node at `path` ("ai-company/research", with or without the last slash), or the only
+    visible one whose path ends in `path` ("nlp"). Where several do, the only one on which the
+    actor holds `permission` is meant.
 
-    Raises NotFound when it does not exist or the actor may not see the tree there, and
-    Forbidden when they see it but lack `permission` on it.
+    Raises NotFound when it does not exist, is not the only one, or the actor may not see the tree
+    there (the sentence names what may be meant), and Forbidden when they see it but lack
+    `permission` on it.
     """
     wanted = path.rstrip("/") + "/"
     node = _node_at(wanted) if actor.holds(Permission.VIEW_TREE, wanted) else None
     if node is None:
-        raise NotFound(f"There is no {path.rstrip('/')!r} that you can see.", path=path)
+        node = _node_at(_path_ending_in(wanted, actor, permission))
+        assert node is not None
     require(actor, permission, node)
     return node
+
+
+def _path_ending_in(wanted: str, actor: Actor, permission: Permission) -> str:
+    """The path of the visible node that `wanted` is the end of. Raises NotFound."""
+    name = wanted.rstrip("/")
+    seen = Node.objects.filter(under(actor.prefixes(Permission.VIEW_TREE), "path"))
+    namesakes = seen.filter(slug=name.rpartition("/")[2]).order_by("path")
+    found = [
+        path
+        for path in namesakes.values_list("path", flat=True)[:_SEARCHED_MAX]
+        if path.endswith(f"/{wanted}")
+    ]
+    for only in (found, [path for path in found if actor.holds(permission, path)]):
+        if len(only) == 1:
+            return only[0]
+    if found:
+        some = ", ".join(path.rstrip("/") for path in found[:_NAMED_MAX])
+        raise NotFound(f"{name!r} is the end of several paths; give more of it: {some}.", path=name)
+    paths = [path.rstrip("/") for path in seen.values_list("path", flat=True)[:_SEARCHED_MAX]]
+    # A name alone is compared with the last part of each path.
+    compared = {path if "/" in name else path.rpartition("/")[2]: path for path in paths}
+    near = [compared[key] for key in get_close_matches(name, compared, n=_NAMED_MAX)]
+    hint = f" Did you mean {', '.join(sorted(near))}?" if near else ""
+    raise NotFound(f"There is no {name!r} that you can see.{hint}", path=name)
+
+
+#: How many nodes are looked through for the one that is meant, and how many are named.
+_SEARCHED_MAX = 1_000
+_NAMED_MAX = 3
 
 
 def _node_at(path: str) -> Node | None:

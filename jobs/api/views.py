@@ -92,7 +92,11 @@ class JobList(APIView):
             OpenApiParameter("team", OpenApiTypes.STR, description="A path and all below it"),
             OpenApiParameter("user", OpenApiTypes.STR, description="A username"),
             OpenApiParameter("pool", OpenApiTypes.STR),
-            OpenApiParameter("q", OpenApiTypes.STR, description="A part of the name"),
+            OpenApiParameter(
+                "q",
+                OpenApiTypes.STR,
+                description="A part of the name, or the last 4 to 12 digits of the id",
+            ),
             OpenApiParameter("submitted_at__gte", OpenApiTypes.DATETIME),
             OpenApiParameter("submitted_at__lt", OpenApiTypes.DATETIME),
             OpenApiParameter(

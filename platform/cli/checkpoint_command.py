@@ -10,7 +10,7 @@ import typer
 from cli.api import Api
 from cli.context import environment, open_api, open_api_as
 from cli.errors import CliError
-from cli.job_lookup import RUNNING, id_of_job
+from cli.job_lookup import JOB_HELP, RUNNING, id_of_job
 from cli.output import Format, print_data
 from cli.settings import Settings, checked_server, checked_token
 
@@ -23,7 +23,7 @@ def checkpoint(
         str | None,
         typer.Argument(
             metavar="[JOB]",
-            help="Its id, or the beginning of its name if it is yours; inside a job that one.",
+            help=f"{JOB_HELP} Inside a job it may be left out.",
         ),
     ] = None,
     at: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.context import open_api
-from cli.job_lookup import WAITING, id_of_job
+from cli.job_lookup import JOB_HELP, WAITING, id_of_job
 from cli.job_text import range_text
 from cli.output import Format, print_data, print_fields
 from cli.submitting import seconds
@@ -17,7 +17,7 @@ def estimate(
     ctx: typer.Context,
     job: Annotated[
         str,
-        typer.Argument(metavar="JOB", help="Its id, or the beginning of its name if it is yours."),
+        typer.Argument(metavar="JOB", help=JOB_HELP),
     ],
     horizon: Annotated[
         str, typer.Option(help="How far to look ahead, such as 12h; from 5m to 7d.")

@@ -17,6 +17,7 @@ from cli.error_lines import print_error_lines
 from cli.errors import CANCELLED, REFUSED, STILL_OPEN, TIMED_OUT, CliError, Refused, Unreachable
 from cli.job_lookup import (
     HELD,
+    JOB_HELP,
     OPEN,
     QUEUED,
     array_of,
@@ -62,7 +63,11 @@ _OTHER_STREAM = {"stdout": "stderr", "stderr": "stdout"}
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 JobArgument = Annotated[
-    str, typer.Argument(metavar="JOB", help="Its id, or the beginning of its name if it is yours.")
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help=JOB_HELP,
+    ),
 ]
 
 
@@ -89,7 +94,8 @@ def submit(
         ),
     ] = None,
     team: Annotated[
-        str | None, typer.Option(help="Path of the team; TIDEGATE_TEAM if absent.")
+        str | None,
+        typer.Option(help="Path of the team, or its unique end (nlp); TIDEGATE_TEAM if absent."),
     ] = None,
     pool: Annotated[
         str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,29 +12,36 @@ from cli.api import Api
 from cli.errors import CliError, Refused
 from cli.output import tell
 
+#: What people may write for a job.
+JOB_HELP = "Its id, the end of its id (c518), or the beginning of the name of a job of yours."
 HELD, QUEUED = ("held",), ("queued",)
 WAITING = (*HELD, *QUEUED)
 RUNNING = ("running", "preempting")
 OPEN = (*WAITING, "starting", *RUNNING)
 #: So many jobs of one name are looked at.
 _NAMED_MAX = 200
+_END_OF_ID = re.compile(r"[0-9a-f]{4,12}")
 
 
 def id_of_job(api: Api, given: str, *, states: Sequence[str] = ()) -> str:
-    """The id of the job that `given` is the id, the name, or the beginning of the name of.
+    """The id of the job that `given` is the id, the name, the beginning of the name, or the end
+    of the id (as pages show it) of.
 
-    Names are looked up among the caller's own jobs. `states` are those of jobs that the command is
-    for: where several match and one of these is in such a state, it is meant, and told. Raises
-    CliError unless it is one job.
+    Names are looked up among the caller's own jobs, ends of ids there first. `states` are those of
+    jobs that the command is for: where several match and one of these is in such a state, it is
+    meant, and told. Raises CliError unless it is one job.
     """
     try:
         return str(UUID(given))
     except ValueError:
         pass
     username = api.username()
-    found = _named(api, given, user=username)
+    found = _named(api, given, user=username) or _by_end_of_id(api, given, username)
     if not found:
-        raise CliError(f"You have no job whose name begins with {given!r}; give its id.")
+        raise CliError(
+            f"You have no job whose name begins with {given!r}, and no job that you may see has "
+            "an id that ends so. `tidegate ls` lists jobs."
+        )
     exact = [job for job in found if job["name"] == given]
     found = exact or found
     matching = f"match {given!r}"
@@ -55,6 +63,17 @@ def id_of_job(api: Api, given: str, *, states: Sequence[str] = ()) -> str:
 def _named(api: Api, beginning: str, **parameters: object) -> list[dict[str, Any]]:
     jobs = api.items("jobs", most=_NAMED_MAX, **parameters, q=beginning)
     return [job for job in jobs if str(job["name"]).startswith(beginning)]
+
+
+def _by_end_of_id(api: Api, end: str, username: str) -> list[dict[str, Any]]:
+    """The caller's jobs whose id ends in `end`, else everybody's that they may see."""
+    if not _END_OF_ID.fullmatch(end.lower()):
+        return []
+    for parameters in ({"user": username}, {}):
+        jobs = api.items("jobs", most=_NAMED_MAX, **parameters, q=end)
+        if found := [job for job in jobs if str(job["id"]).endswith(end.lower())]:
+            return found
+    return []
 
 
 def _line(job: dict[str, Any]) -> str:

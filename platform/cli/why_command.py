@@ -9,7 +9,7 @@ import typer
 from cli.alternatives_text import print_alternatives
 from cli.context import open_api
 from cli.errors import CliError
-from cli.job_lookup import WAITING, id_of_job, of_one_job, one_job
+from cli.job_lookup import JOB_HELP, WAITING, id_of_job, of_one_job, one_job
 from cli.job_text import print_explanation, print_reasons
 from cli.output import Format, print_data
 
@@ -18,7 +18,7 @@ def why(
     ctx: typer.Context,
     job: Annotated[
         str,
-        typer.Argument(metavar="JOB", help="Its id, or the beginning of its name if it is yours."),
+        typer.Argument(metavar="JOB", help=JOB_HELP),
     ],
     history: Annotated[
         bool, typer.Option("--history", help="What it has waited for so far, instead.")

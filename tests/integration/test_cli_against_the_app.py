@@ -106,7 +106,7 @@ def test_refusals_are_sentences(site: Site) -> None:
     told = site.run("submit", "--team", TEAM, "--gpus", "40", "--", "true", exit_code=3)
     assert told.startswith("Error: This can never run as asked for\n  gpus: 40 GPUs of h100")
     told = site.run("submit", "--team", "rival/x", "--gpus", "1", "--", "true", exit_code=3)
-    assert "There is no team 'rival/x' that you can see." in told
+    assert "There is no 'rival/x' that you can see." in told
     told = site.run("get", "00000000-0000-7000-8000-000000000000", exit_code=3)
     assert told == ("Error: There is no such thing here: There is no such job that you can see.\n")
     assert "state" in site.run("ls", "--state", "busy", exit_code=3)

@@ -330,7 +330,8 @@ def test_a_job_by_the_beginning_of_its_name(server: Server) -> None:
     )
     server.routes["GET jobs"] = {"items": [], "next": None}
     assert server.run("get", "x").err == (
-        "Error: You have no job whose name begins with 'x'; give its id.\n"
+        "Error: You have no job whose name begins with 'x', and no job that you may see has an id "
+        "that ends so. `tidegate ls` lists jobs.\n"
     )
 
 
@@ -462,3 +463,34 @@ def test_get_says_that_a_job_ignored_its_notice(server: Server) -> None:
     attempt = {"borrowed_mgpu": 0, "mgpu": 16_000, "slots": [], "ignored_notice": True}
     server.routes[f"GET jobs/{JOB_ID}"] = a_shown_job(state="cancelled", current_attempt=attempt)
     assert "\nnotice         ignored: stopped by force\n" in server.run("get", JOB_ID).out
+
+
+# -- jobs by the end of their id ----------------------------------------------------------------
+
+
+def ids_by_end(server: Server, *pages: list[dict[str, Any]]) -> None:
+    server.routes["GET session"] = {"user": {"username": "bob"}}
+    server.routes["GET jobs"] = [{"items": jobs, "next": None} for jobs in pages]
+
+
+def test_the_end_of_an_id_names_a_job(server: Server) -> None:
+    """What pages show; planted: only jobs of one's own."""
+    job = a_shown_job(id=JOB_ID[:-4] + "c518", name="theirs")
+    server.routes[f"GET jobs/{job['id']}"] = job
+    ids_by_end(server, [], [], [a_shown_job(name="c518-b"), job])
+    ran = server.run("get", "C518", "-o", "json")
+    assert json.loads(ran.out)["name"] == "theirs"
+    assert [dict(request.url.params) for request in server.requests[1:4]] == [
+        {"limit": "200", "user": "bob", "q": "C518"},
+        {"limit": "200", "user": "bob", "q": "C518"},
+        {"limit": "200", "q": "C518"},
+    ]
+
+
+def test_the_end_of_several_ids_names_none(server: Server) -> None:
+    ids_by_end(server, [], [a_shown_job(id=JOB_ID[:-5] + f"{n}c518") for n in range(2)])
+    ran = server.run("get", "c518")
+    assert (ran.exit_code, ran.err.splitlines()[0]) == (
+        2,
+        "Error: 2 of your jobs match 'c518'; give the id of one:",
+    )

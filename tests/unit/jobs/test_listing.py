@@ -155,6 +155,25 @@ def a_filter(chance: random.Random, paths: list[str]) -> JobFilter:
     return JobFilter(**{name: chance.choice(values[name]) for name in sorted(picked)})
 
 
+def test_the_end_of_an_id_finds_its_job() -> None:
+    """Planted: the end compared without the scope (a rival's job), or with the first group."""
+    company, rival = a_company(), a_company("rival")
+    bob, eve = a_user(company.organization, "bob"), a_user(rival.organization, "eve")
+    a_grant(bob, Role.RESEARCHER, company.nlp)
+    mine = a_job(company, bob, pk=UUID("01a1fd00-0000-7000-8000-00000000c518"), name="one")
+    a_job(company, bob, pk=UUID("01a1c518-c518-7000-8000-000000000001"), name="two")
+    named = a_job(company, bob, pk=UUID("01a1fd00-0000-7000-8000-000000000003"), name="c518-b")
+    a_job(rival, eve, team=rival.nlp, pk=UUID("01a1fd00-0000-7000-8000-00000001c518"), name="x")
+    for wanted, found in (
+        ("c518", {mine.pk, named.pk}),
+        ("C518", {mine.pk, named.pk}),
+        ("00000000c518", {mine.pk}),
+        ("518", {named.pk}),
+        ("1c518", set()),
+    ):
+        assert set(ids(actor_of(bob), JobFilter(name=wanted))) == found, wanted
+
+
 @pytest.mark.parametrize("branches_max", [8, 1, 3])
 def test_it_is_the_one_scoped_query(monkeypatch: pytest.MonkeyPatch, branches_max: int) -> None:
     """For every kind of actor, filter, order and cursor; most of the pages are not empty.
