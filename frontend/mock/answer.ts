@@ -246,7 +246,7 @@ function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
           (states?.includes(job.state) ?? true) &&
           isWithin(job.team, query.get("team")) &&
           (query.get("user") === null || job.user === query.get("user")) &&
-          (name === null || job.name.includes(name)),
+          (name === null || job.name.includes(name) || (name.length >= 4 && job.id.endsWith(name))),
       ),
       query,
     );

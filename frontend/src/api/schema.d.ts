@@ -5912,7 +5912,7 @@ export interface operations {
                 /** @description native: only those given to their clusters beside the portal */
                 origin?: "native" | "portal";
                 pool?: string;
-                /** @description A part of the name */
+                /** @description A part of the name, or the last 4 to 12 digits of the id */
                 q?: string;
                 sort?: "-submitted_at" | "submitted_at";
                 /** @description One or several, with commas between them */

@@ -178,7 +178,7 @@ function FilterBar({
   const states = parseStates(filters.state);
   return (
     <div className="filters" role="search" aria-label="Filter jobs">
-      <TypedFilter label="Name contains" value={filters.q} onChange={(q) => change({ q })} isSearch />
+      <TypedFilter label="Name or ID" value={filters.q} onChange={(q) => change({ q })} isSearch />
       <MultiSelect
         label="State"
         placeholder={states.length === 0 ? "any" : undefined}

@@ -664,13 +664,22 @@ describe("the jobs list", () => {
     const { user, router, requests } = open("/jobs?state=queued,running");
     await screen.findByRole("link", { name: "pretrain-13b" });
     expect(screen.queryByRole("link", { name: "tokenizer-ablation" })).toBeNull();
-    await user.type(screen.getByRole("textbox", { name: "Name contains" }), "pre");
+    await user.type(screen.getByRole("textbox", { name: "Name or ID" }), "pre");
     await waitFor(() => expect(router.state.location.search).toMatchObject({ q: "pre" }));
     await waitFor(() => expect(screen.queryByRole("link", { name: "serve-llama-9" })).toBeNull());
     const last = requests.filter(({ path }) => path === "/api/v1/jobs").at(-1);
     expect(last?.query.get("state")).toBe("queued,running");
     expect(last?.query.get("q")).toBe("pre");
     expect(last?.query.get("sort")).toBe("-submitted_at");
+  });
+
+  it("opens a job by the end of its id, and lists what may be meant", async () => {
+    const { router } = open(`/jobs/${WAITING.slice(-6).toUpperCase()}`);
+    await waitFor(() => expect(router.state.location.pathname).toBe(`/jobs/${WAITING}`));
+    expect(await screen.findByRole("heading", { level: 1, name: "pretrain-13b" })).toBeInTheDocument();
+    await router.navigate({ to: "/jobs/$jobId", params: { jobId: "0bad" } });
+    await waitFor(() => expect(router.state.location.search).toMatchObject({ q: "0bad" }));
+    expect(await screen.findByText("No job matches these filters.")).toBeInTheDocument();
   });
 
   it("says that nothing matches, and offers all jobs", async () => {

@@ -5,12 +5,14 @@ import {
   createRouter,
   lazyRouteComponent,
   Outlet,
+  redirect,
   retainSearchParams,
   type RouterHistory,
 } from "@tanstack/react-router";
 
-import { LoginPage } from "../session/LoginPage";
+import { someJobsQuery } from "../api/queries";
 import type { PlannedStatus } from "../api/types";
+import { LoginPage } from "../session/LoginPage";
 import { ErrorCard, Lines } from "../ui/states";
 import { NotFoundPage } from "./NotFoundPage";
 import { choiceParam, numberParam, parseSearch, stringifySearch, textParam } from "./search";
@@ -143,6 +145,16 @@ const jobRoute = createRoute({
     rank: numberParam(search, "rank", 1_000_000),
     stream: choiceParam(search, "stream", LOG_VIEWS),
   }),
+  beforeLoad: async ({ params: { jobId }, context: { queryClient } }) => {
+    const end = jobId.toLowerCase();
+    if (!/^[0-9a-f]{4,12}$/.test(end)) return;
+    // The end of an id, as pages show it: to its job, or to the list of those that it may be.
+    const found = await queryClient.query(someJobsQuery({ q: end }, 20)).catch(() => null);
+    const ids = (found?.items ?? []).map((job) => job.id).filter((id) => id.endsWith(end));
+    const [only] = ids;
+    if (only !== undefined && ids.length === 1) throw redirect({ to: "/jobs/$jobId", params: { jobId: only } });
+    throw redirect({ to: "/jobs", search: { q: end } });
+  },
   component: lazyRouteComponent(() => import("../jobs/JobPage"), "JobPage"),
 });
 
@@ -297,6 +309,8 @@ export function createAppRouter(queryClient: QueryClient, history?: RouterHistor
     context: { queryClient },
     parseSearch,
     stringifySearch,
+    // What no page knows is dropped from the address: a list that passed it on would be refused.
+    search: { strict: true },
     defaultPreload: "intent",
     defaultPendingComponent: () => <Lines count={6} />,
     defaultErrorComponent: ({ error, reset }) => <ErrorCard error={error instanceof Error ? error : new Error(String(error))} onRetry={reset} />,

@@ -25,6 +25,20 @@ describe("addresses", () => {
   });
 });
 
+describe("a parameter that no page knows", () => {
+  it.each(["/", "/jobs", "/quotas", "/chargeback", "/clusters", "/decisions", "/policy", "/quota-changes"])(
+    "is dropped from the address of %s and asked of nobody",
+    async (path) => {
+      const { router, requests } = open(`${path}?utm_source=mail&scope=ai-company/research`);
+      await screen.findByRole("heading", { level: 1 });
+      await waitFor(() => expect(router.state.location.searchStr).toBe("?scope=ai-company/research"));
+      await waitFor(() => expect(router.state.status).toBe("idle"));
+      expect(requests.filter((each) => each.query.has("utm_source"))).toEqual([]);
+      expect(screen.queryByRole("alert")).toBeNull();
+    },
+  );
+});
+
 describe("permissions", () => {
   it("cover the subtree of a grant and nothing beside it", () => {
     const session = aSession({ permissions: { "ai-company/research": ["view_jobs"] } });
@@ -148,7 +162,7 @@ describe("the frame", () => {
 
   it("jumps by two keys, but not while somebody types", async () => {
     const { user, router } = open("/jobs");
-    const search = await screen.findByRole("textbox", { name: "Name contains" });
+    const search = await screen.findByRole("textbox", { name: "Name or ID" });
     await user.type(search, "gq");
     expect(router.state.location.pathname).toBe("/jobs");
     search.blur();
