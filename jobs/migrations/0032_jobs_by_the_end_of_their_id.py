@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("clusters", "0010_pools_of_cpu_cores"),
-        ("jobs", "0030_index_of_times_to_begin"),
+        ("jobs", "0031_when_leaders_worked"),
         ("quotas", "0011_planned_edits_compare_settings"),
         ("tenants", "0003_sessions_end_and_attempts_count"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
