@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from io import StringIO
 
 from billing.chargeback import Report
 from primitives.units import MGPU_S_PER_GPU_HOUR, NANO_PER_UNIT, div_half_even
+from webapi.csv_text import csv_line, plain_text
 
 #: New columns come last; none changes its meaning.
 COLUMNS = (
@@ -30,10 +29,6 @@ COLUMNS = (
     "device",
 )
 
-# What a spreadsheet may take for the start of a formula, with the full-width forms that some
-# convert first. A leading space, line break or control character may hide one.
-_FORMULA_STARTS = frozenset("=+-@|%\t\r\n\uff1d\uff0b\uff0d\uff20\uff5c\uff05")
-
 
 def csv_lines(report: Report) -> Iterator[str]:
     """The header, then one line per team, pool and usage class with usage, ended by CR LF.
@@ -43,7 +38,7 @@ def csv_lines(report: Report) -> Iterator[str]:
     device, the sums are the report's totals of that, but for `jobs`: a job that is in several rows
     is one of the report's.
     """
-    yield _line(COLUMNS)
+    yield csv_line(COLUMNS)
     for row in report.team_rows:
         amounts = row.amounts
         steps = row.node.display_path.split("/")
@@ -65,7 +60,7 @@ def csv_lines(report: Report) -> Iterator[str]:
         ):
             if mgpu_s == 0:
                 continue
-            yield _line(
+            yield csv_line(
                 (
                     _time(report.period.start),
                     _time(report.period.end),
@@ -86,12 +81,6 @@ def csv_lines(report: Report) -> Iterator[str]:
             )
 
 
-def plain_text(text: str) -> str:
-    """`text`, with an apostrophe before it where a spreadsheet might run it as a formula."""
-    bare = text.lstrip(" \u00a0\u3000\ufeff")
-    return f"'{text}" if text[:1] in _FORMULA_STARTS or bare[:1] in _FORMULA_STARTS else text
-
-
 def gpu_hours_text(mgpu_s: int) -> str:
     """GPU-hours with six decimals: 3,600,000 mGPU-seconds are "1.000000"."""
     return f"{Decimal(div_half_even(mgpu_s * 1_000_000, MGPU_S_PER_GPU_HOUR)).scaleb(-6):f}"
@@ -105,9 +94,3 @@ def cost_text(cost_nano: int) -> str:
 
 def _time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat()
-
-
-def _line(cells: tuple[str, ...]) -> str:
-    line = StringIO()
-    csv.writer(line, lineterminator="\r\n").writerow(cells)
-    return line.getvalue()

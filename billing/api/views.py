@@ -13,7 +13,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from billing.api.formats import CsvRenderer, NamedFormats
 from billing.api.serializers import (
     ChargebackJobSerializer,
     ChargebackReportSerializer,
@@ -31,6 +30,7 @@ from billing.pricing import add_rate_line, create_rate_card, end_rate_line, visi
 from primitives.clock import SystemClock
 from primitives.errors import FieldError, InvalidRequest
 from tenants.api.authentication import actor_from
+from webapi.formats import CsvRenderer, NamedFormats
 from webapi.paging import (
     Page,
     decode_cursor,

@@ -16,6 +16,7 @@ import {
   theTokens,
   TREE,
 } from "./company.ts";
+import { theAuditEvents } from "./audit.ts";
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
 import { theCycles, theDecisionLines, theDecisions } from "./decisions.ts";
 import { plannedChanges, thePlannedChanges } from "./planned.ts";
@@ -126,6 +127,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return reports(request, path);
     case "reconciliations":
       return reconciliations(request, id);
+    case "audit-events":
+      return auditEvents(request);
   }
   return aProblem(404, "not_found", "There is no such thing here.");
 }
@@ -447,6 +450,17 @@ function reconciliations({ method, query }: MockRequest, id?: string): MockAnswe
   if (method === "POST") return { status: 202, body: { ...theReconciliations()[0], is_requested: true } };
   if (id === undefined) return page(theReconciliations(), query);
   return { status: 200, body: aReconciliation(id) };
+}
+
+function auditEvents({ query }: MockRequest): MockAnswer {
+  const [actor, action, kind] = ["actor", "action", "subject_kind"].map((name) => query.get(name));
+  const found = theAuditEvents().filter(
+    (event) =>
+      (actor === null || event.actor === actor) &&
+      (action === null || event.action === action) &&
+      (kind === null || event.subject.kind === kind),
+  );
+  return page(found, query);
 }
 
 function reports({ query }: MockRequest, path: string): MockAnswer {

@@ -23,7 +23,11 @@ class AuditEvent(models.Model):
     request_id = models.CharField(max_length=64, blank=True)
 
     class Meta:
-        indexes = [models.Index(fields=["organization_id", "-id"], name="audit_by_organization")]
+        indexes = [
+            models.Index(fields=["organization_id", "-id"], name="audit_by_organization"),
+            models.Index(fields=["actor", "-id"], name="audit_by_actor"),
+            models.Index(fields=["subject_kind", "subject_id", "-id"], name="audit_by_subject"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.actor} {self.action} {self.subject_kind} {self.subject_id}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -10,24 +12,37 @@ from django.db.models import QuerySet
 from audit.models import AuditEvent
 
 
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """Which events are asked for: from `since` until before `until`; None does not narrow."""
+
+    organization_slug: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    subject_kind: str | None = None
+    subject_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
 def matching_events(
-    events: QuerySet[AuditEvent],
-    *,
-    organization_id: UUID | None = None,
-    organization_slug: str | None = None,
-    action: str | None = None,
-    since: datetime | None = None,
+    events: QuerySet[AuditEvent], wanted: EventFilter, *, organization_id: UUID | None = None
 ) -> QuerySet[AuditEvent]:
-    """`events` cut to those of one organization, of one action, and not before `since`."""
-    if organization_id is not None:
-        events = events.filter(organization_id=organization_id)
-    if organization_slug is not None:
+    """`events` cut to those of one organization (None: of any) and to what is wanted."""
+    exact: Mapping[str, object] = {
+        "organization_id": organization_id,
+        "actor": wanted.actor,
+        "action": wanted.action,
+        "subject_kind": wanted.subject_kind,
+        "subject_id": wanted.subject_id,
+        "at__gte": wanted.since,
+        "at__lt": wanted.until,
+    }
+    events = events.filter(**{name: value for name, value in exact.items() if value is not None})
+    if wanted.organization_slug is not None:
         # "0" follows "/": the range is the organization's subtree.
         events = events.filter(
-            node_path__gte=f"{organization_slug}/", node_path__lt=f"{organization_slug}0"
+            node_path__gte=f"{wanted.organization_slug}/",
+            node_path__lt=f"{wanted.organization_slug}0",
         )
-    if action is not None:
-        events = events.filter(action=action)
-    if since is not None:
-        events = events.filter(at__gte=since)
     return events

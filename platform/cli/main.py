@@ -10,6 +10,7 @@ from __future__ import annotations
 import typer
 
 from cli import account_commands, fleet_commands, job_commands
+from cli.audit_command import audit
 from cli.change_commands import changes_app
 from cli.checkpoint_command import checkpoint
 from cli.context import Commands
@@ -48,6 +49,7 @@ app.add_typer(report_app, name="report")
 app.command()(checkpoint)
 app.command()(estimate)
 app.command()(decisions)
+app.command()(audit)
 app.command()(replay)
 app.command()(simulate)
 app.command()(account_commands.version)

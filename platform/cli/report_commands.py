@@ -140,9 +140,9 @@ def chargeback(
             "for this month."
         )
     period = {
-        "start": _moment(start, "--start"),
-        "end": _moment(end, "--end"),
-        "as_of": None if as_of is None else _moment(as_of, "--as-of"),
+        "start": moment(start, "--start"),
+        "end": moment(end, "--end"),
+        "as_of": None if as_of is None else moment(as_of, "--as-of"),
         "pool": pool,
     }
     if jobs:
@@ -352,7 +352,8 @@ def _this_month() -> tuple[str, str]:
     return first.isoformat(), following.isoformat()
 
 
-def _moment(text: str, option: str) -> str:
+def moment(text: str, option: str) -> str:
+    """A day or a time that was typed, as the API takes it. Raises CliError."""
     if _DAY.fullmatch(text):
         return f"{text}T00:00:00Z"
     if "T" not in text:

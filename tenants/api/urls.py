@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from tenants.api import views
+from tenants.api import audit_views, views
 
 urlpatterns: list[URLPattern] = [
     path("session", views.SessionView.as_view()),
@@ -21,5 +21,5 @@ urlpatterns: list[URLPattern] = [
     path("role-grants/<uuid:grant_id>", views.RoleGrantDetail.as_view()),
     path("tokens", views.AccessTokenList.as_view()),
     path("tokens/<uuid:token_id>", views.AccessTokenDetail.as_view()),
-    path("audit-events", views.AuditEventList.as_view()),
+    path("audit-events", audit_views.AuditEventList.as_view()),
 ]

@@ -17,8 +17,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from audit.models import AuditEvent
-from audit.reading import matching_events
 from primitives.clock import SystemClock
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from tenants.access import Actor, actor_of, get_visible, visible
@@ -41,7 +39,6 @@ from webapi.paging import (
     page_by_text,
     refuse_unknown_filters,
     refuse_unknown_parameters,
-    time_or_refuse,
 )
 from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
 
@@ -637,35 +634,3 @@ class AccessTokenDetail(APIView):
         refuse_unknown_parameters(request, set())
         revoke_token(actor=actor_from(request), token_id=token_id, now=SystemClock().now())
         return Response(status=204)
-
-
-class AuditEventList(APIView):
-    """Who did what to what, when."""
-
-    @extend_schema(
-        operation_id="list_audit_events",
-        summary="Audit events, newest first",
-        description="Of the nodes on which the caller has view_audit; the platform's own events "
-        "are for platform admins.",
-        parameters=[
-            ORGANIZATION_FILTER,
-            OpenApiParameter("action", OpenApiTypes.STR, description="Exactly this action"),
-            OpenApiParameter("since", OpenApiTypes.DATETIME, description="Not before this time"),
-            *PAGE_PARAMETERS,
-        ],
-        responses=answers({200: page_of(shapes.AuditEventSerializer)}),
-    )
-    def get(self, request: Request) -> Response:
-        """Events, newest first."""
-        refuse_unknown_filters(request, {"organization", "action", "since"})
-        actor, query = actor_from(request), request.query_params
-        events = matching_events(
-            visible(actor, AuditEvent.objects.all(), Permission.VIEW_AUDIT, path_field="node_path"),
-            # Implied for them by what is visible; said because there is an index for it.
-            organization_id=None if actor.is_platform_admin else actor.user.organization_id,
-            organization_slug=query.get("organization"),
-            action=query.get("action"),
-            since=time_or_refuse(query["since"], "since") if "since" in query else None,
-        )
-        page = page_by_id(request, events, newest_first=True)
-        return Response(page_body(request, page, lambda row: shapes.AuditEventSerializer(row).data))

@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Audit events, newest first
-         * @description Of the nodes on which the caller has view_audit; the platform's own events are for platform admins.
+         * @description Of the nodes on which the caller has view_audit; the platform's own events are for platform admins. CSV has all events that match, at most 20,000; more are refused.
          */
         get: operations["list_audit_events"];
         put?: never;
@@ -4598,14 +4598,23 @@ export interface operations {
             query?: {
                 /** @description Exactly this action */
                 action?: string;
+                /** @description Exactly this login, `system` or `anonymous` */
+                actor?: string;
                 /** @description Opaque, from `next` of a page */
                 cursor?: string;
+                format?: "csv" | "json";
                 /** @description Items a page, 1 to 500; 50 if absent */
                 limit?: number;
                 /** @description Slug of an organization */
                 organization?: string;
                 /** @description Not before this time */
                 since?: string;
+                /** @description Only acts on this id */
+                subject_id?: string;
+                /** @description Only acts on this kind, such as `team` */
+                subject_kind?: string;
+                /** @description Before this time */
+                until?: string;
             };
             header?: never;
             path?: never;
@@ -4619,6 +4628,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AuditEventPage"];
+                    "text/csv": string;
                 };
             };
             400: {

@@ -34,6 +34,7 @@ export type PriorityClass = Required<Schemas["PriorityClass"]>;
 export type Cycle = Schemas["Cycle"];
 export type ReplayedCycle = Schemas["ReplayedCycle"];
 export type Decision = Schemas["Decision"];
+export type AuditEvent = Schemas["AuditEvent"];
 export type DecisionLine = Schemas["DecisionLine"];
 export type Difference = ReplayedCycle["differences"][number];
 export type NamedJob = Schemas["NamedJob"];

@@ -11,14 +11,15 @@ import { Empty, isSettled, Lines, QueryView } from "../ui/states";
 import { DEVICES, deviceTime, formatCost, headOf, hoursUnder } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 import { NoCosts } from "./NoCosts";
-import { resolvePeriod } from "./period";
 import { useChargebackCurrency } from "./useChargebackCurrency";
+import { useJobsPeriod } from "./useJobsPeriod";
 import "../quotas/quota-bar.css";
 import "./billing.css";
 
 /** The jobs that make one number of the chargeback, and their sum, which is that number. */
 export function ChargebackJobsPage() {
-  const { start, end, as_of, node, pool, usage } = useSearch({ from: "/shell/chargeback/jobs" });
+  const { as_of, pool, usage } = useSearch({ from: "/shell/chargeback/jobs" });
+  const { start, end, label, node } = useJobsPeriod();
   usePageTitle("Jobs behind a charge");
   const jobs = useInfiniteQuery(
     chargebackJobsQuery({
@@ -31,7 +32,6 @@ export function ChargebackJobsPage() {
       ...(usage ? { usage_class: usage } : {}),
     }),
   );
-  const period = resolvePeriod("custom", 0, { start, end });
   const command = [
     `tidegate report chargeback --start ${start} --end ${end} --team ${node} --jobs`,
     pool && `--pool ${pool}`,
@@ -48,7 +48,7 @@ export function ChargebackJobsPage() {
         </Link>
       </p>
       <h1>
-        {node} · {period?.label ?? "?"}
+        {node} · {label}
       </h1>
       <p className="sub">
         {usage ?? "guaranteed and borrowed"} use{pool && ` of pool ${pool}`}, job by job

@@ -7,7 +7,7 @@ import type { Chargeback } from "../api/types";
 import { accessibilityFaults, open, show, type Override } from "../test/render";
 import { Check, commonParent, wholeOf } from "./ChargebackTable";
 import { fillDays } from "./DaysChart";
-import { daysOf, resolvePeriod } from "./period";
+import { daysOf, resolvePeriod, thisMonth } from "./period";
 import { byCurrency, reconcile } from "./totals";
 
 const OCTOBER = { start: "2026-10-01T00:00:00Z", end: "2026-11-01T00:00:00Z" };
@@ -358,6 +358,20 @@ describe("the chargeback page", () => {
     expect(await screen.findByRole("heading", { name: title })).toBeInTheDocument();
     expect(screen.getByRole("link", { name: "All costs that you may see" })).toBeInTheDocument();
     expect(screen.queryByRole("button", { name: "Try again" })).toBeNull();
+  });
+
+  // Planted: the address's empty start sent as it is (the API answers 400, and the page says "Not possible").
+  it.each(["/chargeback/jobs", "/chargeback/jobs?start=x&end=y"])("lists jobs of the running month at %s", async (address) => {
+    const { requests } = open(address);
+    const month = thisMonth(Date.now());
+    expect(await screen.findByRole("heading", { name: `ai-company · ${month.label}` })).toBeInTheDocument();
+    expect(await screen.findByRole("table", { name: "Jobs behind the charge" })).toBeInTheDocument();
+    const asked = requests.find(({ path }) => path.endsWith("/reports/chargeback/jobs"));
+    expect([asked?.query.get("start"), asked?.query.get("end"), asked?.query.get("node")]).toEqual([
+      month.start,
+      month.end,
+      "ai-company",
+    ]);
   });
 
   it("by department shows the tree, and counts nothing twice", async () => {

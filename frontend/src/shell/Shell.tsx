@@ -23,7 +23,7 @@ import { useLive } from "./useLive";
 import "./shell.css";
 
 interface NavItem {
-  to: "/" | "/jobs" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/chargeback" | "/clusters" | "/decisions" | "/access";
+  to: "/" | "/jobs" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/chargeback" | "/clusters" | "/decisions" | "/access" | "/audit";
   label: string;
   needs?: Permission;
 }
@@ -53,7 +53,13 @@ const SECTIONS: { title: string | null; items: NavItem[] }[] = [
       { to: "/decisions", label: "Decisions" },
     ],
   },
-  { title: "Access", items: [{ to: "/access", label: "My tokens" }] },
+  {
+    title: "Access",
+    items: [
+      { to: "/access", label: "My tokens" },
+      { to: "/audit", label: "Audit log", needs: "view_audit" },
+    ],
+  },
 ];
 
 /** The frame of every page behind the login: navigation, scope, freshness, theme, person. */

@@ -15,7 +15,7 @@ import type { PlannedStatus } from "../api/types";
 import { LoginPage } from "../session/LoginPage";
 import { ErrorCard, Lines } from "../ui/states";
 import { NotFoundPage } from "./NotFoundPage";
-import { choiceParam, numberParam, parseSearch, stringifySearch, textParam } from "./search";
+import { choiceParam, numberParam, parseSearch, stringifySearch, textParam, timeParam } from "./search";
 import { Shell } from "./Shell";
 
 export const LOG_VIEWS = ["merged", "stdout", "stderr"] as const;
@@ -196,17 +196,17 @@ const chargebackJobsRoute = createRoute({
   validateSearch: (
     search,
   ): {
-    start: string;
-    end: string;
+    start?: string;
+    end?: string;
     as_of?: string;
-    node: string;
+    node?: string;
     pool?: string;
     usage?: (typeof USAGE_CLASSES)[number];
   } => ({
-    start: textParam(search, "start") ?? "",
-    end: textParam(search, "end") ?? "",
+    start: textParam(search, "start"),
+    end: textParam(search, "end"),
     as_of: textParam(search, "as_of"),
-    node: textParam(search, "node") ?? "",
+    node: textParam(search, "node"),
     pool: textParam(search, "pool"),
     usage: choiceParam(search, "usage", USAGE_CLASSES),
   }),
@@ -271,6 +271,21 @@ const accessRoute = createRoute({
   component: lazyRouteComponent(() => import("../access/AccessPage"), "AccessPage"),
 });
 
+const auditRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/audit",
+  validateSearch: (
+    search,
+  ): { actor?: string; action?: string; object?: string; since?: string; until?: string } => ({
+    actor: textParam(search, "actor"),
+    action: textParam(search, "action"),
+    object: textParam(search, "object"),
+    since: timeParam(search, "since"),
+    until: timeParam(search, "until"),
+  }),
+  component: lazyRouteComponent(() => import("../audit/AuditPage"), "AuditPage"),
+});
+
 /** Whatever is none of the above. */
 const unknownRoute = createRoute({
   getParentRoute: () => shellRoute,
@@ -298,6 +313,7 @@ const routeTree = rootRoute.addChildren([
     decisionsRoute,
     cycleRoute,
     accessRoute,
+    auditRoute,
     unknownRoute,
   ]),
 ]);

@@ -23,6 +23,12 @@ export function textParam(search: RawSearch, key: string): string | undefined {
   return typeof value === "string" && value !== "" ? value.slice(0, 500) : undefined;
 }
 
+/** A time as the API takes it, or undefined. */
+export function timeParam(search: RawSearch, key: string): string | undefined {
+  const ms = Date.parse(textParam(search, key) ?? "");
+  return Number.isNaN(ms) ? undefined : new Date(ms).toISOString().replace(/\.\d{3}Z$/, "Z");
+}
+
 /** One of `allowed`, or undefined. */
 export function choiceParam<T extends string>(
   search: RawSearch,

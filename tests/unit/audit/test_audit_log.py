@@ -1,6 +1,8 @@
 """The audit log: only ever longer, and read by those who may."""
 
+import csv
 from datetime import timedelta
+from io import StringIO
 from typing import Any
 
 import psycopg
@@ -12,6 +14,7 @@ from audit.recording import record
 from builders.api_callers import by_token
 from builders.cast import Cast, a_cast
 from builders.portal_builders import NOW
+from tenants.audit_export import COLUMNS
 from tenants.models import Node
 
 pytestmark = pytest.mark.django_db
@@ -157,3 +160,68 @@ def test_the_log_of_an_organization_is_paged_newest_first() -> None:
         "act-0",
     ]
     assert seen(cast.charlie, answer["next"].removeprefix("/api/v1/audit-events")) == []
+
+
+def test_filters_by_actor_object_and_time() -> None:
+    """Planted: until of the time itself, too (dies on the second)."""
+    cast = a_cast()
+    everywhere(cast)
+    record(
+        action="team_created",
+        subject_kind="team",
+        subject_id=cast.nlp.pk,
+        now=NOW + timedelta(seconds=9),
+        actor="root",
+        organization_id=cast.organization.pk,
+        node_path=cast.nlp.path,
+    )
+    assert seen(cast.auditor, "?actor=root") == ["team_created"]
+    assert seen(cast.auditor, "?until=2026-11-21T12:00:02Z") == ["ai-company"]
+    assert seen(cast.auditor, "?subject_kind=team") == ["team_created"]
+    assert seen(cast.auditor, f"?subject_kind=team&subject_id={cast.nlp.pk}") == ["team_created"]
+    assert seen(cast.auditor, "?subject_kind=team&subject_id=42") == []
+    assert seen(cast.charlie, "?actor=root") == []
+
+
+def csv_rows(user: Any, query: str = "") -> list[list[str]]:
+    answer = by_token(user).get(f"audit-events?format=csv{query}")
+    assert (answer.status_code, answer["Content-Type"]) == (200, "text/csv; charset=utf-8")
+    return list(csv.reader(StringIO(answer.content.decode())))
+
+
+def test_an_export_has_what_matches_and_no_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Actors and names are of people: what a spreadsheet would run begins with an apostrophe.
+
+    Planted: cells as they are; the list of another organization."""
+    cast = a_cast()
+    everywhere(cast)
+    record(
+        action="team_renamed",
+        subject_kind="team",
+        subject_id="=1+1",
+        now=NOW + timedelta(seconds=9),
+        actor="@SUM(A1)",
+        organization_id=cast.organization.pk,
+        node_path=cast.nlp.path,
+        detail={"after": "=HYPERLINK()"},
+    )
+    header, first, *rest = csv_rows(cast.auditor)
+    assert header == list(COLUMNS)
+    assert first[:8] == [
+        "2026-11-21T12:00:09+00:00",
+        "'@SUM(A1)",
+        "team_renamed",
+        "team",
+        "'=1+1",
+        "ai-company",
+        "ai-company/research/nlp",
+        '{"after": "=HYPERLINK()"}',
+    ]
+    assert [row[2] for row in rest] == ["production", "nlp", "research", "ai-company"]
+    assert [row[2] for row in csv_rows(cast.auditor, "&action=nlp")] == ["action", "nlp"]
+    assert csv_rows(cast.bob) == [list(COLUMNS)]
+    monkeypatch.setattr("tenants.audit_export.EXPORT_MAX", 4)
+    refused = by_token(cast.auditor).get("audit-events?format=csv")
+    assert refused.status_code == 400
+    assert refused.json()["detail"].startswith("More than 4 events match. Narrow the time")
+    assert by_token(cast.auditor).get("audit-events?format=csv&limit=3").status_code == 400

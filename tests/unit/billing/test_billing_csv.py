@@ -9,11 +9,12 @@ from io import StringIO
 import pytest
 
 from billing.chargeback import Amounts, Report, Row
-from billing.csv_export import COLUMNS, cost_text, csv_lines, gpu_hours_text, plain_text
+from billing.csv_export import COLUMNS, cost_text, csv_lines, gpu_hours_text
 from billing.periods import Period
 from builders.billing_builders import LATER, at
 from primitives.units import DeviceKind
 from tenants.models import Node
+from webapi.csv_text import plain_text
 
 
 def a_report(

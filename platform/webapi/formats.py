@@ -1,4 +1,4 @@
-"""The report as JSON or as a CSV download."""
+"""An answer as JSON or as a CSV download."""
 
 from __future__ import annotations
 

@@ -1,0 +1,51 @@
+"""`tidegate audit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders.cli_server import Server, a_server
+
+EVENT = {
+    "at": "2026-11-21T12:00:00Z",
+    "actor": "alice@ai-company",
+    "action": "team_created",
+    "subject": {"kind": "team", "id": "42"},
+    "node": "ai-company/nlp",
+    "detail": {"slug": "nlp"},
+}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
+    return a_server(monkeypatch, str(tmp_path))
+
+
+def test_events_are_listed_as_they_were_filtered(server: Server) -> None:
+    """Planted: the object sent as one word, which the API knows nothing of."""
+    server.routes["GET audit-events"] = {"items": [EVENT], "next": None}
+    ran = server.run("audit", "--object", "team/42", "--since", "2026-11-01", "--actor", "alice")
+    assert ran.out.splitlines()[1].split("  ") == [
+        "2026-11-21T12:00:00Z",
+        "alice@ai-company",
+        "team_created",
+        "team/42",
+        "ai-company/nlp",
+        '{"slug": "nlp"}',
+    ]
+    (request,) = server.requests
+    assert dict(request.url.params) == {
+        "actor": "alice",
+        "subject_kind": "team",
+        "subject_id": "42",
+        "since": "2026-11-01T00:00:00Z",
+        "limit": "50",
+    }
+
+
+def test_what_is_no_object_is_refused_before_anything_is_asked(server: Server) -> None:
+    ran = server.run("audit", "--object", "/42")
+    assert (ran.exit_code, server.requests) == (2, [])
+    assert "--object is a kind, or a kind and an id: team, team/ID." in ran.err
