@@ -43,6 +43,7 @@ from connectors.registry import native_control
 from jobs.arbitration import Cycles
 from jobs.asking_natives import Memory
 from jobs.dispatch import connector_of, handlers
+from jobs.held_submissions import due_for_release
 from jobs.intentions import start_shard, stop_shard
 from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt
@@ -247,6 +248,8 @@ class _ClusterAgent:
         self._memory = ClusterMemory()
         self._questions = Questions()
         self._still_held = StillHeld()
+        self._look_now = Event()
+        self._hurried: frozenset[UUID] = frozenset()
         self._native_memory = Memory()
         self._opening = Lock()
         self._opened: tuple[tuple[Any, ...], ClusterConnector] | None = None
@@ -269,9 +272,7 @@ class _ClusterAgent:
         """Let the threads end; a call to the cluster under way may take its time-out."""
         self.stopping.set()
         self.tell()
-        news = self._news_there()
-        if news is not None:
-            news.set()
+        self._news_there().set()
 
     @property
     def is_gone(self) -> bool:
@@ -305,19 +306,17 @@ class _ClusterAgent:
     def _pause(self, pause_s: float, looked_s: float) -> None:
         """Wait for news after a look that took `looked_s`, `pause_s` at most."""
         news = self._news_there()
-        if news is None:
-            self.stopping.wait(pause_s)
-            return
         rest_s = min(pause_s, max(LOOK_AGAIN_S, looked_s))
         if not self.stopping.wait(rest_s):
             # `stop` sets it too.
             news.wait(pause_s - rest_s)
             news.clear()
 
-    def _news_there(self) -> Event | None:
-        """What tells of news on the cluster, where it is open and tells any."""
+    def _news_there(self) -> Event:
+        """What ends a pause: the cluster's own news where it tells any, else only a release that is
+        due."""
         connector = None if self._opened is None else self._opened[1]
-        return connector.news if isinstance(connector, TellsNews) else None
+        return connector.news if isinstance(connector, TellsNews) else self._look_now
 
     def _serve(self, shard_of: Callable[[UUID], str]) -> None:
         news = self._news[shard_of]
@@ -506,7 +505,19 @@ class _ClusterAgent:
             fence=self._leadership.fence,
             at_once=CLAIMED_AT_ONCE if shard == start_shard(self._cluster_id) else 1,
         )
+        if shard == start_shard(self._cluster_id):
+            self._hurry_releases()
         return float(settings.OBSERVATION_PERIOD_S)
+
+    def _hurry_releases(self) -> None:
+        """Have the cluster looked at now where a started job was submitted held before: all that it
+        waits for is a listing that releases it. Once for each."""
+        if self._opened is None or not self._opened[1].submits_held:
+            return
+        due = due_for_release(self._cluster_id)
+        if due - self._hurried:
+            self._news_there().set()
+        self._hurried = due
 
     def _request_due_check(self) -> None:
         """So that what somebody changed on the cluster by hand is seen."""

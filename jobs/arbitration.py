@@ -27,6 +27,7 @@ from bulk.inserting import columns_of, insert_rows
 from bulk.sending import sent_ahead
 from jobs import lifecycle
 from jobs.dependencies import settle_dependencies
+from jobs.held_submissions import NEXT_NUMBER, Held, held_for, hold_for
 from jobs.intentions import start_intention, stop_intention
 from jobs.leadership import Leadership
 from jobs.memory import Memory
@@ -166,11 +167,13 @@ def _grant_attempts(
     insert_rows(
         Attempt,
         [attempt._asdict() for _, attempt in granted],
-        same={"state": AttemptState.RESERVED.value, "epoch": epoch, "granted_at": now},
+        same={"epoch": epoch, "granted_at": now},
         returns_keys=False,
     )
     _move_to_pools([job for job, _ in granted if planned[job.id].pool is not None])
-    intend([start_intention(attempt) for _, attempt in granted], now=now)
+    # What its cluster has acknowledged is not sent again: its release is left to settling.
+    unsent = [attempt for _, attempt in granted if attempt.native_id is None]
+    intend([start_intention(attempt) for attempt in unsent], now=now)
     record_events(
         Happening(
             job.id,
@@ -193,7 +196,8 @@ def _grant_attempts(
 
 
 class _Started(NamedTuple):
-    """What the start of a job needs to know of it; `attempt_number` is that of the start."""
+    """What the start of a job needs to know of it; `attempt_number` is that of the start.
+    `held` is what was submitted of this attempt already."""
 
     id: UUID
     organization_id: UUID
@@ -204,6 +208,7 @@ class _Started(NamedTuple):
     attempt_number: int
     priority_class: str
     multiplier_ppm: int
+    held: Held | None = None
 
 
 def _mark_starting(planned: Mapping[UUID, Start]) -> list[tuple[_Started, _Granted]]:
@@ -211,32 +216,66 @@ def _mark_starting(planned: Mapping[UUID, Start]) -> list[tuple[_Started, _Grant
     with connection.cursor() as cursor:
         # Locked in the order of their ids, as everywhere: an update goes by none.
         cursor.execute(
-            """
+            f"""
             SELECT j.id, j.organization_id, j.team_id, j.user_id, j.pool_id, j.name,
-                   j.attempt_number + 1, c.name, c.price_multiplier_ppm
+                   {NEXT_NUMBER}, c.name, c.price_multiplier_ppm, j.attempt_number
             FROM jobs_job j JOIN quotas_priorityclass c ON c.id = j.priority_class_id
             WHERE j.id = ANY(%s::uuid[]) AND j.state = 'queued'
             ORDER BY j.id FOR UPDATE OF j
-            """,
+            """,  # noqa: S608 - a constant of ours
             [uuid_array(planned)],
         )
         # Before what the database says of the jobs is waited for.
         slots = {pk: _slots_json(start.slots) for pk, start in planned.items()}
-        jobs = [_Started(*row) for row in cursor.fetchall()]
+        rows = [(_Started(*row), before) for *row, before in cursor.fetchall()]
+        # Only a held submission has a number of its own.
+        jobs = _take_over_held(
+            [job for job, _ in rows],
+            planned,
+            among=[job.id for job, before in rows if job.attempt_number > before + 1],
+        )
         # Apart, as nobody waits for this: their attempts are built meanwhile.
         cursor.execute(
             """
-            UPDATE jobs_job
-            SET state = 'starting', attempt_number = attempt_number + 1, started_at = NULL,
+            UPDATE jobs_job j
+            SET state = 'starting', attempt_number = v.number, started_at = NULL,
                 explanation = NULL, explained_at = NULL
-            WHERE id = ANY(%s::uuid[])
+            FROM unnest(%s::uuid[], %s::int[]) AS v(id, number) WHERE j.id = v.id
             """,
-            [uuid_array(job.id for job in jobs)],
+            [uuid_array(job.id for job in jobs), [job.attempt_number for job in jobs]],
         )
     return [
         (_where_it_starts(job, planned[job.id]), _granted(job, planned[job.id], slots[job.id]))
         for job in jobs
     ]
+
+
+def _take_over_held(
+    jobs: Sequence[_Started], planned: Mapping[UUID, Start], *, among: Sequence[UUID]
+) -> list[_Started]:
+    """Those `among` the jobs of which the very attempt that is granted was submitted become that
+    attempt. All others get the next number, and what is held of them is removed."""
+    if not among:
+        return list(jobs)
+    held = held_for(among)
+    return [
+        job._replace(attempt_number=held[job.id].number, held=held[job.id])
+        if job.id in held and _is_what_is_held(planned[job.id], held[job.id])
+        else job
+        for job in jobs
+    ]
+
+
+def _is_what_is_held(start: Start, held: Held) -> bool:
+    """Whether the cluster would run the same for `start`. Nodes are chosen by the cluster; what is
+    borrowed is submitted otherwise than what is guaranteed."""
+    mgpu_of_ranks = tuple(slot.mgpu for slot in start.slots)
+    return (
+        UUID(start.cluster) == held.cluster_id
+        and (None if start.pool is None else UUID(start.pool)) == held.pool_id
+        and mgpu_of_ranks == held.mgpu_of_ranks
+        and start.guaranteed_mgpu == sum(mgpu_of_ranks)
+    )
 
 
 def _where_it_starts(job: _Started, start: Start) -> _Started:
@@ -254,9 +293,13 @@ class _Granted(NamedTuple):
     slots: list[dict[str, Any]]
     mgpu: int
     guaranteed_mgpu: int
+    state: str
+    native_id: str | None
+    cluster_user: str | None
 
 
 def _granted(job: _Started, start: Start, slots: list[dict[str, Any]]) -> _Granted:
+    native_id = None if job.held is None else job.held.native_id
     return _Granted(
         id=attempt_id(job.id, job.attempt_number),
         job_id=job.id,
@@ -265,6 +308,9 @@ def _granted(job: _Started, start: Start, slots: list[dict[str, Any]]) -> _Grant
         slots=slots,
         mgpu=sum(slot.mgpu for slot in start.slots),
         guaranteed_mgpu=start.guaranteed_mgpu,
+        state=(AttemptState.RESERVED if native_id is None else AttemptState.STARTING).value,
+        native_id=native_id,
+        cluster_user=None if job.held is None else job.held.cluster_user,
     )
 
 
@@ -389,6 +435,10 @@ def _apply_claims(
                 )
             )
     insert_rows(Reclaim, [columns_of(claim) for claim in claims], returns_keys=False)
+    held = hold_for(claims)
+    if held:
+        intend(held, now=now)
+        wake("observer")
     _stop_victims(stops, now)
     record_events(happenings)
     return len(claims), len(stops)

@@ -22,18 +22,20 @@ from clusters.node_requests import CHANGE_NODE
 from clusters.trusted import check_trusted
 from connectors.errors import ClusterUnavailable, NativeRefused, NotPrepared, WorkloadRejected
 from connectors.natives import NativeControl, NativeRef
-from connectors.protocol import SUBMITTED_WITHIN_S, ClusterConnector, RankSlot, Workload
+from connectors.protocol import SUBMITTED_WITHIN_S, ClusterConnector
 from connectors.registry import KINDS_IN_PARTS, KINDS_WITH_USERS, native_control, open_connector
-from jobs.checkpoints import reporting_environment
+from jobs.held_submissions import submit_held
 from jobs.leadership import Leadership
 from jobs.lifecycle import NOT_STARTED
-from jobs.models import Attempt, AttemptState, Job, JobArray, JobOrigin, StopReason
+from jobs.models import Attempt, AttemptState, HeldSubmission, Job, JobArray, JobOrigin, StopReason
+from jobs.native_ids import record_native_id
 from jobs.natives import granted_to, ref_of
 from jobs.node_changes import change_node
 from jobs.observation import NEVER_STARTED, conclude, recorded_id
 from jobs.quota_pushes import push_quota
 from jobs.reconciling import reconcile_day
 from jobs.timeline import Happening, record_events
+from jobs.workloads import workload_of
 from live.publishing import publish
 from outbox.delivery import CALLED_WITHIN, Finish, Handler, NotYet
 from outbox.models import Message, Quarantine
@@ -82,6 +84,7 @@ def handlers(
     """What answers each kind of message, for one leader."""
     return {
         "start_attempt": Starts(leadership, clock, connect),
+        "submit_held": lambda message: submit_held(message, leadership, connect),
         "notify_attempt": lambda message: notify_attempt(message, leadership, connect),
         "stop_attempt": lambda message: stop_attempt(message, leadership, connect),
         "forget_attempt": lambda message: forget_attempt(message, connect),
@@ -89,53 +92,6 @@ def handlers(
         RECONCILE_DAY: lambda message: reconcile_day(message, leadership, clock, connect),
         PUSH_QUOTA: lambda message: push_quota(message, leadership, clock, connect),
     }
-
-
-def workload_of(attempt: Attempt) -> Workload:
-    """What a cluster is asked to run for `attempt`; pure."""
-    job = attempt.job
-    environment = dict(job.environment)
-    environment |= {
-        "TIDEGATE_JOB_ID": str(job.id),
-        "TIDEGATE_JOB_NAME": job.name,
-        "TIDEGATE_ATTEMPT": str(attempt.number),
-        "TIDEGATE_RESTART_COUNT": str(attempt.number - 1),
-        "TIDEGATE_TEAM": job.team.display_path,
-        "TIDEGATE_POOL": job.pool.name,
-    }
-    if job.array is not None:
-        environment |= {
-            "TIDEGATE_ARRAY_ID": str(job.array.id),
-            "TIDEGATE_ARRAY_INDEX": str(job.array_index),
-            "SLURM_ARRAY_TASK_ID": str(job.array_index),
-            "SLURM_ARRAY_TASK_COUNT": str(job.array.size),
-            "SLURM_ARRAY_TASK_MIN": str(job.array.first_index),
-            "SLURM_ARRAY_TASK_MAX": str(job.array.last_index),
-        }
-    if job.checkpoint_path:
-        environment["TIDEGATE_CHECKPOINT_PATH"] = job.checkpoint_path
-    environment |= reporting_environment(job.id, attempt.number)
-    return Workload(
-        key=attempt.key,
-        name=job.name,
-        pool=job.pool.name,
-        user=job.user.username,
-        script=job.script,
-        team=job.team.path.rstrip("/"),
-        is_borrowed=attempt.guaranteed_mgpu < attempt.mgpu,
-        is_requeueable=job.is_requeueable,
-        cluster_user=attempt.cluster_user,
-        slots=tuple(RankSlot(slot["node"], slot["mgpu"]) for slot in attempt.slots),
-        environment=environment,
-        time_limit_s=job.time_limit_s,
-        notice_signal=job.notice_signal,
-        features=tuple(job.features),
-        image=job.image,
-        cpus_per_node=job.cpus_per_node,
-        memory_mib_per_node=job.memory_mib_per_node,
-        required_topology=job.required_topology,
-        preferred_topology=job.preferred_topology,
-    )
 
 
 class Starts:
@@ -202,7 +158,7 @@ def start_attempt(
         return None
     try:
         native_id = connect(attempt.cluster).submit(
-            workload_of(attempt), is_first=message.sends == 1
+            workload_of(attempt), is_first=message.sends == 1 and not attempt.was_held
         )
     except ClusterUnavailable as error:
         raise NotYet(str(error)) from error
@@ -214,7 +170,7 @@ def start_attempt(
             # A listing has found it since: the rest of it is refused, for now.
             raise NotYet(str(error)) from error
         return None
-    return lambda: _record_id(attempt.id, native_id)
+    return lambda: record_native_id(attempt.id, native_id)
 
 
 def _is_to_be_sent(attempt: Attempt) -> bool:
@@ -252,21 +208,7 @@ def _start_native(attempt: Attempt, leadership: Leadership, connect: Connect) ->
         raise NotYet(str(error)) from error
     native_id = attempt.job.native_id
     assert native_id is not None
-    return lambda: _record_id(attempt.id, native_id)
-
-
-def _record_id(attempt_id: UUID, native_id: str) -> None:
-    """The first recorded id wins; somebody may have asked to stop the attempt since."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE jobs_attempt
-            SET native_id = coalesce(native_id, %s),
-                state = CASE state WHEN 'reserved' THEN 'starting' ELSE state END
-            WHERE id = %s AND (native_id IS NULL OR state = 'reserved')
-            """,
-            [native_id, attempt_id],
-        )
+    return lambda: record_native_id(attempt.id, native_id)
 
 
 def _lacks_user(attempt: Attempt) -> bool:
@@ -392,7 +334,8 @@ def _attempts(ids: Sequence[UUID]) -> list[Attempt]:
 
 
 _ATTEMPTS = f"""
-SELECT {columns(Attempt, "a")}, {columns(Cluster, "c")}, {columns(Job, "j")}, {columns(Node, "t")},
+SELECT EXISTS (SELECT FROM {HeldSubmission._meta.db_table} h WHERE h.id = a.id),
+       {columns(Attempt, "a")}, {columns(Cluster, "c")}, {columns(Job, "j")}, {columns(Node, "t")},
        {columns(Pool, "p")}, {columns(User, "u")}, {columns(JobArray, "r")}
 FROM jobs_attempt a
 JOIN clusters_cluster c ON c.id = a.cluster_id
@@ -427,7 +370,9 @@ FROM jobs_attempt WHERE id = %s
 
 
 def _attempt_of(row: Sequence[Any]) -> Attempt:
+    was_held, *row = row
     attempt, row = taken(Attempt, row)
+    attempt.was_held = was_held
     attempt.cluster, row = taken(Cluster, row)
     attempt.job, row = taken(Job, row)
     job = attempt.job

@@ -33,6 +33,11 @@ def start_intention(attempt: Granted) -> Intention:
     return Intention("start_attempt", attempt.id, start_shard(attempt.cluster_id))
 
 
+def hold_intention(submission_id: UUID, cluster_id: UUID) -> Intention:
+    """To submit the next attempt of a claim's job, held until the arbiter starts it."""
+    return Intention("submit_held", submission_id, start_shard(cluster_id))
+
+
 def stop_intention(kind: str, attempt: Attempt) -> Intention:
     """To notify, stop or forget the attempt on its cluster, by `kind`."""
     return Intention(kind, attempt.id, stop_shard(attempt.cluster_id))

@@ -362,6 +362,34 @@ class Reclaim(models.Model):
         return f"reclaim for {self.job_id}"
 
 
+class HeldSubmission(models.Model):
+    """The next attempt of a claim's job, submitted held while the victims have their grace.
+
+    Only on clusters that hold submissions. It holds no GPUs and is never released itself: the
+    attempt of the same id is, which the arbiter's start makes (`jobs.held_submissions`). No other
+    attempt of the job ever has its number. `native_id` is written once, with the first
+    answer. `refusal` says why no attempt may take it over.
+    """
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    job = models.ForeignKey(Job, models.PROTECT, related_name="held_submissions", db_index=False)
+    number = models.IntegerField()
+    reclaim = models.OneToOneField(Reclaim, models.PROTECT, related_name="held_submission")
+    cluster_user = models.CharField(max_length=32, null=True)
+    native_id = models.CharField(max_length=200, null=True)
+    refusal = models.TextField(blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["job", "number"], name="held_submission_number_once_per_job"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"held submission {self.number} of {self.job_id}"
+
+
 class AttemptState(models.TextChoices):
     """Reserved (granted, not yet sent), then as the cluster says."""
 
@@ -396,8 +424,11 @@ class Attempt(models.Model):
     then on it may have run, and is never sent again. That of a native job is known to its
     cluster by `native_id`, the job's `submitted_at` and `cluster_user`; it counts from
     `granted_at`. `checkpoint_at` is that of the last known checkpoint, and never goes back (trigger
-    `checkpoints_never_go_back`).
+    `checkpoints_never_go_back`). What was submitted before its start (`HeldSubmission`) `was_held`,
+    where its reader asks.
     """
+
+    was_held = False
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     job = models.ForeignKey(Job, models.PROTECT, related_name="attempts", db_index=False)

@@ -23,6 +23,7 @@ from billing.metering import Grant, record_lost, register_attempts
 from clusters.models import Cluster, ClusterNode
 from connectors.protocol import Listing, Observation, WorkloadPhase
 from jobs import lifecycle
+from jobs.held_submissions import known_ids, next_number
 from jobs.leadership import Leadership
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, attempt_id
 from jobs.observation import apply_one, conclude
@@ -78,7 +79,10 @@ class ClusterMemory:
         """
         listed = {key: listing.all_of(key) for key in listing.observations}
         ahead = now - from_epoch(listing.observed_at)
-        strange = _strange({key: listed[key] for key in listed if key not in self._known}, ahead)
+        # Whoever has looked all the time knows each start that there was.
+        has_been_away = not self.is_compared
+        new = {key: listed[key] for key in listed if key not in self._known}
+        strange = _strange(new, ahead, has_been_away=has_been_away)
         quarantine = open_quarantine()
         if quarantine is not None and str(cluster.pk) in quarantine.answers:
             self.is_compared = True
@@ -86,8 +90,11 @@ class ClusterMemory:
         since = _since(cluster, quarantine, strange, now, is_first=not self.is_compared)
         if since is not None:
             native_ids = [one.native_id for found in listed.values() for one in found]
-            ended = ask(int(since.timestamp()), native_ids)
-            strange = {**_strange(ended, ahead), **strange}
+            ended = _of_attempts(
+                ask(int(since.timestamp()), native_ids), has_been_away=has_been_away
+            )
+            ended_strange = _strange(ended, ahead, has_been_away=has_been_away)
+            strange = {**ended_strange, **strange}
             if quarantine is None and strange:
                 quarantine = _begin(cluster, since, len(strange), leadership, now)
             _adopt(cluster, {**ended, **strange}, quarantine, leadership, now)
@@ -114,13 +121,17 @@ def _since(
     return min(moments) - SKEW
 
 
-def _strange(found: Found, ahead: timedelta) -> dict[str, tuple[Observation, ...]]:
-    """What belongs to attempts that this database never made. What was looked at in an earlier
-    quarantine is not strange again. `ahead` is our clock against the cluster's."""
+def _strange(
+    found: Found, ahead: timedelta, *, has_been_away: bool
+) -> dict[str, tuple[Observation, ...]]:
+    """What belongs to attempts that this database never made, nor submitted held for a claim. What
+    was looked at in an earlier quarantine is not strange again. `ahead` is our clock against the
+    cluster's."""
     if not found:
         return {}
     ids = {key: pk for key in found if (pk := _id_of(key)) is not None}
     known = set(Attempt.objects.filter(pk__in=list(ids.values())).values_list("id", flat=True))
+    known |= _only_held(found, ids, known, has_been_away=has_been_away)
     looked_at = last_end()
     return {
         key: found[key]
@@ -131,6 +142,21 @@ def _strange(found: Found, ahead: timedelta) -> dict[str, tuple[Observation, ...
             or any((_submitted(one) or looked_at) + ahead > looked_at for one in found[key])
         )
     }
+
+
+def _of_attempts(found: Found, *, has_been_away: bool) -> Found:
+    """`found` without what was only submitted held for a claim: no attempt ever was that."""
+    ids = {key: pk for key in found if (pk := _id_of(key)) is not None}
+    known = set(Attempt.objects.filter(pk__in=list(ids.values())).values_list("id", flat=True))
+    held = _only_held(found, ids, known, has_been_away=has_been_away)
+    return {key: those for key, those in found.items() if ids.get(key) not in held}
+
+
+def _only_held(
+    found: Found, ids: Mapping[str, UUID], attempts: Collection[UUID], *, has_been_away: bool
+) -> set[UUID]:
+    unknown = {pk: found[key] for key, pk in ids.items() if pk not in attempts}
+    return known_ids(unknown, has_been_away=has_been_away) if unknown else set()
 
 
 def _submitted(observation: Observation) -> datetime | None:
@@ -469,7 +495,7 @@ def _granted(job: Job, seen: Observation) -> int:
 def _suspect(job: Job, cluster: Cluster, now: datetime) -> None:
     """Note the attempt of a queued job that may have been, and hold the job."""
     job.state = JobState.STARTING
-    job.attempt_number += 1
+    job.attempt_number = next_number(job.id)
     attempt = Attempt(
         id=attempt_id(job.id, job.attempt_number),
         job=job,

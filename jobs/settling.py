@@ -22,6 +22,7 @@ from django.db.models.functions import Coalesce, Now
 from clusters.models import Cluster
 from connectors.errors import ConnectorError
 from connectors.protocol import ClusterConnector, Listing, Observation, WorkloadPhase
+from jobs.held_submissions import unadopted_among
 from jobs.leadership import Leadership
 from jobs.models import Attempt, AttemptState
 from outbox.quarantine import is_quarantined
@@ -50,8 +51,9 @@ def settle(
 
     That an attempt is being released is committed before the cluster is told. A held workload
     of an attempt that we do not know is left alone and reported: it may be ours from before
-    a restore. Nothing is done in quarantine. What the cluster refuses is told to `complain`.
-    Raises NotLeading when the leadership is over.
+    a restore. One that waits for the start of a claim's job is left alone, too, and removed once
+    the claim is closed. Nothing is done in quarantine. What the cluster refuses is told to
+    `complain`. Raises NotLeading when the leadership is over.
     """
     if not connector.submits_held or is_quarantined():
         return 0, 0
@@ -66,12 +68,19 @@ def settle(
                 cluster=cluster, pk__in=[attempt_id for attempt_id, _ in held]
             ).only("id", "native_id", "state", "released_at")
         }
+        unadopted = unadopted_among(
+            [attempt_id for attempt_id, one in held if one.key not in attempts], cluster
+        )
     release: list[Observation] = []
     remove: list[Observation] = []
     strangers = 0
-    for _, observation in held:
+    for attempt_id, observation in held:
         attempt = attempts.get(observation.key)
-        if attempt is None:
+        if attempt_id in unadopted.lost:
+            remove.append(observation)
+        elif attempt_id in unadopted.waiting:
+            continue
+        elif attempt is None:
             strangers += 1
         elif _is_wanted(attempt, observation):
             # What somebody else holds is theirs to release, and the job says so. What can never

@@ -23,6 +23,7 @@ from clusters.outside import Holder, OutsideUse, Stranger
 from connectors.errors import ConnectorError
 from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import Listing, NativeWorkload, Observation, WorkloadPhase
+from jobs.held_submissions import refuse_released
 from jobs.leadership import Leadership
 from jobs.models import Attempt
 from jobs.observation import recorded_id
@@ -142,6 +143,8 @@ def _strays(cluster: Cluster, listing: Listing, leadership: Leadership) -> Itera
             others[attempt.pk] = [one for one in others.get(attempt.pk, ()) if one is not own]
         left = [pk for pk, found in others.items() if found]
         attempts = _attempts(left)
+        # Let go before their job was started: no start takes them over, they are their users'.
+        released = refuse_released([pk for pk in left if pk not in attempts], cluster)
     for pk in left:
         for observation in others[pk]:
             known = attempts.get(pk)
@@ -150,9 +153,12 @@ def _strays(cluster: Cluster, listing: Listing, leadership: Leadership) -> Itera
                 observation,
                 Stranger.BACK if is_back else Stranger.COPY,
                 is_back and observation.phase in _LIVE,
-                known is not None
-                and known.cluster_id == cluster.pk
-                and _is_of_user(known, observation),
+                pk in released
+                or (
+                    known is not None
+                    and known.cluster_id == cluster.pk
+                    and _is_of_user(known, observation)
+                ),
             )
 
 

@@ -58,6 +58,8 @@ SERVICE_USER_OPTIONS: Mapping[str, str] = {"slurm": "service_user"}
 UNIQUE_IDENTITIES: Mapping[str, str] = {"kubernetes": KUBERNETES_UID}
 #: Kinds of cluster whose jobs run as users of the cluster, who must be mapped first.
 KINDS_WITH_USERS = frozenset({"slurm"})
+#: Kinds of cluster whose connectors hold submissions (`ClusterConnector.submits_held`).
+KINDS_THAT_HOLD = frozenset({"kubernetes", "slurm"})
 #: Kinds of cluster where a submission makes several things, the workload itself first: that it is
 #: listed does not say that all are there.
 KINDS_IN_PARTS = frozenset({"kubernetes"})

@@ -35,11 +35,17 @@ from connectors.protocol import (
     RankSlot,
     WorkloadPhase,
 )
+from connectors.registry import KINDS_THAT_HOLD
 
 REPO = Path(__file__).resolve().parents[2]
 
 
 # Submitting
+
+
+def test_its_kind_says_whether_it_holds_submissions(rig: Rig) -> None:
+    """The arbiter, which opens no connector, submits ahead by the kind alone."""
+    assert rig.connector.submits_held == (rig.kind in KINDS_THAT_HOLD)
 
 
 def test_submitting_twice_starts_one_workload(rig: Rig) -> None:

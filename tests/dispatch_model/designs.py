@@ -41,6 +41,8 @@ class Design:
     #: An attempt is missed only after several listings in a row, so that the last of them was
     #: asked for after its id was recorded.
     misses_in_a_row: bool = True
+    #: Of a claim's job only what the arbiter has started is released.
+    releases_granted_only: bool = True
     #: One thread of the leader observes, releases and removes while another submits.
     has_threads: bool = True
 

@@ -88,17 +88,20 @@ class Wrong(StrEnum):
     HITS_ANOTHER = "hits another user's job"
     RUNS_THOUGH_CLOSED = "an attempt closed as never started runs"
     GIVEN_UP = "a job that the cluster has is called unknown"
+    RUNS_UNGRANTED = "a job runs before the arbiter has started it"
 
 
 class Attempt(NamedTuple):
     """A row of our database. `native_id` is the cluster's id as recorded, `sends` the committed
     intents to submit as long as there may be another, `release_sent` that the first release was
-    about to be called."""
+    about to be called. One that is not `is_granted` is a held submission of a claim's job: it is
+    there for the cluster alone until the arbiter starts the job."""
 
     native_id: int = NO_ID
     sends: int = 0
     release_sent: bool = False
     end: End = End.OPEN
+    is_granted: bool = True
 
 
 class Job(NamedTuple):
@@ -159,3 +162,7 @@ class State(NamedTuple):
     others_left: int = 1
     has_started: bool = False
     left: Left = Left.STILL_THERE
+
+
+#: The first moment where the job has a claim, whose victims have their grace.
+CLAIMED = State(attempts=(Attempt(is_granted=False),))

@@ -60,6 +60,7 @@ def protocol(design: Design, bounds: Bounds = SMALL) -> Callable[[State], Steps]
             yield from _submitting(state, design, bounds, leader)
             if design.has_threads or state.senders[leader].phase == Phase.IDLE:
                 yield from _observing(state, design, bounds, leader)
+        yield from _deciding(state)
         if state.epoch == 0:
             yield "leader 1 takes over", _take_over(state, design), None
         yield from _arriving(state, design)
@@ -109,6 +110,19 @@ def _submitting(state: State, design: Design, bounds: Bounds, leader: int) -> St
         yield f"leader {leader} records id {sender.native_id}", recorded, None
 
 
+def _deciding(state: State) -> Steps:
+    """The arbiter, in one transaction each: start the job of a claim, or give the claim up. Its
+    leader has a fence of its own."""
+    attempt = state.attempts[FIRST]
+    if attempt.is_granted or attempt.end != End.OPEN:
+        return
+    granted = _with_attempt(state, FIRST, attempt._replace(is_granted=True))
+    yield "the arbiter starts what is held as attempt 1", granted, None
+    given_up = _with_attempt(state, FIRST, attempt._replace(end=End.NEVER_STARTED))
+    after = given_up._replace(attempts=(*given_up.attempts, Attempt()))
+    yield "the arbiter gives the claim up, and starts the job as attempt 2", after, None
+
+
 def _observing(state: State, design: Design, bounds: Bounds, leader: int) -> Steps:
     """The observing thread: list, then conclude from the list, however old it is by then.
 
@@ -126,7 +140,7 @@ def _observing(state: State, design: Design, bounds: Bounds, leader: int) -> Ste
         if attempt.end == End.OPEN:
             if attempt.native_id != NO_ID:
                 yield from _releasing(state, design, bounds, leader, tag)
-            if seen is not None:
+            if seen is not None and attempt.is_granted:
                 yield from _concluding(state, design, leader, tag, seen)
         if seen is not None:
             yield from _removing(state, leader, tag, seen)
@@ -135,6 +149,8 @@ def _observing(state: State, design: Design, bounds: Bounds, leader: int) -> Ste
 def _releasing(state: State, design: Design, bounds: Bounds, leader: int, tag: int) -> Steps:
     """Let the recorded copy run, again as long as it is listed as held under our tag."""
     attempt = state.attempts[tag]
+    if design.releases_granted_only and not attempt.is_granted:
+        return
     if not design.is_held or (attempt.release_sent and not design.repeats_release):
         return
     if sum(call.call == Call.RELEASE for call in state.calls) >= bounds.releases:
@@ -192,6 +208,8 @@ def _removing(state: State, leader: int, tag: int, seen: Listing) -> Steps:
     """Take held copies off the cluster that are nobody's any more."""
     attempt = state.attempts[tag]
     if attempt.end == End.OPEN and attempt.native_id == NO_ID:
+        return
+    if attempt.end == End.OPEN and not attempt.is_granted:
         return
     for entry in seen:
         is_copy = entry.native_id != attempt.native_id or attempt.end != End.OPEN
@@ -281,6 +299,8 @@ def _started(state: State, job: Job, name: str) -> Step[State]:
         }[state.left]
     elif state.attempts[job.tag].end == End.NEVER_STARTED:
         wrong = Wrong.RUNS_THOUGH_CLOSED
+    elif not state.attempts[job.tag].is_granted:
+        wrong = Wrong.RUNS_UNGRANTED
     return name, after, wrong
 
 

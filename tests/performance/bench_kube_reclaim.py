@@ -1,4 +1,4 @@
-"""How soon the next gang is granted when a preempted one has ended: the whole product.
+"""How soon the next gang is granted, and runs, when a preempted one has ended: the whole product.
 
     python tests/performance/bench_kube_reclaim.py [--smoke]
 
@@ -10,7 +10,7 @@ of the last victim's Pod to the one at which the next gang's attempt stands in t
 the one at which all its Pods run: once for victims that save and end at their notice, once for
 such as do not listen and are killed after their grace.
 
-Target: granted within 1 s.
+Targets: granted within 1 s, running within 3 s.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from bed import a_database, running_kube_bed, wait_until
 from web_bed import verdict
 
 if TYPE_CHECKING:
-    from conformance.rigs import KubernetesRig
     from jobs.models import Attempt, Job
 
 GRANTED_WITHIN_S = 1.0
+RUNNING_WITHIN_S = 3.0
 GPUS_PER_NODE = 8
 #: It saves, as a job does that takes its notice seriously, and ends.
 SAVES = "trap 'exit 0' USR1 TERM; sleep 3600 & wait"
@@ -71,8 +71,12 @@ def main() -> None:
 class Portal:
     """Two teams that share some nodes of the bed, one of which is guaranteed all of them."""
 
-    def __init__(self, rig: KubernetesRig, sizes: Sizes) -> None:
-        from builders.kube_queues import a_team as its_queue
+    kind = "kubernetes"
+    granted_within_s = GRANTED_WITHIN_S
+    saves = SAVES
+    short_grace_s = SHORT_GRACE_S
+
+    def __init__(self, rig: Any, sizes: Sizes) -> None:
         from builders.portal_builders import (
             a_cluster,
             a_pool,
@@ -86,7 +90,7 @@ class Portal:
         self.rig = rig
         self.sizes = sizes
         self.pool = a_pool()
-        cluster = a_cluster(f"kubernetes-{time.time_ns()}", kind="kubernetes", seen_at=None)
+        cluster = a_cluster(f"{self.kind}-{time.time_ns()}", kind=self.kind, seen_at=None)
         cluster.options = rig.options
         cluster.save()
         self.cluster = cluster
@@ -98,10 +102,16 @@ class Portal:
         a_quota(self.lender, self.pool, gpus)
         a_quota(self.borrower, self.pool, 0)
         a_priority_class(organization)
-        a_priority_class(organization, "deaf", grace_period_s=SHORT_GRACE_S)
+        a_priority_class(organization, "deaf", grace_period_s=self.short_grace_s)
         self.user = a_user(organization)
+        self.let_in()
+
+    def let_in(self) -> None:
+        """Give both teams what they need on the cluster."""
+        from builders.kube_queues import a_team as its_queue
+
         for team in (self.lender, self.borrower):
-            its_queue(rig.admin, team.path.rstrip("/"), "h100")
+            its_queue(self.rig.admin, team.path.rstrip("/"), "h100")
 
     def measure(self) -> None:
         """Fill the nodes and take them back gang by gang, with each kind of victim."""
@@ -114,7 +124,7 @@ class Portal:
             for role in ("arbiter", "observer"):
                 started.start(role)
             wait_until(self.is_seen, within_s=60)
-            self.take_back("that end at their notice", SAVES, "normal")
+            self.take_back("that end at their notice", self.saves, "normal")
             self.take_back("that must be killed", DEAF, "deaf")
 
     def take_back(self, victims: str, script: str, priority_class: str) -> None:
@@ -124,7 +134,7 @@ class Portal:
             self.until_running(job)
         granted, running = [], []
         for _ in range(self.sizes.gangs):
-            next_gang = self.submit(self.lender, SAVES)
+            next_gang = self.submit(self.lender, self.saves)
             jobs.append(next_gang)
             wait_until(lambda: self.victim_of(next_gang) is not None, within_s=30)  # noqa: B023
             victim = self.victim_of(next_gang)
@@ -143,10 +153,11 @@ class Portal:
         print(
             f"next gang of {self.sizes.nodes * GPUS_PER_NODE} GPUs after victims {victims}\n"
             f"{'':<28}granted after the last one's end: median {statistics.median(granted):.2f} s, "
-            f"largest {most:.2f} s; at most {GRANTED_WITHIN_S:.0f} s: "
-            f"{verdict(most <= GRANTED_WITHIN_S)}\n"
+            f"largest {most:.2f} s; at most {self.granted_within_s:.0f} s: "
+            f"{verdict(most <= self.granted_within_s)}\n"
             f"{'':<28}running after it: median {statistics.median(running):.2f} s, "
-            f"largest {max(running):.2f} s"
+            f"largest {max(running):.2f} s; at most {RUNNING_WITHIN_S:.0f} s: "
+            f"{verdict(max(running) <= RUNNING_WITHIN_S)}"
         )
 
     def cancel(self, jobs: Sequence[Job]) -> None:

@@ -33,7 +33,18 @@ from dispatch_model.designs import (
     Design,
 )
 from dispatch_model.search import Found, TooManyStates, explore
-from dispatch_model.states import NO_ID, OTHER, Attempt, Call, End, Live, Message, State, Wrong
+from dispatch_model.states import (
+    CLAIMED,
+    NO_ID,
+    OTHER,
+    Attempt,
+    Call,
+    End,
+    Live,
+    Message,
+    State,
+    Wrong,
+)
 from dispatch_model.steps import SMALL, Bounds, protocol
 
 TWO_RELEASES = Bounds(releases=2)
@@ -240,6 +251,71 @@ def test_nothing_runs_twice_nothing_is_lost_and_a_good_end_stays_reachable(
         assert Message(Call.SUBMIT, tag) not in state.calls
         assert not any(job.tag == tag for job in state.jobs)
     assert len(dead_ends) == stuck
+
+
+CLAIM_SENT_ONCE = Bounds(first_sends=1)
+CLAIM_SENT_TWICE = Bounds(second_sends=0)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "states", "stuck"),
+    [
+        pytest.param(CLAIM_SENT_ONCE, 19_582, 1_090, id="sent once, and a second attempt"),
+        pytest.param(CLAIM_SENT_TWICE, 17_195, 15, id="sent twice"),
+    ],
+)
+def test_what_is_held_for_a_claim_runs_only_once_the_arbiter_has_started_it(
+    bounds: Bounds, states: int, stuck: int
+) -> None:
+    """A job's next attempt is submitted held while the victims of its claim have their grace. At
+    any moment the arbiter starts the job, acknowledged or not, or gives the claim up: then another
+    attempt takes its place, and what is or will be held of the first is removed."""
+    found = explore(CLAIMED, protocol(TIDEGATE, bounds), states_max=STATES_MAX)
+    assert found.wrong == {}
+    assert len(found.states) == states
+    assert all(state.has_started for state in found.states if _is_unknown(state))
+    dead_ends = found.dead_ends(
+        lambda state: _is_tidy(state) or bounds[len(state.attempts) - 1] == 0
+    )
+    for state in dead_ends:
+        tag = len(state.attempts) - 1
+        # Lost on its way, or forgotten by a crash; the bounds grant no more.
+        assert not state.has_started
+        assert Message(Call.SUBMIT, tag) not in state.calls
+        assert not any(job.tag == tag for job in state.jobs)
+    assert len(dead_ends) == stuck
+
+
+@pytest.mark.parametrize(
+    ("design", "wrongs", "states"),
+    [
+        pytest.param(
+            replace(TIDEGATE, releases_granted_only=False),
+            {Wrong.RUNS_UNGRANTED, Wrong.RUNS_THOUGH_CLOSED},
+            19_057,
+            id="released as soon as it has settled",
+        ),
+        pytest.param(
+            replace(TIDEGATE, releases_recorded_only=False),
+            {Wrong.TWO_COPIES, Wrong.AGAIN_AFTER_PURGE},
+            23_603,
+            id="any held copy with our tag is released",
+        ),
+        pytest.param(
+            replace(TIDEGATE, compares_tag=False),
+            {Wrong.HITS_ANOTHER, Wrong.GIVEN_UP},
+            13_689,
+            id="the recorded id is released unseen",
+        ),
+    ],
+)
+def test_what_each_rule_is_for_where_a_claim_is_sent_ahead(
+    design: Design, wrongs: set[Wrong], states: int
+) -> None:
+    """The rules of dispatch are needed as before, and one more: no release without a start."""
+    found = explore(CLAIMED, protocol(design, CLAIM_SENT_TWICE), states_max=STATES_MAX)
+    assert set(found.wrong) == wrongs
+    assert len(found.states) == states
 
 
 def test_fast_settling_may_lose_a_job_and_says_so() -> None:

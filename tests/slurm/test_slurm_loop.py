@@ -14,9 +14,10 @@ from builders.slurm_loop import SlurmLoop
 from clusters.models import ClusterNode
 from conformance.rigs import SlurmRig
 from connectors.errors import LogUnavailable
+from connectors.protocol import WorkloadPhase
 from jobs.cancellation import cancel_job
-from jobs.dispatch import workload_of
-from jobs.models import Attempt, Job, JobArray, JobEvent
+from jobs.models import Attempt, HeldSubmission, Job, JobArray, JobEvent
+from jobs.workloads import workload_of
 from outbox.models import Message
 from quotas.models import Quota
 from tenants.access import actor_of
@@ -202,3 +203,40 @@ def test_what_was_lent_comes_back_on_slurm(loop: SlurmLoop, company: Company, bo
     assert list(
         Attempt.objects.filter(job=lent, number=1).values_list("outcome", "stop_reason")
     ) == [("succeeded", "preempted")]
+
+
+def test_the_job_of_a_claim_is_held_on_slurm_while_its_victim_has_its_grace(
+    loop: SlurmLoop, company: Company, bob: User
+) -> None:
+    """Then only its release is left. Planted: released as soon as it has settled, beside its
+    victim."""
+    nodes = [company.organization, company.research, company.nlp]
+    Quota.objects.update(guaranteed_mgpu=0)
+    Quota.objects.filter(node__in=nodes).update(guaranteed_mgpu=8_000)
+    Quota.objects.filter(node=company.organization).update(borrow_limit_mgpu=0)
+    script = "trap 'sleep 10; exit 0' TERM; sleep 300 & wait"
+    victim = a_job(company.inference, bob, company.pool, gpus=8, script=script)
+    loop.until(victim, "running")
+    job = a_job(company.nlp, bob, company.pool, gpus=8, script="sleep 1")
+    loop.until(victim, "preempting")
+    submission = HeldSubmission.objects.get()
+
+    def phase_there() -> WorkloadPhase | None:
+        loop.turn()
+        seen = loop.connector.observe().seen(f"tg-{submission.id}", None)
+        return None if seen is None else seen.phase
+
+    assert eventually(phase_there) is WorkloadPhase.HELD
+    assert not Attempt.objects.filter(job=job).exists()
+    loop.until(job, "succeeded", "failed")
+    attempt = job.attempts.get()
+    submission.refresh_from_db()
+    assert (job.state, attempt.id, attempt.number) == ("succeeded", submission.id, 1)
+    assert attempt.native_id == submission.native_id
+    gone_at = victim.attempts.get(number=1).released_at
+    assert gone_at is not None
+    assert attempt.release_sent_at is not None
+    assert attempt.started_at is not None
+    assert gone_at <= attempt.granted_at <= attempt.release_sent_at
+    assert gone_at <= attempt.started_at
+    assert UsageSegment.objects.get(attempt_id=attempt.id).start == attempt.started_at

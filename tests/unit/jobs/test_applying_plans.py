@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from billing.metering import Grant, register_attempts
 from billing.models import MeterEvent
 from builders.job_builders import an_attempt
 from builders.loop_builders import Fenced, a_job
+from builders.planned_cycles import AsPlanned, use_plan
 from builders.portal_builders import NOW, Company, a_company, a_user, an_actor
 from jobs.arbitration import Cycles
 from jobs.cancellation import cancel_job, hold_job, release_job
@@ -93,21 +94,6 @@ def a_running_attempt(job: Job, company: Company, *, started: bool = True) -> At
         now=NOW,
     )
     return attempt
-
-
-@dataclass(frozen=True)
-class AsPlanned:
-    """What was decided, of which there is nothing more to tell."""
-
-    plan: Plan
-
-    def explained(self) -> Plan:
-        return self.plan
-
-
-def use_plan(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
-    """Let the arbiter decide `plan`, whatever it is asked."""
-    monkeypatch.setattr(Memory, "decide", lambda memory, now: AsPlanned(plan))
 
 
 def test_a_start_becomes_an_attempt_an_account_and_an_intention(

@@ -18,8 +18,8 @@ from builders.portal_builders import Company, a_company, a_user
 from connectors.errors import WorkloadRejected
 from connectors.workload_checks import check_workload
 from jobs import submission
-from jobs.dispatch import workload_of
 from jobs.models import Dependency, Job, JobArray, JobEvent
+from jobs.workloads import workload_of
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db

@@ -17,9 +17,9 @@ from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_user, an_actor
 from jobs.api import checkpoint_views
 from jobs.checkpoints import reporting_environment
-from jobs.dispatch import workload_of
 from jobs.models import Attempt, Job
 from jobs.snapshots import load_snapshot
+from jobs.workloads import workload_of
 from tenants.models import User
 from tenants.roles import Role
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from builders.loop_builders import Fenced
+from builders.loop_builders import Fenced, a_job
 from builders.native_builders import T0, AControl, a_native
 from builders.portal_builders import NOW, Company, a_cluster, a_company, a_pool, a_user
 from clusters.models import Cluster, ClusterNode
 from connectors.errors import ClusterUnavailable
 from connectors.protocol import Inventory, Listing, NativeWorkload, NodeCapacity
 from jobs.agents import SILENCE_PAUSE_MAX_S, _ClusterAgent
-from jobs.models import Attempt
+from jobs.models import Attempt, HeldSubmission, JobState, Reclaim
 from quotas.models import ClusterUser
 
 pytestmark = pytest.mark.django_db
@@ -205,6 +205,9 @@ class Waits:
     def is_set(self) -> bool:
         return False
 
+    def clear(self) -> None:
+        """Nothing: it never was set."""
+
 
 @pytest.mark.parametrize(
     ("looked_s", "first_s", "second_s"),
@@ -236,8 +239,46 @@ def test_a_cluster_that_tells_no_news_is_looked_at_by_the_clock(
     agent._opened = ((), cluster)  # type: ignore[assignment]
     waited_s: list[float] = []
     agent.stopping = Waits(waited_s)  # type: ignore[assignment]
+    agent._look_now = Waits(waited_s)  # type: ignore[assignment]
     agent._pause(1.0, 0.3)
-    assert waited_s == [1.0]
+    assert waited_s == pytest.approx([0.3, 0.7])
+
+
+def test_a_started_job_that_its_cluster_holds_already_is_looked_at_once_at_once(
+    company: Company, cluster: ACluster
+) -> None:
+    """Planted: the look hurried again and again as long as the release does not work out; one for
+    every start, though what was just submitted has not settled."""
+    ana = a_user(company.organization, "ana")
+    agent = an_agent(company, cluster)
+    cluster.submits_held = True
+    agent._opened = ((), cluster)  # type: ignore[assignment]
+    started = {"state": JobState.STARTING, "attempt_number": 1}
+    just, before = (a_job(company.nlp, ana, company.pool, now=NOW, **started) for _ in range(2))
+    values: dict[str, Any] = {
+        "number": 1,
+        "cluster": company.cluster,
+        "slots": [{"node": "n", "mgpu": 1000}],
+        "mgpu": 1000,
+        "guaranteed_mgpu": 1000,
+        "state": "starting",
+        "epoch": 1,
+        "granted_at": NOW,
+        "native_id": "7",
+    }
+    Attempt.objects.create(job=just, **values)
+    agent._hurry_releases()
+    assert not agent._look_now.is_set()
+    attempt = Attempt.objects.create(job=before, **values)
+    claim = Reclaim.objects.create(
+        job=before, cluster=company.cluster, slots=[], created_at=NOW, grace_until=NOW
+    )
+    HeldSubmission.objects.create(id=attempt.id, job=before, number=1, reclaim=claim)
+    agent._hurry_releases()
+    assert agent._look_now.is_set()
+    agent._look_now.clear()
+    agent._hurry_releases()
+    assert not agent._look_now.is_set()
 
 
 def test_a_clock_that_is_set_has_nobody_knock_without_a_pause(

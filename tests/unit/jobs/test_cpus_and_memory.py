@@ -13,13 +13,13 @@ from builders.portal_builders import NOW, Company, a_company, a_pool, an_actor
 from clusters.models import ClusterNode
 from clusters.queries import read_fleet
 from jobs.arbitration import Cycles
-from jobs.dispatch import workload_of
 from jobs.errors import NeverFits
 from jobs.models import Attempt, Job
 from jobs.requests import read_job_request
 from jobs.sbatch import parse_sbatch
 from jobs.snapshots import load_snapshot
 from jobs.submission import submit_job_here
+from jobs.workloads import workload_of
 from primitives.errors import InvalidRequest
 from tenants.access import Actor
 from tenants.roles import Role

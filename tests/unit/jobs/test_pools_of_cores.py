@@ -21,13 +21,13 @@ from builders.portal_builders import (
 )
 from clusters.models import Cluster, ClusterNode, Pool
 from jobs.arbitration import Cycles
-from jobs.dispatch import workload_of
 from jobs.errors import NeverFits
 from jobs.models import Attempt, Job
 from jobs.preview import preview_job
 from jobs.requests import read_job_request
 from jobs.snapshots import load_snapshot
 from jobs.submission import submit_job_here
+from jobs.workloads import workload_of
 from primitives.errors import InvalidRequest
 from tenants.access import Actor
 from tenants.roles import Role
