@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("jobs", "0030_index_of_times_to_begin")]
+    dependencies = [("jobs", "0032_jobs_by_the_end_of_their_id")]
 
     operations = [
         migrations.CreateModel(
