@@ -8,9 +8,10 @@ from typing import Any
 
 from arbiter.explain import duration_text
 from jobs.dependencies import fate
+from jobs.giving_back import beneficiary_text, shown_victim
 from jobs.lifecycle import FINAL, NOT_STARTED
 from jobs.models import AttemptState, Condition, JobState
-from jobs.queries import AttemptRow, JobRow, JobView, VictimRow, WaitedForRow, may_see
+from jobs.queries import AttemptRow, JobRow, JobView, WaitedForRow, may_see
 from jobs.reason_documents import HELD_BY_USER, arranged, held_sentence, iso, stored_reason
 from jobs.withdrawing import AVOIDED_FOR
 from jobs.withholding import limit_sentence
@@ -18,7 +19,6 @@ from primitives.state_words import state_phrase
 from primitives.units import DeviceKind
 from quotas.fleet import may_manage_clusters
 from tenants.access import Actor
-from tenants.roles import Permission
 
 #: Codes beyond the arbiter's own.
 DISPATCHING = "dispatching"
@@ -38,7 +38,7 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     if job.state == JobState.STARTING:
         return plain_explanation(DISPATCHING, _being_started(view, actor), now)
     if job.state == JobState.PREEMPTING and view.attempt is not None:
-        sentence = _joined(_being_stopped(job, view.attempt), _trouble(view, actor))
+        sentence = _joined(_being_stopped(job, view.attempt, actor), _trouble(view, actor))
         return plain_explanation(NOT_WAITING, sentence, now)
     if job.cancel_requested_at is not None and job.state not in FINAL:
         sentence = _joined("It is being cancelled.", _trouble(view, actor))
@@ -56,7 +56,7 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
         # What an earlier version stored has none.
         "pool": None,
         **arranged(job.explanation),
-        "victims": [_shown_victim(victim, actor) for victim in view.victims],
+        "victims": [shown_victim(victim, actor, now) for victim in view.victims],
     }
     if view.waited_for:
         shown["sentence"] = _waits_for(view.waited_for, shown["numbers"], actor)
@@ -195,14 +195,15 @@ def _why_held(attempt: AttemptRow | None) -> str:
     )
 
 
-def _being_stopped(job: JobRow, attempt: AttemptRow) -> str:
+def _being_stopped(job: JobRow, attempt: AttemptRow, actor: Actor) -> str:
     """What the owner of a victim needs to know: since when, until when, and what then."""
     until = "" if attempt.grace_until is None else f", by force at {iso(attempt.grace_until)}"
     since = "" if attempt.notice_at is None else f" It got its notice at {iso(attempt.notice_at)}."
-    devices = DeviceKind(job.pool__device).plural
+    device = DeviceKind(job.pool__device)
+    whom = beneficiary_text(attempt, actor, device)
     return (
-        f"Its {devices} are taken back: it is being stopped{until}.{since} It queues again "
-        "at its old place, unless it was submitted without requeue."
+        f"Its {device.plural} are taken back{whom}: it is being stopped{until}.{since} It "
+        "queues again at its old place, unless it was submitted without requeue."
     )
 
 
@@ -220,17 +221,3 @@ def plain_explanation(
 ) -> dict[str, Any]:
     """An explanation that names neither nodes nor other jobs."""
     return {**stored_reason(code, sentence, now, numbers), "victims": []}
-
-
-def _shown_victim(victim: VictimRow, actor: Actor) -> dict[str, Any]:
-    """What the actor may know of a job that makes room for theirs."""
-    path = victim.job__team__path
-    is_seen = may_see(actor, user_id=victim.job__user_id, team_path=path)
-    return {
-        "job": str(victim.job_id) if is_seen else None,
-        "name": victim.job__name if is_seen else None,
-        "team": path.rstrip("/") if actor.holds(Permission.VIEW_TREE, path) else None,
-        "mgpu": victim.mgpu,
-        "notice_at": None if victim.notice_at is None else iso(victim.notice_at),
-        "grace_until": None if victim.grace_until is None else iso(victim.grace_until),
-    }

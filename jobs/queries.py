@@ -177,6 +177,9 @@ class AttemptRow(NamedTuple):
     reclaim__job_id: UUID | None
     reclaim__job__user_id: UUID | None
     reclaim__job__team__path: str | None
+    reclaim__job__name: str | None
+    reclaim__job__mgpu_per_node: int | None
+    reclaim__job__node_count: int | None
 
 
 class VictimRow(NamedTuple):
@@ -190,6 +193,10 @@ class VictimRow(NamedTuple):
     mgpu: int
     notice_at: datetime | None
     grace_until: datetime | None
+    started_at: datetime | None
+    checkpoint_at: datetime | None
+    job__checkpoint_path: str | None
+    job__notice_signal: str
 
 
 class Trouble(NamedTuple):
@@ -524,6 +531,7 @@ SELECT j.id, j.name, j.type, j.origin, j.state,
        a.outcome, a.exit_codes::text, a.message,
        r.job_id, b.user_id,
        CASE WHEN b.id IS NOT NULL THEN (SELECT path FROM tenants_node WHERE id = b.team_id) END,
+       b.name, b.mgpu_per_node, b.node_count,
        {USAGE_OF_JOB.format(job="j.id")}
 FROM unnest(%(jobs)s::uuid[]) WITH ORDINALITY AS wanted (id, place)
 JOIN jobs_job j ON j.id = wanted.id
@@ -679,7 +687,8 @@ def _victims(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[VictimRow]]:
 
 
 _TAKEN_OVER = """
-SELECT r.job_id, a.job_id, j.name, j.user_id, t.path, a.mgpu, a.notice_at, a.grace_until
+SELECT r.job_id, a.job_id, j.name, j.user_id, t.path, a.mgpu, a.notice_at, a.grace_until,
+       a.started_at, a.checkpoint_at, j.checkpoint_path, j.notice_signal
 FROM jobs_reclaim r
 JOIN jobs_attempt a
     ON a.cluster_id = r.cluster_id AND a.released_at IS NULL AND a.notice_at IS NOT NULL

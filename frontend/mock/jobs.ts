@@ -34,6 +34,7 @@ export function anAttempt(change: Partial<Attempt> = {}): Attempt {
     borrowed_mgpu: 0,
     message: "",
     beneficiary: null,
+    made_room_for: null,
     ...change,
   };
 }
@@ -101,6 +102,8 @@ export function anExplanation(change: Partial<Explanation> = {}): Explanation {
     mgpu: gpus * GPU,
     notice_at: notice,
     grace_until: iso(now + leftS * 1000),
+    at_risk_mgpu_s: gpus * GPU * 5400,
+    notice_handling: n === 2 ? null : ("reports_checkpoints" as const),
   });
   return {
     code: "waiting_for_reclaim",

@@ -13,6 +13,7 @@ import orjson
 
 from jobs.endings import exit_code_meaning, ignored_notice
 from jobs.explaining import waiting_explanation
+from jobs.giving_back import beneficiary_of
 from jobs.job_arrays import ArrayView
 from jobs.lifecycle import FINAL, OPEN
 from jobs.models import JobOrigin, JobState
@@ -154,17 +155,7 @@ def _dependency_body(row: DependencyRow, *, actor: Actor) -> dict[str, Any]:
 
 def attempt_body(attempt: AttemptRow, *, actor: Actor) -> dict[str, Any]:
     """An attempt; the job it makes room for only to those who may see that one."""
-    beneficiary = None
-    if (
-        attempt.reclaim__job__user_id is not None
-        and attempt.reclaim__job__team__path is not None
-        and may_see(
-            actor,
-            user_id=attempt.reclaim__job__user_id,
-            team_path=attempt.reclaim__job__team__path,
-        )
-    ):
-        beneficiary = attempt.reclaim__job_id
+    beneficiary = beneficiary_of(attempt, actor)
     return {
         "id": attempt.id,
         "number": attempt.number,
@@ -192,7 +183,8 @@ def attempt_body(attempt: AttemptRow, *, actor: Actor) -> dict[str, Any]:
         "guaranteed_mgpu": attempt.guaranteed_mgpu,
         "borrowed_mgpu": attempt.mgpu - attempt.guaranteed_mgpu,
         "message": attempt.message,
-        "beneficiary": beneficiary,
+        "beneficiary": None if beneficiary is None else beneficiary["job"],
+        "made_room_for": beneficiary,
     }
 
 

@@ -11,6 +11,7 @@ from arbiter.decisions import Code
 from jobs import explaining, reason_documents
 from jobs.array_text import TASKS_MAX, TEXT_MAX
 from jobs.dependencies import DEPENDENCIES_MAX
+from jobs.giving_back import NoticeHandling
 from jobs.models import (
     CPUS_PER_NODE_MAX,
     MEMORY_MIB_PER_NODE_MAX,
@@ -48,6 +49,15 @@ class SlotSerializer(serializers.Serializer[Any]):
     mgpu = serializers.IntegerField()
 
 
+class MadeRoomForSerializer(serializers.Serializer[Any]):
+    """The job for which an attempt was stopped. What the caller may not see of it is null."""
+
+    job = serializers.UUIDField(allow_null=True)
+    name = serializers.CharField(allow_null=True)
+    team = serializers.CharField(allow_null=True, help_text="Path; null: of another team")
+    mgpu = serializers.IntegerField(allow_null=True, help_text="What it asks for in all")
+
+
 class AttemptSerializer(serializers.Serializer[Any]):
     """One execution of a job on one cluster."""
 
@@ -81,6 +91,9 @@ class AttemptSerializer(serializers.Serializer[Any]):
     beneficiary = serializers.UUIDField(
         allow_null=True, help_text="The job it makes room for, if the caller may see that one"
     )
+    made_room_for = MadeRoomForSerializer(
+        allow_null=True, help_text="The same job as far as the caller may see it; null: none"
+    )
 
 
 class VictimSerializer(serializers.Serializer[Any]):
@@ -92,6 +105,14 @@ class VictimSerializer(serializers.Serializer[Any]):
     mgpu = serializers.IntegerField()
     notice_at = serializers.DateTimeField(allow_null=True)
     grace_until = serializers.DateTimeField(allow_null=True)
+    at_risk_mgpu_s = serializers.IntegerField(
+        allow_null=True, help_text="Its GPU time since its last checkpoint, else since its start"
+    )
+    notice_handling = serializers.ChoiceField(
+        choices=[item.value for item in NoticeHandling],
+        allow_null=True,
+        help_text="Why it is expected to save its work at its notice; null: not known",
+    )
 
 
 class EstimatedStartSerializer(serializers.Serializer[Any]):

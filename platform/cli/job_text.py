@@ -98,6 +98,7 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("nodes", _nodes(attempt)),
             (f"borrowed {_devices(job)}", gpus(attempt["borrowed_mgpu"]) if attempt else None),
             ("stopped at", attempt.get("grace_until")),
+            ("stopped for", _made_room_for(job, attempt)),
             ("checkpoint", job["checkpoint_path"]),
             ("saved at", attempt.get("checkpoint_at")),
             ("message", attempt.get("message")),
@@ -133,18 +134,48 @@ def print_explanation(explanation: Mapping[str, Any], *, device: str) -> None:
     if explanation["victims"]:
         typer.echo()
         print_table(
-            ["GIVES BACK", "TEAM", Devices([device]).head, "UNTIL"],
+            ["GIVES BACK", "TEAM", Devices([device]).head, "UNTIL", "AT RISK", "AT ITS NOTICE"],
             [
                 [
                     victim["name"] or "(not yours to see)",
                     victim["team"],
                     gpus(victim["mgpu"]),
                     victim["grace_until"],
+                    _at_risk(victim, device),
+                    _NOTICE_HANDLING[victim.get("notice_handling")],
                 ]
                 for victim in explanation["victims"]
             ],
             squeeze="GIVES BACK",
         )
+
+
+#: What a job is expected to do at its notice, by why that is known.
+_NOTICE_HANDLING = {
+    "reports_checkpoints": "saves (reports checkpoints)",
+    "has_checkpoint_path": "saves (has a checkpoint path)",
+    "asks_for_signal": "saves (asked for a signal)",
+    None: "not known",
+}
+
+
+def _at_risk(victim: Mapping[str, Any], device: str) -> str:
+    """The work that a job loses if it does not save, as GPU-hours."""
+    at_risk_mgpu_s = victim.get("at_risk_mgpu_s")
+    if at_risk_mgpu_s is None:
+        return ""
+    return f"{gpu_hours(at_risk_mgpu_s)} {DeviceKind(device).singular}-h"
+
+
+def _made_room_for(job: Mapping[str, Any], attempt: Mapping[str, Any]) -> str | None:
+    """The job for which this one was stopped, as far as the reader may see it."""
+    other = attempt.get("made_room_for")
+    if other is None:
+        return None
+    if other["team"] is None:
+        return "a job of another team"
+    named = "a job" if other["job"] is None else f"{other['name']} ({other['job']})"
+    return f"{named} of {other['team']}, {DeviceKind(job['device']).text(other['mgpu'])}"
 
 
 #: What an unknown start hangs on, by code.

@@ -1659,6 +1659,8 @@ export interface components {
             id: string;
             /** @description It was stopped by force because it had not ended when its grace was over */
             ignored_notice: boolean;
+            /** @description The same job as far as the caller may see it; null: none */
+            made_room_for: components["schemas"]["MadeRoomFor"] | null;
             message: string;
             mgpu: number;
             /** @description The cluster's own id */
@@ -3015,6 +3017,16 @@ export interface components {
             has_output: boolean;
             stream: components["schemas"]["StreamEnum"];
         };
+        /** @description The job for which an attempt was stopped. What the caller may not see of it is null. */
+        MadeRoomFor: {
+            /** Format: uuid */
+            job: string | null;
+            /** @description What it asks for in all */
+            mgpu: number | null;
+            name: string | null;
+            /** @description Path; null: of another team */
+            team: string | null;
+        };
         /** @description A job; null where the caller may not know it. */
         NamedJob: {
             /** Format: uuid */
@@ -3106,6 +3118,13 @@ export interface components {
             text: string;
             verdict: components["schemas"]["VerdictEnum"];
         };
+        /**
+         * @description * `reports_checkpoints` - reports_checkpoints
+         *     * `has_checkpoint_path` - has_checkpoint_path
+         *     * `asks_for_signal` - asks_for_signal
+         * @enum {string}
+         */
+        NoticeHandlingEnum: "reports_checkpoints" | "has_checkpoint_path" | "asks_for_signal";
         /**
          * @description * `TERM` - TERM
          *     * `USR1` - USR1
@@ -4520,6 +4539,8 @@ export interface components {
         VerdictEnum: "understood" | "ignored" | "refused";
         /** @description A job that gives GPUs back. What the caller may not see of it is null. */
         Victim: {
+            /** @description Its GPU time since its last checkpoint, else since its start */
+            at_risk_mgpu_s: number | null;
             /** Format: date-time */
             grace_until: string | null;
             /** Format: uuid */
@@ -4528,6 +4549,14 @@ export interface components {
             name: string | null;
             /** Format: date-time */
             notice_at: string | null;
+            /**
+             * @description Why it is expected to save its work at its notice; null: not known
+             *
+             *     * `reports_checkpoints` - reports_checkpoints
+             *     * `has_checkpoint_path` - has_checkpoint_path
+             *     * `asks_for_signal` - asks_for_signal
+             */
+            notice_handling: components["schemas"]["NoticeHandlingEnum"] | components["schemas"]["NullEnum"];
             team: string | null;
         };
         /** @description A job that had to go. Null where the caller may not see the job. */

@@ -48,6 +48,7 @@ export type JobPlan = Schemas["JobPlan"];
 export type JobAlternatives = Schemas["JobAlternatives"];
 export type SbatchNote = Schemas["Note"];
 export type Attempt = Schemas["Attempt"];
+export type Beneficiary = Schemas["MadeRoomFor"];
 export type Explanation = Schemas["Explanation"];
 export type HistoryEvent = Schemas["JobEvent"];
 export type LogChunk = Schemas["JobLog"];

@@ -3,6 +3,7 @@ import { Link } from "@tanstack/react-router";
 import type { Attempt, Job } from "../api/types";
 import { Time } from "../ui/Time";
 import { formatDuration, formatGpus } from "../ui/units";
+import { Beneficiary } from "./Beneficiary";
 import { attemptWord } from "./words";
 import "./attempts.css";
 
@@ -32,7 +33,7 @@ export function AttemptTable({
   job,
 }: {
   attempts: readonly Attempt[];
-  job: Pick<Job, "state" | "attempt" | "ended_at">;
+  job: Pick<Job, "state" | "attempt" | "ended_at" | "device">;
 }) {
   const rows = [...attempts].sort((a, b) => b.number - a.number);
   return (
@@ -67,12 +68,10 @@ export function AttemptTable({
               </td>
               <td>
                 {attemptWord(attempt, job)}
-                {attempt.beneficiary && (
+                {attempt.made_room_for && (
                   <>
                     {" for "}
-                    <Link to="/jobs/$jobId" params={{ jobId: attempt.beneficiary }}>
-                      another job
-                    </Link>
+                    <Beneficiary job={attempt.made_room_for} device={job.device} />
                   </>
                 )}
                 {attempt.message && <div className="small faint">{attempt.message}</div>}

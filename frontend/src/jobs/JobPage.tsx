@@ -17,6 +17,7 @@ import { usePageTitle } from "../ui/usePageTitle";
 import { describeDetail } from "./history";
 import { ArrayCard } from "./ArrayCard";
 import { AttemptTable } from "./AttemptTable";
+import { Beneficiary } from "./Beneficiary";
 import { JobActions } from "./JobActions";
 import { JobLog } from "./JobLog";
 import { LookAhead } from "./LookAhead";
@@ -152,13 +153,10 @@ function PreemptionNotice({ job }: { job: JobDetail }) {
       <h2>It is giving its {DEVICE_WORDS[job.device]} back</h2>
       <p className="sentence">
         {formatGpuCount(attempt.guaranteed_mgpu + attempt.borrowed_mgpu, job.device)} were asked back
-        {attempt.beneficiary && (
+        {attempt.made_room_for && (
           <>
             {" "}
-            by{" "}
-            <Link to="/jobs/$jobId" params={{ jobId: attempt.beneficiary }}>
-              another job
-            </Link>
+            for <Beneficiary job={attempt.made_room_for} device={job.device} />
           </>
         )}
         {attempt.notice_at && (

@@ -4,7 +4,7 @@ import type { ReactNode } from "react";
 import type { Explanation } from "../api/types";
 import { useNowMs } from "../ui/now";
 import { Countdown, Time } from "../ui/Time";
-import { DEVICE_HEADS, formatDuration, formatExact, formatGpus, formatShare, type Device } from "../ui/units";
+import { DEVICE_HEADS, deviceTime, formatDuration, formatExact, formatGpuHours, formatGpus, formatShare, type Device } from "../ui/units";
 import { codeWords, hasFuture, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS, withoutEstimate } from "./words";
 import "./why.css";
 
@@ -85,8 +85,17 @@ export function WhyCard({
   );
 }
 
+/** Why a job is expected to save its work. */
+const HANDLING_WORDS = {
+  reports_checkpoints: "saves: reports checkpoints",
+  has_checkpoint_path: "saves: has a checkpoint path",
+  asks_for_signal: "saves: asked for a signal",
+};
+
 function GivingBack({ explanation, device }: { explanation: Explanation; device: Device }) {
   const total = explanation.victims.reduce((sum, victim) => sum + victim.mgpu, 0);
+  const atRisk = explanation.victims.reduce((sum, victim) => sum + (victim.at_risk_mgpu_s ?? 0), 0);
+  const isRiskKnown = explanation.victims.every((victim) => victim.at_risk_mgpu_s !== null);
   // Jobs give back whole: that can be more than this job still waits for.
   const awaited = explanation.numbers["coming_back_mgpu"] ?? total;
   return (
@@ -102,8 +111,11 @@ function GivingBack({ explanation, device }: { explanation: Explanation; device:
             <th scope="col" className="n">
               {DEVICE_HEADS[device]}
             </th>
+            <th scope="col" className="n hide">
+              At risk
+            </th>
             <th scope="col" className="hide">
-              On notice since
+              At its notice
             </th>
             <th scope="col" className="n">
               Left
@@ -126,7 +138,16 @@ function GivingBack({ explanation, device }: { explanation: Explanation; device:
                 {victim.team === null ? <span className="faint">–</span> : lastPart(victim.team)}
               </td>
               <td className="n">{formatGpus(victim.mgpu)}</td>
-              <td className="hide">{victim.notice_at ? <Time at={victim.notice_at} show="clock" /> : "next decision"}</td>
+              <td className="n hide">
+                {victim.at_risk_mgpu_s === null ? (
+                  <span className="faint">–</span>
+                ) : (
+                  `${formatGpuHours(victim.at_risk_mgpu_s)} ${deviceTime(device, "h")}`
+                )}
+              </td>
+              <td className="hide">
+                {victim.notice_handling === null ? <span className="faint">not known</span> : HANDLING_WORDS[victim.notice_handling]}
+              </td>
               <td className="n">{victim.grace_until ? <Countdown until={victim.grace_until} /> : "–"}</td>
             </tr>
           ))}
@@ -138,11 +159,13 @@ function GivingBack({ explanation, device }: { explanation: Explanation; device:
             </th>
             <td className="hide" />
             <td className="n">{formatGpus(total)}</td>
+            <td className="n hide">{isRiskKnown && `${formatGpuHours(atRisk)} ${deviceTime(device, "h")}`}</td>
             <td className="hide" />
             <td />
           </tr>
         </tfoot>
       </table>
+      <p className="small faint">At risk: the work since the last checkpoint, or since the start.</p>
     </>
   );
 }

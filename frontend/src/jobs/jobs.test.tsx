@@ -248,7 +248,7 @@ describe("the job page of a waiting job", () => {
     expect(within(card).getByText("Needs")).toBeInTheDocument();
     const givers = within(card).getAllByRole("row", { name: /serve-llama|eval-sweep/ });
     expect(givers).toHaveLength(3);
-    expect(within(card).getByRole("row", { name: /^They hold/ })).toHaveTextContent(/^They hold in all200$/);
+    expect(within(card).getByRole("row", { name: /^They hold/ })).toHaveTextContent(/^They hold in all200300\.00 GPU-h$/);
     expect(card).toHaveTextContent("from the grace of those who give back");
     expect(await accessibilityFaults(container)).toEqual([]);
   });
@@ -326,8 +326,16 @@ describe("the job page of a waiting job", () => {
     expect(await screen.findByText("Unknown: nobody can say when such a cluster accepts jobs again.")).toBeInTheDocument();
   });
 
+  it("tells the work at risk, and whether the jobs save it", async () => {
+    open(`/jobs/${WAITING}`);
+    const card = await screen.findByRole("region", { name: "Why is it waiting?" });
+    const row = (name: RegExp) => within(card).getByRole("row", { name }).textContent;
+    expect(row(/serve-llama-7/)).toMatch(/^serve-llama-7inference6496\.00 GPU-hsaves: reports checkpoints/);
+    expect(row(/eval-sweep/)).toMatch(/^eval-sweepinference72108\.00 GPU-hnot known/);
+  });
+
   it("names nobody that the reader may not see", async () => {
-    const hidden = { job: null, name: null, team: null, mgpu: 64_000, notice_at: null, grace_until: null };
+    const hidden = { job: null, name: null, team: null, mgpu: 64_000, notice_at: null, grace_until: null, at_risk_mgpu_s: null, notice_handling: null };
     const job = aJob({
       id: WAITING,
       state: "queued",
@@ -357,7 +365,7 @@ describe("the job page of a waiting job", () => {
     const card = await screen.findByRole("region", { name: "Why is it waiting?" });
     expect(within(card).getByText("Coming back").parentElement).toHaveTextContent(/^Coming back100$/);
     expect(within(card).getByRole("row", { name: /^They hold/ })).toHaveTextContent(
-      /^They hold in all; this job waits for 100200$/,
+      /^They hold in all; this job waits for 100200300\.00 GPU-h$/,
     );
   });
 
@@ -444,6 +452,17 @@ describe("the job page of a job that was placed", () => {
     page({ state: "running", current_attempt });
     const card = await screen.findByRole("region", { name: "Being stopped" });
     expect(card).toHaveTextContent(/^It is being stoppedIt was told to end 5 min ago\. It is stopped by force in 1:05:[0-9]{2} unless it ends by itself\.$/);
+  });
+
+  it.each([
+    [{ job: WAITING, name: "pretrain", team: "ai-company/research/nlp", mgpu: 200_000 }, "for pretrain of nlp (200 GPUs)"],
+    [{ job: null, name: null, team: "ai-company/research/nlp", mgpu: 200_000 }, "for a job of nlp (200 GPUs)"],
+    [{ job: null, name: null, team: null, mgpu: null }, "for a job of another team"],
+  ])("names the job that gets its GPUs as far as the reader may see it", async (made_room_for, told) => {
+    page({ state: "preempting", current_attempt: anAttempt({ state: "stopping", made_room_for }) });
+    const card = await screen.findByRole("region", { name: "Giving back" });
+    expect(card).toHaveTextContent(`8 GPUs were asked back ${told}.`);
+    expect(await screen.findByRole("table", { name: "Attempts" })).toHaveTextContent(told);
   });
 
   it("calls giving back what is stopped for another job, and not being stopped", async () => {

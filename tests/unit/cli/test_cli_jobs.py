@@ -211,7 +211,17 @@ def test_why_of_a_job_that_wants_cores(server: Server) -> None:
         "numbers": {"need_mgpu": 16_000, "mgpu_per_node": 8_000},
         "node": None,
         "jobs_ahead": 0,
-        "victims": [{"job": None, "name": None, "team": "a/b", "mgpu": 500, "grace_until": "T"}],
+        "victims": [
+            {
+                "job": None,
+                "name": None,
+                "team": "a/b",
+                "mgpu": 500,
+                "grace_until": "T",
+                "at_risk_mgpu_s": 1_800_000,
+                "notice_handling": "reports_checkpoints",
+            }
+        ],
         "estimated_start": None,
         "as_of": "2026-11-21T12:00:10Z",
     }
@@ -221,8 +231,8 @@ def test_why_of_a_job_that_wants_cores(server: Server) -> None:
         "cores per node  8",
         "as of           2026-11-21T12:00:10Z",
         "",
-        "GIVES BACK          TEAM  CORES  UNTIL",
-        "(not yours to see)  a/b     0.5  T",
+        "GIVES BACK          TEAM  CORES  UNTIL  AT RISK       AT ITS NOTICE",
+        "(not yours to see)  a/b     0.5  T      0.500 core-h  saves (reports checkpoints)",
     ]
 
 
@@ -256,8 +266,8 @@ def test_why(server: Server) -> None:
         "GPUs per node  8\n"
         "as of          2026-11-21T12:00:10Z\n"
         "\n"
-        "GIVES BACK          TEAM  GPUS  UNTIL\n"
-        "(not yours to see)  a/b     16  T\n"
+        "GIVES BACK          TEAM  GPUS  UNTIL  AT RISK  AT ITS NOTICE\n"
+        "(not yours to see)  a/b     16  T               not known\n"
     )
 
 
@@ -494,3 +504,22 @@ def test_the_end_of_several_ids_names_none(server: Server) -> None:
         2,
         "Error: 2 of your jobs match 'c518'; give the id of one:",
     )
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (
+            {"job": "j", "name": "pretrain", "team": "a/b", "mgpu": 8_000},
+            "pretrain (j) of a/b, 8 GPUs",
+        ),
+        ({"job": None, "name": None, "team": "a/b", "mgpu": 1_000}, "a job of a/b, 1 GPU"),
+        ({"job": None, "name": None, "team": None, "mgpu": None}, "a job of another team"),
+    ],
+)
+def test_get_says_for_whom_a_job_is_stopped(
+    server: Server, other: dict[str, Any], told: str
+) -> None:
+    attempt = {"borrowed_mgpu": 0, "mgpu": 16_000, "slots": [], "made_room_for": other}
+    server.routes[f"GET jobs/{JOB_ID}"] = a_shown_job(state="preempting", current_attempt=attempt)
+    assert f"\nstopped for    {told}\n" in server.run("get", JOB_ID).out

@@ -66,6 +66,9 @@ def test_what_a_waiting_job_says(world: World) -> None:
             "mgpu": 1_000,
             "notice_at": "2026-11-21T12:00:00Z",
             "grace_until": "2026-11-21T12:05:00Z",
+            # None of them has started; of another organization not even that is told.
+            "at_risk_mgpu_s": None if team is None else 0,
+            "notice_handling": None,
         }
 
     nlp, inference = "ai-company/research/nlp", "ai-company/production/inference"
@@ -89,6 +92,24 @@ def test_what_a_waiting_job_says(world: World) -> None:
 
     assert beneficiary(world.bob, victims[0]) == str(waiting.pk)
     assert beneficiary(world.charlie, victims[2]) is None
+
+    def made_room_for(user: User, job: Job) -> Any:
+        return by_token(user).get(f"jobs/{job.pk}").json()["current_attempt"]["made_room_for"]
+
+    def why(user: User, job: Job) -> str:
+        sentence = by_token(user).get(f"jobs/{job.pk}/explanation").json()["sentence"]
+        return str(sentence).partition(":")[0]
+
+    of_nlp = {"team": nlp, "mgpu": 1_000}
+    assert made_room_for(world.bob, victims[0]) == {
+        "job": str(waiting.pk), "name": "waits", **of_nlp,
+    }  # fmt: skip
+    assert made_room_for(world.charlie, victims[2]) == {
+        "job": None, "name": None, "team": None, "mgpu": None,
+    }  # fmt: skip
+    back = "Its GPUs are taken back for a job of"
+    assert why(world.bob, victims[0]) == f"{back} {nlp} that needs 1 GPU"
+    assert why(world.charlie, victims[2]) == f"{back} another team"
 
 
 def test_numbers_come_in_an_order_in_which_they_can_be_read(world: World) -> None:
@@ -214,6 +235,8 @@ def test_attempts_first_to_last(world: World) -> None:
         "borrowed_mgpu": 3_000,
         "message": "",
         "beneficiary": None,
+        "made_room_for": None,
+        "ignored_notice": False,
     }
     assert by_token(world.bob).get(f"jobs/{job.pk}").json()["current_attempt"] == items[1]
 
