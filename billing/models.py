@@ -379,10 +379,28 @@ class Reconciliation(models.Model):
     requested_at = models.DateTimeField(null=True)
     tried_at = models.DateTimeField(null=True)
     next_at = models.DateTimeField(null=True)
+    #: By a person, of what was found then (`billing.acknowledgements`).
+    acknowledged_at = models.DateTimeField(null=True)
+    acknowledged_by = models.CharField(max_length=200, blank=True)
+    acknowledged_reason = models.CharField(max_length=500, blank=True)
+    acknowledged_digest = models.CharField(max_length=64, blank=True)
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["cluster", "day"], name="day_reconciled_once"),
+            models.CheckConstraint(
+                condition=Q(
+                    acknowledged_at=None,
+                    acknowledged_by="",
+                    acknowledged_reason="",
+                    acknowledged_digest="",
+                )
+                | Q(acknowledged_at__isnull=False)
+                & ~Q(acknowledged_by="")
+                & ~Q(acknowledged_reason="")
+                & ~Q(acknowledged_digest=""),
+                name="acknowledgement_has_its_reason",
+            ),
             models.CheckConstraint(
                 condition=Q(status__in=["green", "red", "pending", "unavailable"]),
                 name="reconciliation_status_is_known",

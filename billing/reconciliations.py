@@ -17,6 +17,7 @@ from django.db.models import Min, OuterRef, Prefetch, Q, QuerySet, Subquery
 from uuid_utils.compat import uuid7
 
 from audit.recording import record
+from billing.acknowledgements import drop_if_outdated
 from billing.models import (
     MeteredAttempt,
     ReconciledAccount,
@@ -250,11 +251,11 @@ def store_result(
         row.next_at = day_end + SETTLING
     else:
         row.next_at = None if is_green else _again(row, now)
+    accounts = [_account_row(row, report, teams.get(report.account)) for report in reports]
+    drop_if_outdated(row, accounts, now=now)
     _answer(row, now)
     row.accounts.all().delete()
-    ReconciledAccount.objects.bulk_create(
-        [_account_row(row, report, teams.get(report.account)) for report in reports]
-    )
+    ReconciledAccount.objects.bulk_create(accounts)
 
 
 def store_failure(

@@ -278,11 +278,12 @@ def stop_attempt(message: Message, leadership: Leadership, connect: Connect) -> 
     """End the attempt by force. Raises NotYet when the cluster did not answer.
 
     Also for an attempt that was never acknowledged: the cluster then refuses a late start, and
-    observation, which from here on expects it, finds out whether it ever ran. A lost attempt
-    is stopped too, in case it turns up again.
+    observation, which from here on expects it, finds out whether it ever ran. An attempt that is
+    lost, or was never listed, is stopped too, in case it turns up.
     """
     attempt = _attempt(message.subject)
-    if attempt.released_at is not None and attempt.outcome != "lost":
+    may_turn_up = attempt.outcome == "lost" or attempt.native_id == NEVER_STARTED
+    if attempt.released_at is not None and not may_turn_up:
         return
     if attempt.job.origin == JobOrigin.NATIVE:
         _tell_native(attempt, connect, lambda control, ref: control.stop(ref))

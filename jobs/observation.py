@@ -502,6 +502,15 @@ def _miss(
     if attempt.missed_listings < LISTINGS_BEFORE_LOST:
         return False
     assert attempt.missing_since is not None
+    if doubt is None and attempt.native_id == NEVER_STARTED and attempt.started_at is None:
+        # Stopped before its cluster acknowledged it, and never listed: it ends after that, with
+        # nothing to meter. What turns up later is stopped all the same.
+        asked_at = attempt.notice_at or attempt.granted_at
+        attempt.state = AttemptState.ENDED
+        attempt.outcome = "stopped"
+        attempt.ended_at = attempt.released_at = max(now, asked_at)
+        attempt.message = "It was stopped before its cluster knew of it."
+        return True
     last_seen = max(attempt.missing_since, attempt.started_at or attempt.granted_at)
     attempt.state = AttemptState.ENDED
     attempt.outcome = "lost" if doubt is None else "unknown"

@@ -215,11 +215,11 @@ def _adopt(
     """Make what the cluster knows known here, attempt by attempt of each job."""
     ids = {pk: key for key in found if (pk := _id_of(key)) is not None}
     known = Attempt.objects.filter(pk__in=list(ids))
-    adopted = 0
+    adopted = updated = 0
     open_ones = list(known.filter(released_at=None).order_by("number"))
     unknown = ids.keys() - set(known.values_list("id", flat=True))
     for attempt in open_ones:
-        adopted += _take_over(attempt, found[attempt.key], leadership, now)
+        updated += _take_over(attempt, found[attempt.key], leadership, now)
     numbered = sorted(_jobs_of(unknown), key=lambda one: (one[0], one[1]))
     strangers = len(unknown) - len(numbered)
     for job_id, number in numbered:
@@ -234,9 +234,15 @@ def _adopt(
     if quarantine is not None:
         with leadership.fence():
             kept = Quarantine.objects.select_for_update().get(pk=quarantine.pk)
-            kept.answers[str(cluster.pk)] = {"adopted": adopted, "strangers": strangers}
+            kept.answers[str(cluster.pk)] = {
+                "adopted": adopted + updated,
+                "strangers": strangers,
+            }
             kept.save(update_fields=["answers"])
             publish("clusters", organization_id=None)
+    if updated:
+        # As after every silence of ours: a crash of the database, a restart.
+        log.info("%s: %d attempts ended while nobody looked", cluster.name, updated)
     if adopted or strangers:
         log.warning(
             "%s: %d attempts are taken over, %d workloads belong to no job here",

@@ -8,6 +8,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from billing.acknowledgements import REASON_LENGTH_MAX
 from billing.models import ReconciledAccount, ReconciliationStatus
 from billing.reconciliation import Cause
 from billing.reconciliations import DIFFERENCES_MAX, DayView, device_of_account
@@ -82,6 +83,20 @@ class DeviceSumsSerializer(serializers.Serializer[Any]):
     accounted_mgpu_s = serializers.IntegerField()
 
 
+class AcknowledgementSerializer(serializers.Serializer[Any]):
+    """Who knows the differences of a red day, and why they stay."""
+
+    at = serializers.DateTimeField()
+    by = serializers.CharField(help_text="Login")
+    reason = serializers.CharField()
+
+
+class AcknowledgementRequestSerializer(StrictSerializer):
+    """Why the differences of a red day stay."""
+
+    reason = TextField(max_length=REASON_LENGTH_MAX)
+
+
 class ReconciliationSerializer(serializers.Serializer[DayView]):
     """One UTC day of one cluster. All but the day and the cluster is of the accounts that the
     caller may see."""
@@ -105,6 +120,10 @@ class ReconciliationSerializer(serializers.Serializer[DayView]):
     next_at = serializers.DateTimeField(
         source="row.next_at", allow_null=True, help_text="When it is compared again by itself"
     )
+    acknowledgement = serializers.SerializerMethodField(
+        help_text="Of a red day; null: nobody has acknowledged it, or a later comparison found "
+        "other differences"
+    )
     message = serializers.CharField(
         allow_blank=True, help_text="The cluster's own words, for those who manage clusters"
     )
@@ -116,6 +135,19 @@ class ReconciliationSerializer(serializers.Serializer[DayView]):
         many=True, help_text="Both sums, of each kind of devices; they sum to those above"
     )
     difference_count = serializers.IntegerField()
+
+    @extend_schema_field(AcknowledgementSerializer(allow_null=True))
+    def get_acknowledgement(self, view: DayView) -> dict[str, Any] | None:
+        """The acknowledgement, for those to whom the day is red."""
+        row = view.row
+        if row.acknowledged_at is None or view.status != ReconciliationStatus.RED:
+            return None
+        shown = {
+            "at": row.acknowledged_at,
+            "by": row.acknowledged_by,
+            "reason": row.acknowledged_reason,
+        }
+        return dict(AcknowledgementSerializer(shown).data)
 
     def get_is_requested(self, view: DayView) -> bool:
         """Whether a request waits."""

@@ -11,7 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from billing.acknowledgements import acknowledge_day
 from billing.api.reconciliation_serializers import (
+    AcknowledgementRequestSerializer,
     ReconciliationDetailSerializer,
     ReconciliationRequestSerializer,
     ReconciliationSerializer,
@@ -111,3 +113,29 @@ class ReconciliationDetail(APIView):
         refuse_unknown_parameters(request, set())
         view = one_day(actor_from(request), reconciliation_id)
         return Response(ReconciliationDetailSerializer(view).data)
+
+
+class ReconciliationAcknowledgement(APIView):
+    """The acknowledgement of a red day."""
+
+    @extend_schema(
+        operation_id="acknowledge_reconciliation",
+        summary="Acknowledge a red day with a reason",
+        description="The day stays red. The acknowledgement lapses when a later comparison finds "
+        "other differences.",
+        request=AcknowledgementRequestSerializer,
+        responses=answers({200: ReconciliationDetailSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, reconciliation_id: UUID) -> Response:
+        """The day, acknowledged."""
+        refuse_unknown_parameters(request, set())
+        body = AcknowledgementRequestSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        actor = actor_from(request)
+        acknowledge_day(
+            reconciliation_id,
+            body.validated_data["reason"],
+            actor=actor,
+            now=SystemClock().now(),
+        )
+        return Response(ReconciliationDetailSerializer(one_day(actor, reconciliation_id)).data)

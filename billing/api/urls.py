@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from billing.api.reconciliation_views import ReconciliationDetail, ReconciliationList
+from billing.api.reconciliation_views import (
+    ReconciliationAcknowledgement,
+    ReconciliationDetail,
+    ReconciliationList,
+)
 from billing.api.views import (
     ChargebackJobs,
     ChargebackView,
@@ -18,6 +22,10 @@ urlpatterns: list[URLPattern] = [
     path("reports/chargeback/jobs", ChargebackJobs.as_view()),
     path("reconciliations", ReconciliationList.as_view()),
     path("reconciliations/<uuid:reconciliation_id>", ReconciliationDetail.as_view()),
+    path(
+        "reconciliations/<uuid:reconciliation_id>/acknowledgement",
+        ReconciliationAcknowledgement.as_view(),
+    ),
     path("rate-cards", RateCardList.as_view()),
     path("rate-cards/<uuid:card_id>/lines", RateLineList.as_view()),
     path("rate-cards/<uuid:card_id>/lines/<uuid:line_id>", RateLineDetail.as_view()),

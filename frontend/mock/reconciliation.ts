@@ -19,6 +19,7 @@ function aDay(id: string, day: string, cluster: string, changes: Partial<Day> = 
     until: `${day}T23:59:59Z`,
     is_requested: false,
     next_at: null,
+    acknowledgement: null,
     message: "",
     metered_mgpu_s,
     accounted_mgpu_s,

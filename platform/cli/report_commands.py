@@ -217,6 +217,10 @@ def reconciliation(
     run: Annotated[
         bool, typer.Option("--run", help="Have the day of the cluster compared (again) first.")
     ] = False,
+    acknowledge: Annotated[
+        str | None,
+        typer.Option("--acknowledge", help="Acknowledge the red day of the cluster: the reason."),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Days at most.")] = 31,
     output: Output = Format.TABLE,
 ) -> None:
@@ -232,6 +236,15 @@ def reconciliation(
         api.post("reconciliations", {"cluster": cluster, "day": day})
         tell(f"{day} of {cluster} is compared soon; look again in a minute.")
     days = list(api.items("reconciliations", most=limit, cluster=cluster, day=day))
+    if acknowledge is not None:
+        if cluster is None or day is None or len(days) != 1:
+            raise CliError(
+                "Which day? Give --cluster NAME and --day 2026-11-20, of a day that was compared, "
+                "with --acknowledge."
+            )
+        path = f"reconciliations/{days[0]['id']}/acknowledgement"
+        days = [api.post(path, {"reason": acknowledge})]
+        tell(f"{day} of {cluster} is acknowledged.")
     if differences:
         days = [api.get(f"reconciliations/{item['id']}") for item in days]
     if output is not Format.TABLE:
@@ -250,7 +263,8 @@ def reconciliation(
                     item["day"],
                     item["cluster"],
                     item["status"]
-                    + ("" if item["is_complete"] or not item["as_of"] else " so far"),
+                    + ("" if item["is_complete"] or not item["as_of"] else " so far")
+                    + (" acknowledged" if item.get("acknowledgement") else ""),
                     *_compared(sums, devices),
                     str(item["difference_count"]),
                 ]

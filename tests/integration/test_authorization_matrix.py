@@ -252,6 +252,10 @@ TABLE: dict[tuple[str, str], Case] = {
     ("GET", "reconciliations/<uuid:reconciliation_id>"): a_case(
         "401 200 200 200 200 200 403 200 200 403 200"
     ),
+    # That day is not red: who may acknowledge one is told so.
+    ("POST", "reconciliations/<uuid:reconciliation_id>/acknowledgement"): a_case(
+        "401 409 409 403 403 403 403 409 403 403 409", lambda world: {"reason": "known"}
+    ),
     # The cluster of this world keeps no account: 409 for who may ask.
     ("POST", "reconciliations"): a_case(
         "401 409 409 403 403 403 403 409 403 403 409",

@@ -1272,6 +1272,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/reconciliations/{reconciliation_id}/acknowledgement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Acknowledge a red day with a reason
+         * @description The day stays red. The acknowledgement lapses when a later comparison finds other differences.
+         */
+        post: operations["acknowledge_reconciliation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/reports/chargeback": {
         parameters: {
             query?: never;
@@ -1603,6 +1623,18 @@ export interface components {
             items: components["schemas"]["AccessToken"][];
             /** @description Path and query of the next page, null on the last */
             next: string | null;
+        };
+        /** @description Who knows the differences of a red day, and why they stay. */
+        Acknowledgement: {
+            /** Format: date-time */
+            at: string;
+            /** @description Login */
+            by: string;
+            reason: string;
+        };
+        /** @description Why the differences of a red day stay. */
+        AcknowledgementRequestRequest: {
+            reason: string;
         };
         /** @description Usage in milli-GPU-seconds and cost in nano-currency. */
         Amounts: {
@@ -3905,6 +3937,8 @@ export interface components {
         Reconciliation: {
             /** @description As `metered_mgpu_s` */
             accounted_mgpu_s: number;
+            /** @description Of a red day; null: nobody has acknowledged it, or a later comparison found other differences */
+            readonly acknowledgement: components["schemas"]["Acknowledgement"] | null;
             /**
              * Format: date-time
              * @description The cluster's time of the last comparison
@@ -3951,6 +3985,8 @@ export interface components {
             /** @description As `metered_mgpu_s` */
             accounted_mgpu_s: number;
             accounts: components["schemas"]["ReconciledAccount"][];
+            /** @description Of a red day; null: nobody has acknowledged it, or a later comparison found other differences */
+            readonly acknowledgement: components["schemas"]["Acknowledgement"] | null;
             /**
              * Format: date-time
              * @description The cluster's time of the last comparison
@@ -9255,6 +9291,71 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    acknowledge_reconciliation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                reconciliation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AcknowledgementRequestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReconciliationDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,4 +1,4 @@
-import { Button } from "@mantine/core";
+import { Button, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
@@ -42,7 +42,9 @@ export function verdictOf(day: Day): { word: string; tone: "run" | "bad" | "wait
     case "green":
       return { word: `agrees${soFar}`, tone: "run" };
     case "red":
-      return { word: `differs${soFar}`, tone: "bad" };
+      return day.acknowledgement === null
+        ? { word: `differs${soFar}`, tone: "bad" }
+        : { word: `differs${soFar}, acknowledged`, tone: "wait" };
     case "pending":
       return { word: "pending", tone: "wait" };
     case "unavailable":
@@ -185,6 +187,12 @@ function Summary({ day }: { day: ReconciliationDetail }) {
           </>
         )}
       </p>
+      {day.acknowledgement !== null && (
+        <p className="acknowledged">
+          Acknowledged by {day.acknowledgement.by} <Time at={day.acknowledgement.at} show="both" />:{" "}
+          {day.acknowledgement.reason}
+        </p>
+      )}
       {day.message !== "" && <p className="small faint">{day.message}</p>}
       {may(session, "manage_prices") && (
         <Button
@@ -196,7 +204,49 @@ function Summary({ day }: { day: ReconciliationDetail }) {
           {day.is_requested ? "Is being compared" : "Compare again"}
         </Button>
       )}
+      {day.status === "red" && may(session, "manage_prices") && <Acknowledge day={day} />}
     </>
+  );
+}
+
+/** A red day stays red; whoever manages its money says why its differences stay. */
+function Acknowledge({ day }: { day: ReconciliationDetail }) {
+  const queries = useQueryClient();
+  const [reason, setReason] = useState("");
+  const acknowledge = useMutation({
+    mutationFn: () =>
+      unwrap(
+        client.POST("/api/v1/reconciliations/{reconciliation_id}/acknowledgement", {
+          params: { path: { reconciliation_id: day.id } },
+          body: { reason },
+        }),
+      ),
+    onSuccess: () => {
+      setReason("");
+      return queries.invalidateQueries({ queryKey: ["reports"] });
+    },
+    onError: toastError,
+  });
+  return (
+    <form
+      className="acknowledge"
+      onSubmit={(event) => {
+        event.preventDefault();
+        acknowledge.mutate();
+      }}
+    >
+      <TextInput
+        label="Reason"
+        description="The day stays red. The reason is shown and kept in the audit log."
+        value={reason}
+        onChange={(event) => setReason(event.currentTarget.value)}
+        maxLength={500}
+        required
+      />
+      <Button type="submit" variant="default" loading={acknowledge.isPending} disabled={reason.trim() === ""}>
+        {day.acknowledgement === null ? "Acknowledge" : "Replace the acknowledgement"}
+      </Button>
+    </form>
   );
 }
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 
 import { aCompany, aProblem } from "../../mock/answer.ts";
 import { aSession } from "../../mock/company.ts";
-import { theReconciliations } from "../../mock/reconciliation.ts";
+import { aReconciliation, theReconciliations } from "../../mock/reconciliation.ts";
 import { accessibilityFaults, open } from "../test/render";
 import { verdictOf } from "./Reconciliation";
 
@@ -23,6 +23,26 @@ describe("the check against the clusters", () => {
       "2026-11-20differs −1.00 GPU-hagrees",
       "2026-11-19pendingnot available",
     ]);
+  });
+
+  it("takes a reason for a red day, and shows who gave which", async () => {
+    const session = aSession({ permissions: { "": ["view_tree", "view_costs", "manage_prices"] } });
+    const acknowledgement = { at: "2026-11-21T09:00:00Z", by: "ai-company/fiona", reason: "ticket 12" };
+    const known = { ...aReconciliation("r2"), acknowledgement };
+    let isKnown = false;
+    const { user, requests } = open(PAGE, {
+      company: aCompany({ session }),
+      override: ({ path }) => {
+        if (path.endsWith("/acknowledgement")) isKnown = true;
+        return isKnown && path.includes("/reconciliations/r2") ? { status: 200, body: known } : undefined;
+      },
+    });
+    await user.click(await screen.findByRole("button", { name: "2026-11-20 alpha: differs" }));
+    await user.type(await screen.findByRole("textbox", { name: /^Reason/ }), "ticket 12");
+    await user.click(screen.getByRole("button", { name: "Acknowledge" }));
+    expect(await screen.findByText(/^Acknowledged by ai-company\/fiona/)).toHaveTextContent("ticket 12");
+    expect(requests.find(({ path }) => path.endsWith("/acknowledgement"))?.body).toEqual({ reason: "ticket 12" });
+    expect(verdictOf(known)).toEqual({ word: "differs, acknowledged", tone: "wait" });
   });
 
   it("leads from a red day to its differences, and from these to the jobs", async () => {

@@ -6,9 +6,12 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import IntegrityError
+from django.db.transaction import atomic
 from uuid_utils.compat import uuid7
 
 from audit.models import AuditEvent
+from billing.acknowledgements import acknowledge_day
 from billing.models import ReconciledAccount, Reconciliation, ReconciliationStatus
 from billing.reconciliation import AccountReport, Cause, Difference, reconcile
 from billing.reconciliations import (
@@ -220,6 +223,7 @@ def test_platform_admins_see_everything() -> None:
         "until": "2026-11-21T00:00:00Z",
         "is_requested": False,
         "next_at": "2026-11-21T14:30:00Z",
+        "acknowledgement": None,
         "message": "",
         "metered_mgpu_s": 640_000,
         "accounted_mgpu_s": 952_000,
@@ -370,3 +374,75 @@ def test_a_cluster_that_nobody_asks_is_refused(change: dict[str, Any]) -> None:
     body = {"cluster": "alpha", "day": SystemClock().now().date().isoformat()}
     answer = caller_of(company, Role.FINANCE).send("POST", "reconciliations", body)
     assert answer.status_code == 409
+
+
+def test_a_red_day_is_acknowledged_with_a_reason() -> None:
+    """It stays red; who, when and why is shown, and stands in the audit log."""
+    company = a_slurm_company()
+    row = a_result(company, green_and_red()[:2])
+    finance = an_actor(company.organization, Role.FINANCE, "fin")
+    path = f"reconciliations/{row.pk}/acknowledgement"
+    caller = by_token(finance.user)
+    assert caller.post(path, {"reason": ""}).status_code == 400
+    answer = caller.post(path, {"reason": "ticket 12: the node was reset"})
+    assert answer.status_code == 200
+    told = answer.json()
+    assert (told["status"], told["acknowledgement"]["by"], told["acknowledgement"]["reason"]) == (
+        "red",
+        finance.user.login,
+        "ticket 12: the node was reset",
+    )
+    assert (
+        caller.get("reconciliations").json()["items"][0]["acknowledgement"]
+        == (told["acknowledgement"])
+    )
+    event = AuditEvent.objects.filter(action="reconciliation.acknowledged").get()
+    assert (event.actor, event.detail) == (
+        finance.user.login,
+        {"day": "2026-11-20", "reason": "ticket 12: the node was reset"},
+    )
+    lead = caller_of(company, Role.TEAM_LEAD, company.nlp)
+    assert lead.get(f"reconciliations/{row.pk}").json()["acknowledgement"] is None
+
+
+def test_an_acknowledgement_lapses_when_other_differences_are_found() -> None:
+    """Mutant: a day was compared again, differed by more, and was acknowledged still."""
+    company = a_slurm_company()
+    row = a_result(company, green_and_red()[:2])
+    root = an_actor(None, Role.PLATFORM_ADMIN, "root2")
+    acknowledge_day(row.pk, "known", actor=root, now=NOW)
+    row = a_result(company, green_and_red()[:2])
+    assert (row.acknowledged_at, row.acknowledged_reason) == (NOW, "known")
+    worse = reconcile(
+        [a_metered_run(), a_metered_run(2, account=INFERENCE)],
+        [a_run(), a_run(2, 110, 148, account=INFERENCE)],
+        DAY,
+    )
+    row = a_result(company, worse)
+    assert (row.acknowledged_at, row.acknowledged_reason) == (None, "")
+    event = AuditEvent.objects.filter(action="reconciliation.acknowledgement_lapsed").get()
+    assert event.detail == {"day": "2026-11-20", "by": root.user.login, "reason": "known"}
+
+
+def test_only_red_days_of_ones_own_accounts_are_acknowledged() -> None:
+    """An account that is no team's, and red, asks for the platform's finance."""
+    company = a_slurm_company()
+    row = a_result(company, green_and_red()[:2])
+    path = f"reconciliations/{row.pk}/acknowledgement"
+    rival = by_token(an_actor(an_organization("rival"), Role.FINANCE, "fin2").user)
+    assert rival.post(path, {"reason": "x"}).status_code == 403
+    lead = caller_of(company, Role.TEAM_LEAD, company.inference)
+    assert lead.post(path, {"reason": "x"}).status_code == 403
+    root = by_token(an_actor(None, Role.PLATFORM_ADMIN, "root2").user)
+    assert (
+        root.post(f"reconciliations/{uuid7()}/acknowledgement", {"reason": "x"}).status_code == 404
+    )
+    green = a_result(company, reconcile([a_metered_run()], [a_run()], DAY))
+    assert green.status == "green"
+    assert root.post(path, {"reason": "x"}).status_code == 409
+
+
+def test_an_acknowledgement_without_a_reason_is_refused_by_the_database() -> None:
+    row = a_result(a_slurm_company(), green_and_red())
+    with pytest.raises(IntegrityError, match="acknowledgement_has_its_reason"), atomic():
+        Reconciliation.objects.filter(pk=row.pk).update(acknowledged_at=NOW)

@@ -362,6 +362,20 @@ def test_report_reconciliation(server: Server) -> None:
     assert json.loads(server.run("report", "reconciliation", "-o", "json").out) == [running, DAY]
 
 
+def test_a_red_day_is_acknowledged(server: Server) -> None:
+    server.routes["GET reconciliations"] = {"items": [DAY], "next": None}
+    told = {**DAY, "acknowledgement": {"at": "t", "by": "fin", "reason": "known"}}
+    server.routes["POST reconciliations/d1/acknowledgement"] = told
+    words = ("report", "reconciliation", "--cluster", "alpha", "--acknowledge", "known")
+    assert "Which day? Give --cluster NAME" in server.run(*words).err
+    ran = server.run(*words, "--day", "2026-11-20")
+    assert ran.out.splitlines() == [
+        "DAY         CLUSTER  STATUS            METER  CLUSTER'S  DIFFERENCE  RUNS",
+        "2026-11-20  alpha    red acknowledged  2.000      1.000      -1.000     2",
+    ]
+    assert ran.err.startswith("2026-11-20 of alpha is acknowledged.\n")
+
+
 def test_a_day_with_cores_is_compared_in_both(server: Server) -> None:
     """Mutant: the sums of all devices, as GPU-hours."""
     of_cores = {"device": "cpu", "metered_mgpu_s": 3_600_000, "accounted_mgpu_s": 0}

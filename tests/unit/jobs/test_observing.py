@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.db import connection
@@ -16,8 +17,9 @@ from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import NOW, Company, a_cluster, a_user
 from connectors.errors import AccountUndecided, ClusterUnavailable
 from connectors.protocol import Listing, Observation, Outcome, RankSlot, Unread, WorkloadPhase
+from jobs.dispatch import stop_attempt
 from jobs.models import Attempt, Job, JobEvent, JobReason, JobState
-from jobs.observation import apply_listing
+from jobs.observation import NEVER_STARTED, apply_listing
 from jobs.questions import Questions
 from outbox.models import Message
 
@@ -206,6 +208,42 @@ def test_absent_is_lost_only_after_three_complete_listings_and_never_finished(
     segment = UsageSegment.objects.get()
     assert (segment.start, segment.end) == (NOW, NOW + timedelta(seconds=60))
     assert [message.kind for message in Message.objects.all()] == ["stop_attempt"]
+
+
+def test_an_attempt_cancelled_before_it_was_sent_ends_after_its_cancellation(
+    company: Company,
+) -> None:
+    """Mutant: it was lost, with an end before the cancellation, and "last listed" at a time at
+    which no listing had it. The stop stays, should it turn up."""
+    attempt = a_running_attempt(company)
+    asked_at = NOW + timedelta(seconds=50)
+    Job.objects.update(state="starting", started_at=None, cancel_requested_at=asked_at)
+    Attempt.objects.update(
+        state="stopping",
+        stop_reason="cancelled",
+        native_id=NEVER_STARTED,
+        started_at=None,
+        notice_at=asked_at,
+        grace_until=asked_at + timedelta(seconds=30),
+    )
+    for at_s in (61, 62, 63):
+        listen(company, at_s=at_s, previous_s=40)
+    attempt.refresh_from_db()
+    at = NOW + timedelta(seconds=63)
+    assert (attempt.outcome, attempt.ended_at, attempt.released_at, attempt.message) == (
+        "stopped",
+        at,
+        at,
+        "It was stopped before its cluster knew of it.",
+    )
+    job = Job.objects.get()
+    assert (job.state, job.end_reason, job.ended_at) == ("cancelled", "cancelled_by_user", at)
+    assert [message.kind for message in Message.objects.all()] == ["stop_attempt"]
+    stopped: list[str] = []
+    cluster = SimpleNamespace(stop=lambda key, native_id: stopped.append(key))
+    message = Message.objects.get()
+    stop_attempt(message, Fenced("observer"), lambda _: cluster)  # type: ignore[arg-type, return-value]
+    assert stopped == [attempt.key]
 
 
 def test_accounting_is_asked_before_an_attempt_is_lost(company: Company) -> None:

@@ -28,7 +28,7 @@ from connectors.protocol import Listing, Observation, Outcome, RankSlot, Workloa
 from jobs.dispatch import start_attempt
 from jobs.models import Attempt, Job, JobState, attempt_id
 from jobs.observation import apply_listing
-from jobs.restoring import ClusterMemory, end_quarantine, freeze
+from jobs.restoring import ClusterMemory, _register, end_quarantine, freeze
 from jobs.settling import settle
 from jobs.snapshots import load_snapshot
 from outbox.delivery import NotYet
@@ -157,6 +157,23 @@ def test_a_run_that_was_forgotten_is_taken_over_and_freezes_starts(
     segment = UsageSegment.objects.get()
     assert (segment.start, segment.end) == (NOW, NOW + timedelta(seconds=10))
     assert AuditEvent.objects.get().action == "quarantine.began"
+
+
+def test_an_end_that_was_missed_is_no_restore(
+    company: Company, bob: User, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Mutant: after each crash of the database the log told of attempts taken over and workloads
+    that belong to no job, as after a restore from a backup."""
+    attempt = a_starting_attempt(company, bob, native_id="7")
+    _register(attempt.job, attempt, NOW)
+    with caplog.at_level("INFO", "jobs.restoring"):
+        compare(company, Accounting(a_run(attempt.key)), silent_s=16)
+    attempt.job.refresh_from_db()
+    assert attempt.job.state == "succeeded"
+    assert not is_quarantined()
+    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
+        ("INFO", "local: 1 attempts ended while nobody looked")
+    ]
 
 
 def test_a_forgotten_run_is_in_the_pool_of_its_nodes(company: Company, bob: User) -> None:
