@@ -1,5 +1,5 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
-import type { JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, PlannedChange, Problem, Quota, Scheduler, Session } from "../src/api/types";
+import type { JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, PlannedChange, Problem, Quarantine, Quota, Scheduler, Session } from "../src/api/types";
 import {
   aChargeback,
   aSession,
@@ -44,10 +44,21 @@ export interface Company {
   planned: PlannedChange[];
   rules: TheRules;
   scheduler: Scheduler;
+  quarantine: Quarantine;
 }
 
+const NO_QUARANTINE: Quarantine = {
+  is_quarantined: false,
+  sentence: "",
+  began_at: null,
+  reason: null,
+  adopted: null,
+  strangers: null,
+  silent_clusters: null,
+};
+
 export function aCompany(change: Partial<Company> = {}): Company {
-  return { session: aSession(), hasAdministrator: true, quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), scheduler: theScheduler(), ...change };
+  return { session: aSession(), hasAdministrator: true, quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), scheduler: theScheduler(), quarantine: NO_QUARANTINE, ...change };
 }
 
 export function aProblem(status: number, code: string, detail: string, data: object = {}): MockAnswer {
@@ -125,6 +136,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return jobs(request, id, action);
     case "reports":
       return reports(request, path);
+    case "quarantine":
+      return { status: 200, body: company.quarantine };
     case "reconciliations":
       return reconciliations(request, id);
     case "audit-events":

@@ -91,6 +91,12 @@ export const poolsQuery = queryOptions({
     ),
 });
 
+/** Whether anything is started at all. */
+export const quarantineQuery = queryOptions({
+  queryKey: ["clusters", "quarantine"],
+  queryFn: ({ signal }) => unwrap(client.GET("/api/v1/quarantine", { signal })),
+});
+
 export const clustersQuery = queryOptions({
   queryKey: ["clusters", "list"],
   queryFn: ({ signal }) =>

@@ -53,6 +53,7 @@ export type Explanation = Schemas["Explanation"];
 export type HistoryEvent = Schemas["JobEvent"];
 export type LogChunk = Schemas["JobLog"];
 export type LogSummary = Schemas["JobLogSummary"];
+export type Quarantine = Schemas["Quarantine"];
 export type Chargeback = Schemas["ChargebackReport"];
 export type ChargebackRow = Schemas["ChargebackRow"];
 export type ChargebackJob = Schemas["ChargebackJob"];

@@ -3,7 +3,8 @@ import { describe, expect, it } from "vitest";
 
 import { aCompany } from "../../mock/answer.ts";
 import { aSession, theClusters, theScheduler } from "../../mock/company.ts";
-import { may, safeNext } from "../session/access";
+import type { Session } from "../api/types";
+import { may, safeNext, type Permission } from "../session/access";
 import { accessibilityFaults, open } from "../test/render";
 import { freshnessOf } from "./Freshness";
 import { numberParam, parseSearch, stringifySearch } from "./search";
@@ -223,9 +224,59 @@ describe("the small pages", () => {
     expect(await accessibilityFaults(container)).toEqual([]);
   });
 
+  const sections = async () =>
+    (await screen.findAllByRole("region")).map((each) => each.getAttribute("aria-label")).filter((name) => name !== null);
+
+  it.each([
+    ["platform_admin", ["Notices", "Waiting for your decision", "Fleet", "Jobs of my teams", "My jobs", "GPUs of my teams", "Costs"]],
+    ["team_lead", ["Notices", "Waiting for your decision", "Jobs of my teams", "My jobs", "GPUs of my teams"]],
+    ["researcher", ["Notices", "My jobs", "GPUs of my teams"]],
+    ["finance", ["Notices", "Costs", "GPUs of the teams"]],
+  ] as const)("home of a %s has the blocks of that role, the most pressing first", async (role, blocks) => {
+    const lead: Permission[] = ["view_tree", "view_jobs", "submit_jobs", "manage_jobs", "manage_quota", "view_costs"];
+    const rights: Record<typeof role, Session["permissions"]> = {
+      platform_admin: { "": [...lead, "manage_clusters"] },
+      team_lead: { "ai-company/research/nlp": lead },
+      researcher: { "ai-company/research/nlp": ["view_tree", "submit_jobs"] },
+      finance: { "ai-company": ["view_tree", "view_jobs", "view_costs"] },
+    };
+    const permissions = rights[role];
+    const [node_path = ""] = Object.keys(permissions);
+    const session = aSession({ grants: [{ role, node_path: node_path || null }], permissions });
+    const { container } = open("/", { company: aCompany({ session }) });
+    await waitFor(async () => expect(await sections()).toEqual(blocks));
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("home of an administrator shows the fleet, a quarantine and the nodes out of service", async () => {
+    const quarantine = { ...aCompany().quarantine, is_quarantined: true, sentence: "In quarantine since noon." };
+    const session = aSession({
+      grants: [{ role: "platform_admin", node_path: null }],
+      permissions: { "": ["view_tree", "manage_clusters"] },
+    });
+    open("/", { company: aCompany({ session, quarantine }) });
+    expect(await screen.findByText("▲ In quarantine since noon.")).toBeInTheDocument();
+    const fleet = await screen.findByRole("region", { name: "Fleet" });
+    const row = await within(fleet).findByRole("row", { name: /^h100/ });
+    await waitFor(() => expect(row).toHaveTextContent(/^h1001,0001,000/));
+    expect(within(fleet).getByRole("list", { name: "Clusters" })).toHaveTextContent("kube-b stale 6 min");
+  });
+
+  it("home of finance names the teams with the highest cost, and the days that differ", async () => {
+    const session = aSession({
+      grants: [{ role: "finance", node_path: "ai-company" }],
+      permissions: { "ai-company": ["view_tree", "view_costs"] },
+    });
+    open("/", { company: aCompany({ session }) });
+    const top = await screen.findByRole("table", { name: "Teams with the highest cost in EUR" });
+    const rows = within(top).getAllByRole("row").slice(1);
+    expect(rows[0]).toHaveTextContent("ai-company/production/inference€478,550.0043 %");
+    expect(rows).toHaveLength(5);
+  });
+
   it("home of somebody without a role says so", async () => {
     open("/", { company: aCompany({ session: aSession({ grants: [], permissions: {} }) }) });
-    expect(await screen.findByText(/^You have no role yet/)).toBeInTheDocument();
+    expect(await screen.findByText(/^You have no role yet\. Ask an administrator/)).toBeInTheDocument();
   });
 
   it.each(["/nope", "/jobs/a/b", "/quotas/nope"])("an address that is none, %s, leads home", async (address) => {
