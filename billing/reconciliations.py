@@ -28,7 +28,7 @@ from billing.models import (
 from billing.reconciliation import AccountReport, Difference, MeteredRun, Piece
 from clusters.models import CapacitySegment, Cluster, Pool
 from connectors.registry import ACCOUNTS
-from live.publishing import publish
+from live.publishing import COSTS, publish
 from live.waking import wake
 from outbox.recording import Intention, intend
 from primitives.clock import from_epoch
@@ -155,7 +155,7 @@ def request_day(cluster_name: str, day: date, *, actor: Actor, now: datetime) ->
             detail={"cluster": cluster.name, "day": day.isoformat()},
             request_id=current_request_id(),
         )
-        publish("reports", organization_id=None)
+        publish("reports", organization_id=None, audience=COSTS)
         wake("observer")
     return row
 
@@ -288,7 +288,7 @@ def _answer(row: Reconciliation, now: datetime) -> None:
     row.request_id = None
     row.tried_at = now
     row.save()
-    publish("reports", organization_id=None)
+    publish("reports", organization_id=None, audience=COSTS)
 
 
 def _account_row(

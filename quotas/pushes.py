@@ -20,7 +20,7 @@ from clusters.models import Cluster
 from clusters.registration import Administrator
 from connectors.entitlements import Change, ChangeKind, Value
 from connectors.registry import ENTITLEMENT_CONTROLS
-from live.publishing import publish
+from live.publishing import PLATFORM, publish
 from live.waking import wake
 from outbox.recording import Intention, intend
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
@@ -162,7 +162,7 @@ def check_changed(cluster: Cluster, *, now: datetime) -> None:
 def _store(cluster: Cluster, kind: QuotaPushKind, *, now: datetime, **values: Any) -> QuotaPush:
     push = QuotaPush.objects.create(cluster=cluster, kind=kind, requested_at=now, **values)
     intend([Intention(PUSH_QUOTA, push.pk, push_shard(cluster.pk))], now=now)
-    publish("clusters", ids=[cluster.pk], organization_id=None)
+    publish("clusters", ids=[cluster.pk], organization_id=None, audience=PLATFORM)
     return push
 
 
@@ -185,7 +185,7 @@ def save_outcome(
     push.error = error[:_ERROR_LENGTH_MAX]
     push.done_at = None if status == QuotaPushStatus.WAITING else now
     push.save(update_fields=["status", "changes", "change_count", "error", "done_at"])
-    publish("clusters", ids=[push.cluster_id], organization_id=None)
+    publish("clusters", ids=[push.cluster_id], organization_id=None, audience=PLATFORM)
 
 
 def shown(change: Change, result: str) -> dict[str, Any]:
@@ -257,7 +257,7 @@ def withdraw_acceptance(
         },
         request_id=current_request_id(),
     )
-    publish("clusters", ids=[cluster.pk], organization_id=None)
+    publish("clusters", ids=[cluster.pk], organization_id=None, audience=PLATFORM)
 
 
 def accept(push: QuotaPush, changes: Iterable[Change]) -> None:

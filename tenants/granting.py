@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
+from live.publishing import publish_rights
 from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest, NotFound
 from tenants.access import PLATFORM, Actor, require_platform_admin, under, visible_node
 from tenants.audit_trail import record_act
@@ -126,6 +127,7 @@ def _target(actor: Actor, role: Role, node_path: str | None) -> Node | None:
 
 
 def _record(actor: Actor, action: str, grant: RoleGrant, now: datetime) -> None:
+    publish_rights(grant.user_id)
     record_act(
         actor=actor,
         action=action,

@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
+from live.publishing import publish_rights
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from tenants.access import PLATFORM, Actor, require, require_platform_admin, under, visible_node
 from tenants.audit_trail import record_act
@@ -173,6 +174,7 @@ def _deactivate(user: User, now: datetime) -> None:
     user.is_active = False
     user.session_generation += 1
     user.save(update_fields=["is_active", "session_generation"])
+    publish_rights(user.pk)
     AccessToken.objects.filter(user=user, revoked_at=None).update(revoked_at=now)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from channels.db import database_sync_to_async
@@ -19,31 +21,55 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.sessions.backends.base import SessionBase
 from django.utils.crypto import constant_time_compare
 
-from live.publishing import EVERYBODY, PLATFORM, group_of
+from live.publishing import RIGHTS, TOPICS, group_of
+from primitives.addresses import network_of
 
+#: The longest time for which a socket hears what its reader may not see any more.
 RECHECK_S = 60
 SIGNED_OUT = 4401
+#: Open sockets in one process. A page that gets none looks by itself every 30 s.
+PERSON_SOCKETS_MAX = 16
+SOURCE_SOCKETS_MAX = 1_000
+
+#: Gives the audiences of a person, as `live.publishing` names them.
+AudiencesOf = Callable[[Any], Iterable[str]]
+
+_open_sockets: Counter[str] = Counter()
 
 
 class ChangesConsumer(AsyncJsonWebsocketConsumer):
-    """Sends hints of the user's organization; closes when the user may no longer see them.
+    """Sends the hints that the session may hear; closes when nobody is signed in any more.
 
-    What a client sends is ignored. The session is checked when the socket opens and every
-    minute after.
+    What a client sends is ignored. Session and rights are looked at when the socket opens, when
+    either changes (`live.publishing.publish_rights`), and every minute. Hints are numbered for
+    this socket, so that no number tells how much happens elsewhere.
     """
 
-    async def connect(self) -> None:
-        """Join the groups of the signed-in user, or refuse with 4401."""
-        self.joined: list[str] = []
+    def __init__(self, *args: Any, audiences_of: AudiencesOf, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.audiences_of = audiences_of
+        self.joined: set[str] = set()
+        self.counted: list[str] = []
+        self.heard: dict[str, int] = {}
+        self.sent = 0
         self.watch: asyncio.Task[None] | None = None
-        audiences = await self._audiences()
-        if audiences is None:
+
+    async def connect(self) -> None:
+        """Join the groups of the signed-in user, or refuse: with 4401 where nobody is signed in,
+        before the handshake where there are too many sockets."""
+        client = self.scope.get("client") or ("",)
+        if not self._count(f"source {network_of(client[0])}", SOURCE_SOCKETS_MAX):
+            await self.close()
+            return
+        user = await self._user()
+        if user is None:
             await self.accept()
             await self.close(code=SIGNED_OUT)
             return
-        for audience in audiences:
-            await self.channel_layer.group_add(group_of(audience), self.channel_name)
-            self.joined.append(group_of(audience))
+        if not self._count(f"person {user.pk}", PERSON_SOCKETS_MAX):
+            await self.close()
+            return
+        await self._join(user)
         await self.accept()
         self.watch = asyncio.create_task(self._recheck())
 
@@ -53,23 +79,58 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
             self.watch.cancel()
         for group in self.joined:
             await self.channel_layer.group_discard(group, self.channel_name)
+        for key in self.counted:
+            _open_sockets[key] -= 1
+            if not _open_sockets[key]:
+                del _open_sockets[key]
+        self.counted = []
 
     async def receive(self, *args: Any, **kwargs: Any) -> None:
         """Ignore what a client says."""
 
     async def change(self, event: dict[str, Any]) -> None:
-        """Pass a hint on."""
-        await self.send_json({key: event[key] for key in ("stream", "seq", "topic", "ids", "at")})
+        """Pass a hint on; all topics where one of its audience was missed."""
+        before = self.heard.get(event["stream"])
+        self.heard[event["stream"]] = event["seq"]
+        is_missed = before is not None and event["seq"] != before + 1
+        if event["topic"] == RIGHTS or is_missed:
+            await self._look_again()
+        for topic in TOPICS if is_missed else [event["topic"]]:
+            if topic != RIGHTS:
+                self.sent += 1
+                await self.send_json({"seq": self.sent, "topic": topic, "at": event["at"]})
+
+    def _count(self, key: str, most: int) -> bool:
+        if _open_sockets[key] >= most:
+            return False
+        _open_sockets[key] += 1
+        self.counted.append(key)
+        return True
 
     async def _recheck(self) -> None:
         while True:
             await asyncio.sleep(RECHECK_S)
-            if await self._audiences() is None:
-                await self.close(code=SIGNED_OUT)
-                return
+            await self._look_again()
 
-    async def _audiences(self) -> list[str] | None:
-        """Whose hints the session may see now; None when it is over.
+    async def _look_again(self) -> None:
+        """Hear what the reader may hear now; close when the session is over."""
+        user = await self._user()
+        if user is None:
+            await self.close(code=SIGNED_OUT)
+        else:
+            await self._join(user)
+
+    async def _join(self, user: AbstractBaseUser) -> None:
+        audiences = await database_sync_to_async(self.audiences_of)(user)
+        groups = {group_of(audience) for audience in audiences}
+        for group in self.joined - groups:
+            await self.channel_layer.group_discard(group, self.channel_name)
+        for group in groups - self.joined:
+            await self.channel_layer.group_add(group, self.channel_name)
+        self.joined = groups
+
+    async def _user(self) -> AbstractBaseUser | None:
+        """Whose session this is now; None when it is over.
 
         The session's hash is compared too, which ends with a password change or a deactivation,
         even one that was taken back meanwhile.
@@ -78,10 +139,7 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
         if not await database_sync_to_async(session.exists)(session.session_key or ""):
             return None
         user = await database_sync_to_async(_user_of)(session)
-        if user is None or not user.is_active:
-            return None
-        organization = getattr(user, "organization_id", None)
-        return [EVERYBODY, PLATFORM if organization is None else str(organization)]
+        return user if user is not None and user.is_active else None
 
 
 def _user_of(session: SessionBase) -> AbstractBaseUser | None:

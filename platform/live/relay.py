@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from threading import Event
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import psycopg
 from channels.layers import get_channel_layer
 
-from live.publishing import CHANNEL, EVERYBODY, IDS_MAX, PLATFORM, group_of
+from live.publishing import CHANNEL, COSTS, EVERYBODY, PLATFORM, RIGHTS, group_of
 from live.waking import dedicated_connection
 
 log = logging.getLogger(__name__)
@@ -23,88 +24,114 @@ PERIOD_S = 1.0
 SEND_TIMEOUT_S = 2.0
 
 
+#: Ids of jobs whose readers are looked up in one statement, and that are gathered at most.
+JOBS_PER_STATEMENT = 1_000
+JOBS_GATHERED_MAX = 5_000
+
+#: Finds the audiences of jobs with these ids, on the relay's own connection.
+ReadersOfJobs = Callable[[psycopg.Connection, Sequence[str]], set[str]]
+
+
 class Merger:
-    """Collects hints by (audience, topic) until they are taken."""
+    """Gathers hints until they are taken: jobs by id, everything else by (audience, topic)."""
 
     def __init__(self) -> None:
-        self._ids: dict[tuple[str, str], set[str] | None] = {}
+        self._hints: set[tuple[str, str]] = set()
+        self._jobs: set[str] = set()
 
     def add(self, payload: str) -> None:
-        """Merge one notice; more than 50 ids in all mean "look at all of them"."""
+        """Merge one notice."""
         hint = json.loads(payload)
-        key = (hint["to"], hint["topic"])
-        known = self._ids.get(key, set())
-        if known is None or not hint["ids"]:
-            self._ids[key] = None
-            return
-        known |= set(hint["ids"])
-        self._ids[key] = known if len(known) <= IDS_MAX else None
+        if hint["topic"] == "jobs":
+            self._jobs |= set(hint["ids"])
+        else:
+            self._hints.add((hint["to"], hint["topic"]))
 
-    def take(self) -> list[tuple[str, str, list[str]]]:
-        """What was collected, as (audience, topic, ids), and start anew."""
-        taken = [(to, topic, sorted(ids or ())) for (to, topic), ids in sorted(self._ids.items())]
-        self._ids.clear()
+    @property
+    def is_full(self) -> bool:
+        """Whether to take what there is before anything is added."""
+        return len(self._jobs) >= JOBS_GATHERED_MAX
+
+    def take(self) -> tuple[list[tuple[str, str]], list[str]]:
+        """What was gathered, as (audience, topic) and ids of jobs, and start anew."""
+        taken = sorted(self._hints), sorted(self._jobs)
+        self._hints, self._jobs = set(), set()
         return taken
 
 
-def run_relay(stopping: Event) -> None:
+class Relay:
+    """Makes of notices what each audience hears, numbered by audience."""
+
+    def __init__(self, readers_of_jobs: ReadersOfJobs) -> None:
+        self._readers_of_jobs = readers_of_jobs
+        self._sequence: dict[str, int] = defaultdict(int)
+        self.merger = Merger()
+
+    def messages(self, own: psycopg.Connection) -> list[tuple[str, dict[str, Any]]]:
+        """Take what was gathered, as (audience, message)."""
+        hints, jobs = self.merger.take()
+        heard = set(_with_platform(hints))
+        for first in range(0, len(jobs), JOBS_PER_STATEMENT):
+            part = jobs[first : first + JOBS_PER_STATEMENT]
+            heard |= {(audience, "jobs") for audience in self._readers_of_jobs(own, part)}
+        at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        messages = []
+        for audience, topic in sorted(heard):
+            self._sequence[audience] += 1
+            message = {
+                "type": "change",
+                "stream": audience,
+                "seq": self._sequence[audience],
+                "topic": topic,
+                "at": at,
+            }
+            messages.append((audience, message))
+        return messages
+
+
+def run_relay(stopping: Event, readers_of_jobs: ReadersOfJobs) -> None:
     """Relay until `stopping` is set. Survives PostgreSQL and Valkey going away: hints of that
     time are lost, which is why pages also look by themselves."""
-    sequence: dict[str, int] = defaultdict(int)
+    relay = Relay(readers_of_jobs)
     with asyncio.Runner() as runner:
         while not stopping.is_set():
             try:
                 with dedicated_connection("tidegate-live-relay") as own:
                     own.execute(f"LISTEN {CHANNEL}")
-                    _relay(own, runner, sequence, stopping)
+                    _relay(own, runner, relay, stopping)
             except psycopg.OperationalError as error:
                 log.warning("live relay waits for the database: %s", error)
                 stopping.wait(2)
 
 
-def _relay(
-    own: psycopg.Connection,
-    runner: asyncio.Runner,
-    sequence: dict[str, int],
-    stopping: Event,
-) -> None:
-    merger = Merger()
+def _relay(own: psycopg.Connection, runner: asyncio.Runner, relay: Relay, stopping: Event) -> None:
     silent_until = 0.0
     while not stopping.is_set():
         for notice in own.notifies(timeout=PERIOD_S):
-            merger.add(notice.payload)
-        for audience, topic, ids in _with_platform(merger.take()):
-            sequence[audience] += 1
-            if time.monotonic() < silent_until:
-                continue
-            message = {
-                "type": "change",
-                "stream": audience,
-                "seq": sequence[audience],
-                "topic": topic,
-                "ids": ids,
-                "at": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-            }
-            try:
-                runner.run(_send(group_of(audience), message))
-            except Exception:
-                # Any failure of the layer means the same: nobody hears this hint.
-                log.warning("live relay cannot reach Valkey; it tries again in 5 s", exc_info=True)
-                silent_until = time.monotonic() + 5
+            relay.merger.add(notice.payload)
+            if relay.merger.is_full:
+                break
+        messages = relay.messages(own)
+        if not messages or time.monotonic() < silent_until:
+            continue
+        try:
+            runner.run(_send(messages))
+        except Exception:
+            # Any failure of the layer means the same: nobody hears these hints.
+            log.warning("live relay cannot reach Valkey; it tries again in 5 s", exc_info=True)
+            silent_until = time.monotonic() + 5
 
 
-def _with_platform(
-    hints: list[tuple[str, str, list[str]]],
-) -> list[tuple[str, str, list[str]]]:
+def _with_platform(hints: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """The hints, and those of organizations once more for platform administrators."""
-    return [
-        (to, topic, ids)
-        for audience, topic, ids in hints
-        for to in ((audience,) if audience == EVERYBODY else (audience, PLATFORM))
-    ]
+    for audience, topic in hints:
+        yield audience, topic
+        if topic != RIGHTS and audience not in {EVERYBODY, COSTS}:
+            yield PLATFORM, topic
 
 
-async def _send(group: str, message: dict[str, Any]) -> None:
+async def _send(messages: Sequence[tuple[str, dict[str, Any]]]) -> None:
     layer = get_channel_layer()
     assert layer is not None
-    await asyncio.wait_for(layer.group_send(group, message), SEND_TIMEOUT_S)
+    for audience, message in messages:
+        await asyncio.wait_for(layer.group_send(group_of(audience), message), SEND_TIMEOUT_S)

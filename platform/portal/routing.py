@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import django
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.urls import path
@@ -18,10 +20,12 @@ def build_application() -> ClientAddresses:
     from django.conf import settings
 
     from live.consumers import ChangesConsumer
+    from portal.hint_audiences import audiences_of
     from portal.serving import ThreadedHandler
 
     # `path` is annotated for views; Channels routes consumers with it all the same.
-    changes = path("ws/changes", ChangesConsumer.as_asgi())  # type: ignore[arg-type]
+    consumer: Any = ChangesConsumer.as_asgi(audiences_of=audiences_of)
+    changes = path("ws/changes", consumer)
     sockets = URLRouter([changes])  # type: ignore[list-item]
     protocols = ProtocolTypeRouter(
         {

@@ -2,101 +2,50 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
+from collections import Counter
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
-from asgiref.testing import ApplicationCommunicator
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
-from django.conf import settings
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from django.contrib.sessions.backends.db import SessionStore
-from django.db import connections
 from django.test import Client
 
+from builders.live_sockets import (
+    ACCEPTED,
+    TIMEOUT_S,
+    a_hint,
+    a_session,
+    a_socket,
+    answers,
+    run,
+)
 from builders.portal_builders import a_company, a_user
+from live import consumers
 from live.consumers import SIGNED_OUT
 from live.publishing import EVERYBODY, group_of
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-TIMEOUT_S = 60
+AT = "2026-11-21T12:00:00Z"
 
 
 @pytest.fixture(autouse=True)
-def layer(settings: Any) -> None:
+def layer(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The layer is Valkey's client in production; who may see what does not depend on it."""
+    monkeypatch.setattr(consumers, "_open_sockets", Counter())
     settings.CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
 
-def a_session(user: User) -> str:
-    session = SessionStore()
-    session[SESSION_KEY] = str(user.pk)
-    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
-    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
-    session.save()
-    assert session.session_key is not None
-    return str(session.session_key)
+def a_message(stream: str, seq: int, topic: str = "jobs") -> dict[str, Any]:
+    return {"type": "change", "stream": stream, "seq": seq, "topic": topic, "at": AT}
 
 
-def a_socket(session_key: str | None, origin: str = "http://127.0.0.1") -> ApplicationCommunicator:
-    from portal.routing import build_application
-
-    headers = [(b"origin", origin.encode()), (b"host", b"127.0.0.1")]
-    if session_key is not None:
-        name = settings.SESSION_COOKIE_NAME
-        headers.append((b"cookie", f"{name}={session_key}".encode()))
-    scope = {
-        "type": "websocket",
-        "path": "/ws/changes",
-        "query_string": b"",
-        "headers": headers,
-        "subprotocols": [],
-    }
-    return ApplicationCommunicator(build_application(), scope)
-
-
-async def answers(socket: ApplicationCommunicator, count: int = 1) -> list[tuple[str, Any]]:
-    """Open the socket and give the first `count` answers as (type, close code)."""
-    await socket.send_input({"type": "websocket.connect"})
-    found = [await socket.receive_output(TIMEOUT_S) for _ in range(count)]
-    return [(answer["type"], answer.get("code")) for answer in found]
-
-
-async def a_hint(socket: ApplicationCommunicator) -> Any:
-    return json.loads((await socket.receive_output(TIMEOUT_S))["text"])
-
-
-ACCEPTED = ("websocket.accept", None)
-
-
-def run(scene: Any) -> None:
-    async def whole() -> None:
-        try:
-            await asyncio.wait_for(scene(), TIMEOUT_S)
-        finally:
-            # The loop's own thread has a connection, which would outlive the test database.
-            await sync_to_async(connections.close_all)()
-
-    asyncio.run(whole())
-
-
-def test_a_hint_reaches_the_organization_and_nobody_else() -> None:
+def test_a_hint_reaches_its_audience_and_nobody_else() -> None:
     company, other = a_company(), a_company("other")
     bob, charlie = a_user(company.organization, "bob"), a_user(other.organization, "charlie")
     keys = a_session(bob), a_session(charlie)
-    hint = {
-        "type": "change",
-        "stream": "organization",
-        "seq": 7,
-        "topic": "jobs",
-        "ids": ["a"],
-        "at": "2026-11-21T12:00:00Z",
-    }
+    ours = str(company.organization.pk)
 
     async def scene() -> None:
         sockets = [a_socket(key) for key in keys]
@@ -104,15 +53,69 @@ def test_a_hint_reaches_the_organization_and_nobody_else() -> None:
             assert await answers(socket) == [ACCEPTED]
         layer = get_channel_layer()
         assert layer is not None
-        await layer.group_send(group_of(str(company.organization.pk)), hint)
-        received = await a_hint(sockets[0])
-        assert received == {key: hint[key] for key in ("stream", "seq", "topic", "ids", "at")}
+        await layer.group_send(group_of(ours), a_message(ours, 7))
+        assert await a_hint(sockets[0]) == {"seq": 1, "topic": "jobs", "at": AT}
         assert await sockets[1].receive_nothing()
-        await layer.group_send(group_of(EVERYBODY), hint)
-        assert (await a_hint(sockets[1]))["seq"] == 7
-        for socket in sockets:
+        await layer.group_send(group_of(EVERYBODY), a_message(EVERYBODY, 70, "clusters"))
+        for socket, seq in zip(sockets, (2, 1), strict=True):
+            assert await a_hint(socket) == {"seq": seq, "topic": "clusters", "at": AT}
             await socket.send_input({"type": "websocket.disconnect", "code": 1000})
             await socket.wait(TIMEOUT_S)
+
+    run(scene)
+
+
+def test_a_hint_that_was_missed_means_all_topics() -> None:
+    """Planted and seen to die: only that one."""
+    key = a_session(a_user(a_company().organization, "bob"))
+
+    async def scene() -> None:
+        socket = a_socket(key)
+        assert await answers(socket) == [ACCEPTED]
+        layer = get_channel_layer()
+        assert layer is not None
+        for seq in (7, 9):
+            await layer.group_send(group_of(EVERYBODY), a_message(EVERYBODY, seq))
+        heard = [await a_hint(socket) for _ in range(5)]
+        assert [(hint["seq"], hint["topic"]) for hint in heard] == [
+            (1, "jobs"),
+            (2, "jobs"),
+            (3, "quotas"),
+            (4, "clusters"),
+            (5, "reports"),
+        ]
+
+    run(scene)
+
+
+def test_sockets_of_one_person_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted and seen to die: a socket that was closed goes on counting."""
+    monkeypatch.setattr(consumers, "PERSON_SOCKETS_MAX", 2)
+    company = a_company()
+    key, other = (a_session(a_user(company.organization, name)) for name in ("bob", "eve"))
+
+    async def scene() -> None:
+        first, second, third = (a_socket(key) for _ in range(3))
+        for socket in (first, second):
+            assert await answers(socket) == [ACCEPTED]
+        # Before it is accepted: 403, so that the page tries again ever later.
+        assert [kind for kind, _ in await answers(third)] == ["websocket.close"]
+        assert await answers(a_socket(other)) == [ACCEPTED]
+        await first.send_input({"type": "websocket.disconnect", "code": 1000})
+        await first.wait(TIMEOUT_S)
+        assert await answers(a_socket(key)) == [ACCEPTED]
+
+    run(scene)
+
+
+def test_sockets_of_one_source_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumers, "SOURCE_SOCKETS_MAX", 1)
+    key = a_session(a_user(a_company().organization, "bob"))
+
+    async def scene() -> None:
+        assert await answers(a_socket(key)) == [ACCEPTED]
+        assert [kind for kind, _ in await answers(a_socket(key))] == ["websocket.close"]
+        assert await answers(a_socket(key, address="192.0.2.1")) == [ACCEPTED]
 
     run(scene)
 

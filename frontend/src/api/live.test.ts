@@ -13,7 +13,7 @@ class FakeSocket {
     this.onclose?.({ code });
   }
   hint(seq: number, topic: string): void {
-    this.onmessage?.({ data: JSON.stringify({ seq, topic, ids: [], at: "2026-11-21T14:03:10Z" }) });
+    this.onmessage?.({ data: JSON.stringify({ seq, topic, at: "2026-11-21T14:03:10Z" }) });
   }
 }
 

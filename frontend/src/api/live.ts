@@ -2,7 +2,7 @@
  * Change hints over one WebSocket. A hint is never data: it says which queries to fetch again.
  *
  * Hints are gathered for a second before they are passed on, so a busy fleet costs one refetch a
- * second and not one per job. A gap in a stream's `seq`, a reconnect and every 30 s refetch everything.
+ * second and not one per job. A gap in `seq`, a reconnect and every 30 s refetch everything.
  */
 export type Topic = "jobs" | "quotas" | "clusters" | "reports";
 export type LiveState = "connecting" | "live" | "polling";
@@ -39,7 +39,7 @@ export function connectLive({
   let socket: WebSocket | null = null;
   let isClosed = false;
   let failures = 0;
-  let lastSeq = new Map<string, number>();
+  let lastSeq: number | null = null;
   let wasLive = false;
   const pending = new Set<Topic>();
   let flushTimer: ReturnType<typeof setTimeout> | undefined;
@@ -76,7 +76,7 @@ export function connectLive({
     mine.onopen = () => {
       clearTimeout(connectTimer);
       failures = 0;
-      lastSeq = new Map();
+      lastSeq = null;
       onState("live");
       if (wasLive) note(TOPICS);
       wasLive = true;
@@ -84,9 +84,8 @@ export function connectLive({
     mine.onmessage = (event: MessageEvent<unknown>) => {
       const hint = parseHint(event.data);
       if (hint === null) return;
-      const before = lastSeq.get(hint.stream);
-      const hasGap = before !== undefined && hint.seq !== before + 1;
-      lastSeq.set(hint.stream, hint.seq);
+      const hasGap = lastSeq !== null && hint.seq !== lastSeq + 1;
+      lastSeq = hint.seq;
       note(hasGap ? TOPICS : [hint.topic]);
     };
     mine.onclose = (event: CloseEvent) => {
@@ -111,13 +110,13 @@ export function connectLive({
   };
 }
 
-function parseHint(data: unknown): { stream: string; seq: number; topic: Topic } | null {
+function parseHint(data: unknown): { seq: number; topic: Topic } | null {
   if (typeof data !== "string") return null;
   try {
-    const hint = JSON.parse(data) as { stream?: unknown; seq?: unknown; topic?: unknown };
+    const hint = JSON.parse(data) as { seq?: unknown; topic?: unknown };
     const topic = TOPICS.find((known) => known === hint.topic);
     if (typeof hint.seq !== "number" || topic === undefined) return null;
-    return { stream: typeof hint.stream === "string" ? hint.stream : "", seq: hint.seq, topic };
+    return { seq: hint.seq, topic };
   } catch {
     return null;
   }

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from jobs.agents import run_observer
+from jobs.hint_readers import readers_of_jobs
 from live.pulse import pulse_here
 from live.relay import run_relay
 from portal.signals import stop_on_signal
@@ -25,7 +26,9 @@ class Command(BaseCommand):
         """Run until SIGTERM or SIGINT."""
         refuse_or_exit()
         stopping = stop_on_signal()
-        relay = Thread(target=run_relay, args=(stopping,), daemon=True, name="relay")
+        relay = Thread(
+            target=run_relay, args=(stopping, readers_of_jobs), daemon=True, name="relay"
+        )
         relay.start()
         run_observer(stopping, SystemClock(), pulse_here())
         relay.join(timeout=5)

@@ -1,0 +1,21 @@
+"""Whose hints a person hears: those of what REST would show them."""
+
+from __future__ import annotations
+
+from live.publishing import COSTS, EVERYBODY, PLATFORM, person, readers_below
+from tenants.access import actor_of
+from tenants.models import User
+from tenants.roles import Permission
+
+
+def audiences_of(user: User) -> list[str]:
+    """Return the audiences that `user` belongs to now."""
+    actor = actor_of(user)
+    audiences = [EVERYBODY, person(user.pk)]
+    if user.organization_id is not None:
+        audiences.append(str(user.organization_id))
+    if actor.is_platform_admin:
+        audiences.append(PLATFORM)
+    if actor.prefixes(Permission.VIEW_COSTS):
+        audiences.append(COSTS)
+    return audiences + [readers_below(one) for one in actor.prefixes(Permission.VIEW_JOBS)]
