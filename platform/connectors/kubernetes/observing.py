@@ -106,7 +106,13 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
     if not _may_have_begun(run, phase, finish):
         # Admitted is not started: what gets no Pods, or no image, is taken back and costs nothing.
         started_at = None
-    ended_at, released_at = end_times(look, run, ranks, admission, finish, started_at)
+    elif run.began_at is not None:
+        # Nor is what waits for them: it pays from its first container on. Nodes have their clocks.
+        started_at = max(run.began_at, started_at or 0)
+    ended_at, released_at = (
+        at if at is None else max(at, started_at or at)
+        for at in end_times(look, run, ranks, admission, finish, started_at)
+    )
     # Of a gang whose Pods are still being made, some say nothing of the whole.
     is_partial = phase is WorkloadPhase.STARTING and len(ranks) < rank_count(item, run.workload)
     outcome, message = None, ""

@@ -103,6 +103,11 @@ class Run:
         return any(pod.started_at is not None or pod.phase in _BEGUN_PHASES for pod in self.pods)
 
     @property
+    def began_at(self) -> int | None:
+        """When the first of its containers began, as far as its Pods are known."""
+        return min((pod.started_at for pod in self.pods if pod.started_at is not None), default=None)
+
+    @property
     def pods(self) -> list[Pod]:
         """All Pods that are known of it, in rank order."""
         return sorted((*self.alive, *self.over, *self.gone), key=lambda pod: pod.order)

@@ -123,13 +123,13 @@ def test_what_was_voted_for_runs_or_has_ended() -> None:
     its ranks in the order of the list."""
     found = {key: short(one) for key, one in listed(recorded("started")).observations.items()}
     at = ADMITTED
-    failed = (ENDED, "Finished (BackoffLimitExceeded)", at, at + 2, Outcome.FAILED, {0: 3})
-    done = (ENDED, "Finished (CompletionsReached)", at, at + 2, Outcome.SUCCEEDED, {0: 0})
+    failed = (ENDED, "Finished (BackoffLimitExceeded)", at + 1, at + 2, Outcome.FAILED, {0: 3})
+    done = (ENDED, "Finished (CompletionsReached)", at + 1, at + 2, Outcome.SUCCEEDED, {0: 0})
     assert found["tg-bad"] == failed
     assert found["tg-good"] == done
-    assert found["tg-gang"] == (RUNNING, "Admitted", at, None, None, {})
-    assert found["tg-set"] == (RUNNING, "Admitted", at + 2, None, None, {})
-    assert found["tg-stopped"] == (RUNNING, "Admitted", at + 1, None, None, {})
+    assert found["tg-gang"] == (RUNNING, "Admitted", at + 1, None, None, {})
+    assert found["tg-set"] == (RUNNING, "Admitted", at + 3, None, None, {})
+    assert found["tg-stopped"] == (RUNNING, "Admitted", at + 2, None, None, {})
     assert found["tg-unsched"] == (STARTING, "Admitted", None, None, None, {})
     assert found["tg-waits"] == (HELD, "QuotaReserved", None, None, None, {})
     whole = listed(recorded("started")).observations
@@ -158,7 +158,7 @@ def test_what_was_stopped_is_released_when_no_pod_is_left() -> None:
     """
     found = listed(recorded("stopping")).observations
     at = ADMITTED
-    stopped = (STOPPING, "Evicted (Deactivated)", at + 1, None, None, {})
+    stopped = (STOPPING, "Evicted (Deactivated)", at + 2, None, None, {})
     assert short(found["tg-stopped"]) == stopped
     assert found["tg-stopped"].is_released is False
     obeyed = (ENDED, "Evicted (Deactivated)", at + 1, at + 9, Outcome.STOPPED, {})
@@ -476,6 +476,27 @@ def with_end(item: Mapping[str, Any], kind: str, reason: str) -> dict[str, Any]:
     """The Job `item` after the end that the condition `kind` tells."""
     condition = {"type": kind, "status": "True", "reason": reason, "message": ""}
     return {**item, "status": {"conditions": [condition]}}
+
+
+@pytest.mark.parametrize(
+    ("began", "starts_s"),
+    [(("20:53:50", "20:53:51"), 53), ((None, "20:53:51"), 54), (("20:52:40", "20:52:41"), 0)],
+    ids=["both", "the second alone", "by a clock that is late"],
+)
+def test_it_is_charged_from_its_first_container_on(
+    gang: Gang, began: tuple[str | None, ...], starts_s: int
+) -> None:
+    """Admitted, and its Pods made and started 53 s later, as after an absence of the API server.
+    Planted: charged from its admission; the last container; the clock of a node that is behind."""
+    item, workload, pods = gang
+    for pod, at in zip(pods, began, strict=True):
+        (status,) = pod["status"]["containerStatuses"]
+        running = {"running": {"startedAt": f"2026-11-21T{at}Z"}}
+        state = running if at else {"waiting": {"reason": "ContainerCreating"}}
+        pod["status"]["containerStatuses"] = [{**status, "state": state}]
+        pod["status"]["phase"] = "Running" if at else "Pending"
+    seen = only(alone(item, workload, pods))
+    assert seen.started_at == ADMITTED + starts_s
 
 
 def test_admitted_is_not_started_as_long_as_no_container_runs(gang: Gang) -> None:
