@@ -105,7 +105,8 @@ class Run:
     @property
     def began_at(self) -> int | None:
         """When the first of its containers began, as far as its Pods are known."""
-        return min((pod.started_at for pod in self.pods if pod.started_at is not None), default=None)
+        began = [pod.started_at for pod in self.pods if pod.started_at is not None]
+        return min(began, default=None)
 
     @property
     def pods(self) -> list[Pod]:
