@@ -262,7 +262,9 @@ class Inventory:
     `api_version` is what was spoken with it, where there is more than one. `complaints` are about
     nodes of which the cluster said what makes no sense; they are left out. `identity` is what
     tells the cluster from others, as far as it says it now. `time_limits_s` are by pool the longest
-    that a job may be given there; without one there is none.
+    that a job may be given there; without one there is none. `isolation` is how far jobs are kept
+    from the machine and from each other, where the portal itself runs them (`local.isolation`), and
+    `isolation_reason` what refuses more.
     """
 
     observed_at: int
@@ -271,6 +273,8 @@ class Inventory:
     complaints: tuple[str, ...] = ()
     identity: Mapping[str, str] = field(default_factory=dict)
     time_limits_s: Mapping[str, int] = field(default_factory=dict)
+    isolation: str = ""
+    isolation_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from conformance.rigs import KubernetesRig, LocalRig, Rig, SlurmRig
+from conformance.rigs import IsolatedRig, KubernetesRig, LocalRig, Rig, SlurmRig
 
 
 @pytest.fixture(
     params=[
         "local",
+        "isolated",
         pytest.param("slurm", marks=pytest.mark.slurm),
         pytest.param("kubernetes", marks=pytest.mark.kube),
     ]
@@ -24,6 +25,13 @@ def rig(request: pytest.FixtureRequest) -> Rig:
 @pytest.fixture
 def local_rig(tmp_path: Path) -> Iterator[LocalRig]:
     opened = LocalRig(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def isolated_rig(tmp_path: Path) -> Iterator[IsolatedRig]:
+    opened = IsolatedRig(tmp_path)
     yield opened
     opened.close()
 

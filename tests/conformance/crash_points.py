@@ -93,7 +93,10 @@ def keepers(attempt: str, proof: str, count: str) -> None:
     keeper.write_json = write_slowly  # type: ignore[assignment]
     files = AttemptFiles(attempt)
     command = ["/bin/sh", "-c", f"echo started >> {proof}"]
-    pids = [keeper.fork_keeper(files, 0, command, {"PATH": PATH}, None) for _ in range(int(count))]
+    start = keeper.Start(
+        command, {"PATH": PATH}, credentials=None, sandbox=None, limits=None, cgroup=""
+    )
+    pids = [keeper.fork_keeper(files, 0, start) for _ in range(int(count))]
     for pid in pids:
         os.waitpid(pid, 0)
 

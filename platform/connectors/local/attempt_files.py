@@ -16,6 +16,8 @@
     ranks/N.gone        written when no descendant of it is left
     logs/N.stdout, logs/N.stderr, and N.stdout.cut once the size cap cut it
     work/               working directory of every rank
+    tmp/                what isolated ranks have as /tmp
+    view/               where the view of an isolated rank is mounted, for that rank alone
 
 Every record is written to a temporary name and renamed, so it is whole or absent whatever is
 killed. Only `spec.json` and `end.json` are also synced to disk: what must survive the machine.
@@ -62,6 +64,8 @@ class AttemptFiles:
         self.ranks = f"{path}/ranks"
         self.logs = f"{path}/logs"
         self.work = f"{path}/work"
+        self.tmp = f"{path}/tmp"  # noqa: S108 - its own
+        self.view = f"{path}/view"
 
     def rank(self, rank: int, record: str) -> str:
         """Path of a record of one rank: "lock", "started", "pid", "exit" or "gone"."""

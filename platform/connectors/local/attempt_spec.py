@@ -13,6 +13,8 @@ from connectors.local.attempt_files import (
     read_json,
     text,
 )
+from connectors.local.limits import Limits, read_limits
+from connectors.local.sandbox import Sandbox, read_sandbox
 
 
 class Slot:
@@ -37,7 +39,7 @@ class Credentials:
 
 class AttemptSpec:
     """One attempt. `trace` is unique to it and stands in every rank's environment. One that
-    `is_of_cores` has cores and no GPUs."""
+    `is_of_cores` has cores and no GPUs. Without a `sandbox` ranks see the machine as it is."""
 
     def __init__(
         self,
@@ -54,6 +56,8 @@ class AttemptSpec:
         log_cap_bytes: int,
         credentials: Credentials | None,
         is_of_cores: bool = False,
+        sandbox: Sandbox | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.key = key
         self.trace = trace
@@ -67,6 +71,8 @@ class AttemptSpec:
         self.log_cap_bytes = log_cap_bytes
         self.credentials = credentials
         self.is_of_cores = is_of_cores
+        self.sandbox = sandbox
+        self.limits = limits
 
     def to_json(self) -> dict[str, object]:
         """The record that `read_spec` reads."""
@@ -92,6 +98,8 @@ class AttemptSpec:
             "grace_s": self.grace_s,
             "log_cap_bytes": self.log_cap_bytes,
             "is_of_cores": self.is_of_cores,
+            "sandbox": self.sandbox and self.sandbox.to_json(),
+            "limits": self.limits and self.limits.to_json(),
             "credentials": credentials
             and {
                 "uid": credentials.uid,
@@ -120,6 +128,9 @@ def read_spec(path: str) -> AttemptSpec:
         grace_s=integer(record, "grace_s"),
         log_cap_bytes=integer(record, "log_cap_bytes"),
         is_of_cores=record.get("is_of_cores") is True,
+        # What was written before there were any has neither.
+        sandbox=read_sandbox(mapping(record, "sandbox")) if record.get("sandbox") else None,
+        limits=read_limits(mapping(record, "limits")) if record.get("limits") else None,
         credentials=None if record.get("credentials") is None else _credentials(record),
     )
 

@@ -31,6 +31,7 @@ from connectors.local.attempt_files import AttemptFiles, CorruptRecord, has_ende
 from connectors.local.attempt_spec import read_spec
 from connectors.local.draining import drain_node, drained_nodes, resume_node
 from connectors.local.identity import check_root, give_root
+from connectors.local.isolation import UNISOLATED, Isolation, isolation_here
 from connectors.local.log_caps import log_size
 from connectors.local.observing import AttemptReader
 from connectors.local.options import LocalOptions, nodes_of, parse_options
@@ -83,6 +84,13 @@ class LocalConnector:
             check_root(self._root, self._cluster_id)
 
     @property
+    def _isolation(self) -> Isolation:
+        """How far jobs are isolated: as far as this machine allows, unless that is turned off."""
+        if not self._options.is_isolating:
+            return UNISOLATED
+        return isolation_here(self._options.uids[0])
+
+    @property
     def submits_held(self) -> bool:
         """No: one rename decides which submission of a key is the one."""
         return False
@@ -105,7 +113,7 @@ class LocalConnector:
                 if publishing.was_forgotten(self._root, workload.key):
                     return workload.key
                 nodes = {node.name: node for node in nodes_of(self._options)}
-                publishing.publish_workload(self._options, nodes, workload)
+                publishing.publish_workload(self._options, nodes, workload, self._isolation)
             self._supervise(files)
         return workload.key
 
@@ -170,7 +178,10 @@ class LocalConnector:
             )
             for node in nodes_of(self._options)
         )
-        return Inventory(observed_at, nodes)
+        isolation = self._isolation
+        return Inventory(
+            observed_at, nodes, isolation=isolation.level.value, isolation_reason=isolation.why
+        )
 
     def drain(self, node: str, reason: str) -> None:
         """See `connectors.node_control`."""

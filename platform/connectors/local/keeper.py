@@ -3,6 +3,9 @@
 It is the parent of the rank's first process and adopts every descendant that loses its parent
 (subreaper), so it alone knows the exit code and when the last process is gone, even when the
 supervisor has been killed meanwhile. It writes both down and ends. It decides nothing.
+
+Where the attempt has a sandbox, the rank's first process is made in there (see `sandbox`), and
+orphans are adopted by process 1 of the sandbox instead.
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from connectors.local.attempt_files import AttemptFiles, try_lock, wake, write_json
 from connectors.local.attempt_spec import Credentials
+from connectors.local.limits import Limits, apply_limits, join_cgroup, remove_cgroups
 from connectors.local.processes import become_subreaper
+from connectors.local.sandbox import Inhabitant, Sandbox, forbid_new_privileges, spawn
 
 _INHERITED_DESCRIPTORS_MAX = 1024
 #: One a second: a disk that stays full for longer than an hour costs the exit code.
@@ -36,13 +41,28 @@ def now_record() -> dict[str, object]:
     return {"at": int(time.time()), "mono_ms": time.monotonic_ns() // 1_000_000}
 
 
-def fork_keeper(
-    files: AttemptFiles,
-    rank: int,
-    argv: Sequence[str],
-    environment: Mapping[str, str],
-    credentials: Credentials | None,
-) -> int:
+class Start:
+    """How a rank is to be started: its command line and environment, and what bounds it."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        credentials: Credentials | None,
+        sandbox: Sandbox | None,
+        limits: Limits | None,
+        cgroup: str,
+    ) -> None:
+        self.argv = list(argv)
+        self.environment = dict(environment)
+        self.credentials = credentials
+        self.sandbox = sandbox
+        self.limits = limits
+        self.cgroup = cgroup
+
+
+def fork_keeper(files: AttemptFiles, rank: int, start: Start) -> int:
     """Start the keeper of `rank` and return its process number. Raises OSError (no processes).
 
     However many keepers are forked for a rank, by however many supervisors, the rank is
@@ -52,7 +72,7 @@ def fork_keeper(
     pid = os.fork()
     if pid == 0:
         try:
-            _keep(files, rank, argv, environment, credentials)
+            _keep(files, rank, start)
             os._exit(0)
         except BaseException as error:  # a fork must never return into the supervisor's loop
             print(f"keeper of rank {rank}: {error!r}", file=sys.stderr, flush=True)
@@ -61,13 +81,7 @@ def fork_keeper(
     return pid
 
 
-def _keep(
-    files: AttemptFiles,
-    rank: int,
-    argv: Sequence[str],
-    environment: Mapping[str, str],
-    credentials: Credentials | None,
-) -> None:
+def _keep(files: AttemptFiles, rank: int, start: Start) -> None:
     signal.set_wakeup_fd(-1)
     # The supervisor's own lock is among these: it must go when the supervisor does.
     os.closerange(3, _INHERITED_DESCRIPTORS_MAX)
@@ -81,71 +95,98 @@ def _keep(
     if os.path.exists(files.rank(rank, "started")) or os.path.exists(files.rank(rank, "exit")):
         return
     write_json(files.rank(rank, "started"), {"keeper": os.getpid(), **now_record()})
-    pid, problem = _start(files, rank, argv, environment, credentials)
+    started, problem = _start(files, rank, start)
     if problem:
-        os.waitpid(pid, 0)
+        started.end()
+        _reap_all()
         _record(files.rank(rank, "exit"), {"code": None, "error": problem, **now_record()})
     else:
-        write_json(files.rank(rank, "pid"), {"pid": pid})
+        write_json(files.rank(rank, "pid"), {"pid": started.pid})
         wake(files.control)
-        _reap(files, rank, pid)
+        _reap(files, rank, started)
+    if start.limits is not None:
+        remove_cgroups(start.limits, [start.cgroup])
     _record(files.rank(rank, "gone"), now_record())
     wake(files.control)
 
 
-def _start(
-    files: AttemptFiles,
-    rank: int,
-    argv: Sequence[str],
-    environment: Mapping[str, str],
-    credentials: Credentials | None,
-) -> tuple[int, str]:
-    """Process number of the rank, and what went wrong when it could not be executed."""
+def _start(files: AttemptFiles, rank: int, start: Start) -> tuple[Inhabitant, str]:
+    """The rank's first process, and what went wrong when it could not be executed."""
     reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+    logs = _open_logs(files, rank, start.credentials)
+
+    def join() -> None:
+        if start.limits is not None:
+            join_cgroup(start.limits, start.cgroup)
+
+    def become_rank(first: Callable[[], None] = lambda: None) -> None:
         try:
             os.close(reader)
-            _execute(files, rank, argv, environment, credentials)
+            first()
+            _execute(logs, files.work, start)
         except BaseException as error:  # reported through the pipe, which an exec closes
-            os.write(writer, f"cannot run {argv[0]}: {error}".encode()[:1000])
+            os.write(writer, f"cannot run {start.argv[0]}: {error}".encode()[:1000])
         finally:
             os._exit(127)
-    os.close(writer)
+
+    if start.sandbox is not None:
+        started = spawn(start.sandbox, become_rank, before=join)
+    else:
+        started = Inhabitant(os.fork())
+        if started.pid == 0:
+            become_rank(join)
+    for descriptor in (writer, *logs):
+        os.close(descriptor)
     with open(reader, "rb") as pipe:
-        return pid, pipe.read().decode(errors="replace")
+        return started, started.problem or pipe.read().decode(errors="replace")
 
 
-def _execute(
-    files: AttemptFiles,
-    rank: int,
-    argv: Sequence[str],
-    environment: Mapping[str, str],
-    credentials: Credentials | None,
-) -> None:
+def _open_logs(files: AttemptFiles, rank: int, credentials: Credentials | None) -> tuple[int, int]:
+    """Descriptors of the rank's stdout and stderr.
+
+    Files, not pipes: a pipe would block the rank or break under it when its reader is killed.
+    Appending, so that the supervisor can cut a file at its cap while the rank writes.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    out, err = (os.open(files.log(rank, stream), flags, 0o600) for stream in ("stdout", "stderr"))
+    if credentials is not None:
+        for log in (out, err):
+            os.fchown(log, credentials.uid, credentials.gid)
+    return out, err
+
+
+def _execute(logs: tuple[int, int], work: str, start: Start) -> None:
     os.setsid()
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
-    # Files, not pipes: a pipe would block the rank or break under it when its reader is killed.
-    # Appending, so that the supervisor can cut a file at its cap while the rank writes.
-    for stream, descriptor in (("stdout", 1), ("stderr", 2)):
-        log = os.open(files.log(rank, stream), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        if credentials is not None:
-            os.fchown(log, credentials.uid, credentials.gid)
+    for log, descriptor in zip(logs, (1, 2), strict=True):
         os.dup2(log, descriptor)
-    if credentials is not None:
-        os.setgroups(credentials.groups)
-        os.setgid(credentials.gid)
-        os.setuid(credentials.uid)
-    os.chdir(files.work)
+    if start.limits is not None:
+        apply_limits(start.limits)
+    if start.credentials is not None:
+        os.setgroups(start.credentials.groups)
+        os.setgid(start.credentials.gid)
+        os.setuid(start.credentials.uid)
+    if start.credentials is not None or start.sandbox is not None:
+        forbid_new_privileges()
+    os.chdir(work)
     os.umask(0o022)
     for number in _RANK_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    os.execve(argv[0], list(argv), dict(environment))  # noqa: S606 - running it is the purpose
+    os.execve(start.argv[0], start.argv, start.environment)  # noqa: S606 - running it is the purpose
 
 
-def _reap(files: AttemptFiles, rank: int, leader: int) -> None:
+def _reap_all() -> None:
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _reap(files: AttemptFiles, rank: int, started: Inhabitant) -> None:
     """Wait until no descendant is left; record how the rank's first process ended."""
+    leader = started.pid
     while True:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
@@ -165,6 +206,7 @@ def _reap(files: AttemptFiles, rank: int, leader: int) -> None:
         os.waitpid(leader, 0)
         if lock is not None:
             os.close(lock)
+        started.let_go()
         wake(files.control)
 
 

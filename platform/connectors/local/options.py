@@ -16,10 +16,18 @@ use_real_gpus   "auto" (default): the GPUs that nvidia-smi lists, if any, on one
 log_cap_bytes   cap of each stream of each rank, 16 MiB by default
 path            PATH of the jobs
 run_as          {portal user: UNIX user}; the portal must run as root to use it
+isolation       "auto" (default): as far as this machine allows (see `isolation`); "off": none
+folders         folders of this machine that jobs see besides the system's, none by default, with
+                the rights that their modes give the job's user
+limits          {processes, file_mib, open_files}: of each job, 4096, 65536 (64 GiB) and 65536 by
+                default; without a cgroup, processes are counted for all jobs of a user together
+hidden, uids    the operator's (see `clusters.trusted`): what jobs never see, and [first, last] user
+                number of those that are the jobs'
 """
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import re
@@ -33,7 +41,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from connectors.errors import ClusterUnavailable, WorkloadRejected
-from connectors.local.attempt_spec import Credentials
 from connectors.protocol import TOPOLOGY_LEVELS
 from primitives.units import MGPU_PER_GPU, DeviceKind
 
@@ -46,7 +53,22 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 UID_MIN = 1_000
 _REFUSED_USERS = frozenset({"root", "slurm", "nobody"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
-_KNOWN = frozenset({"root", "nodes", "use_real_gpus", "log_cap_bytes", "path", "run_as"})
+_KNOWN = frozenset(
+    {
+        *("root", "nodes", "use_real_gpus", "log_cap_bytes", "path", "run_as"),
+        *("isolation", "folders", "limits", "hidden", "uids"),
+    }
+)
+FOLDERS_MAX = 64
+#: By name, what a job may have at most by default, and what an administrator may set.
+_LIMITS = {
+    "processes": (4_096, 1 << 22),
+    "file_mib": (65_536, 1 << 30),
+    "open_files": (65_536, 1 << 20),
+}
+#: For tests and others who open a connector by themselves.
+_UIDS = (1_880_000_000, 1_880_065_535)
+UID_MAX = (1 << 31) - 1
 _FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _DEFAULT_GROUP = {
     "count": 125,
@@ -96,6 +118,11 @@ class LocalOptions:
     log_cap_bytes: int
     path: str
     run_as: Mapping[str, str] | None
+    is_isolating: bool
+    folders: tuple[str, ...]
+    limits: Mapping[str, int]
+    hidden: tuple[str, ...]
+    uids: tuple[int, int]
 
 
 def parse_options(options: Mapping[str, Any]) -> LocalOptions:
@@ -115,13 +142,21 @@ def parse_options(options: Mapping[str, Any]) -> LocalOptions:
         raise ValueError("option run_as must map users of the portal to UNIX users")
     if run_as is not None and os.geteuid() != 0:
         raise ValueError("option run_as needs root, to become other users")
+    isolation = options.get("isolation", "auto")
+    if isolation not in ("auto", "off"):
+        raise ValueError('option isolation must be "auto" or "off"')
     return LocalOptions(
-        root=os.fspath(root),
+        root=os.path.realpath(root),
         virtual_nodes=_virtual_nodes(options.get("nodes", _DEFAULT_GROUP)),
         use_real_gpus={True: "always", False: "never"}.get(use_real, "auto"),
         log_cap_bytes=log_cap_bytes,
         path=str(options.get("path", PATH)),
         run_as=run_as,
+        is_isolating=isolation == "auto",
+        folders=_folders("folders", options.get("folders", ())),
+        limits=_limits(options.get("limits", {})),
+        hidden=_folders("hidden", options.get("hidden", ())),
+        uids=_uids(options.get("uids", _UIDS)),
     )
 
 
@@ -151,16 +186,12 @@ def unit_mgpu(options: Mapping[str, Any], pool: str) -> int:
     return 1 if is_shared else MGPU_PER_GPU
 
 
-def credentials_of(
-    options: LocalOptions, user: str
-) -> tuple[pwd.struct_passwd, Credentials | None]:
-    """Who ranks of `user` run as: the mapped UNIX user, or whoever runs this.
+def mapped_user(options: LocalOptions, user: str) -> pwd.struct_passwd:
+    """The UNIX user that `run_as` maps `user` to.
 
     Raises WorkloadRejected for a user that is not mapped, or to one who may not run jobs.
     """
-    if options.run_as is None:
-        return pwd.getpwuid(os.geteuid()), None
-    name = options.run_as.get(user)
+    name = (options.run_as or {}).get(user)
     if name is None:
         raise WorkloadRejected(f"no UNIX user is mapped to {user!r} on this cluster")
     try:
@@ -169,8 +200,37 @@ def credentials_of(
         raise WorkloadRejected(f"{user!r} is mapped to UNIX user {name!r}, unknown here") from None
     if entry.pw_uid < UID_MIN or entry.pw_name in _REFUSED_USERS:
         raise WorkloadRejected(f"jobs may not run as UNIX user {name!r}")
-    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
-    return entry, Credentials(entry.pw_uid, entry.pw_gid, groups)
+    return entry
+
+
+def user_number(options: LocalOptions, cluster_user: str | None) -> int:
+    """The user number that the portal has for a person's jobs.
+
+    Raises WorkloadRejected for none, one out of the range, and one that exists on this machine.
+    """
+    first, last = options.uids
+    if cluster_user is None or not cluster_user.isascii() or not cluster_user.isdigit():
+        raise WorkloadRejected("its owner has no user number on this cluster yet")
+    number = int(cluster_user)
+    if not first <= number <= last:
+        raise WorkloadRejected(
+            f"user number {number} is not of the jobs' range, {first} to {last}; whoever runs this "
+            "installation sets that in TIDEGATE_LOCAL_UIDS"
+        )
+    if is_taken(number):
+        raise WorkloadRejected(f"user number {number} is somebody's on this machine")
+    return number
+
+
+def is_taken(number: int) -> bool:
+    """Whether this machine has a user or a group of that number."""
+    for look in (pwd.getpwuid, grp.getgrgid):
+        try:
+            look(number)
+        except KeyError:
+            continue
+        return True
+    return False
 
 
 def _groups(nodes: Any) -> list[Any] | tuple[Any, ...]:
@@ -266,6 +326,32 @@ def _domains(value: object) -> Mapping[str, str]:
             "letters, digits, '.', '_' and '-'"
         )
     return dict(value)
+
+
+def _folders(name: str, value: object) -> tuple[str, ...]:
+    if (
+        not isinstance(value, list | tuple)
+        or len(value) > FOLDERS_MAX
+        or not all(isinstance(path, str) and os.path.isabs(path) for path in value)
+    ):
+        raise ValueError(f"option {name} must be a list of at most {FOLDERS_MAX} absolute paths")
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in value))
+
+
+def _limits(value: object) -> Mapping[str, int]:
+    if not isinstance(value, Mapping) or not set(value) <= set(_LIMITS):
+        raise ValueError(f"option limits has {', '.join(_LIMITS)}, nothing else")
+    for name, (_, most) in _LIMITS.items():
+        if name in value:
+            _check_count(name, value[name], 16, most)
+    return {name: value.get(name, default) for name, (default, _) in _LIMITS.items()}
+
+
+def _uids(value: object) -> tuple[int, int]:
+    match value:
+        case [int(first), int(last)] if UID_MIN <= first <= last <= UID_MAX:
+            return first, last
+    raise ValueError(f"option uids must be [first, last], from {UID_MIN} to {UID_MAX}")
 
 
 def _check_count(name: str, value: object, least: int, most: int) -> None:

@@ -23,14 +23,19 @@ from connectors.local.attempt_files import (
     write_json,
 )
 from connectors.local.attempt_spec import AttemptSpec, Slot
-from connectors.local.options import LocalOptions, Node, credentials_of
+from connectors.local.isolation import SYSTEM, Isolation, Level, python_folders
+from connectors.local.limits import Limits
+from connectors.local.options import LocalOptions, Node
+from connectors.local.owners import Owner, owner_of
+from connectors.local.sandbox import Sandbox
 from connectors.protocol import Outcome, Workload, WorkloadPhase
 from primitives.units import DeviceKind
 
 _TIDY_EVERY_S = 3_600
 _STAGING_KEPT_S = 3_600
 _FORGOTTEN_KEPT_S = 30 * 86_400
-_DIRECTORIES = ("attempts", "allocations", "staging", "forgotten", "trash")
+_MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+_DIRECTORIES = ("attempts", "allocations", "staging", "forgotten", "homes", "trash")
 
 
 def make_root(root: Path) -> None:
@@ -44,23 +49,29 @@ def was_forgotten(root: Path, key: str) -> bool:
     return (root / "forgotten" / key).exists()
 
 
-def publish_workload(options: LocalOptions, nodes: Mapping[str, Node], workload: Workload) -> None:
+def publish_workload(
+    options: LocalOptions, nodes: Mapping[str, Node], workload: Workload, isolation: Isolation
+) -> None:
     """Make the attempt of `workload`, unless there is one of that key or makes it first.
 
     Raises WorkloadRejected when it can never run on `nodes`, and OSError.
     """
-    spec = _spec(options, nodes, workload)
+    owner = owner_of(options, workload, isolation)
+    spec = _spec(options, nodes, workload, owner, isolation)
     root = Path(options.root)
+    if owner.is_home_given:
+        _make_home(owner)
     staged = AttemptFiles(str(_staging(root)))
-    for directory in (staged.ranks, staged.logs, staged.work):
+    for directory in (staged.ranks, staged.logs, staged.work, staged.tmp, staged.view):
         os.mkdir(directory, 0o711)
     os.mkfifo(staged.control, 0o600)
     write_bytes(staged.script, workload.script.encode(), mode=0o500, is_durable=True)
     write_json(staged.spec, spec.to_json(), is_durable=True)
     if (credentials := spec.credentials) is not None:
-        for path in (staged.script, staged.work):
+        for path in (staged.script, staged.work, staged.tmp):
             os.chown(path, credentials.uid, credentials.gid)
-    os.chmod(staged.work, 0o700)
+    for path in (staged.work, staged.tmp):
+        os.chmod(path, 0o700)
     _publish(root, staged, workload.key)
 
 
@@ -147,8 +158,26 @@ def _publish(root: Path, staged: AttemptFiles, key: str) -> bool:
     return True
 
 
-def _spec(options: LocalOptions, nodes: Mapping[str, Node], workload: Workload) -> AttemptSpec:
-    account, credentials = credentials_of(options, workload.user)
+def _make_home(owner: Owner) -> None:
+    """The folder that all attempts of one person share, for what outlives them."""
+    os.makedirs(owner.home, mode=0o700, exist_ok=True)
+    if owner.credentials is not None:
+        os.chown(owner.home, owner.credentials.uid, owner.credentials.gid)
+
+
+def _spec(
+    options: LocalOptions,
+    nodes: Mapping[str, Node],
+    workload: Workload,
+    owner: Owner,
+    isolation: Isolation,
+) -> AttemptSpec:
+    files = AttemptFiles(f"{options.root}/attempts/{workload.key}")
+    environment = {"PATH": options.path, "HOME": owner.home, "LANG": "C.UTF-8"}
+    if owner.name:
+        environment |= {"USER": owner.name, "LOGNAME": owner.name}
+    if isolation.level is Level.USERS:
+        environment["TMPDIR"] = files.tmp
     return AttemptSpec(
         key=workload.key,
         trace=uuid.uuid4().hex,
@@ -156,17 +185,44 @@ def _spec(options: LocalOptions, nodes: Mapping[str, Node], workload: Workload) 
         slots=_slots(nodes, workload),
         is_of_cores=nodes[workload.slots[0].node].device is DeviceKind.CPU,
         uses_real_gpus=any(nodes[slot.node].is_real for slot in workload.slots),
-        environment={
-            "PATH": options.path,
-            "HOME": account.pw_dir,
-            "LANG": "C.UTF-8",
-            **workload.environment,
-        },
+        environment={**environment, **workload.environment},
         time_limit_s=workload.time_limit_s,
         notice_signal=signal.Signals[f"SIG{workload.notice_signal}"],
         grace_s=workload.grace_s,
         log_cap_bytes=options.log_cap_bytes,
-        credentials=credentials,
+        credentials=owner.credentials,
+        sandbox=_sandbox(options, files, owner) if isolation.has_namespaces else None,
+        limits=None
+        if isolation.level is Level.NONE
+        else _rank_limits(options, workload, isolation),
+    )
+
+
+def _sandbox(options: LocalOptions, files: AttemptFiles, owner: Owner) -> Sandbox:
+    return Sandbox(
+        stage=files.view,
+        needs_user_namespace=owner.credentials is None,
+        read_only=[*(path for path in SYSTEM if os.path.lexists(path)), *python_folders()],
+        writable=options.folders,
+        hidden=[options.root, *options.hidden],
+        own=[*([owner.home] if owner.has_own_home else []), files.work, files.script],
+        tmp=files.tmp,
+    )
+
+
+def _rank_limits(options: LocalOptions, workload: Workload, isolation: Isolation) -> Limits:
+    """In a cgroup a rank gets what its job asks for, and of memory never all of the machine's."""
+    memory_bytes = _MACHINE_BYTES - _MACHINE_BYTES // 8
+    if workload.memory_mib_per_node is not None:
+        memory_bytes = min(memory_bytes, workload.memory_mib_per_node << 20)
+    cpus = workload.cpus_per_node
+    return Limits(
+        processes=options.limits["processes"],
+        file_bytes=options.limits["file_mib"] << 20,
+        open_files=options.limits["open_files"],
+        cgroups=isolation.cgroups,
+        memory_bytes=memory_bytes,
+        cpu_milli=None if cpus is None else cpus * 1_000,
     )
 
 

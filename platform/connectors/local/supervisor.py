@@ -31,8 +31,9 @@ from connectors.local.attempt_files import (
     write_json,
 )
 from connectors.local.attempt_spec import AttemptSpec, read_spec
-from connectors.local.keeper import fork_keeper, now_record
+from connectors.local.keeper import Start, fork_keeper, now_record
 from connectors.local.launch import rank_environment, script_command
+from connectors.local.limits import remove_cgroups
 from connectors.local.log_caps import cut_log
 from connectors.local.processes import (
     become_subreaper,
@@ -207,13 +208,18 @@ class Supervisor:
             self._close_rank(rank, "it could not be started; supervisor.log says why")
             return
         rank.forks += 1
-        rank.own_keeper = fork_keeper(
-            self.files,
-            rank.index,
+        start = Start(
             script_command(self.files.script),
             rank_environment(self.spec, allocation, rank.index),
-            self.spec.credentials,
+            credentials=self.spec.credentials,
+            sandbox=self.spec.sandbox,
+            limits=self.spec.limits,
+            cgroup=self._cgroup(rank.index),
         )
+        rank.own_keeper = fork_keeper(self.files, rank.index, start)
+
+    def _cgroup(self, rank: int) -> str:
+        return f"{self.spec.trace}-{rank}"
 
     def _close_unstarted(self) -> None:
         for rank in self.ranks:
@@ -365,6 +371,9 @@ class Supervisor:
                 cut_log(self.files.log(rank.index, stream), self.spec.log_cap_bytes)
         released_at = max([ended_at, *gone])
         message = summary["message"] or self.problem
+        if self.spec.limits is not None:
+            # Those of keepers that were killed.
+            remove_cgroups(self.spec.limits, [self._cgroup(rank.index) for rank in self.ranks])
         end = {**summary, "ended_at": ended_at, "released_at": released_at, "message": message}
         write_json(self.files.end, end, is_durable=True)
         allocations.release(self.root, self.key)

@@ -1,0 +1,88 @@
+"""How far jobs can be kept from this machine, from the portal and from each other."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from connectors.local.limits import usable_cgroups
+
+_PROBE = str(Path(__file__).with_name("probe.py"))
+_PROBE_TIMEOUT_S = 20
+#: Shown to every job, read only, where they are: programs, libraries and their settings.
+SYSTEM = ("/bin", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr")
+
+
+class Level(StrEnum):
+    """From the strongest to none: users of their own and namespaces; one of the two; nothing."""
+
+    FULL = "full"
+    NAMESPACES = "namespaces"
+    USERS = "users"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What is possible here. `why` says what refused the rest; `cgroups` is "" without them."""
+
+    level: Level
+    why: str = ""
+    cgroups: str = ""
+
+    @property
+    def has_users(self) -> bool:
+        """Jobs of each person run as a user of their own."""
+        return self.level in (Level.FULL, Level.USERS)
+
+    @property
+    def has_namespaces(self) -> bool:
+        """Jobs see neither the portal's folders nor other processes."""
+        return self.level in (Level.FULL, Level.NAMESPACES)
+
+
+UNISOLATED = Isolation(Level.NONE, "the option isolation of this cluster is off")
+
+
+@functools.cache
+def isolation_here(uid: int) -> Isolation:
+    """What this process can do, tried out once with the user `uid`; about 0.1 s."""
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter and script
+            [sys.executable, "-I", "-S", _PROBE, str(uid)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PROBE_TIMEOUT_S,
+            check=True,
+            cwd="/",
+            env={"LANG": "C.UTF-8"},
+        )
+        found = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return Isolation(Level.NONE, f"it could not be tried: {error}")
+    no_users, no_namespaces = str(found["no_users"]), str(found["no_namespaces"])
+    if not no_users:
+        level = Level.USERS if no_namespaces else Level.FULL
+    else:
+        level = Level.NONE if no_namespaces else Level.NAMESPACES
+    why = "; ".join(reason for reason in (no_users, no_namespaces) if reason)
+    return Isolation(level, why, usable_cgroups() if os.geteuid() == 0 else "")
+
+
+def python_folders() -> list[str]:
+    """Where our interpreter, its packages and this source are: jobs may call `tidegate`."""
+    found = [sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])]
+    real = [os.path.realpath(path) for path in found]
+    # A virtual environment in the folder of all is that of an installation in /usr, say.
+    return [path for path in dict.fromkeys(real) if not is_below(path, SYSTEM)]
+
+
+def is_below(path: str, folders: tuple[str, ...]) -> bool:
+    """Whether `path` is one of `folders` or lies below one."""
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)

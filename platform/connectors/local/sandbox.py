@@ -1,0 +1,336 @@
+"""A rank's own view of the machine: user, mount, PID and IPC namespaces, and what they show.
+
+The view is an empty root into which only what a job needs is mounted: the system's programs read
+only, the folders that its cluster lists, its own work folder and home, a private `/tmp` and `/dev`,
+and a `/proc` of its own processes. The portal's folders and other jobs are not hidden in it; they
+were never there. The network is the machine's, so ranks find each other on loopback.
+
+The process that enters the namespaces (the builder) makes two children and ends: the first, process
+1 in there, reaps orphans and dies with its keeper, which ends whatever is left; the second becomes
+the rank. Both are then children of the keeper, a subreaper, which waits for them as for any rank.
+
+Like the supervisor, this module uses small parts of the standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+
+from connectors.local.attempt_files import CorruptRecord, text
+
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWIPC = 0x08000000
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWPID = 0x20000000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
+_MS_BIND, _MS_REC, _MS_PRIVATE = 1 << 12, 1 << 14, 1 << 18
+#: Flags that a mount keeps when it is mounted anew: statvfs(3) has them, mount(2) takes them.
+_KEPT_FLAGS = {1: 1, 2: 2, 4: 4, 8: 8, 1024: 1024, 2048: 2048, 4096: 1 << 21}
+_MNT_DETACH = 2
+_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
+
+_TMPFS = "mode=0755,size=1m,nr_inodes=4k"
+_SHARED_MEMORY = "mode=1777,size=25%"
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+#: Devices that jobs compute with; which of them a job may open is said by their own modes.
+_GPU_DEVICES = ("nvidia", "dri", "kfd", "infiniband")
+_LINKS = {
+    "dev/ptmx": "pts/ptmx",
+    "dev/fd": "/proc/self/fd",
+    "dev/stdin": "/proc/self/fd/0",
+    "dev/stdout": "/proc/self/fd/1",
+    "dev/stderr": "/proc/self/fd/2",
+    "var/run": "/run",
+}
+#: In `/run`, where sockets of services are, jobs see these alone.
+_RUN = ("/run/nvidia-persistenced",)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Sandbox:
+    """What a rank sees: all paths are real ones, without symbolic links.
+
+    `stage` is an empty folder on which the view is built; `tmp` is shown as `/tmp`. `read_only` and
+    `writable` are shown under their own names, `hidden` is covered where it would be seen through
+    them, and then `own`, the attempt's folders, are shown.
+    """
+
+    def __init__(
+        self,
+        *,
+        stage: str,
+        needs_user_namespace: bool,
+        read_only: Sequence[str],
+        writable: Sequence[str],
+        hidden: Sequence[str],
+        own: Sequence[str],
+        tmp: str,
+    ) -> None:
+        self.stage = stage
+        self.needs_user_namespace = needs_user_namespace
+        self.read_only = tuple(read_only)
+        self.writable = tuple(writable)
+        self.hidden = tuple(hidden)
+        self.own = tuple(own)
+        self.tmp = tmp
+
+    def to_json(self) -> dict[str, object]:
+        """The record that `read_sandbox` reads."""
+        return {
+            "stage": self.stage,
+            "needs_user_namespace": self.needs_user_namespace,
+            "read_only": list(self.read_only),
+            "writable": list(self.writable),
+            "hidden": list(self.hidden),
+            "own": list(self.own),
+            "tmp": self.tmp,
+        }
+
+
+def read_sandbox(record: Mapping[str, object]) -> Sandbox:
+    """Raises CorruptRecord."""
+    return Sandbox(
+        stage=text(record, "stage"),
+        needs_user_namespace=record.get("needs_user_namespace") is True,
+        read_only=_paths(record, "read_only"),
+        writable=_paths(record, "writable"),
+        hidden=_paths(record, "hidden"),
+        own=_paths(record, "own"),
+        tmp=text(record, "tmp"),
+    )
+
+
+def _paths(record: Mapping[str, object], name: str) -> list[str]:
+    value = record.get(name)
+    if not isinstance(value, list) or not all(isinstance(path, str) for path in value):
+        raise CorruptRecord(f"{name} is {value!r}, not a list of paths")
+    return value
+
+
+class Inhabitant:
+    """The first process of a rank, `pid` as the machine counts, and the `leash` of its sandbox's
+    reaper, if it is in one. `problem` says why there is no such process; then `pid` is 0."""
+
+    def __init__(self, pid: int, leash: int | None = None, problem: str = "") -> None:
+        self.pid = pid
+        self.problem = problem
+        self._leash = leash
+
+    def let_go(self) -> None:
+        """The process has ended: the reaper ends when the last of its descendants has."""
+        if self._leash is not None:
+            with contextlib.suppress(OSError):
+                os.write(self._leash, b"x")
+
+    def end(self) -> None:
+        """End the reaper now, and with it all that is left in there."""
+        if self._leash is not None:
+            os.close(self._leash)
+            self._leash = None
+
+
+def spawn(
+    sandbox: Sandbox, become: Callable[[], None], *, before: Callable[[], None]
+) -> Inhabitant:
+    """Start a process in `sandbox` that calls `become`, which must not return; `before` is called
+    by the builder while it still sees the machine.
+
+    The caller is a subreaper, and single-threaded; its other descriptors are closed in the reaper.
+    Raises OSError when it cannot fork.
+    """
+    told, telling = os.pipe()
+    leash_end, leash = os.pipe()
+    builder = os.fork()
+    if builder == 0:
+        try:
+            os.close(told)
+            os.close(leash)
+            before()
+            pid = _build(sandbox, leash_end, become)
+            os.write(telling, str(pid).encode())
+        except BaseException as error:  # reported through the pipe
+            os.write(telling, f"no sandbox: {error}".encode()[:1000])
+        finally:
+            os._exit(0)
+    os.close(telling)
+    os.close(leash_end)
+    with open(told, "rb") as pipe:
+        words = pipe.read().decode(errors="replace")
+    os.waitpid(builder, 0)
+    if words.isdigit():
+        return Inhabitant(int(words), leash)
+    return Inhabitant(0, leash, words or "no sandbox: its builder was killed")
+
+
+def forbid_new_privileges() -> None:
+    """No program that this process runs from now on gains rights (set-user-ID, capabilities)."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
+
+
+def _build(sandbox: Sandbox, leash_end: int, become: Callable[[], None]) -> int:
+    """Enter the namespaces, build the view, start reaper and inhabitant; that one's number."""
+    flags = _CLONE_NEWNS | _CLONE_NEWPID | _CLONE_NEWIPC
+    if sandbox.needs_user_namespace:
+        uid, gid = os.geteuid(), os.getegid()
+        _check(_libc.unshare(flags | _CLONE_NEWUSER), "unshare")
+        # Without this the kernel lets nobody but root say which groups there are.
+        for name, line in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{uid} {uid} 1"),
+            ("gid_map", f"{gid} {gid} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                file.write(line)
+    else:
+        _check(_libc.unshare(flags), "unshare")
+    _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
+    _show(sandbox)
+    reaper = _start_reaper(sandbox.stage, leash_end)
+    try:
+        os.chdir(sandbox.stage)
+        _check(_libc.pivot_root(b".", b"."), "pivot_root")
+        # The old root lies over the new one now.
+        _check(_libc.umount2(b".", _MNT_DETACH), "umount2")
+        os.chdir("/")
+        pid = os.fork()
+    except OSError:
+        os.kill(reaper, signal.SIGKILL)
+        raise
+    if pid == 0:
+        os.close(leash_end)
+        try:
+            become()
+        finally:
+            os._exit(127)
+    return pid
+
+
+def _show(sandbox: Sandbox) -> None:
+    """Build the view on its stage."""
+    stage = sandbox.stage
+    os.umask(0o022)  # the job's user passes through the folders that are made here
+    _mount("tmpfs", stage, "tmpfs", _MS_NOSUID | _MS_NODEV, _TMPFS)
+    for path in ("/tmp", "/var/tmp"):  # noqa: S108 - the attempt's own
+        # First, as anything else may lie in there.
+        _bind(sandbox.tmp, f"{stage}{path}")
+    for path in sandbox.read_only:
+        if os.path.islink(path):
+            os.symlink(os.readlink(path), f"{stage}{path}")
+        else:
+            _bind(path, f"{stage}{path}", is_read_only=True)
+    for path in sandbox.writable:
+        _bind(path, f"{stage}{path}")
+    for folder in ("dev", "dev/pts", "dev/shm", "proc", "run", "sys"):
+        os.makedirs(f"{stage}/{folder}", exist_ok=True)
+    _bind("/sys", f"{stage}/sys", is_read_only=True)
+    for path in ("/sys/fs/cgroup", *sandbox.hidden):
+        _cover(f"{stage}{path}")
+    for name in _DEVICES:
+        _bind(f"/dev/{name}", f"{stage}/dev/{name}", may_be_devices=True)
+    for name in os.listdir("/dev"):
+        if name.startswith(_GPU_DEVICES):
+            _bind(f"/dev/{name}", f"{stage}/dev/{name}", may_be_devices=True)
+    flags = _MS_NOSUID | _MS_NODEV
+    _mount("tmpfs", f"{stage}/dev/shm", "tmpfs", flags, _SHARED_MEMORY)  # noqa: S108
+    flags = _MS_NOSUID | _MS_NOEXEC
+    _mount("devpts", f"{stage}/dev/pts", "devpts", flags, "newinstance,ptmxmode=0666,mode=620")
+    resolver = os.path.realpath("/etc/resolv.conf")
+    for path in (*_RUN, resolver):
+        if path.startswith("/run/") and os.path.exists(path):
+            _bind(path, f"{stage}{path}", is_read_only=True)
+    for name, target in _LINKS.items():
+        with contextlib.suppress(FileExistsError):
+            os.symlink(target, f"{stage}/{name}")
+    for path in sandbox.own:
+        _bind(path, f"{stage}{path}")
+    # Not the mounts in it: jobs write to their own folders, and to nothing of the view itself.
+    _mount("none", stage, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+
+
+def _start_reaper(stage: str, leash_end: int) -> int:
+    """Process 1 of the new PID namespace, once it has mounted `/proc`; its number out here."""
+    ready, saying = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            # Nobody in there may look into it: what it holds is the supervisor's.
+            _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "PR_SET_DUMPABLE")
+            flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+            _mount("proc", f"{stage}/proc", "proc", flags)
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps orphans
+            os.write(saying, b"!")
+            _keep_reaping(leash_end)
+        except BaseException as error:
+            os.write(saying, f"cannot mount /proc: {error}".encode()[:500])
+        finally:
+            os._exit(0)
+    os.close(saying)
+    with open(ready, "rb", buffering=0) as pipe:
+        word = pipe.read(500)
+    if word != b"!":
+        os.waitpid(pid, 0)
+        raise OSError(word.decode(errors="replace") or "process 1 was killed")
+    return pid
+
+
+def _keep_reaping(leash_end: int) -> None:
+    if leash_end != 3:
+        os.dup2(leash_end, 3)
+    os.closerange(4, 1024)
+    if os.read(3, 1) == b"":
+        return  # the keeper is gone, and with process 1 goes all that is left in here
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _bind(
+    source: str, target: str, *, is_read_only: bool = False, may_be_devices: bool = False
+) -> None:
+    """Show `source` at `target` too; what is not there is left out."""
+    if not os.path.exists(source):
+        return
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if not os.path.lexists(target):
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT, 0o444))
+    _mount(source, target, None, _MS_BIND | _MS_REC)
+    kept = os.statvfs(target).f_flag
+    flags = sum(flag for bit, flag in _KEPT_FLAGS.items() if kept & bit)
+    flags |= _MS_NOSUID | (0 if may_be_devices else _MS_NODEV)
+    flags |= _MS_RDONLY if is_read_only else 0
+    _mount("none", target, None, _MS_REMOUNT | _MS_BIND | flags)
+
+
+def _cover(target: str) -> None:
+    """Put something empty over `target`, where it is to be seen at all."""
+    if os.path.isdir(target):
+        _mount("tmpfs", target, "tmpfs", _MS_NOSUID | _MS_NODEV, _TMPFS)
+    elif os.path.exists(target):
+        _mount("/dev/null", target, None, _MS_BIND)
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    done = _libc.mount(
+        os.fsencode(source),
+        os.fsencode(target),
+        None if kind is None else kind.encode(),
+        ctypes.c_ulong(flags),
+        data.encode() or None,
+    )
+    _check(done, f"mount {target}")
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
