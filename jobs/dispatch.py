@@ -19,7 +19,7 @@ from django.db.models.functions import Coalesce, Now
 from billing.reconciliations import RECONCILE_DAY
 from clusters.models import Cluster, Pool
 from clusters.node_requests import CHANGE_NODE
-from clusters.trusted import check_trusted
+from clusters.trusted import check_trusted, operator_options
 from connectors.errors import ClusterUnavailable, NativeRefused, NotPrepared, WorkloadRejected
 from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import SUBMITTED_WITHIN_S, ClusterConnector
@@ -42,6 +42,7 @@ from outbox.models import Message, Quarantine
 from outbox.quarantine import is_quarantined
 from quotas.cluster_users import names_on
 from quotas.pushes import PUSH_QUOTA
+from quotas.user_numbers import is_refused, needs_number, numbers_of, refusal
 from tenants.models import Node, User
 from webapi.statements import array_text, columns, prepared_cursor, taken
 
@@ -64,7 +65,8 @@ def connector_of(cluster: Cluster) -> ClusterConnector:
     """
     try:
         check_trusted(cluster.kind, cluster.options)
-        connector = open_connector(cluster.kind, cluster.options, str(cluster.pk), cluster.identity)
+        options = {**cluster.options, **operator_options(cluster.kind)}
+        connector = open_connector(cluster.kind, options, str(cluster.pk), cluster.identity)
     except KeyError as error:
         raise ClusterUnavailable(f"There is no connector of kind {cluster.kind!r}.") from error
     except ValueError as error:
@@ -214,8 +216,12 @@ def _start_native(attempt: Attempt, leadership: Leadership, connect: Connect) ->
 def _lacks_user(attempt: Attempt) -> bool:
     return (
         attempt.job.origin != JobOrigin.NATIVE
-        and attempt.cluster.kind in KINDS_WITH_USERS
         and attempt.cluster_user is None
+        and (
+            attempt.cluster.kind in KINDS_WITH_USERS
+            or needs_number(attempt.cluster)
+            or is_refused(attempt.cluster, attempt.job.user.login)
+        )
     )
 
 
@@ -225,7 +231,8 @@ def _name_users(attempts: Sequence[Attempt], leadership: Leadership) -> None:
     nameless = [one for one in attempts if _lacks_user(one) and _is_to_be_sent(one)]
     named: dict[UUID, str] = {}
     for cluster in {one.cluster for one in nameless}:
-        names = names_on(cluster, {one.job.user_id for one in nameless})
+        users = {one.job.user_id for one in nameless if one.cluster_id == cluster.pk}
+        names = numbers_of(users) if needs_number(cluster) else names_on(cluster, users)
         for attempt in nameless:
             if attempt.cluster_id == cluster.pk and attempt.job.user_id in names:
                 named[attempt.id] = attempt.cluster_user = names[attempt.job.user_id]
@@ -247,6 +254,13 @@ def _name_users(attempts: Sequence[Attempt], leadership: Leadership) -> None:
 
 
 def _nobody(attempt: Attempt) -> str:
+    if needs_number(attempt.cluster):
+        return (
+            "No user number is left for jobs of this person; whoever runs this installation can "
+            "widen TIDEGATE_LOCAL_UIDS."
+        )
+    if attempt.cluster.kind not in KINDS_WITH_USERS:
+        return refusal([attempt.cluster.name], attempt.job.user.login)
     return (
         f"{attempt.job.user.login} has no user on {attempt.cluster.name}; an administrator of "
         "the platform can map one."

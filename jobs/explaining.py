@@ -18,6 +18,7 @@ from jobs.withholding import limit_sentence
 from primitives.state_words import state_phrase
 from primitives.units import DeviceKind
 from quotas.fleet import may_manage_clusters
+from quotas.user_numbers import refusal
 from tenants.access import Actor
 
 #: Codes beyond the arbiter's own.
@@ -68,6 +69,9 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
         shown["sentence"] = _joined(shown["sentence"], _too_long(job, cluster, limit_s))
     if view.unmapped:
         shown["sentence"] = _joined(shown["sentence"], _nobody_mapped(job, view.unmapped))
+    if view.unisolated:
+        sentence = refusal(view.unisolated, job.user__username)
+        shown["sentence"] = _joined(shown["sentence"], sentence)
     if view.unprepared:
         team = job.team__path.rstrip("/")
         shown["sentence"] = _joined(shown["sentence"], not_set_up(team, view.unprepared))

@@ -32,6 +32,7 @@ from outbox.models import Message
 from outbox.quarantine import open_quarantine, sentence_of
 from primitives.errors import Forbidden, NotFound
 from quotas.unprepared import unprepared_clusters
+from quotas.user_numbers import demo_users, is_for_the_demo
 from tenants.access import Actor, visible
 from tenants.models import Node
 from tenants.roles import Permission
@@ -233,6 +234,7 @@ class JobView:
     `attempt` is the latest unless the job waits. `ended_attempt` is the latest of a job that waits
     again, where its end says why; `trouble` is that of an attempt which is to start or stop;
     `unmapped` are the clusters that it may not use only because nobody mapped its user there,
+    `unisolated` those that take jobs of the demo's people alone,
     `unprepared` those to which the quotas were not pushed since its team is there, and
     `too_short` those with their time limits that allow it less time than it asks for; `quarantine`
     says that nothing at all is started. `first_task` is what the other tasks of its array that are
@@ -248,6 +250,7 @@ class JobView:
     trouble: Trouble | None = None
     waited_for: Sequence[WaitedForRow] = ()
     unmapped: Sequence[str] = ()
+    unisolated: Sequence[str] = ()
     unprepared: Sequence[str] = ()
     too_short: Sequence[tuple[str, int]] = ()
     quarantine: str = ""
@@ -440,6 +443,7 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
     first = first_tasks({row.array_id for row in rows if row.array_id and _waits_for_tasks(row)})
     without_cluster = [row.id for row in rows if _waits_for_a_cluster(row)]
     unmapped = _unmapped(without_cluster)
+    unisolated = _unisolated(without_cluster)
     unprepared = _unprepared(without_cluster)
     too_short = _too_short(without_cluster)
     quarantine = open_quarantine() if without_cluster else None
@@ -460,6 +464,7 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
             troubles.get(values[width]),
             waited_for.get(row.id, ()),
             unmapped.get(row.id, ()),
+            unisolated.get(row.id, ()),
             unprepared.get(row.id, ()),
             too_short.get(row.id, ()),
             "" if quarantine is None or row.id not in without_cluster else sentence_of(quarantine),
@@ -612,6 +617,19 @@ WHERE j.id = ANY(%s)
   )
 ORDER BY c.name
 """
+
+
+def _unisolated(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
+    """The names of the clusters that could run these jobs, did they isolate them; see
+    `quotas.user_numbers`."""
+    clusters = [one for one in Cluster.objects.filter(kind="local") if is_for_the_demo(one)]
+    if not job_ids or not clusters:
+        return {}
+    jobs = Job.objects.filter(pk__in=job_ids).exclude(user__in=demo_users())
+    return {
+        pk: [one.name for one in clusters if pinned in (None, one.pk)]
+        for pk, pinned in jobs.values_list("pk", "cluster_id")
+    }
 
 
 def _unprepared(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:

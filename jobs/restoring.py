@@ -35,6 +35,7 @@ from outbox.quarantine import begin_quarantine, last_end, open_quarantine
 from primitives.clock import from_epoch
 from primitives.errors import Conflict
 from quotas.cluster_users import names_on
+from quotas.user_numbers import needs_number, numbers_of
 from webapi.middleware import current_request_id
 
 log = logging.getLogger(__name__)
@@ -327,7 +328,7 @@ def _remember(
         epoch=epoch,
         granted_at=_submitted(seen) or now,
         native_id=seen.native_id,
-        cluster_user=names_on(cluster, [job.user_id]).get(job.user_id),
+        cluster_user=_user_on(cluster, job),
     )
     attempt.save(force_insert=True)
     _register(job, attempt, now)
@@ -517,3 +518,9 @@ def _suspect(job: Job, cluster: Cluster, now: datetime) -> None:
     attempt.save(force_insert=True)
     _register(job, attempt, now)
     _give_up(job, attempt, "unknown", now)
+
+
+def _user_on(cluster: Cluster, job: Job) -> str | None:
+    users = [job.user_id]
+    names = numbers_of(users) if needs_number(cluster) else names_on(cluster, users)
+    return names.get(job.user_id)

@@ -14,20 +14,22 @@ from connectors.registry import (
 )
 from quotas.models import ClusterUser
 from quotas.unprepared import unprepared_teams
+from quotas.user_numbers import demo_users, is_for_the_demo
 
 _NONE: frozenset[str] = frozenset()
 
 
 class UsableClusters:
-    """The rules of one moment, read once; at most five queries. Ids are texts, as in snapshots."""
+    """The rules of one moment, read once; at most six queries. Ids are texts, as in snapshots."""
 
     def __init__(self) -> None:
-        rows = list(Cluster.objects.values_list("pk", "kind", "options", "time_limits"))
-        self._rules = {str(pk): (kind, options) for pk, kind, options, _ in rows}
-        self._time_limits = {str(pk): limits for pk, _, _, limits in rows if limits}
+        clusters = list(Cluster.objects.only("kind", "options", "time_limits", "isolation"))
+        self._rules = {str(one.pk): (one.kind, one.options) for one in clusters}
+        self._time_limits = {str(one.pk): one.time_limits for one in clusters if one.time_limits}
         kinds = {kind for kind, _ in self._rules.values()}
         self._all = frozenset(self._rules)
-        self._needs_user = frozenset(
+        unisolated = {str(one.pk) for one in clusters if is_for_the_demo(one)}
+        self._needs_user = unisolated | frozenset(
             pk for pk, (kind, _) in self._rules.items() if kind in KINDS_WITH_USERS
         )
         #: Whether some cluster may refuse a job that names no image.
@@ -37,7 +39,9 @@ class UsableClusters:
         if self._needs_image or self._has_units or self._time_limits:
             self._pools = {str(pk): name for pk, name in Pool.objects.values_list("pk", "name")}
         self._mapped: dict[str, set[str]] = {}
-        if self._needs_user:
+        for person in demo_users() if unisolated else ():
+            self._mapped[str(person)] = set(unisolated)
+        if self._needs_user > unisolated:
             for cluster, user in ClusterUser.objects.values_list("cluster_id", "user_id"):
                 self._mapped.setdefault(str(user), set()).add(str(cluster))
         self._unprepared: dict[str, frozenset[str]] = {}
@@ -53,7 +57,10 @@ class UsableClusters:
         return self._said() == other._said()
 
     def _said(self) -> tuple[object, ...]:
-        return self._rules, self._time_limits, self._pools, self._mapped, self._unprepared
+        return (
+            *(self._rules, self._time_limits, self._pools, self._mapped, self._unprepared),
+            self._needs_user,
+        )
 
     def of(
         self,

@@ -436,6 +436,25 @@ class ClusterUser(models.Model):
         return f"{self.name} on {self.cluster}"
 
 
+class UserNumber(models.Model):
+    """The UNIX user number of a portal's user on every local cluster; never anybody else's."""
+
+    user = models.OneToOneField(User, models.PROTECT, primary_key=True, related_name="+")
+    number = models.PositiveIntegerField(unique=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                # Not root, nor what systems give to their services.
+                condition=Q(number__gte=1_000, number__lt=1 << 31),
+                name="user_number_is_nobody_of_the_system",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.number)
+
+
 class QuotaPushKind(models.TextChoices):
     """What is asked of a cluster that keeps limits of its own."""
 

@@ -148,6 +148,7 @@ def plan_servers() -> ServerPlan:
     os.environ["TIDEGATE_STATE_DIR"] = str(Path(folder) / "state")
     # Whatever bed a test runs against, and wherever its minter listens.
     os.environ["TIDEGATE_LOCAL_ROOTS"] = "/"
+    os.environ["TIDEGATE_LOCAL_UNISOLATED"] = "true"  # what they write, tests look at
     os.environ["TIDEGATE_SLURM_ORIGINS"] = "http://127.0.0.1:*"
     os.environ["TIDEGATE_SLURM_MINTERS"] = f"{tempfile.gettempdir()}/,/tmp/,/run/tidegate/"
     os.environ["TIDEGATE_ENV_FILE"] = os.devnull  # never the passwords of a running Tidegate

@@ -191,6 +191,10 @@ export function theClusters(): Cluster[] {
     seen_at: iso(now - ageS * 1000),
     stale_after_s: 60,
     message: "",
+    isolation:
+      kind === "local"
+        ? "Jobs are isolated: each person's run as a user of their own, and see neither the portal's folders nor other jobs."
+        : "",
     api_version: { slurm: "v0.0.40", kubernetes: "v1.36.3" }[kind] ?? "",
     nodes_refusal: "",
     eviction_refusal:

@@ -79,8 +79,9 @@ def clusters(ctx: typer.Context, output: Output = Format.TABLE) -> None:
         ["CLUSTER", "KIND", "STATE", "SEEN", "POOL", f"HEALTHY {devices.head}", "NODES"], rows
     )
     for cluster in found:
-        if cluster["message"]:
-            tell(f"{cluster['name']}: {cluster['message']}")
+        for words in (cluster["message"], cluster.get("isolation", "")):
+            if words:
+                tell(f"{cluster['name']}: {words}")
 
 
 def nodes(

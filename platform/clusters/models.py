@@ -60,7 +60,8 @@ class Cluster(models.Model):
     starts; what runs on it is still observed and metered. `outside` sums up what else is on it
     (see `clusters.outside`). `identity` is what it told of itself at first, and must go on to.
     `time_limits` are by the name of the pool the longest time limit there, in seconds; a pool that
-    is not in it has none.
+    is not in it has none. `isolation` is how far it keeps jobs from the portal's machine and from
+    each other, where they run there (`connectors.local.isolation`).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -76,6 +77,8 @@ class Cluster(models.Model):
     api_version = models.CharField(max_length=16, blank=True)
     identity = models.JSONField(default=dict)
     time_limits = models.JSONField(default=dict)
+    isolation = models.CharField(max_length=16, blank=True)
+    isolation_reason = models.CharField(max_length=500, blank=True)
 
     class Meta:
         constraints = [

@@ -32,6 +32,7 @@ _EXAMPLES_MAX = 5
 _NAME_LENGTH_MAX = 253
 _STATE_LENGTH_MAX = 100
 _REASON_LENGTH_MAX = 300
+_REASON_OF_ISOLATION_MAX = 500
 _FEATURES_MAX = 64
 _FEATURE_LENGTH_MAX = 64
 _DOMAIN_LENGTH_MAX = 128
@@ -93,7 +94,10 @@ def record_inventory(
         or known.message != message
         or known.api_version != inventory.api_version
         or known.time_limits != inventory.time_limits_s
+        or known.isolation != inventory.isolation
     )
+    known.isolation = inventory.isolation
+    known.isolation_reason = plain(inventory.isolation_reason)[:_REASON_OF_ISOLATION_MAX]
     known.api_version = inventory.api_version
     known.time_limits = dict(inventory.time_limits_s)
     known.seen_at = now if known.seen_at is None else max(now, known.seen_at)
@@ -103,7 +107,7 @@ def record_inventory(
     known.save(
         update_fields=[
             *("seen_at", "observed_at", "failing_since", "message", "api_version", "identity"),
-            "time_limits",
+            *("time_limits", "isolation", "isolation_reason"),
         ]
     )
     if is_news:

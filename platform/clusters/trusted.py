@@ -33,6 +33,16 @@ def check_trusted(kind: str, options: Mapping[str, Any]) -> None:
         _check_local(options)
 
 
+def operator_options(kind: str) -> Mapping[str, Any]:
+    """What the operator adds to the options of every cluster of `kind`."""
+    if kind != "local":
+        return {}
+    files = [path for path in settings.KUBECONFIGS if path.startswith("/")]
+    kept = [settings.STATE_DIR, settings.ENV_FILE, settings.REPO / "var"]
+    hidden = {str(path) for path in (*kept, *files, *settings.SLURM_MINTERS)}
+    return {"hidden": sorted(hidden), "uids": list(settings.LOCAL_UIDS)}
+
+
 def _check_local(options: Mapping[str, Any]) -> None:
     if not settings.LOCAL_ROOTS:
         raise ValueError(
@@ -46,6 +56,33 @@ def _check_local(options: Mapping[str, Any]) -> None:
             "may keep; whoever runs this installation can add it to TIDEGATE_LOCAL_ROOTS and "
             "restart it"
         )
+    if options.get("isolation") == "off" and not settings.LOCAL_UNISOLATED:
+        raise ValueError(
+            "option isolation is off, so that jobs would run as the portal itself; whoever runs "
+            "this installation can allow that with TIDEGATE_LOCAL_UNISOLATED=true"
+        )
+    for folder in _texts(options.get("folders")):
+        if not _is_listed_folder(folder, settings.LOCAL_FOLDERS):
+            raise ValueError(
+                f"option folders names {folder[:200]}, which is none of the folders that jobs of "
+                "local clusters may see; whoever runs this installation can add it to "
+                "TIDEGATE_LOCAL_FOLDERS and restart it"
+            )
+    run_as = options.get("run_as")
+    names = _texts(list(run_as.values()) if isinstance(run_as, Mapping) else None)
+    if strangers := sorted(set(names) - settings.LOCAL_RUN_AS):
+        raise ValueError(
+            f"option run_as names the UNIX user {strangers[0][:40]}, who is none of those that "
+            "jobs may run as; whoever runs this installation can add the name to "
+            "TIDEGATE_LOCAL_RUN_AS and restart it"
+        )
+    if own := sorted({"hidden", "uids"} & options.keys()):
+        raise ValueError(f"option {own[0]} is set by whoever runs this installation")
+
+
+def _texts(value: object) -> list[str]:
+    """The texts in a list; whether it has others is the connector's matter."""
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def _check_kubeconfig(options: Mapping[str, Any]) -> None:

@@ -8,13 +8,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
 from embedded import postgres, processes, valkey
-from embedded.environment import Secrets, load_secrets, service_environment, wants_demo
+from embedded.environment import (
+    Secrets,
+    load_secrets,
+    read_env_file,
+    service_environment,
+    wants_demo,
+)
 from embedded.errors import LauncherError
 from embedded.layout import REPO, Layout
 from embedded.logs import last_lines
@@ -32,6 +38,7 @@ _STEP_WITHIN_S = 600
 _OTHER_UP_WITHIN_S = 600
 _OTHER_GONE_AFTER_S = 5
 _POLL_S = 0.25
+_USER_NUMBERS = "1880000000-1880065535"  # as in portal.settings
 _BOUND_LOGS_EVERY_S = 60
 
 
@@ -253,10 +260,29 @@ def _start_all(layout: Layout, supervisor: Supervisor, *, port: int, servers_onl
         step = ("load_demo", "--base-url", address, "--unless-people")
         for line in run_step(layout, "Example company: loading", *step):
             say(line)
+    for line in isolation_words(read_env_file(layout.env_file)):
+        say(f"Local jobs: {line}")
     say("Tidegate: starting web, arbiter, observer, worker and beat")
     for service in portal_services(layout, port=port):
         supervisor.start(service)
     _wait_until_web_is_ready(supervisor, port)
+
+
+def isolation_words(settings: Mapping[str, str]) -> list[str]:
+    """How far jobs of this machine are isolated, in lines; none where there are no such jobs."""
+    if not settings.get("TIDEGATE_LOCAL_ROOTS"):
+        return []
+    numbers = settings.get("TIDEGATE_LOCAL_UIDS", _USER_NUMBERS)
+    done = subprocess.run(
+        [sys.executable, "-m", "connectors.local.isolation", numbers],
+        cwd=REPO,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_STEP_WITHIN_S,
+        check=False,
+    )
+    return done.stdout.splitlines() or ["whether they can be isolated could not be tried."]
 
 
 def check_port(port: int) -> None:

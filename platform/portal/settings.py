@@ -73,6 +73,15 @@ def _networks(name: str) -> list[str]:
     return networks
 
 
+def _range(name: str, default: str, *, low: int, high: int) -> tuple[int, int]:
+    first, _, last = _text(name, default).partition("-")
+    if not all(each.isascii() and each.isdigit() for each in (first, last)) or not (
+        low <= int(first) <= int(last) <= high
+    ):
+        raise BadSetting(f"{name} must be like {default}, from {low} to {high}.")
+    return int(first), int(last)
+
+
 _SECRET_KEY_LENGTH_MIN = 32
 #: A process that hangs inside a transaction must not hold up an election or a cycle for ever.
 _SESSION_LIMITS = (
@@ -110,9 +119,9 @@ try:
 except PackageNotFoundError:
     PRODUCT_VERSION = "unknown"
 STATE_DIR = Path(os.environ.get("TIDEGATE_STATE_DIR", REPO / "var"))
-_env_file = Path(os.environ.get("TIDEGATE_ENV_FILE", STATE_DIR / "env"))
-if _env_file.is_file():
-    _read_env_file(_env_file)
+ENV_FILE = Path(os.environ.get("TIDEGATE_ENV_FILE", STATE_DIR / "env"))
+if ENV_FILE.is_file():
+    _read_env_file(ENV_FILE)
 
 DEBUG = _bool("TIDEGATE_DEBUG", default=False)
 #: Signs sessions and the tokens with which jobs tell of their checkpoints. The keys before it still
@@ -308,6 +317,14 @@ KUBECONFIGS = _listed(
 #: The only folders that clusters of kind local may keep ("/" at its end: all below); none, and
 #: there are no such clusters.
 LOCAL_ROOTS = _listed("TIDEGATE_LOCAL_ROOTS", r"/[^,]*", "/var/lib/tidegate/local/")
+#: Folders of this machine that options of a local cluster may let its jobs see, and UNIX users that
+#: they may let jobs run as.
+LOCAL_FOLDERS = _listed("TIDEGATE_LOCAL_FOLDERS", r"/[^,]*", "/srv/data/")
+LOCAL_RUN_AS = _listed("TIDEGATE_LOCAL_RUN_AS", r"[a-z_][a-z0-9_-]{0,31}", "alice")
+#: The first and the last user number that jobs of local clusters run as: nobody else's here.
+LOCAL_UIDS = _range("TIDEGATE_LOCAL_UIDS", "1880000000-1880065535", low=1_000, high=(1 << 31) - 1)
+#: Whether everybody's jobs may run where a local cluster cannot isolate them, or is not to.
+LOCAL_UNISOLATED = _bool("TIDEGATE_LOCAL_UNISOLATED", default=False)
 #: After how long the arbiter's leader reads everything again, to compare what it remembers.
 CYCLES_COMPARED_EVERY_S = _int("TIDEGATE_CYCLES_COMPARED_EVERY_S", 300, low=0, high=86_400)
 #: How many records of cycles are kept, how long, and how large they are together: of those that

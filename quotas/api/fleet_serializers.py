@@ -24,6 +24,7 @@ from connectors.registry import (
 from outbox.models import Quarantine
 from primitives.units import DeviceKind
 from quotas.fleet import PoolRow, cluster_message, may_manage_clusters, outside_use
+from quotas.user_numbers import isolation_of
 from tenants.access import Actor
 from webapi.serializers import (
     DEVICE_HELP,
@@ -177,6 +178,10 @@ class ClusterSerializer(serializers.Serializer[Any]):
     api_version = serializers.CharField(
         help_text="What was last spoken with it; empty where there is only one, or none yet"
     )
+    isolation = serializers.CharField(
+        help_text="How far jobs are kept from the portal and from each other, where they run on "
+        "its own machine; empty elsewhere"
+    )
     nodes_refusal = serializers.CharField(
         help_text="Why its nodes cannot be drained and resumed from here; empty when they can"
     )
@@ -217,6 +222,7 @@ def shown_cluster(
                 "stale_after_s": settings.STALE_AFTER_S,
                 "message": cluster_message(actor, cluster, quarantine),
                 "api_version": cluster.api_version,
+                "isolation": isolation_of(cluster),
                 "nodes_refusal": nodes_refusal(cluster.kind, cluster.api_version),
                 "eviction_refusal": eviction_refusal(cluster.kind),
                 "pools": shares,

@@ -1925,6 +1925,8 @@ export interface components {
             id: string;
             /** @description Disabled: no new starts, what runs goes on */
             is_enabled: boolean;
+            /** @description How far jobs are kept from the portal and from each other, where they run on its own machine; empty elsewhere */
+            isolation: string;
             kind: string;
             /** @description Why it does not answer, or what of its answer could not be used; in the cluster's own words only for those who may manage clusters */
             message: string;

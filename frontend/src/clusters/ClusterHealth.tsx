@@ -20,6 +20,7 @@ export function ClusterHealth({ cluster }: { cluster: Cluster }) {
           )}
         </p>
       )}
+      {cluster.isolation && <p className="dim">{cluster.isolation}</p>}
       {cluster.message && <p className={isFresh ? "dim" : ""}>{cluster.message}</p>}
     </>
   );

@@ -75,6 +75,32 @@ def isolation_here(uid: int) -> Isolation:
     return Isolation(level, why, usable_cgroups() if os.geteuid() == 0 else "")
 
 
+def described(level: str, why: str) -> str:
+    """One sentence or two for people: what jobs cannot do at this level, and what they can."""
+    match level:
+        case Level.FULL:
+            return (
+                "Jobs are isolated: each person's run as a user of their own, and see neither the "
+                "portal's folders nor other jobs."
+            )
+        case Level.NAMESPACES:
+            return (
+                "Jobs see neither the portal's folders nor other jobs, but all run as the portal's "
+                f"own user ({why})."
+            )
+        case Level.USERS:
+            return (
+                "Each person's jobs run as a user of their own, but see other processes and "
+                f"folders of this machine ({why})."
+            )
+        case Level.NONE:
+            return (
+                f"Jobs are not isolated ({why}): they run as the portal's own user and can read "
+                "its settings."
+            )
+    return ""
+
+
 def python_folders() -> list[str]:
     """Where our interpreter, its packages and this source are: jobs may call `tidegate`."""
     found = [sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])]
@@ -86,3 +112,10 @@ def python_folders() -> list[str]:
 def is_below(path: str, folders: tuple[str, ...]) -> bool:
     """Whether `path` is one of `folders` or lies below one."""
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+if __name__ == "__main__":
+    here = isolation_here(int(sys.argv[1].partition("-")[0]))
+    print(described(here.level, here.why))
+    if here.level != Level.NONE and not here.cgroups:
+        print("Their memory and CPU are not bounded: that takes root, and cgroups of version 2.")

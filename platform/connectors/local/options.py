@@ -206,12 +206,13 @@ def mapped_user(options: LocalOptions, user: str) -> pwd.struct_passwd:
 def user_number(options: LocalOptions, cluster_user: str | None) -> int:
     """The user number that the portal has for a person's jobs.
 
-    Raises WorkloadRejected for none, one out of the range, and one that exists on this machine.
+    Raises ClusterUnavailable for none (it is given as soon as the portal knows that this cluster
+    isolates), WorkloadRejected for one out of the range or one that exists on this machine.
     """
     first, last = options.uids
-    if cluster_user is None or not cluster_user.isascii() or not cluster_user.isdigit():
-        raise WorkloadRejected("its owner has no user number on this cluster yet")
-    number = int(cluster_user)
+    if cluster_user is None:
+        raise ClusterUnavailable("its owner has no user number on this cluster yet")
+    number = int(cluster_user) if cluster_user.isascii() and cluster_user.isdigit() else 0
     if not first <= number <= last:
         raise WorkloadRejected(
             f"user number {number} is not of the jobs' range, {first} to {last}; whoever runs this "

@@ -276,6 +276,7 @@ def test_a_cluster_is_added_seen_and_disabled(tmp_path: Path) -> None:
         "stale_after_s": 15,
         "message": "",
         "api_version": "",
+        "isolation": "",
         "nodes_refusal": "",
         "eviction_refusal": "on clusters of kind local what runs on a drained node goes on to its "
         "end",
