@@ -23,12 +23,12 @@ class UsableClusters:
     """The rules of one moment, read once; at most six queries. Ids are texts, as in snapshots."""
 
     def __init__(self) -> None:
-        clusters = list(Cluster.objects.only("kind", "options", "time_limits", "isolation"))
-        self._rules = {str(one.pk): (one.kind, one.options) for one in clusters}
-        self._time_limits = {str(one.pk): one.time_limits for one in clusters if one.time_limits}
+        rows = list(Cluster.objects.only("kind", "options", "time_limits", "isolation"))
+        self._rules = {str(one.pk): (one.kind, one.options) for one in rows}
+        self._time_limits = {str(one.pk): one.time_limits for one in rows if one.time_limits}
         kinds = {kind for kind, _ in self._rules.values()}
         self._all = frozenset(self._rules)
-        unisolated = {str(one.pk) for one in clusters if is_for_the_demo(one)}
+        unisolated = {str(one.pk) for one in rows if is_for_the_demo(one)}
         self._needs_user = unisolated | frozenset(
             pk for pk, (kind, _) in self._rules.items() if kind in KINDS_WITH_USERS
         )

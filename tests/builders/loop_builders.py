@@ -162,5 +162,7 @@ class Loop(LoopOn):
             "root": str(root),
             "nodes": [{"count": nodes, "gpus": gpus, "pool": "h100", "prefix": "node-"}],
             "use_real_gpus": False,
+            # What jobs write, tests look at.
+            "isolation": "off",
         }
         super().__init__(cluster)

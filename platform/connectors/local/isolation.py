@@ -17,6 +17,8 @@ _PROBE = str(Path(__file__).with_name("probe.py"))
 _PROBE_TIMEOUT_S = 20
 #: Shown to every job, read only, where they are: programs, libraries and their settings.
 SYSTEM = ("/bin", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr")
+#: What every job has of its own, or nothing of: `sandbox` makes these.
+PRIVATE = ("/", "/dev", "/proc", "/run", "/sys", "/tmp", "/var/tmp")  # noqa: S108
 
 
 class Level(StrEnum):

@@ -51,6 +51,6 @@ def owner_of(options: LocalOptions, workload: Workload, isolation: Isolation) ->
     if isolation.level is Level.NONE:
         return Owner(None, pwd.getpwuid(os.geteuid()).pw_dir, "", is_home_given=False)
     number = user_number(options, workload.cluster_user)
-    credentials = Credentials(number, number, ()) if isolation.has_users else None
+    own = Credentials(number, number, ()) if isolation.has_users else None
     name = workload.user if _PLAIN_NAME.fullmatch(workload.user) else f"user-{number}"
-    return Owner(credentials, f"{options.root}/homes/{number}", name, is_home_given=True)
+    return Owner(own, f"{options.root}/homes/{number}", name, is_home_given=True)

@@ -23,7 +23,14 @@ from connectors.local.attempt_files import (
     write_json,
 )
 from connectors.local.attempt_spec import AttemptSpec, Slot
-from connectors.local.isolation import SYSTEM, Isolation, Level, python_folders
+from connectors.local.isolation import (
+    PRIVATE,
+    SYSTEM,
+    Isolation,
+    Level,
+    is_below,
+    python_folders,
+)
 from connectors.local.limits import Limits
 from connectors.local.options import LocalOptions, Node
 from connectors.local.owners import Owner, owner_of
@@ -204,10 +211,16 @@ def _sandbox(options: LocalOptions, files: AttemptFiles, owner: Owner) -> Sandbo
         needs_user_namespace=owner.credentials is None,
         read_only=[*(path for path in SYSTEM if os.path.lexists(path)), *python_folders()],
         writable=options.folders,
-        hidden=[options.root, *options.hidden],
+        hidden=_outermost([options.root, *options.hidden]),
         own=[*([owner.home] if owner.has_own_home else []), files.work, files.script],
         tmp=files.tmp,
     )
+
+
+def _outermost(paths: list[str]) -> list[str]:
+    """Those below no other; what every job has for itself, such as /tmp, is nobody's to hide."""
+    told = [path for path in dict.fromkeys(paths) if path not in PRIVATE]
+    return [path for path in told if not is_below(path, tuple(one for one in told if one != path))]
 
 
 def _rank_limits(options: LocalOptions, workload: Workload, isolation: Isolation) -> Limits:

@@ -228,8 +228,7 @@ def _show(sandbox: Sandbox) -> None:
     for folder in ("dev", "dev/pts", "dev/shm", "proc", "run", "sys"):
         os.makedirs(f"{stage}/{folder}", exist_ok=True)
     _bind("/sys", f"{stage}/sys", is_read_only=True)
-    for path in ("/sys/fs/cgroup", *sandbox.hidden):
-        _cover(f"{stage}{path}")
+    covered = [path for path in ("/sys/fs/cgroup", *sandbox.hidden) if _cover(path, stage)]
     for name in _DEVICES:
         _bind(f"/dev/{name}", f"{stage}/dev/{name}", may_be_devices=True)
     for name in os.listdir("/dev"):
@@ -249,7 +248,9 @@ def _show(sandbox: Sandbox) -> None:
     for path in sandbox.own:
         _bind(path, f"{stage}{path}")
     # Not the mounts in it: jobs write to their own folders, and to nothing of the view itself.
-    _mount("none", stage, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+    flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
+    for path in ("", *covered):
+        _mount("none", f"{stage}{path}", None, flags)
 
 
 def _start_reaper(stage: str, leash_end: int) -> int:
@@ -311,12 +312,17 @@ def _bind(
     _mount("none", target, None, _MS_REMOUNT | _MS_BIND | flags)
 
 
-def _cover(target: str) -> None:
-    """Put something empty over `target`, where it is to be seen at all."""
-    if os.path.isdir(target):
+def _cover(path: str, stage: str) -> bool:
+    """Put something empty over `path`, where it is to be seen at all; whether that is a folder."""
+    target = f"{stage}{path}"
+    if os.path.isdir(path):
+        # Also where it was not seen: what is made for `own` is then in here, and nobody's to write.
+        os.makedirs(target, exist_ok=True)
         _mount("tmpfs", target, "tmpfs", _MS_NOSUID | _MS_NODEV, _TMPFS)
-    elif os.path.exists(target):
+        return True
+    if os.path.exists(target):
         _mount("/dev/null", target, None, _MS_BIND)
+    return False
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
