@@ -13,8 +13,9 @@ from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest, N
 from tenants.access import PLATFORM, Actor, require_platform_admin, under, visible_node
 from tenants.audit_trail import record_act
 from tenants.membership import active_platform_admins, visible_user
-from tenants.models import Node, RoleGrant, User
+from tenants.models import Node, RoleGrant, User, UserKind
 from tenants.roles import PERMISSIONS, Permission, Role
+from tenants.tokens import revoke_unmanaged
 
 #: Every request loads all grants of its user.
 GRANTS_MAX = 100
@@ -68,6 +69,8 @@ def grant_role(
     except IntegrityError as error:
         raise Conflict(f"{user.login} has this role there already.") from error
     _record(actor, "role_granted", grant, now)
+    if user.kind == UserKind.SERVICE:
+        revoke_unmanaged(actor=actor, user=user, now=now)
     return grant
 
 

@@ -14,7 +14,7 @@ from live.publishing import publish_rights
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from tenants.access import PLATFORM, Actor, require, require_platform_admin, under, visible_node
 from tenants.audit_trail import record_act
-from tenants.models import AccessToken, Node, RoleGrant, User, UserKind
+from tenants.models import AccessToken, Node, PasswordLink, RoleGrant, User, UserKind
 from tenants.names import check_slug, check_username, clean_name
 from tenants.roles import Permission, Role
 
@@ -62,11 +62,14 @@ def create_user(
     kind: UserKind,
     password: str | None,
     now: datetime,
+    email: str = "",
+    must_change_password: bool = True,
 ) -> User:
     """A new person or service account without any role.
 
-    Without a password nobody can sign in as them in a browser. No organization makes a user
-    of the platform. Raises NotFound for a foreign organization, Forbidden without
+    Without a password nobody can sign in as them in a browser; one that is given here has to be
+    changed at the first sign-in, unless told otherwise. No organization makes a user of the
+    platform. Raises NotFound for a foreign organization, Forbidden without
     manage_members on the whole of it, InvalidRequest, and Conflict for a taken user name.
     """
     organization = None
@@ -82,6 +85,8 @@ def create_user(
         login=login_of(username, organization),
         name=clean_name(name),
         kind=kind,
+        email=email,
+        must_change_password=password is not None and must_change_password,
         created_at=now,
     )
     set_password(user, password)
@@ -112,9 +117,10 @@ def change_user(
     user_id: UUID,
     name: str | None = None,
     is_active: bool | None = None,
+    email: str | None = None,
     now: datetime,
 ) -> User:
-    """Rename, deactivate or reactivate somebody.
+    """Rename, deactivate or reactivate somebody, or change where links are mailed to.
 
     Deactivation ends every session and revokes every token at once, and reactivation brings
     none of them back. Raises NotFound for users of others, Forbidden without manage_members
@@ -138,6 +144,10 @@ def change_user(
         user.name = clean_name(name)
         user.save(update_fields=["name"])
         _record(actor, "user_renamed", user, now, detail)
+    if email is not None and email != user.email:
+        user.email = email
+        user.save(update_fields=["email"])
+        _record(actor, "user_email_changed", user, now, {"login": user.login})
     if is_active is False and user.is_active:
         if user.pk == actor.user.pk:
             raise Conflict("You cannot deactivate yourself; ask another administrator.")
@@ -176,9 +186,10 @@ def _deactivate(user: User, now: datetime) -> None:
     user.save(update_fields=["is_active", "session_generation"])
     publish_rights(user.pk)
     AccessToken.objects.filter(user=user, revoked_at=None).update(revoked_at=now)
+    PasswordLink.objects.filter(user=user).delete()
 
 
-def set_password(user: User, password: str | None) -> None:
+def set_password(user: User, password: str | None, *, field: str = "password") -> None:
     """Give an unsaved or locked user this password; None is no password. Nothing is written.
 
     Raises InvalidRequest for a service account, and for a password that is too long or weak.
@@ -189,19 +200,19 @@ def set_password(user: User, password: str | None) -> None:
     if user.kind == UserKind.SERVICE:
         raise InvalidRequest(
             "A service account has no password; it works with access tokens only.",
-            errors=[FieldError("/password", "must be absent for a service account")],
+            errors=[FieldError(f"/{field}", "must be absent for a service account")],
         )
     if len(password) > PASSWORD_LENGTH_MAX:
         raise InvalidRequest(
             f"A password has at most {PASSWORD_LENGTH_MAX} characters.",
-            errors=[FieldError("/password", "is too long")],
+            errors=[FieldError(f"/{field}", "is too long")],
         )
     try:
         validate_password(password, user)
     except ValidationError as error:
         raise InvalidRequest(
             " ".join(error.messages),
-            errors=[FieldError("/password", message) for message in error.messages],
+            errors=[FieldError(f"/{field}", message) for message in error.messages],
         ) from error
     user.set_password(password)
 

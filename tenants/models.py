@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
@@ -127,7 +128,11 @@ class User(AbstractBaseUser):
     login = models.CharField(max_length=127, unique=True)
     name = models.CharField(max_length=200)
     kind = models.CharField(max_length=7, choices=UserKind.choices, default=UserKind.PERSON.value)
+    #: Where links are mailed to; empty: nowhere.
+    email = models.EmailField(max_length=254, blank=True, default="")
     is_active = models.BooleanField(default=True)
+    #: The password is one that somebody else chose: nothing but changing it is possible.
+    must_change_password = models.BooleanField(default=False)
     #: Counted up to end every session of the user at once, for good.
     session_generation = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()
@@ -205,6 +210,8 @@ class AccessToken(models.Model):
     scopes = ArrayField(models.CharField(max_length=16))
     #: The token that made this one: revoking it revokes this one too.
     minted_by = models.ForeignKey("self", models.PROTECT, null=True, related_name="minted")
+    #: Who made it for a service account; None: its owner.
+    made_by = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True)
@@ -219,6 +226,33 @@ class AccessToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.prefix}… of {self.user}"
+
+
+class PasswordLink(models.Model):
+    """A link with which its holder sets a user's password, once, within an hour.
+
+    Only the SHA-256 of its secret is kept. A user has at most one: a new one replaces it, and a
+    change of the password removes it.
+    """
+
+    user = models.OneToOneField(
+        User, models.PROTECT, primary_key=True, related_name="password_link"
+    )
+    digest = models.BinaryField(max_length=32, unique=True)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(expires_at__gt=F("created_at"))
+                & Q(expires_at__lte=F("created_at") + timedelta(hours=1)),
+                name="password_link_lives_an_hour",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"password link of {self.user}"
 
 
 class SignInAttempts(models.Model):

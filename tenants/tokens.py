@@ -11,7 +11,7 @@ import hashlib
 import re
 import secrets
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -26,10 +26,12 @@ from primitives.errors import (
     NotFound,
     Unauthenticated,
 )
-from tenants.access import Actor, actor_with
+from tenants.access import Actor, actor_of, actor_with, visible_node
 from tenants.audit_trail import record_act
-from tenants.models import AccessToken, Node, User
-from tenants.names import clean_name
+from tenants.managing import manages, require_managed
+from tenants.membership import visible_user
+from tenants.models import AccessToken, Node, User, UserKind
+from tenants.names import check_slug, clean_name
 from tenants.roles import SCOPE_PERMISSIONS, Permission, Scope
 from webapi.statements import columns, prepared_cursor, taken
 
@@ -45,6 +47,8 @@ LAST_USED_PRECISION = timedelta(minutes=1)
 NAME_LENGTH_MAX = 100
 LIFETIME_DAYS_MAX = 365
 LIVE_TOKENS_MAX = 50
+#: How long a replaced token may go on, at most.
+OVERLAP_S_MAX = 7 * 86_400
 
 
 def new_secret() -> str:
@@ -134,19 +138,56 @@ WHERE t.digest = %s::bytea
 
 
 def own_tokens(actor: Actor) -> QuerySet[AccessToken]:
-    """The actor's own tokens, revoked and expired ones too; nobody sees those of others."""
-    return AccessToken.objects.filter(user=actor.user)
+    """The actor's own tokens, revoked and expired ones too."""
+    return tokens_of(actor.user)
+
+
+def tokens_of(user: User) -> QuerySet[AccessToken]:
+    """The user's tokens with their owner and maker, revoked and expired ones too."""
+    return AccessToken.objects.select_related("user", "made_by").filter(user=user)
+
+
+def managed_tokens(actor: Actor, login: str) -> QuerySet[AccessToken]:
+    """The tokens of the user with this login.
+
+    Raises NotFound for a user that the actor may not see, and Forbidden for one that they do not
+    manage.
+    """
+    user = visible_user(actor, login)
+    require_managed(actor, user)
+    return tokens_of(user)
+
+
+def tokens_below(actor: Actor, organization_slug: str) -> QuerySet[AccessToken]:
+    """The tokens of all users of an organization.
+
+    Raises NotFound for a foreign organization and Forbidden without manage_members on it.
+    """
+    path = check_slug(organization_slug, field="organization")
+    organization = visible_node(actor, path, Permission.MANAGE_MEMBERS)
+    return AccessToken.objects.select_related("user", "made_by").filter(
+        user__organization=organization
+    )
 
 
 @transaction.atomic
 def create_token(
-    *, actor: Actor, name: str, scopes: Iterable[Scope], expires_in_days: int, now: datetime
+    *,
+    actor: Actor,
+    name: str,
+    scopes: Iterable[Scope],
+    expires_in_days: int,
+    now: datetime,
+    login: str | None = None,
 ) -> tuple[AccessToken, str]:
-    """A new token of the actor's own, and its secret, which is never to be had again.
+    """A new token of the actor's own, or of the service account `login`, and its secret, which is
+    never to be had again.
 
     A token may make tokens too, but none that may more or live longer than itself, and they
     are revoked with it. Raises InvalidRequest for a bad name, no scope or a bad lifetime,
-    Forbidden for more scopes than the token used has, and Conflict beyond 50 live tokens.
+    NotFound for a login that the actor may not see, Forbidden for one that they do not manage and
+    for more scopes than the token used has, and Conflict for another person and beyond 50 live
+    tokens.
     """
     wanted = frozenset(scopes)
     if not wanted:
@@ -159,48 +200,128 @@ def create_token(
             f"expires_in_days must be from 1 to {LIFETIME_DAYS_MAX}.",
             errors=[FieldError("/expires_in_days", f"must be from 1 to {LIFETIME_DAYS_MAX}")],
         )
-    expires_at = now + timedelta(days=expires_in_days)
-    if actor.scopes is not None and not permissions_of(wanted) <= permissions_of(actor.scopes):
-        raise Forbidden(
-            "A token cannot make one that may do more than itself; sign in, or use a token "
-            f"with the scopes {', '.join(sorted(wanted))}."
-        )
-    if actor.token is not None:
-        expires_at = min(expires_at, actor.token.expires_at)
-    return issue_token(
-        actor=actor, name=name, scopes=wanted, expires_at=expires_at, minted_by=actor.token, now=now
+    owner = actor.user
+    if login is not None and login != actor.user.login:
+        owner = visible_user(actor, login)
+        require_managed(actor, owner)
+        if owner.kind != UserKind.SERVICE:
+            raise Conflict(
+                f"{owner.login} is a person, and people make their own tokens. Others make tokens "
+                "of service accounts only."
+            )
+    return _issue(
+        actor=actor,
+        owner=owner,
+        name=name,
+        scopes=wanted,
+        expires_at=now + timedelta(days=expires_in_days),
+        now=now,
     )
 
 
 @transaction.atomic
-def issue_token(
+def rotate_token(
+    *, actor: Actor, token_id: UUID, overlap_s: int, now: datetime
+) -> tuple[AccessToken, str]:
+    """Replace a live token by one with the same name, scopes and length of life, and its secret.
+
+    The old one and all that were made with it end `overlap_s` seconds from now, at once for 0.
+    Raises NotFound and Forbidden as `revoke_token` does, InvalidRequest for an overlap beyond 7
+    days, and Conflict for a token of another person, for one that has ended and for the one in
+    use.
+    """
+    if not 0 <= overlap_s <= OVERLAP_S_MAX:
+        raise InvalidRequest(
+            f"overlap_s must be from 0 to {OVERLAP_S_MAX} (7 days).",
+            errors=[FieldError("/overlap_s", f"must be from 0 to {OVERLAP_S_MAX}")],
+        )
+    old = _found(actor, token_id)
+    if actor.token is not None and actor.token.pk == old.pk:
+        raise Conflict("A token cannot replace itself. Sign in, or use another token.")
+    if old.user_id != actor.user.pk and old.user.kind != UserKind.SERVICE:
+        # Whoever has the new secret acts as the owner.
+        raise Conflict(f"This is {old.user.login}'s own token. You can revoke it, not replace it.")
+    if old.revoked_at is not None or old.expires_at <= now:
+        raise Conflict(f"The token {old.name} has ended. Make a new one.")
+    lifetime = old.expires_at - old.created_at
+    if overlap_s:
+        ends_at = now + timedelta(seconds=overlap_s)
+        for each in _with_minted(old):
+            if each.revoked_at is None and each.expires_at > ends_at:
+                each.expires_at = ends_at
+                each.save(update_fields=["expires_at"])
+    else:
+        _revoke(actor, old, now)
+    _record(actor, "token_rotated", old, now)
+    return _issue(
+        actor=actor,
+        owner=old.user,
+        name=old.name,
+        scopes=known_scopes(old),
+        expires_at=now + lifetime,
+        now=now,
+    )
+
+
+@transaction.atomic
+def revoke_token(*, actor: Actor, token_id: UUID, now: datetime) -> None:
+    """End a token and all that were made with it, now and for good.
+
+    It is the actor's own, or one of a user whom they manage. Revoking a revoked one changes
+    nothing. A token may revoke itself, and others that may do no more than itself (Forbidden
+    otherwise). Raises NotFound for all other tokens.
+    """
+    _revoke(actor, _found(actor, token_id), now)
+
+
+def revoke_unmanaged(*, actor: Actor, user: User, now: datetime) -> None:
+    """End the tokens of a service account whose makers no longer manage it.
+
+    Called after `actor` gave it a role: a lead who made a token for it must not reach with it
+    what only others could give. Must run in a transaction.
+    """
+    made = tokens_of(user).filter(revoked_at=None, expires_at__gt=now).exclude(made_by=None)
+    for token in made.select_for_update(of=("self",)):
+        if token.made_by is not None and not manages(actor_of(token.made_by), user):
+            _revoke(actor, token, now)
+
+
+def _issue(
     *,
     actor: Actor,
+    owner: User,
     name: str,
-    scopes: Iterable[Scope],
+    scopes: frozenset[Scope],
     expires_at: datetime,
     now: datetime,
-    minted_by: AccessToken | None = None,
 ) -> tuple[AccessToken, str]:
-    """Store a token of the actor's and audit it; whether they may have it is asked before.
-
-    Raises InvalidRequest for a bad name and Conflict for a deactivated user or too many tokens.
-    """
-    user = _lock_owner(actor)
-    if not user.is_active:
-        raise Conflict(f"{user.login} is deactivated.")
-    if minted_by is not None and own_tokens(actor).get(pk=minted_by.pk).revoked_at is not None:
-        raise Unauthenticated("This access token was revoked. Create a new one.")
-    if own_tokens(actor).filter(revoked_at=None, expires_at__gt=now).count() >= LIVE_TOKENS_MAX:
-        raise Conflict(f"You have {LIVE_TOKENS_MAX} live tokens already; revoke one first.")
+    """Store a token of `owner` and audit it; whether the actor may is asked before, but for the
+    bounds of the token used."""
+    if actor.scopes is not None and not permissions_of(scopes) <= permissions_of(actor.scopes):
+        raise Forbidden(
+            "A token cannot make one that may do more than itself; sign in, or use a token "
+            f"with the scopes {', '.join(sorted(scopes))}."
+        )
+    owner = _lock_users(actor, owner)
+    if not owner.is_active:
+        raise Conflict(f"{owner.login} is deactivated.")
+    if actor.token is not None:
+        expires_at = min(expires_at, actor.token.expires_at)
+        if own_tokens(actor).get(pk=actor.token.pk).revoked_at is not None:
+            raise Unauthenticated("This access token was revoked. Create a new one.")
+    live = tokens_of(owner).filter(revoked_at=None, expires_at__gt=now)
+    if live.count() >= LIVE_TOKENS_MAX:
+        whose = "You have" if owner.pk == actor.user.pk else f"{owner.login} has"
+        raise Conflict(f"{whose} {LIVE_TOKENS_MAX} live tokens already; revoke one first.")
     secret = new_secret()
     token = AccessToken.objects.create(
-        user=user,
+        user=owner,
         name=clean_name(name, length_max=NAME_LENGTH_MAX),
         prefix=secret[:PREFIX_LENGTH],
         digest=digest_of(secret),
         scopes=sorted(scope.value for scope in scopes),
-        minted_by=minted_by,
+        minted_by=actor.token,
+        made_by=None if owner.pk == actor.user.pk else actor.user,
         created_at=now,
         expires_at=expires_at,
     )
@@ -208,37 +329,48 @@ def issue_token(
     return token, secret
 
 
-@transaction.atomic
-def revoke_token(*, actor: Actor, token_id: UUID, now: datetime) -> None:
-    """End one of the actor's own tokens and all that were made with it, now and for good.
-
-    Revoking a revoked one changes nothing. A token may revoke itself, and others that may do
-    no more than itself (Forbidden otherwise). Raises NotFound for tokens of others.
-    """
-    _lock_owner(actor)
-    token = own_tokens(actor).filter(pk=token_id).first()
-    if token is None:
+def _found(actor: Actor, token_id: UUID) -> AccessToken:
+    """The token, locked against others' acts on its owner. Raises NotFound and Forbidden."""
+    token = AccessToken.objects.select_related("user__organization").filter(pk=token_id).first()
+    is_own = token is not None and token.user_id == actor.user.pk
+    if token is None or not (is_own or manages(actor, token.user)):
         raise NotFound("It does not exist, or you may not see it.")
+    _lock_users(actor, token.user)
     if (
         actor.scopes is not None
         and not (actor.token is not None and actor.token.pk == token.pk)
         and not permissions_of(known_scopes(token)) <= permissions_of(actor.scopes)
     ):
         raise Forbidden("A token cannot revoke one that may do more than itself; sign in for it.")
+    return tokens_of(token.user).get(pk=token_id)
+
+
+def _revoke(actor: Actor, token: AccessToken, now: datetime) -> None:
+    for each in _with_minted(token):
+        if each.revoked_at is None:
+            each.revoked_at = now
+            each.save(update_fields=["revoked_at"])
+            _record(actor, "token_revoked", each, now)
+
+
+def _with_minted(token: AccessToken) -> Iterator[AccessToken]:
+    """The token and all that were made with it, by whomever they are owned."""
     generation = [token]
     while generation:
-        for each in generation:
-            if each.revoked_at is None:
-                each.revoked_at = now
-                each.save(update_fields=["revoked_at"])
-                _record(actor, "token_revoked", each, now)
+        yield from generation
         # A token is made by an earlier one, so this ends.
-        generation = list(own_tokens(actor).filter(minted_by__in=[each.pk for each in generation]))
+        minted = AccessToken.objects.select_related("user__organization")
+        generation = list(minted.filter(minted_by__in=[each.pk for each in generation]))
 
 
-def _lock_owner(actor: Actor) -> User:
-    # One at a time per user: the limit holds, and no token is made by one that is being revoked.
-    return User.objects.select_for_update().get(pk=actor.user.pk)
+def _lock_users(actor: Actor, owner: User) -> User:
+    """Lock owner and actor, in one order: the limit holds, and no token is made by one that is
+    being revoked. Returns the owner as it is now."""
+    users = User.objects.select_for_update(of=("self",)).select_related("organization")
+    locked = {
+        user.pk: user for user in users.filter(pk__in={actor.user.pk, owner.pk}).order_by("pk")
+    }
+    return locked[owner.pk]
 
 
 def known_scopes(token: AccessToken) -> frozenset[Scope]:
@@ -252,12 +384,13 @@ def permissions_of(scopes: Iterable[Scope]) -> frozenset[Permission]:
 
 
 def _record(actor: Actor, action: str, token: AccessToken, now: datetime) -> None:
+    detail = {"name": token.name, "prefix": token.prefix, "scopes": token.scopes}
     record_act(
         actor=actor,
         action=action,
         subject_kind="token",
         subject_id=token.pk,
-        node=actor.user.organization,
+        node=token.user.organization,
         now=now,
-        detail={"name": token.name, "prefix": token.prefix, "scopes": token.scopes},
+        detail=detail if token.user_id == actor.user.pk else {"user": token.user.login, **detail},
     )

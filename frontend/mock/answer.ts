@@ -14,6 +14,7 @@ import {
   theQuotaPushes,
   theQuotas,
   theTokens,
+  theUsers,
   TREE,
 } from "./company.ts";
 import { theAuditEvents } from "./audit.ts";
@@ -89,6 +90,7 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
   const { method, query } = request;
   const path = request.path.replace(/^\/api\/v1/, "");
   if (path === "/session") return session(company, request);
+  if (path === "/password-links/use") return passwordLink(request);
   if (path === "/installation") return { status: 200, body: { has_administrator: company.hasAdministrator } };
   if (company.session === null) return aProblem(401, "unauthenticated", "Sign in first.");
   const [, collection = "", id, action] = path.split("/");
@@ -119,9 +121,15 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return priorityClasses(company.rules, request, id);
     case "tokens":
       if (method === "POST") {
-        return { status: 201, body: { ...theTokens()[0], name: (request.body as { name: string }).name, secret: "tdg_9fK2exampleOnlyNotAToken" } };
+        const { user } = request.body as { user?: string };
+        const [token] = theTokens(user ?? undefined);
+        return { status: 201, body: { ...token, name: (request.body as { name?: string }).name ?? token?.name, secret: "tdg_9fK2exampleOnlyNotAToken" } };
       }
-      return method === "DELETE" ? { status: 204 } : page(theTokens(), query);
+      return method === "DELETE" ? { status: 204 } : page(theTokens(query.get("user") ?? undefined), query);
+    case "users":
+      return users(request, id);
+    case "password":
+      return password(company, request);
     case "quotas":
       return quotas(company, request, id, action);
     case "quota-changes":
@@ -161,6 +169,39 @@ function session(company: Company, { method, body }: MockRequest): MockAnswer {
   return company.session === null
     ? aProblem(401, "unauthenticated", "Sign in first.")
     : { status: 200, body: company.session };
+}
+
+function users({ method, body }: MockRequest, id?: string): MockAnswer {
+  const found = theUsers();
+  if (method === "GET") return page(found, new URLSearchParams());
+  if (id === undefined) return { status: 201, body: { ...found[1], ...(body as object) } };
+  return {
+    status: 201,
+    body: {
+      user: found.find((user) => user.id === id)?.login,
+      expires_at: new Date(Date.now() + 3_600_000).toISOString(),
+      sent_to: null,
+      link: "/set-password#tdl_exampleOnly",
+    },
+  };
+}
+
+function password(company: Company, { body }: MockRequest): MockAnswer {
+  const { old_password } = body as { old_password: string };
+  if (old_password === "wrong") {
+    return aProblem(400, "invalid_request", "The old password is wrong.", {
+      errors: [{ pointer: "/old_password", detail: "is wrong", code: "invalid" }],
+    });
+  }
+  company.session = aSession();
+  return { status: 200, body: { login: company.session.user.login } };
+}
+
+function passwordLink({ body }: MockRequest): MockAnswer {
+  const { secret } = body as { secret: string };
+  return secret === "used"
+    ? aProblem(404, "not_found", "This link does not work: it was used, has expired, or was replaced.")
+    : { status: 200, body: { login: "bob@ai-company" } };
 }
 
 function quotas(company: Company, request: MockRequest, id?: string, action?: string): MockAnswer {

@@ -17,6 +17,7 @@ import type {
   Session,
   Token,
   TreeNode,
+  User,
 } from "../src/api/types";
 
 export const GPU = 1000;
@@ -39,6 +40,7 @@ export function aSession(change: Partial<Session> = {}): Session {
       username: "ana",
       name: "Ana Lima",
       kind: "person",
+      must_change_password: false,
       organization: { id: uuid(2), slug: ORGANIZATION, name: "AI Company" },
     },
     grants: [{ role: "organization_admin", node_path: ORGANIZATION }],
@@ -460,11 +462,22 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
   };
 }
 
-export function theTokens(): Token[] {
+/** Bob, and a service account. */
+export function theUsers(): User[] {
+  const rest = { organization: ORGANIZATION, email: "", is_active: true, must_change_password: false, created_at: iso(Date.now() - 86_400_000) };
+  return [
+    { id: uuid(95), login: "bob@ai-company", username: "bob", name: "Bob Meyer", kind: "person", ...rest },
+    { id: uuid(96), login: "ci@ai-company", username: "ci", name: "Continuous integration", kind: "service", ...rest },
+  ];
+}
+
+export function theTokens(user = "ai-company/ana"): Token[] {
   const now = Date.now();
   return [
     {
       id: uuid(90),
+      user,
+      made_by: null,
       name: "laptop",
       prefix: "tdg_9fK2",
       scopes: ["read", "jobs"],

@@ -88,9 +88,10 @@ class Api:
         headers = {"If-Match": if_match}
         return _object(self._send("PATCH", path, parameters={}, body=body, headers=headers))
 
-    def delete(self, path: str, *, if_match: str) -> None:
-        """Remove what is as `if_match` says."""
-        self._send("DELETE", path, parameters={}, headers={"If-Match": if_match})
+    def delete(self, path: str, *, if_match: str | None = None) -> None:
+        """Remove what is at `path`, where given only as `if_match` says."""
+        headers = {} if if_match is None else {"If-Match": if_match}
+        self._send("DELETE", path, parameters={}, headers=headers)
 
     def items(self, path: str, *, most: int, **parameters: object) -> Iterator[dict[str, Any]]:
         """At most `most` items of a list, page by page."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typer
 
-from cli import account_commands, fleet_commands, job_commands
+from cli import account_commands, fleet_commands, job_commands, people_commands
 from cli.audit_command import audit
 from cli.change_commands import changes_app
 from cli.checkpoint_command import checkpoint
@@ -34,6 +34,7 @@ app = typer.Typer(
 app.callback(cls=Commands, help=__doc__, no_args_is_help=True)(account_commands.options)
 app.command()(account_commands.login)
 app.command()(account_commands.whoami)
+app.command()(people_commands.passwd)
 app.command(cls=job_commands.SubmitCommand)(job_commands.submit)
 for _command in job_commands.COMMANDS:
     app.command()(_command)
@@ -46,6 +47,8 @@ app.add_typer(quota_app, name="quota")
 app.add_typer(changes_app, name="quota-changes")
 app.add_typer(policy_app, name="policy")
 app.add_typer(report_app, name="report")
+app.add_typer(people_commands.user_app, name="user")
+app.add_typer(people_commands.token_app, name="token")
 app.command()(checkpoint)
 app.command()(estimate)
 app.command()(decisions)

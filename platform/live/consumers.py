@@ -139,7 +139,9 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
         if not await database_sync_to_async(session.exists)(session.session_key or ""):
             return None
         user = await database_sync_to_async(_user_of)(session)
-        return user if user is not None and user.is_active else None
+        if user is None or not user.is_active or getattr(user, "must_change_password", False):
+            return None
+        return user
 
 
 def _user_of(session: SessionBase) -> AbstractBaseUser | None:

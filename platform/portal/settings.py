@@ -294,6 +294,22 @@ if PUBLIC_URL and not re.fullmatch(
     r"https?://(\[[0-9a-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?", PUBLIC_URL
 ):
     raise BadSetting(f"TIDEGATE_PUBLIC_URL must look like https://host, not {PUBLIC_URL!r}.")
+#: Where password links are mailed from; empty: nowhere, and they are shown to who made them.
+_mail = urlsplit(_text("TIDEGATE_MAIL_URL", ""))
+IS_MAIL_CONFIGURED = bool(_mail.geturl())
+if IS_MAIL_CONFIGURED and (_mail.scheme not in {"smtp", "smtps"} or not _mail.hostname):
+    raise BadSetting("TIDEGATE_MAIL_URL must look like smtps://user:password@mail.example.org:465.")
+if IS_MAIL_CONFIGURED and not PUBLIC_URL:
+    raise BadSetting("TIDEGATE_MAIL_URL needs TIDEGATE_PUBLIC_URL, which mailed links begin with.")
+EMAIL_HOST = _mail.hostname or ""
+EMAIL_PORT = _mail.port or (465 if _mail.scheme == "smtps" else 587)
+EMAIL_HOST_USER = unquote(_mail.username or "")
+EMAIL_HOST_PASSWORD = unquote(_mail.password or "")
+EMAIL_USE_SSL = _mail.scheme == "smtps"
+#: Without TLS a link would be read on its way; on this machine there is no way.
+EMAIL_USE_TLS = _mail.scheme == "smtp" and EMAIL_HOST not in {"127.0.0.1", "::1", "localhost"}
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = _text("TIDEGATE_MAIL_FROM", "tidegate@localhost")
 #: How old a cluster's last answer may be before pages call it stale.
 STALE_AFTER_S = _int("TIDEGATE_STALE_AFTER_S", 15, low=2, high=3600)
 #: How long a cycle waits for news before it runs anyway.

@@ -11,6 +11,7 @@ from primitives.clock import SystemClock
 from primitives.errors import Forbidden, Unauthenticated
 from tenants.access import Actor, actor_of
 from tenants.models import User
+from tenants.passwords import refuse_foreign_password
 from tenants.tokens import actor_by_token
 
 
@@ -38,11 +39,14 @@ class BrowserSessionAuthentication(BaseAuthentication):
     """The session cookie, with `X-CSRFToken` on every request that changes something."""
 
     def authenticate(self, request: Request) -> tuple[User, Actor] | None:
-        """The session's user. Raises Forbidden when the CSRF token is missing or wrong."""
+        """The session's user. Raises Forbidden when the CSRF token is missing or wrong, and
+        PasswordChangeRequired outside of the views that serve before it."""
         user = get_user(request._request)
         if not isinstance(user, User):
             return None
         require_csrf_token(request._request)
+        if not getattr(request.parser_context.get("view"), "serves_before_password_change", False):
+            refuse_foreign_password(user)
         return user, actor_of(user)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.validators import EmailValidator
 from rest_framework import serializers
 
 from tenants.models import NodeKind, UserKind
 from tenants.names import NAME_LENGTH_MAX, SLUG_LENGTH_MAX, SLUG_PATTERN, USERNAME_PATTERN
+from tenants.passwords import LINK_LENGTH_MAX
 from tenants.roles import Permission, Role, Scope
-from tenants.tokens import LIFETIME_DAYS_MAX
+from tenants.tokens import LIFETIME_DAYS_MAX, OVERLAP_S_MAX
 from tenants.tokens import NAME_LENGTH_MAX as TOKEN_NAME_LENGTH_MAX
 from webapi.serializers import (
     BoundedListField,
@@ -22,6 +24,21 @@ from webapi.serializers import (
 #: 13 slugs and their slashes.
 PATH_LENGTH_MAX = 1000
 LOGIN_LENGTH_MAX = 127
+
+
+class EmailField(TextField):
+    """An address for mail, or the empty string for none."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            **{
+                "max_length": 254,
+                "allow_blank": True,
+                "help_text": "Where password links are mailed to; empty: nowhere",
+                **options,
+            }
+        )
+        self.validators.append(EmailValidator("must be an address such as ana@example.org"))
 
 
 class TreeNodeSerializer(serializers.Serializer[Any]):
@@ -80,7 +97,11 @@ class UserSerializer(serializers.Serializer[Any]):
     organization = serializers.CharField(
         source="organization.slug", allow_null=True, default=None, help_text="null: the platform's"
     )
+    email = serializers.CharField(help_text="Where links are mailed to; empty: nowhere")
     is_active = serializers.BooleanField()
+    must_change_password = serializers.BooleanField(
+        help_text="Nothing but changing the password is possible after signing in"
+    )
     created_at = serializers.DateTimeField()
 
 
@@ -99,7 +120,11 @@ class UserCreationSerializer(StrictSerializer):
         allow_null=True,
         default=None,
         write_only=True,
-        help_text="At least 12 characters; absent: no signing in by browser",
+        help_text="At least 12 characters; absent: no signing in by browser before a password link",
+    )
+    email = EmailField(required=False, default="")
+    must_change_password = YesOrNoField(
+        required=False, default=True, help_text="Whether `password` is for the first sign-in only"
     )
 
 
@@ -107,6 +132,7 @@ class UserChangeSerializer(StrictSerializer):
     """What may change of a user."""
 
     name = TextField(max_length=NAME_LENGTH_MAX, required=False)
+    email = EmailField(required=False)
     is_active = YesOrNoField(
         required=False, help_text="false ends all sessions and revokes all tokens for good"
     )
@@ -142,9 +168,16 @@ class RoleGrantCreationSerializer(StrictSerializer):
 
 
 class AccessTokenSerializer(serializers.Serializer[Any]):
-    """A personal access token, without its secret."""
+    """An access token, without its secret."""
 
     id = serializers.UUIDField()
+    user = serializers.CharField(source="user.login", help_text="Login of its owner")
+    made_by = serializers.CharField(
+        source="made_by.login",
+        allow_null=True,
+        default=None,
+        help_text="Login of who made it for a service account; null: its owner",
+    )
     name = serializers.CharField()
     prefix = serializers.CharField(help_text="The first 12 characters, to recognise it by")
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=[s.value for s in Scope]))
@@ -174,6 +207,60 @@ class AccessTokenCreationSerializer(StrictSerializer):
         max_length=len(Scope),
     )
     expires_in_days = WholeNumberField(min_value=1, max_value=LIFETIME_DAYS_MAX)
+    user = TextField(
+        max_length=LOGIN_LENGTH_MAX,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Login of a service account that the caller manages; absent: one's own",
+    )
+
+
+class TokenRotationSerializer(StrictSerializer):
+    """How long the old token goes on."""
+
+    overlap_s = WholeNumberField(
+        min_value=0,
+        max_value=OVERLAP_S_MAX,
+        required=False,
+        default=0,
+        help_text="Seconds until the old token ends; 0: at once",
+    )
+
+
+class PasswordChangeSerializer(StrictSerializer):
+    """One's old and new password."""
+
+    old_password = TextField(max_length=1024, write_only=True)
+    new_password = TextField(max_length=1024, write_only=True, help_text="At least 12 characters")
+
+
+class PasswordLinkSerializer(serializers.Serializer[Any]):
+    """A link with which a person sets their password, once."""
+
+    user = serializers.CharField(source="user.login")
+    expires_at = serializers.DateTimeField()
+    sent_to = serializers.CharField(
+        allow_null=True, help_text="The address that the link was mailed to; null: not mailed"
+    )
+    link = serializers.CharField(
+        allow_null=True,
+        help_text="Path and fragment of the page, shown this once; null when it was mailed, and in "
+        "the repeated answer to an Idempotency-Key",
+    )
+
+
+class PasswordLinkUseSerializer(StrictSerializer):
+    """The secret of a link, which is its fragment, and the new password."""
+
+    secret = TextField(max_length=LINK_LENGTH_MAX, write_only=True)
+    password = TextField(max_length=1024, write_only=True, help_text="At least 12 characters")
+
+
+class LoginSerializer(serializers.Serializer[Any]):
+    """Who can sign in now."""
+
+    login = serializers.CharField()
 
 
 class AuditSubjectSerializer(serializers.Serializer[Any]):
@@ -237,6 +324,9 @@ class SessionUserSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     organization = SessionOrganizationSerializer(allow_null=True)
     kind = serializers.ChoiceField(choices=UserKind.values)
+    must_change_password = serializers.BooleanField(
+        help_text="Every other request is refused before POST /password"
+    )
 
 
 class SessionGrantSerializer(serializers.Serializer[Any]):

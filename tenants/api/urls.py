@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from tenants.api import audit_views, views
+from tenants.api import audit_views, password_views, token_views, views
 
 urlpatterns: list[URLPattern] = [
     path("session", views.SessionView.as_view()),
@@ -19,7 +19,11 @@ urlpatterns: list[URLPattern] = [
     path("users/<uuid:user_id>", views.UserDetail.as_view()),
     path("role-grants", views.RoleGrantList.as_view()),
     path("role-grants/<uuid:grant_id>", views.RoleGrantDetail.as_view()),
-    path("tokens", views.AccessTokenList.as_view()),
-    path("tokens/<uuid:token_id>", views.AccessTokenDetail.as_view()),
+    path("users/<uuid:user_id>/password-link", password_views.UserPasswordLink.as_view()),
+    path("password", password_views.PasswordView.as_view()),
+    path("password-links/use", password_views.PasswordLinkUse.as_view()),
+    path("tokens", token_views.AccessTokenList.as_view()),
+    path("tokens/<uuid:token_id>", token_views.AccessTokenDetail.as_view()),
+    path("tokens/<uuid:token_id>/rotate", token_views.AccessTokenRotation.as_view()),
     path("audit-events", audit_views.AuditEventList.as_view()),
 ]

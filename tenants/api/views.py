@@ -28,10 +28,9 @@ from tenants.granting import grant_role, revoke_role, visible_grants
 from tenants.membership import change_user, create_user, visible_users
 from tenants.models import Node, NodeKind, UserKind
 from tenants.rights_summary import permissions_by_path
-from tenants.roles import Permission, Role, Scope
+from tenants.roles import Permission, Role
 from tenants.signing_in import authenticated_user, record_session
 from tenants.structure import create_below, create_organization, rename_node
-from tenants.tokens import create_token, own_tokens, revoke_token
 from webapi.idempotency import respond_once
 from webapi.paging import (
     page_body,
@@ -62,6 +61,7 @@ def _session_body(request: Request, actor: Actor) -> dict[str, Any]:
                 "name": user.name,
                 "organization": organization,
                 "kind": user.kind,
+                "must_change_password": user.must_change_password,
             },
             "grants": [
                 {"role": role.value, "node_path": path.rstrip("/") or None}
@@ -79,6 +79,7 @@ class SessionView(APIView):
     """The browser's session."""
 
     permission_classes = [AllowAny]
+    serves_before_password_change = True
 
     @extend_schema(
         operation_id="get_session",
@@ -448,6 +449,8 @@ class UserList(APIView):
                 name=body.validated_data["name"],
                 kind=UserKind(body.validated_data["kind"]),
                 password=body.validated_data["password"],
+                email=body.validated_data["email"],
+                must_change_password=body.validated_data["must_change_password"],
                 now=now,
             )
             return 201, shapes.UserSerializer(user).data
@@ -473,7 +476,7 @@ class UserDetail(APIView):
 
     @extend_schema(
         operation_id="change_user",
-        summary="Rename, deactivate or reactivate",
+        summary="Rename, deactivate or reactivate, or change the address for mail",
         request=shapes.UserChangeSerializer,
         responses=answers({200: shapes.UserSerializer}, 403, 404, 409),
     )
@@ -483,12 +486,13 @@ class UserDetail(APIView):
         body = shapes.UserChangeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         if not body.validated_data:
-            raise InvalidRequest("Nothing to change: send name or is_active.")
+            raise InvalidRequest("Nothing to change: send name, email or is_active.")
         user = change_user(
             actor=actor_from(request),
             user_id=user_id,
             name=body.validated_data.get("name"),
             is_active=body.validated_data.get("is_active"),
+            email=body.validated_data.get("email"),
             now=SystemClock().now(),
         )
         return Response(shapes.UserSerializer(user).data)
@@ -568,69 +572,4 @@ class RoleGrantDetail(APIView):
         """Take a role back."""
         refuse_unknown_parameters(request, set())
         revoke_role(actor=actor_from(request), grant_id=grant_id, now=SystemClock().now())
-        return Response(status=204)
-
-
-class AccessTokenList(APIView):
-    """One's own access tokens."""
-
-    @extend_schema(
-        operation_id="list_tokens",
-        summary="One's own access tokens, newest first",
-        parameters=PAGE_PARAMETERS,
-        responses=answers({200: page_of(shapes.AccessTokenSerializer)}),
-    )
-    def get(self, request: Request) -> Response:
-        """Own tokens, newest first."""
-        refuse_unknown_filters(request, set())
-        page = page_by_id(request, own_tokens(actor_from(request)), newest_first=True)
-        return Response(
-            page_body(request, page, lambda row: shapes.AccessTokenSerializer(row).data)
-        )
-
-    @extend_schema(
-        operation_id="create_token",
-        summary="Create an access token; its secret is shown once",
-        parameters=[IDEMPOTENCY_KEY],
-        request=shapes.AccessTokenCreationSerializer,
-        responses=answers({201: shapes.NewAccessTokenSerializer}, 403, 409, 422),
-    )
-    def post(self, request: Request) -> Response:
-        """A new token."""
-        refuse_unknown_parameters(request, set())
-        actor, now = actor_from(request), SystemClock().now()
-        body = shapes.AccessTokenCreationSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        secrets: list[str] = []
-
-        def act() -> tuple[int, dict[str, Any]]:
-            token, secret = create_token(
-                actor=actor,
-                name=body.validated_data["name"],
-                scopes=[Scope(scope) for scope in body.validated_data["scopes"]],
-                expires_in_days=body.validated_data["expires_in_days"],
-                now=now,
-            )
-            secrets.append(secret)
-            return 201, {**shapes.AccessTokenSerializer(token).data, "secret": None}
-
-        response = respond_once(request, principal_id=actor.user.pk, now=now, act=act)
-        if secrets:
-            response.data = {**response.data, "secret": secrets[0]}
-        response["Cache-Control"] = "no-store"
-        return response
-
-
-class AccessTokenDetail(APIView):
-    """One of one's own access tokens."""
-
-    @extend_schema(
-        operation_id="revoke_token",
-        summary="Revoke an access token and all that were made with it",
-        responses=answers({204: None}, 403, 404),
-    )
-    def delete(self, request: Request, token_id: UUID) -> Response:
-        """Revoke a token."""
-        refuse_unknown_parameters(request, set())
-        revoke_token(actor=actor_from(request), token_id=token_id, now=SystemClock().now())
         return Response(status=204)

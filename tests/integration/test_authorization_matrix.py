@@ -106,7 +106,22 @@ TABLE: dict[tuple[str, str], Case] = {
         "401 201 201 201 201 201 201 201 201 201 201",
         {"name": "new", "scopes": ["read"], "expires_in_days": 1},
     ),
-    ("DELETE", "tokens/<uuid:token_id>"): a_case("401 404 404 404 404 404 204 404 404 404 404"),
+    # A token of a person is ended by who manages them, and replaced by its owner only.
+    ("DELETE", "tokens/<uuid:token_id>"): a_case("401 204 204 404 404 404 204 404 404 404 404"),
+    ("POST", "tokens/<uuid:token_id>/rotate"): a_case(
+        "401 409 409 404 404 404 201 404 404 404 404", {}
+    ),
+    # Passwords. Nobody in this world has one, and nobody makes a link for themselves.
+    ("POST", "password"): a_case(
+        "401 409 409 409 409 409 409 409 409 409 409", {"old_password": "x", "new_password": "y"}
+    ),
+    ("POST", "users/<uuid:user_id>/password-link"): a_case(
+        "401 201 201 403 403 403 409 404 403 404 404"
+    ),
+    # A link is all that is known of its holder, and this one is none.
+    ("POST", "password-links/use"): a_case(
+        "404 404 404 404 404 404 404 404 404 404 404", {"secret": "x", "password": "y"}
+    ),
     ("GET", "audit-events"): a_case(CUT_TO_ALL),
     # The fleet is the platform's: everybody looks, platform admins change.
     ("GET", "pools"): a_case(CUT_TO_ALL),
@@ -339,8 +354,8 @@ def test_methods_that_a_view_has_not_are_refused_to_everybody(world: World) -> N
             path = path_of(route, world)
             assert answered(world, "root", method, path, Case("")) == 405, (method, route)
             assert answered(world, "bob", method, path, Case("")) == 405, (method, route)
-            # Only signing in is open to nobody, so only there they learn what is served.
-            status = 405 if route == "session" else 401
+            # Only these are open to nobody, so only there they learn what is served.
+            status = 405 if route in {"session", "password-links/use"} else 401
             assert answered(world, "nobody", method, path, Case("")) == status, (method, route)
 
 

@@ -142,6 +142,20 @@ def test_a_session_of_a_deactivated_user_is_over() -> None:
     run(scene)
 
 
+def test_a_session_with_a_password_of_somebody_else_hears_nothing() -> None:
+    company = a_company()
+    bob = a_user(company.organization, "bob")
+    key = a_session(bob)
+
+    async def scene() -> None:
+        users = User.objects.filter(pk=bob.pk)
+        await database_sync_to_async(users.update)(must_change_password=True)
+        socket = a_socket(key)
+        assert await answers(socket, 2) == [ACCEPTED, ("websocket.close", 4401)]
+
+    run(scene)
+
+
 def test_a_page_of_another_site_is_refused() -> None:
     company = a_company()
     key = a_session(a_user(company.organization, "bob"))

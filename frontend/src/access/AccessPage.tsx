@@ -1,250 +1,33 @@
-import { Button, Checkbox, Modal, Select, TextInput } from "@mantine/core";
-import { useClipboard } from "@mantine/hooks";
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
-
-import { ApiError, client, unwrap } from "../api/client";
-import { tokensQuery } from "../api/queries";
-import type { NewToken, Token, TokenScope } from "../api/types";
-import { Confirm } from "../ui/Confirm";
-import { useNowMs } from "../ui/now";
-import { Empty, Lines, QueryView } from "../ui/states";
-import { Time } from "../ui/Time";
-import { toastDone, toastError } from "../ui/toast";
+import { PasswordForm } from "../session/PasswordForm";
+import { CliLine } from "../ui/CliLine";
 import { usePageTitle } from "../ui/usePageTitle";
+import { toastDone } from "../ui/toast";
+import { useSession } from "../session/useSession";
+import { Tokens } from "./tokens";
 
-const SCOPES = [
-  ["read", "read what I may see"],
-  ["jobs", "submit and manage jobs"],
-  ["quotas", "change quotas"],
-  ["reports", "read reports and costs"],
-  ["admin", "everything else that I may do"],
-] as const;
-const LIFETIMES = [
-  { value: "7", label: "7 days" },
-  { value: "30", label: "30 days" },
-  { value: "90", label: "90 days" },
-  { value: "365", label: "one year" },
-];
-
+/** What I sign in with: my tokens and my password. */
 export function AccessPage() {
-  usePageTitle("My tokens");
-  const tokens = useQuery(tokensQuery);
-  const [isCreating, setCreating] = useState(false);
-  const [created, setCreated] = useState<NewToken | null>(null);
+  usePageTitle("My access");
+  const { user } = useSession();
   return (
     <>
-      <div className="spread">
-        <div>
-          <h1>My tokens</h1>
-          <p className="sub">For scripts, the tidegate command and the REST API. A token never may more than I may.</p>
+      <h1>My access</h1>
+      <p className="sub">
+        Tokens are for scripts, the <code>tidegate</code> command and the REST API. A token never has more rights than you do.
+      </p>
+      <Tokens title="My tokens" canMake cli="tidegate token create NAME --scope read" />
+      {user.kind === "person" && (
+        <div className="card" style={{ marginTop: 14 }}>
+          <h2>Password</h2>
+          <p className="dim">A change ends all your other sessions. Tokens stay.</p>
+          <div style={{ maxWidth: 420 }}>
+            <PasswordForm login={user.login} onChanged={() => toastDone("The password is changed")} />
+          </div>
+          <p className="sub" style={{ marginTop: 14 }}>
+            <CliLine command="tidegate passwd" />
+          </p>
         </div>
-        <Button onClick={() => setCreating(true)}>New token</Button>
-      </div>
-      {created && <Secret token={created} onDone={() => setCreated(null)} />}
-      <div className="card">
-        <QueryView query={tokens} loading={<Lines count={4} label="Loading tokens" />}>
-          {(items) =>
-            items.length === 0 ? (
-              <Empty
-                cli="tidegate login"
-                action={
-                  <Button variant="default" onClick={() => setCreating(true)}>
-                    Create the first
-                  </Button>
-                }
-              >
-                You have no token.
-              </Empty>
-            ) : (
-              <TokenTable tokens={items} />
-            )
-          }
-        </QueryView>
-      </div>
-      <Modal
-        opened={isCreating}
-        onClose={() => setCreating(false)}
-        title="New token"
-        closeButtonProps={{ "aria-label": "Close" }}
-      >
-        <TokenForm
-          onCreated={(token) => {
-            setCreated(token);
-            setCreating(false);
-          }}
-        />
-      </Modal>
-    </>
-  );
-}
-
-/** The secret, this once. */
-function Secret({ token, onDone }: { token: NewToken; onDone: () => void }) {
-  const clipboard = useClipboard({ timeout: 2000 });
-  return (
-    <div className="card mark good stack" style={{ marginBottom: 14 }} role="status">
-      <h2>Token “{token.name}” was made</h2>
-      <p>Copy it now: it is shown this once and kept nowhere in clear.</p>
-      <div className="inline">
-        <code>{token.secret}</code>
-        <Button variant="default" size="xs" onClick={() => clipboard.copy(token.secret)}>
-          {clipboard.copied ? "Copied" : "Copy"}
-        </Button>
-      </div>
-      <div>
-        <Button variant="default" size="xs" onClick={onDone}>
-          I have it
-        </Button>
-      </div>
-    </div>
-  );
-}
-
-function TokenForm({ onCreated }: { onCreated: (token: NewToken) => void }) {
-  const queryClient = useQueryClient();
-  const [name, setName] = useState("");
-  const [scopes, setScopes] = useState<TokenScope[]>(["read"]);
-  const [days, setDays] = useState("30");
-  const create = useMutation({
-    mutationFn: () =>
-      unwrap(client.POST("/api/v1/tokens", { body: { name, scopes, expires_in_days: Number(days) } })),
-    onSuccess: (token) => {
-      void queryClient.invalidateQueries({ queryKey: tokensQuery.queryKey });
-      onCreated(token);
-    },
-  });
-  const refusals = create.error instanceof ApiError ? create.error.fieldErrors : {};
-  return (
-    <form
-      className="stack"
-      onSubmit={(event) => {
-        event.preventDefault();
-        create.mutate();
-      }}
-    >
-      <TextInput
-        label="Name"
-        placeholder="what it is for"
-        required
-        data-autofocus
-        value={name}
-        error={refusals.name}
-        onChange={(event) => setName(event.currentTarget.value)}
-      />
-      <Checkbox.Group label="It may" value={scopes} error={refusals.scopes} onChange={(chosen) =>
-          setScopes(SCOPES.map(([scope]) => scope).filter((scope) => chosen.includes(scope)))
-        }
-      >
-        <div className="stack" style={{ gap: 8, marginTop: 6 }}>
-          {SCOPES.map(([scope, meaning]) => (
-            <Checkbox key={scope} value={scope} label={`${scope}: ${meaning}`} />
-          ))}
-        </div>
-      </Checkbox.Group>
-      <Select
-        label="Expires in"
-        allowDeselect={false}
-        data={LIFETIMES}
-        value={days}
-        error={refusals.expires_in_days}
-        onChange={(value) => value && setDays(value)}
-      />
-      {create.error && (
-        <p className="bad-text" role="alert">
-          {create.error.message}
-        </p>
       )}
-      <div className="inline end">
-        <Button type="submit" loading={create.isPending} disabled={name.trim() === "" || scopes.length === 0}>
-          Create
-        </Button>
-      </div>
-    </form>
-  );
-}
-
-function TokenTable({ tokens }: { tokens: readonly Token[] }) {
-  const now = useNowMs();
-  const queryClient = useQueryClient();
-  const [asked, setAsked] = useState<Token | null>(null);
-  const revoke = useMutation({
-    mutationFn: (token: Token) =>
-      unwrap(client.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: token.id } } })),
-    onSuccess: (_, token) => {
-      toastDone(`Token ${token.name} no longer works`);
-      void queryClient.invalidateQueries({ queryKey: tokensQuery.queryKey });
-      setAsked(null);
-    },
-    onError: (error) => {
-      toastError(error);
-      setAsked(null);
-    },
-  });
-  return (
-    <>
-      <table aria-label="My tokens">
-        <thead>
-          <tr>
-            <th scope="col">Name</th>
-            <th scope="col" className="hide">
-              Begins with
-            </th>
-            <th scope="col" className="hide">
-              May
-            </th>
-            <th scope="col">Expires</th>
-            <th scope="col" className="hide">
-              Last used
-            </th>
-            <th scope="col" className="n">
-              <span className="visually-hidden">Actions</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {tokens.map((token) => {
-            const isExpired = Date.parse(token.expires_at) <= now;
-            return (
-              <tr key={token.id}>
-                <th scope="row">{token.name}</th>
-                <td className="hide">
-                  <code>{token.prefix}…</code>
-                </td>
-                <td className="hide">{token.scopes.join(", ")}</td>
-                <td>
-                  {token.revoked_at ? (
-                    <span className="pill bad">revoked</span>
-                  ) : isExpired ? (
-                    <span className="pill bad">expired</span>
-                  ) : (
-                    <Time at={token.expires_at} />
-                  )}
-                </td>
-                <td className="hide">{token.last_used_at ? <Time at={token.last_used_at} /> : "never"}</td>
-                <td className="n">
-                  {!token.revoked_at && !isExpired && (
-                    <Button variant="default" size="xs" c="var(--bad)" onClick={() => setAsked(token)}>
-                      Revoke
-                    </Button>
-                  )}
-                </td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
-      <Confirm
-        isOpen={asked !== null}
-        title={`Revoke ${asked?.name ?? ""}?`}
-        isBusy={revoke.isPending}
-        isDangerous
-        confirmLabel="Revoke it"
-        onConfirm={() => asked && revoke.mutate(asked)}
-        onClose={() => setAsked(null)}
-      >
-        Whatever uses it stops working at once. This cannot be undone.
-      </Confirm>
     </>
   );
 }

@@ -382,10 +382,23 @@ export function chargebackJobsQuery(filter: {
   });
 }
 
-export const tokensQuery = queryOptions({
-  queryKey: ["tokens"],
-  queryFn: ({ signal }) =>
-    readWhole((cursor) =>
-      unwrap(client.GET("/api/v1/tokens", { params: { query: { limit: WHOLE_LIMIT, cursor } }, signal })),
-    ),
-});
+/** My tokens, or those of another account. */
+export function tokensQuery(user?: string) {
+  return queryOptions({
+    queryKey: ["tokens", user ?? null],
+    queryFn: ({ signal }) =>
+      readWhole((cursor) =>
+        unwrap(client.GET("/api/v1/tokens", { params: { query: { user, limit: WHOLE_LIMIT, cursor } }, signal })),
+      ),
+  });
+}
+
+/** The people that I may see, by login. */
+export function usersQuery() {
+  return infiniteQueryOptions({
+    queryKey: ["users"],
+    queryFn: ({ pageParam, signal }) =>
+      unwrap(client.GET("/api/v1/users", { params: { query: { limit: PAGE_LIMIT, cursor: pageParam } }, signal })),
+    ...paging,
+  });
+}

@@ -844,6 +844,46 @@ export interface paths {
         patch: operations["change_policy"];
         trace?: never;
     };
+    "/api/v1/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change one's own password; all other sessions end
+         * @description Another password; this session goes on under a new key.
+         */
+        post: operations["change_password"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/password-links/use": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Set a password with a link
+         * @description Set it and say who can sign in now.
+         */
+        post: operations["use_password_link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/policy": {
         parameters: {
             query?: never;
@@ -1480,14 +1520,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One's own access tokens, newest first
-         * @description Own tokens, newest first.
+         * Access tokens, newest first
+         * @description One's own, unless `user` or `organization` is given.
          */
         get: operations["list_tokens"];
         put?: never;
         /**
          * Create an access token; its secret is shown once
-         * @description A new token.
+         * @description One's own, or with `user` one of a service account that one manages.
          */
         post: operations["create_token"];
         delete?: never;
@@ -1511,6 +1551,26 @@ export interface paths {
          * @description Revoke a token.
          */
         delete: operations["revoke_token"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens/{token_id}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace an access token by a new one with the same name and scopes
+         * @description A new token in the place of the old one.
+         */
+        post: operations["rotate_token"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1558,10 +1618,30 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Rename, deactivate or reactivate
+         * Rename, deactivate or reactivate, or change the address for mail
          * @description Change a user.
          */
         patch: operations["change_user"];
+        trace?: never;
+    };
+    "/api/v1/users/{user_id}/password-link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a link with which a person sets their password, once, within an hour
+         * @description Mailed where mail is configured and the person has an address; else shown this once. An earlier link stops working.
+         */
+        post: operations["make_password_link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
 }
@@ -1593,7 +1673,7 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description A personal access token, without its secret. */
+        /** @description An access token, without its secret. */
         AccessToken: {
             /** Format: date-time */
             created_at: string;
@@ -1606,18 +1686,24 @@ export interface components {
              * @description To the minute
              */
             last_used_at: string | null;
+            /** @description Login of who made it for a service account; null: its owner */
+            made_by?: string | null;
             name: string;
             /** @description The first 12 characters, to recognise it by */
             prefix: string;
             /** Format: date-time */
             revoked_at: string | null;
             scopes: components["schemas"]["ScopesEnum"][];
+            /** @description Login of its owner */
+            user: string;
         };
         /** @description A token to be made. */
         AccessTokenCreationRequest: {
             expires_in_days: number;
             name: string;
             scopes: components["schemas"]["ScopesEnum"][];
+            /** @description Login of a service account that the caller manages; absent: one's own */
+            user?: string | null;
         };
         AccessTokenPage: {
             items: components["schemas"]["AccessToken"][];
@@ -3051,6 +3137,10 @@ export interface components {
             has_output: boolean;
             stream: components["schemas"]["StreamEnum"];
         };
+        /** @description Who can sign in now. */
+        Login: {
+            login: string;
+        };
         /** @description The job for which an attempt was stopped. What the caller may not see of it is null. */
         MadeRoomFor: {
             /** Format: uuid */
@@ -3082,6 +3172,8 @@ export interface components {
              * @description To the minute
              */
             last_used_at: string | null;
+            /** @description Login of who made it for a service account; null: its owner */
+            made_by?: string | null;
             name: string;
             /** @description The first 12 characters, to recognise it by */
             prefix: string;
@@ -3090,6 +3182,8 @@ export interface components {
             scopes: components["schemas"]["ScopesEnum"][];
             /** @description `tdg_` and 36 characters; null in the repeated answer to an Idempotency-Key, because secrets are not stored */
             secret: string | null;
+            /** @description Login of its owner */
+            user: string;
         };
         /**
          * @description * `drain` - drain
@@ -3228,6 +3322,28 @@ export interface components {
          * @enum {string}
          */
         OutsideHolderReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted" | "copy_of_ours" | "ended_and_back" | "makes_no_sense" | "several_pools";
+        /** @description One's old and new password. */
+        PasswordChangeRequest: {
+            /** @description At least 12 characters */
+            new_password: string;
+            old_password: string;
+        };
+        /** @description A link with which a person sets their password, once. */
+        PasswordLink: {
+            /** Format: date-time */
+            expires_at: string;
+            /** @description Path and fragment of the page, shown this once; null when it was mailed, and in the repeated answer to an Idempotency-Key */
+            link: string | null;
+            /** @description The address that the link was mailed to; null: not mailed */
+            sent_to: string | null;
+            user: string;
+        };
+        /** @description The secret of a link, which is its fragment, and the new password. */
+        PasswordLinkUseRequest: {
+            /** @description At least 12 characters */
+            password: string;
+            secret: string;
+        };
         /** @description A job that holds GPUs of a cluster, and on which nodes. */
         Placement: {
             /** Format: uuid */
@@ -4286,6 +4402,8 @@ export interface components {
             id: string;
             kind: components["schemas"]["UserKind"];
             login: string;
+            /** @description Every other request is refused before POST /password */
+            must_change_password: boolean;
             name: string;
             organization: components["schemas"]["SessionOrganization"] | null;
             username: string;
@@ -4475,6 +4593,14 @@ export interface components {
             use_before_mgpu: number;
             use_now_mgpu: number;
         };
+        /** @description How long the old token goes on. */
+        TokenRotationRequest: {
+            /**
+             * @description Seconds until the old token ends; 0: at once
+             * @default 0
+             */
+            overlap_s?: number;
+        };
         /**
          * @description * `node` - node
          *     * `nvlink` - nvlink
@@ -4529,12 +4655,16 @@ export interface components {
         User: {
             /** Format: date-time */
             created_at: string;
+            /** @description Where links are mailed to; empty: nowhere */
+            email: string;
             /** Format: uuid */
             id: string;
             is_active: boolean;
             kind: components["schemas"]["UserKind"];
             /** @description `username@organization`; unique on the platform */
             login: string;
+            /** @description Nothing but changing the password is possible after signing in */
+            must_change_password: boolean;
             name: string;
             /** @description null: the platform's */
             organization?: string | null;
@@ -4542,17 +4672,26 @@ export interface components {
         };
         /** @description What may change of a user. */
         UserChangeRequest: {
+            /** @description Where password links are mailed to; empty: nowhere */
+            email?: string;
             /** @description false ends all sessions and revokes all tokens for good */
             is_active?: boolean;
             name?: string;
         };
         /** @description A new person or service account, without any role. */
         UserCreationRequest: {
+            /** @description Where password links are mailed to; empty: nowhere */
+            email?: string;
             kind: components["schemas"]["UserKind"];
+            /**
+             * @description Whether `password` is for the first sign-in only
+             * @default true
+             */
+            must_change_password?: boolean;
             name: string;
             /** @description Its slug; null: the platform's */
             organization: string | null;
-            /** @description At least 12 characters; absent: no signing in by browser */
+            /** @description At least 12 characters; absent: no signing in by browser before a password link */
             password?: string | null;
             /** @description `[a-z0-9]([a-z0-9._-]*[a-z0-9])?` */
             username: string;
@@ -7483,6 +7622,116 @@ export interface operations {
             };
         };
     };
+    change_password: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Login"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    use_password_link: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordLinkUseRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Login"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_installation_policy: {
         parameters: {
             query?: never;
@@ -10084,6 +10333,10 @@ export interface operations {
                 cursor?: string;
                 /** @description Items a page, 1 to 500; 50 if absent */
                 limit?: number;
+                /** @description Slug of an organization whose members one manages */
+                organization?: string;
+                /** @description Login of a user one manages */
+                user?: string;
             };
             header?: never;
             path?: never;
@@ -10108,6 +10361,22 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10158,6 +10427,14 @@ export interface operations {
                 };
             };
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10226,6 +10503,82 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rotate_token: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TokenRotationRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewAccessToken"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10452,6 +10805,78 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    make_password_link: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PasswordLink"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

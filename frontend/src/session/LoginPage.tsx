@@ -81,6 +81,7 @@ export function LoginPage() {
         <Button type="submit" fullWidth loading={signIn.isPending}>
           Sign in
         </Button>
+        <p className="small faint">Forgot the password? Ask an administrator for a link.</p>
         <p className="small faint">
           From a terminal: <code>tidegate login</code>
         </p>

@@ -9,6 +9,7 @@ import type { LiveState } from "../api/live";
 import { sessionQuery } from "../api/queries";
 import type { Session } from "../api/types";
 import { may, type Permission } from "../session/access";
+import { FirstPassword } from "../session/FirstPassword";
 import { forgetAllButSession } from "../session/forget";
 import { Redirect } from "../session/Redirect";
 import { SessionContext } from "../session/useSession";
@@ -23,7 +24,7 @@ import { useLive } from "./useLive";
 import "./shell.css";
 
 interface NavItem {
-  to: "/" | "/jobs" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/chargeback" | "/clusters" | "/decisions" | "/access" | "/audit";
+  to: "/" | "/jobs" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/chargeback" | "/clusters" | "/decisions" | "/access" | "/audit" | "/people";
   label: string;
   needs?: Permission;
 }
@@ -56,7 +57,8 @@ const SECTIONS: { title: string | null; items: NavItem[] }[] = [
   {
     title: "Access",
     items: [
-      { to: "/access", label: "My tokens" },
+      { to: "/access", label: "My access" },
+      { to: "/people", label: "People", needs: "manage_members" },
       { to: "/audit", label: "Audit log", needs: "view_audit" },
     ],
   },
@@ -77,6 +79,7 @@ export function Shell() {
     );
   }
   if (session.data === null) return <ToLogin />;
+  if (session.data.user.must_change_password) return <FirstPassword session={session.data} />;
   return (
     <SessionContext value={session.data}>
       <Frame session={session.data} />
@@ -267,7 +270,7 @@ function UserMenu({ session, onHelp }: { session: Session; onHelp: () => void })
         </div>
         <Menu.Divider />
         <Menu.Item component={Link} to="/access">
-          My tokens
+          My access
         </Menu.Item>
         <Menu.Item onClick={onHelp}>Keyboard</Menu.Item>
         <Menu.Item onClick={() => signOut.mutate(undefined)}>Sign out</Menu.Item>

@@ -51,6 +51,13 @@ const loginRoute = createRoute({
   component: LoginPage,
 });
 
+/** For who holds a password link, signed in or not. */
+const setPasswordRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/set-password",
+  component: lazyRouteComponent(() => import("../session/SetPasswordPage"), "SetPasswordPage"),
+});
+
 /** Everything behind the login. `scope` is the tree node that the pages are narrowed to. */
 const shellRoute = createRoute({
   getParentRoute: () => rootRoute,
@@ -286,6 +293,14 @@ const auditRoute = createRoute({
   component: lazyRouteComponent(() => import("../audit/AuditPage"), "AuditPage"),
 });
 
+/** `user`: whose tokens are shown, by login. */
+const peopleRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/people",
+  validateSearch: (search): { user?: string } => ({ user: textParam(search, "user") }),
+  component: lazyRouteComponent(() => import("../people/PeoplePage"), "PeoplePage"),
+});
+
 /** Whatever is none of the above. */
 const unknownRoute = createRoute({
   getParentRoute: () => shellRoute,
@@ -295,6 +310,7 @@ const unknownRoute = createRoute({
 
 const routeTree = rootRoute.addChildren([
   loginRoute,
+  setPasswordRoute,
   shellRoute.addChildren([
     homeRoute,
     quotasRoute,
@@ -314,6 +330,7 @@ const routeTree = rootRoute.addChildren([
     cycleRoute,
     accessRoute,
     auditRoute,
+    peopleRoute,
     unknownRoute,
   ]),
 ]);

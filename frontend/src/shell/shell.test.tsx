@@ -66,7 +66,7 @@ describe("permissions", () => {
       "Chargeback",
       "Clusters",
       "Decisions",
-      "My tokens",
+      "My access",
     ]);
   });
 });
@@ -300,6 +300,7 @@ describe("the small pages", () => {
       name: "ci",
       scopes: ["read", "jobs"],
       expires_in_days: 30,
+      user: null,
     });
     expect(await accessibilityFaults(container)).toEqual([]);
     await user.click(screen.getByRole("button", { name: "I have it" }));

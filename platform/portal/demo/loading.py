@@ -244,6 +244,7 @@ def _add_person(
         name=part.name,
         kind=UserKind.PERSON,
         password=password,
+        must_change_password=False,
         now=now,
     )
     passwords[user.login] = password

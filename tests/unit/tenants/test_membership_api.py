@@ -53,7 +53,9 @@ def test_an_organization_admin_makes_a_person() -> None:
         "name": "Erin",
         "kind": "person",
         "organization": "ai-company",
+        "email": "",
         "is_active": True,
+        "must_change_password": True,
     }
     assert user.check_password(PASSWORD)
     assert user.grants.count() == 0

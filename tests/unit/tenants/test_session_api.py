@@ -78,6 +78,7 @@ def test_signing_in_says_who_one_is_and_what_one_may_do_where() -> None:
                 "name": "ai-company",
             },
             "kind": "person",
+            "must_change_password": False,
         },
         "grants": [
             {"role": "finance", "node_path": "ai-company/research"},

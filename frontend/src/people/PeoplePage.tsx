@@ -1,0 +1,218 @@
+import { Button, Modal, Select, TextInput } from "@mantine/core";
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+
+import { Tokens } from "../access/tokens";
+import { ApiError, client, unwrap } from "../api/client";
+import { treeQuery, usersQuery } from "../api/queries";
+import type { User } from "../api/types";
+import { may } from "../session/access";
+import { useSession } from "../session/useSession";
+import { PagedCard } from "../ui/PagedCard";
+import { Empty } from "../ui/states";
+import { toastDone } from "../ui/toast";
+import { usePageTitle } from "../ui/usePageTitle";
+import { PasswordLinkDialog } from "./PasswordLinkDialog";
+
+/** People and service accounts, for those who manage members. */
+export function PeoplePage() {
+  usePageTitle("People");
+  const session = useSession();
+  const { user: chosen } = useSearch({ from: "/shell/people" });
+  const navigate = useNavigate();
+  const users = useInfiniteQuery(usersQuery());
+  const [linked, setLinked] = useState<User | null>(null);
+  const [isAdding, setAdding] = useState(false);
+  const open = users.data?.pages.flatMap((page) => page.items).find(({ login }) => login === chosen);
+  return (
+    <>
+      <div className="spread">
+        <div>
+          <h1>People</h1>
+          <p className="sub">People sign in with a password. Service accounts work with tokens only.</p>
+        </div>
+        <div className="inline end">
+          <Button onClick={() => setAdding(true)}>New account</Button>
+        </div>
+      </div>
+      {chosen !== undefined && (
+        <div style={{ marginBottom: 14 }}>
+          <Tokens
+            key={chosen}
+            title={`Tokens of ${chosen}`}
+            user={chosen === session.user.login ? undefined : chosen}
+            canMake={open?.kind === "service" || chosen === session.user.login}
+            cli={`tidegate token ls --user ${chosen}`}
+          />
+          <Button
+            variant="default"
+            size="xs"
+            mt={10}
+            onClick={() => void navigate({ to: "/people", search: {} })}
+          >
+            Close
+          </Button>
+        </div>
+      )}
+      <PagedCard
+        query={users}
+        label="people"
+        lines={6}
+        command="tidegate user ls"
+        empty={<Empty>Nobody is here yet.</Empty>}
+      >
+        {(items) => (
+          <table aria-label="People">
+            <thead>
+              <tr>
+                <th scope="col">Login</th>
+                <th scope="col" className="hide">
+                  Name
+                </th>
+                <th scope="col" className="hide">
+                  Kind
+                </th>
+                <th scope="col" className="n">
+                  <span className="visually-hidden">Actions</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {items.map((user) => (
+                <tr key={user.id}>
+                  <th scope="row" className="breaks">
+                    {user.login} {!user.is_active && <span className="pill bad">deactivated</span>}
+                  </th>
+                  <td className="hide breaks">{user.name}</td>
+                  <td className="hide">{user.kind === "person" ? "person" : "service account"}</td>
+                  <td className="n">
+                    <span className="inline end" style={{ flexWrap: "nowrap" }}>
+                      {user.kind === "person" && user.is_active && user.id !== session.user.id && (
+                        <Button variant="default" size="xs" onClick={() => setLinked(user)}>
+                          Password link
+                        </Button>
+                      )}
+                      <Button
+                        variant="default"
+                        size="xs"
+                        onClick={() => void navigate({ to: "/people", search: { user: user.login } })}
+                      >
+                        Tokens
+                      </Button>
+                    </span>
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        )}
+      </PagedCard>
+      <PasswordLinkDialog user={linked} onClose={() => setLinked(null)} />
+      <Modal
+        opened={isAdding}
+        onClose={() => setAdding(false)}
+        title="New account"
+        closeButtonProps={{ "aria-label": "Close" }}
+      >
+        <AccountForm
+          onCreated={(user) => {
+            setAdding(false);
+            if (user.kind === "person") setLinked(user);
+            else void navigate({ to: "/people", search: { user: user.login } });
+          }}
+        />
+      </Modal>
+    </>
+  );
+}
+
+/** A person, who is let in with a password link, or a service account. */
+function AccountForm({ onCreated }: { onCreated: (user: User) => void }) {
+  const queryClient = useQueryClient();
+  const session = useSession();
+  const tree = useQuery(treeQuery);
+  const organizations = (tree.data ?? []).filter(
+    ({ kind, path }) => kind === "organization" && may(session, "manage_members", path),
+  );
+  const [organization, setOrganization] = useState<string | null>(session.user.organization?.slug ?? null);
+  const [kind, setKind] = useState<User["kind"]>("person");
+  const [username, setUsername] = useState("");
+  const [name, setName] = useState("");
+  const [email, setEmail] = useState("");
+  const create = useMutation({
+    mutationFn: () =>
+      unwrap(client.POST("/api/v1/users", { body: { organization, username, name, kind, email: kind === "person" ? email : "" } })),
+    onSuccess: (user) => {
+      toastDone(`${user.login} is created`);
+      void queryClient.invalidateQueries({ queryKey: ["users"] });
+      onCreated(user);
+    },
+  });
+  const refusals = create.error instanceof ApiError ? create.error.fieldErrors : {};
+  return (
+    <form
+      className="stack"
+      onSubmit={(event) => {
+        event.preventDefault();
+        create.mutate();
+      }}
+    >
+      <Select
+        label="Organization"
+        data={organizations.map(({ slug, name: shown }) => ({ value: slug, label: shown }))}
+        value={organization}
+        error={refusals.organization}
+        onChange={setOrganization}
+      />
+      <Select
+        label="Kind"
+        allowDeselect={false}
+        data={[
+          { value: "person", label: "Person" },
+          { value: "service", label: "Service account" },
+        ]}
+        value={kind}
+        onChange={(value) => setKind(value === "service" ? "service" : "person")}
+      />
+      <TextInput
+        label="User name"
+        description="Lower case letters, digits, dot, dash. The login is user name@organization."
+        required
+        value={username}
+        error={refusals.username}
+        onChange={(event) => setUsername(event.currentTarget.value)}
+      />
+      <TextInput
+        label="Name"
+        required
+        value={name}
+        error={refusals.name}
+        onChange={(event) => setName(event.currentTarget.value)}
+      />
+      {kind === "person" && (
+        <TextInput
+          label="Email"
+          description="Optional. Password links are mailed to it where mail is configured."
+          value={email}
+          error={refusals.email}
+          onChange={(event) => setEmail(event.currentTarget.value)}
+        />
+      )}
+      {create.error && Object.keys(refusals).length === 0 && (
+        <p className="bad-text" role="alert">
+          {create.error.message}
+        </p>
+      )}
+      <div className="inline end">
+        <Button
+          type="submit"
+          loading={create.isPending}
+          disabled={organization === null || username === "" || name.trim() === ""}
+        >
+          Create
+        </Button>
+      </div>
+    </form>
+  );
+}

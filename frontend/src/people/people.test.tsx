@@ -1,0 +1,118 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { afterEach, describe, expect, it, vi } from "vitest";
+
+import { aCompany } from "../../mock/answer.ts";
+import { aSession } from "../../mock/company.ts";
+import { accessibilityFaults, open } from "../test/render";
+
+const ADMIN = aSession({ permissions: { "ai-company": ["view_tree", "manage_members"] } });
+
+afterEach(() => {
+  vi.unstubAllGlobals();
+  globalThis.history.replaceState(null, "", "/");
+});
+
+describe("people", () => {
+  it("makes a password link and shows it once", async () => {
+    const { user, container } = open("/people", { company: aCompany({ session: ADMIN }) });
+    const row = await screen.findByRole("row", { name: /bob@ai-company/ });
+    expect(within(screen.getByRole("row", { name: /ci@ai-company/ })).queryByRole("button", { name: "Password link" })).toBeNull();
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(within(row).getByRole("button", { name: "Password link" }));
+    await user.click(await screen.findByRole("button", { name: "Make the link" }));
+    expect(await screen.findByText(/\/set-password#tdl_exampleOnly$/)).toBeInTheDocument();
+    await user.keyboard("{Escape}");
+    await waitFor(() => expect(screen.queryByText(/tdl_exampleOnly/)).toBeNull());
+  });
+
+  it("makes, replaces and revokes tokens of a service account", async () => {
+    const { user, requests } = open("/people?user=ci@ai-company", { company: aCompany({ session: ADMIN }) });
+    const table = await screen.findByRole("table", { name: "Tokens of ci@ai-company" });
+    await user.click(within(table).getByRole("button", { name: "Replace" }));
+    await user.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Replace" }));
+    expect(await screen.findByText("tdg_9fK2exampleOnlyNotAToken")).toBeInTheDocument();
+    const sent = requests.find(({ path }) => path.endsWith("/rotate"));
+    expect(sent?.body).toEqual({ overlap_s: 0 });
+    await user.click(screen.getByRole("button", { name: "New token" }));
+    await user.type(await screen.findByRole("textbox", { name: "Name" }), "nightly");
+    await user.click(screen.getByRole("button", { name: "Create" }));
+    await waitFor(() =>
+      expect(requests.find(({ path, method }) => path === "/api/v1/tokens" && method === "POST")?.body).toMatchObject({
+        name: "nightly",
+        user: "ci@ai-company",
+      }),
+    );
+  });
+
+  it("only revokes tokens of another person", async () => {
+    open("/people?user=bob@ai-company", { company: aCompany({ session: ADMIN }) });
+    const table = await screen.findByRole("table", { name: "Tokens of bob@ai-company" });
+    expect(within(table).getByRole("button", { name: "Revoke" })).toBeInTheDocument();
+    expect(within(table).queryByRole("button", { name: "Replace" })).toBeNull();
+    expect(screen.queryByRole("button", { name: "New token" })).toBeNull();
+  });
+});
+
+describe("passwords", () => {
+  it("are changed with the old one", async () => {
+    const { user, container, requests } = open("/access");
+    await user.type(await screen.findByLabelText("Old password"), "wrong");
+    await user.type(screen.getByLabelText("New password"), "a long new password");
+    const button = screen.getByRole("button", { name: "Change password" });
+    expect(button).toBeDisabled();
+    await user.type(screen.getByLabelText("New password again"), "a long new password");
+    await user.click(button);
+    expect(await screen.findByText("is wrong")).toBeInTheDocument();
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.clear(screen.getByLabelText("Old password"));
+    await user.type(screen.getByLabelText("Old password"), "right");
+    await user.click(button);
+    expect(await screen.findByText("The password is changed")).toBeInTheDocument();
+    expect(requests.filter(({ path }) => path === "/api/v1/password").at(-1)?.body).toEqual({
+      old_password: "right",
+      new_password: "a long new password",
+    });
+  });
+
+  it("that an administrator chose are changed before anything else", async () => {
+    const session = aSession();
+    const company = aCompany({ session: { ...session, user: { ...session.user, must_change_password: true } } });
+    const { user, container, requests } = open("/jobs", { company });
+    expect(await screen.findByRole("heading", { name: "Choose a password" })).toBeInTheDocument();
+    expect(screen.queryByRole("navigation")).toBeNull();
+    expect(requests.some(({ path }) => path === "/api/v1/jobs")).toBe(false);
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.type(screen.getByLabelText("Old password"), "the first one");
+    await user.type(screen.getByLabelText("New password"), "a long new password");
+    await user.type(screen.getByLabelText("New password again"), "a long new password");
+    await user.click(screen.getByRole("button", { name: "Change password" }));
+    expect(await screen.findByRole("link", { name: "pretrain-13b" })).toBeInTheDocument();
+  });
+
+  it("are set with a link, whose secret goes into the body only", async () => {
+    globalThis.history.replaceState(null, "", "/set-password#tdl_good");
+    const { user, container, requests } = open("/set-password", { company: aCompany({ session: null }) });
+    await user.type(await screen.findByLabelText("New password"), "a long new password");
+    await user.type(screen.getByLabelText("New password again"), "a long new password");
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(screen.getByRole("button", { name: "Set password" }));
+    expect(await screen.findByText("bob@ai-company")).toBeInTheDocument();
+    const [sent] = requests.filter(({ path }) => path.includes("password-links"));
+    expect(sent?.body).toEqual({ secret: "tdl_good", password: "a long new password" });
+    expect(sent?.path).toBe("/api/v1/password-links/use");
+    expect(globalThis.location.hash).toBe("");
+  });
+
+  it("say that a used link works no more, and that half a link is none", async () => {
+    globalThis.history.replaceState(null, "", "/set-password#used");
+    const first = open("/set-password", { company: aCompany({ session: null }) });
+    await first.user.type(await screen.findByLabelText("New password"), "a long new password");
+    await first.user.type(screen.getByLabelText("New password again"), "a long new password");
+    await first.user.click(screen.getByRole("button", { name: "Set password" }));
+    expect(await screen.findByRole("alert")).toHaveTextContent("This link does not work");
+    first.unmount();
+    globalThis.history.replaceState(null, "", "/set-password");
+    open("/set-password", { company: aCompany({ session: null }) });
+    expect(await screen.findByRole("alert")).toHaveTextContent("This address is not complete.");
+  });
+});

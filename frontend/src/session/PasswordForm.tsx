@@ -1,0 +1,101 @@
+import { Button, PasswordInput } from "@mantine/core";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+
+import { ApiError, client, unwrap } from "../api/client";
+import { sessionQuery } from "../api/queries";
+
+/** Changes my password. The session goes on with a new CSRF token. */
+export function PasswordForm({ login, onChanged }: { login: string; onChanged: () => void }) {
+  const queryClient = useQueryClient();
+  const [old, setOld] = useState("");
+  const [fresh, setFresh] = useState("");
+  const [again, setAgain] = useState("");
+  const change = useMutation({
+    mutationFn: () =>
+      unwrap(client.POST("/api/v1/password", { body: { old_password: old, new_password: fresh } })),
+    onSuccess: async () => {
+      setOld("");
+      setFresh("");
+      setAgain("");
+      await queryClient.invalidateQueries({ queryKey: sessionQuery.queryKey });
+      onChanged();
+    },
+  });
+  const refusals = change.error instanceof ApiError ? change.error.fieldErrors : {};
+  return (
+    <form
+      className="stack"
+      onSubmit={(event) => {
+        event.preventDefault();
+        change.mutate();
+      }}
+    >
+      {/* Password managers file the new password under this. */}
+      <input type="hidden" name="username" autoComplete="username" value={login} readOnly />
+      <PasswordInput
+        label="Old password"
+        autoComplete="current-password"
+        required
+        withAsterisk={false}
+        value={old}
+        error={refusals.old_password}
+        onChange={(event) => setOld(event.currentTarget.value)}
+      />
+      <NewPassword value={fresh} error={refusals.new_password} onChange={setFresh} again={again} onAgain={setAgain} />
+      {change.error && !refusals.old_password && !refusals.new_password && (
+        <p className="bad-text" role="alert">
+          {change.error.message}
+        </p>
+      )}
+      <div>
+        <Button type="submit" loading={change.isPending} disabled={old === "" || !isChosen(fresh, again)}>
+          Change password
+        </Button>
+      </div>
+    </form>
+  );
+}
+
+/** A new password, typed twice. */
+export function NewPassword({
+  value,
+  error,
+  onChange,
+  again,
+  onAgain,
+}: {
+  value: string;
+  error: string | undefined;
+  onChange: (value: string) => void;
+  again: string;
+  onAgain: (value: string) => void;
+}) {
+  return (
+    <>
+      <PasswordInput
+        label="New password"
+        description="At least 12 characters."
+        autoComplete="new-password"
+        required
+        withAsterisk={false}
+        value={value}
+        error={error}
+        onChange={(event) => onChange(event.currentTarget.value)}
+      />
+      <PasswordInput
+        label="New password again"
+        autoComplete="new-password"
+        required
+        withAsterisk={false}
+        value={again}
+        error={again !== "" && again !== value ? "The two differ." : undefined}
+        onChange={(event) => onAgain(event.currentTarget.value)}
+      />
+    </>
+  );
+}
+
+export function isChosen(value: string, again: string): boolean {
+  return value !== "" && value === again;
+}

@@ -1,0 +1,228 @@
+"""Commands on people: one's password, links for others' passwords, access tokens."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+import uuid
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from cli.api import Api
+from cli.context import open_api
+from cli.errors import CliError
+from cli.output import Format, print_data, print_table, tell
+
+_USERS_MAX = 10_000
+_TOKENS_MAX = 10_000
+_DAYS_MAX = 365
+_HOURS_MAX = 168
+_PREFIX_LENGTH = 12
+
+user_app = typer.Typer(
+    no_args_is_help=True, help="People and service accounts.", rich_markup_mode=None
+)
+token_app = typer.Typer(
+    no_args_is_help=True,
+    help="Access tokens: yours, and those of accounts that you manage.",
+    rich_markup_mode=None,
+)
+
+Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+TokenArgument = Annotated[
+    str, typer.Argument(help="Its id, or its first 12 characters as `token ls` shows them.")
+]
+UserOption = Annotated[str | None, typer.Option("--user", help="Login of an account you manage.")]
+OrganizationOption = Annotated[
+    str | None, typer.Option(help="Slug: all tokens of an organization you manage.")
+]
+
+
+def passwd(
+    ctx: typer.Context,
+    stdin: Annotated[
+        bool, typer.Option("--stdin", help="Read the old and the new password as two lines.")
+    ] = False,
+) -> None:
+    """Change your own password. Your sessions in browsers end; access tokens stay."""
+    if stdin:
+        old, new = (sys.stdin.readline().rstrip("\r\n") for _ in range(2))
+    else:
+        old = getpass.getpass("Old password: ")
+        new = getpass.getpass("New password (at least 12 characters): ")
+        if getpass.getpass("The new one again: ") != new:
+            raise CliError("The two new passwords differ. Try again.")
+    open_api(ctx).post("password", {"old_password": old, "new_password": new})
+    tell("The password is changed. Sessions in browsers have ended.")
+
+
+@user_app.command("ls")
+def user_ls(
+    ctx: typer.Context,
+    organization: Annotated[str | None, typer.Option(help="Only of this organization.")] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """List the people and service accounts that you may see."""
+    found = list(open_api(ctx).items("users", most=_USERS_MAX, organization=organization))
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    print_table(
+        ["LOGIN", "KIND", "STATE", "NAME"],
+        [
+            [
+                user["login"],
+                user["kind"],
+                "active" if user["is_active"] else "deactivated",
+                user["name"],
+            ]
+            for user in found
+        ],
+        squeeze="NAME",
+    )
+
+
+@user_app.command("password-link")
+def password_link(
+    ctx: typer.Context, login: Annotated[str, typer.Argument(help="Login of the person.")]
+) -> None:
+    """Make a link with which a person sets their password, once, within an hour.
+
+    It is mailed where mail is configured and the person has an address; else it is printed here,
+    this once.
+    """
+    api = open_api(ctx)
+    users = (user for user in api.items("users", most=_USERS_MAX) if user["login"] == login)
+    user = next(users, None)
+    if user is None:
+        raise CliError(f"There is no user {login!r} that you can see.")
+    made = api.post(f"users/{user['id']}/password-link", {}, key=str(uuid.uuid4()))
+    tell_link(api, made)
+
+
+def tell_link(api: Api, made: Mapping[str, Any]) -> None:
+    """Print a link that was just made, or say where it went."""
+    if made["sent_to"] is not None:
+        tell(f"The link for {made['user']} was mailed to {made['sent_to']}.")
+    elif made["link"] is None:
+        raise CliError(f"The link for {made['user']} was shown before. Make a new one.")
+    else:
+        tell(f"For {made['user']}, once, until {made['expires_at']}; shown this once:")
+        typer.echo(api.settings.server + made["link"])
+
+
+@token_app.command("ls")
+def token_ls(
+    ctx: typer.Context,
+    user: UserOption = None,
+    organization: OrganizationOption = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """List access tokens, newest first: yours, unless a user or an organization is given."""
+    found = _tokens(open_api(ctx), user=user, organization=organization)
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    if not found:
+        tell("No tokens.")
+        return
+    print_table(
+        ["TOKEN", "USER", "SCOPES", "EXPIRES", "LAST USED", "REVOKED", "NAME"],
+        [
+            [
+                token["prefix"],
+                token["user"],
+                ",".join(token["scopes"]),
+                token["expires_at"],
+                token["last_used_at"] or "never",
+                token["revoked_at"] or "-",
+                token["name"],
+            ]
+            for token in found
+        ],
+        squeeze="NAME",
+    )
+
+
+@token_app.command("create")
+def token_create(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="What it is for.")],
+    scope: Annotated[
+        list[str], typer.Option(help="read, jobs, quotas, reports or admin; several times.")
+    ],
+    days: Annotated[int, typer.Option(min=1, max=_DAYS_MAX, help="Days until it expires.")] = 30,
+    user: Annotated[
+        str | None, typer.Option("--user", help="Login of a service account that you manage.")
+    ] = None,
+) -> None:
+    """Create an access token and print its secret, this once.
+
+    It has no more rights and lives no longer than the token in use, and is revoked with it.
+    """
+    made = open_api(ctx).post(
+        "tokens",
+        {"name": name, "scopes": scope, "expires_in_days": days, "user": user},
+        key=str(uuid.uuid4()),
+    )
+    _print_secret(made)
+
+
+@token_app.command("rotate")
+def token_rotate(
+    ctx: typer.Context,
+    token: TokenArgument,
+    user: UserOption = None,
+    overlap_hours: Annotated[
+        int, typer.Option(min=0, max=_HOURS_MAX, help="Hours until the old one ends; 0: at once.")
+    ] = 0,
+) -> None:
+    """Replace an access token by a new one with the same name and scopes."""
+    api = open_api(ctx)
+    found = _found_token(api, token, user=user)
+    made = api.post(
+        f"tokens/{found}/rotate",
+        {"overlap_s": overlap_hours * 3_600},
+        key=str(uuid.uuid4()),
+    )
+    _print_secret(made)
+
+
+@token_app.command("revoke")
+def token_revoke(ctx: typer.Context, token: TokenArgument, user: UserOption = None) -> None:
+    """End an access token and all that were made with it, at once and for good."""
+    api = open_api(ctx)
+    api.delete(f"tokens/{_found_token(api, token, user=user)}")
+    tell("It no longer works.")
+
+
+def _print_secret(made: Mapping[str, Any]) -> None:
+    tell(f"Token {made['name']} of {made['user']}, until {made['expires_at']}; shown this once:")
+    typer.echo(made["secret"])
+
+
+def _tokens(
+    api: Api, *, user: str | None = None, organization: str | None = None
+) -> list[dict[str, Any]]:
+    if user is not None and organization is not None:
+        raise CliError("Give --user or --organization, not both.")
+    return list(api.items("tokens", most=_TOKENS_MAX, user=user, organization=organization))
+
+
+def _found_token(api: Api, token: str, *, user: str | None) -> str:
+    """The id of a token that is named by its id or its first characters."""
+    try:
+        return str(uuid.UUID(token))
+    except ValueError:
+        pass
+    if len(token) != _PREFIX_LENGTH:
+        raise CliError("Name a token by its id, or by its first 12 characters.")
+    found = [one["id"] for one in _tokens(api, user=user) if one["prefix"] == token]
+    if len(found) != 1:
+        raise CliError(
+            f"{len(found) or 'No'} tokens begin with {token}. See `tidegate token ls`"
+            + ("." if user else "; --user LOGIN for those of another account.")
+        )
+    return str(found[0])
