@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from http import HTTPStatus
+from typing import Any
 
 from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -136,7 +137,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins, and its time with it."""
         super().on_message_begin()
-        self.scope["extensions"] = {BELONGS_TO: self.belongs_to}  # type: ignore[typeddict-item]
+        extensions: Any = {BELONGS_TO: self.belongs_to}
+        self.scope["extensions"] = extensions
         self.header_bytes = self.discarded_bytes = 0
         self.is_in_request, self.has_headers = True, False
         self._wait()

@@ -26,7 +26,7 @@ def build_application() -> ClientAddresses:
     # `path` is annotated for views; Channels routes consumers with it all the same.
     consumer: Any = ChangesConsumer.as_asgi(audiences_of=audiences_of)
     changes = path("ws/changes", consumer)
-    sockets = URLRouter([changes])  # type: ignore[list-item]
+    sockets = URLRouter([changes])
     protocols = ProtocolTypeRouter(
         {
             "http": ThreadedHandler(),

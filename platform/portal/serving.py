@@ -78,6 +78,7 @@ class ThreadedHandler(BaseHandler):
         if self._in_hand >= IN_HAND_MAX:
             return _too_busy()
         self._in_hand += 1
+        messages: list[Message]
         try:
             messages, person = await self._in_thread(self._answer, scope, body)
         finally:

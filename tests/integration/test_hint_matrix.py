@@ -173,8 +173,8 @@ async def opened(keys: dict[str, str]) -> dict[str, ApplicationCommunicator]:
 
 
 def test_each_hears_of_what_rest_shows_them(wire: Wire) -> None:
-    """Planted and seen to die: jobs are told to the whole organization; the id of a job is sent;
-    numbers are those of the audience; a push is told to everybody."""
+    """Planted and seen to die: jobs are told to the whole organization; ids are sent; numbers are
+    those of the audience."""
     company = a_company("ai-company")
     cast = a_cast(company)
     changes = changes_of(company, cast)

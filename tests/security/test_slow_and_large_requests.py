@@ -93,7 +93,6 @@ def test_a_body_in_chunks_is_refused_at_the_bound(server: BoundedServer, kept: l
 def test_who_is_known_may_send_more_and_not_without_bound(
     server: BoundedServer, bob: User, kept: list[int]
 ) -> None:
-    """Planted and seen to die: whoever sends some token is known."""
     _, secret = a_token(bob)
     bearer = f"Authorization: Bearer {secret}"
     large = server.client().begin(bearer, JSON, f"Content-Length: {LARGE}")
@@ -118,6 +117,7 @@ def test_who_is_known_may_send_more_and_not_without_bound(
 def test_made_up_revoked_and_expired_credentials_are_nobodys(
     server: BoundedServer, bob: User
 ) -> None:
+    """Planted and seen to die: whoever sends some token is known."""
     for credential in (
         f"Authorization: Bearer {new_secret()}",
         f"Authorization: Bearer {a_token(bob, revoked_at=NOW)[1]}",
