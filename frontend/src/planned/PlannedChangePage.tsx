@@ -355,6 +355,7 @@ function Actions({
 }) {
   const [asked, setAsked] = useState<"apply" | "cancel" | null>(null);
   const isTimed = change.apply_at !== null;
+  const isRefused = looked !== null && looked.preview.refusal !== "";
   const keeps = change.status === "applied" && change.revert_at !== null;
   const mayCancel = change.can_manage && (change.status === "draft" || change.status === "scheduled" || keeps);
   const cancelWord = keeps ? "Keep it for good" : change.status === "draft" ? "Cancel the draft" : "Cancel it";
@@ -362,7 +363,7 @@ function Actions({
   return (
     <div className="inline">
       {change.can_apply && (
-        <Button loading={isApplying} disabled={isStale} onClick={() => setAsked("apply")}>
+        <Button loading={isApplying} disabled={isStale || isRefused} onClick={() => setAsked("apply")}>
           {isTimed ? "Schedule it" : "Apply it now"}
         </Button>
       )}
@@ -375,6 +376,9 @@ function Actions({
         <Button variant="default" c={keeps ? undefined : "var(--bad)"} onClick={() => setAsked("cancel")}>
           {cancelWord}
         </Button>
+      )}
+      {change.can_apply && isRefused && (
+        <p className="small dim">This draft cannot be applied. The preview says why; change the draft.</p>
       )}
       {change.status === "draft" && !change.can_apply && (
         <p className="small dim">
@@ -393,7 +397,7 @@ function Actions({
         onClose={() => setAsked(null)}
       >
         {looked === null ? (
-          <p>You have not previewed it: nobody has looked at which jobs it would move.</p>
+          <p>No preview is open here. Preview the change to see which jobs it would move.</p>
         ) : (
           <p>{previewSentence(previewSums(looked.preview))}</p>
         )}

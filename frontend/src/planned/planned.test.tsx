@@ -1,7 +1,7 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
-import { aCompany, aProblem } from "../../mock/answer.ts";
+import { aCompany, answer, aProblem } from "../../mock/answer.ts";
 import { aQuota, aSession, theQuotas } from "../../mock/company.ts";
 import { aPlannedChange, aPreview } from "../../mock/planned.ts";
 import { accessibilityFaults, open } from "../test/render";
@@ -329,6 +329,28 @@ describe("one planned change", () => {
     expect(await screen.findByText("applied for a time")).toBeInTheDocument();
     const sent = requests.filter(({ path }) => path.endsWith("/apply")).map(({ headers }) => headers["if-match"]);
     expect(sent).toEqual(['"001-draft-30"', '"001-draft-31"']);
+  });
+
+  // Planted: Apply stays enabled beside a preview that the rules refuse.
+  it("cannot be applied while its preview says that the rules refuse it", async () => {
+    const company = aCompany();
+    const { user } = open(`/quota-changes/${DRAFT}`, {
+      company,
+      override: (request) => {
+        if (!request.path.endsWith("/preview")) return undefined;
+        const made = answer(company, request);
+        return { ...made, body: { ...(made.body as object), refusal: "Research has only 400 GPUs." } };
+      },
+    });
+    const apply = await screen.findByRole("button", { name: "Apply it now" });
+    expect(apply).toBeEnabled();
+    await user.click(apply);
+    expect(await screen.findByText(/^No preview is open here\./)).toBeInTheDocument();
+    await user.keyboard("{Escape}");
+    await user.click(screen.getByRole("button", { name: "Preview" }));
+    expect(await screen.findByText("Research has only 400 GPUs.")).toBeInTheDocument();
+    expect(screen.getByRole("button", { name: "Apply it now" })).toBeDisabled();
+    expect(screen.getByText(/^This draft cannot be applied\./)).toBeInTheDocument();
   });
 
   it("says in the rules' words why it cannot be applied, and offers to change the draft", async () => {
