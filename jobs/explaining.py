@@ -16,10 +16,11 @@ from jobs.reason_documents import HELD_BY_USER, arranged, held_sentence, iso, st
 from jobs.withdrawing import AVOIDED_FOR
 from jobs.withholding import limit_sentence
 from primitives.state_words import state_phrase
-from primitives.units import DeviceKind
+from primitives.units import DeviceKind, gpus_text
 from quotas.fleet import may_manage_clusters
 from quotas.user_numbers import refusal
 from tenants.access import Actor
+from tenants.roles import Permission
 
 #: Codes beyond the arbiter's own.
 DISPATCHING = "dispatching"
@@ -63,6 +64,8 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
         shown["sentence"] = _waits_for(view.waited_for, shown["numbers"], actor)
     if view.first_task is not None:
         shown["sentence"] = limit_sentence(shown["numbers"], view.first_task)
+    if larger := _larger_than_guarantees(view, shown["numbers"].get("need_mgpu", 0), actor):
+        shown["sentence"] = _joined(shown["sentence"], larger)
     if view.quarantine:
         shown["sentence"] = view.quarantine
     for cluster, limit_s in view.too_short:
@@ -140,6 +143,28 @@ def _trouble(view: JobView, actor: Actor) -> str:
     if not may_manage_clusters(actor):
         return told
     return _joined(told, f"The last answer: {trouble.error.rstrip('.')}.")
+
+
+def _larger_than_guarantees(view: JobView, need_mgpu: int, actor: Actor) -> str:
+    """That no job must give back for one that is larger than every guarantee it could use, as far
+    as the actor may see those."""
+    guarantees = view.guarantees
+    if not guarantees or any(mgpu >= need_mgpu for _, mgpu in guarantees):
+        return ""
+    device = DeviceKind(view.job.pool__device)
+    seen = [
+        f"{path.rstrip('/').rpartition('/')[2]} ({gpus_text(mgpu)})"
+        for path, mgpu in guarantees
+        if actor.holds(Permission.VIEW_TREE, path)
+    ]
+    if not seen:
+        return ""
+    whose = "guarantee of " if len(seen) == 1 else "guarantees of "
+    named = " and ".join(part for part in (", ".join(seen[:-1]), seen[-1]) if part)
+    return (
+        f"Its {device.text(need_mgpu)} are more than the {whose}{named}, so no other job must "
+        "give back for it."
+    )
 
 
 def _not_started(attempt: AttemptRow | None, now: datetime) -> str:

@@ -9,7 +9,7 @@ statement by their ids, which is planned once.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -31,6 +31,7 @@ from jobs.withholding import ARRAY_LIMIT_REACHED, DEPENDENCY, FirstTask, first_t
 from outbox.models import Message
 from outbox.quarantine import open_quarantine, sentence_of
 from primitives.errors import Forbidden, NotFound
+from quotas.models import Quota
 from quotas.unprepared import unprepared_clusters
 from quotas.user_numbers import demo_users, is_for_the_demo
 from tenants.access import Actor, visible
@@ -238,7 +239,8 @@ class JobView:
     `unprepared` those to which the quotas were not pushed since its team is there, and
     `too_short` those with their time limits that allow it less time than it asks for; `quarantine`
     says that nothing at all is started. `first_task` is what the other tasks of its array that are
-    kept back wait for.
+    kept back wait for. `guarantees` are those of its team and of the departments above (path,
+    milli-GPU), of one job by itself that waits for free GPUs.
     """
 
     job: JobRow
@@ -255,6 +257,7 @@ class JobView:
     too_short: Sequence[tuple[str, int]] = ()
     quarantine: str = ""
     first_task: FirstTask | None = None
+    guarantees: Sequence[tuple[str, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +291,27 @@ def list_jobs(
 def get_job(job_id: UUID, *, actor: Actor, now: datetime) -> JobView:
     """One visible job. Raises NotFound for absent and foreign alike."""
     _require_visible(job_id, actor)
-    return _views(array_text([job_id]), now=now)[0]
+    view = _views(array_text([job_id]), now=now)[0]
+    if not _waits_for_free_gpus(view.job):
+        return view
+    return replace(view, guarantees=_guarantees(view.job))
+
+
+def _waits_for_free_gpus(row: JobRow) -> bool:
+    return row.explanation is not None and row.explanation["code"] == Code.WAITING_FOR_FREE_GPUS
+
+
+def _guarantees(row: JobRow) -> list[tuple[str, int]]:
+    """The guarantees of the team and of the departments above it, in the explanation's pool."""
+    assert row.explanation is not None
+    names = row.team__path.rstrip("/").split("/")
+    paths = ["/".join(names[:depth]) + "/" for depth in range(len(names), 1, -1)]
+    known = dict(
+        Quota.objects.filter(
+            node__path__in=paths, pool__name=row.explanation.get("pool") or row.pool__name
+        ).values_list("node__path", "guaranteed_mgpu")
+    )
+    return [(path, known[path]) for path in paths if path in known]
 
 
 def get_content(view: JobView, *, actor: Actor, now: datetime) -> JobContent:

@@ -187,6 +187,17 @@ _HANGS_ON = {
 }
 
 
+def starts_unknown(explanation: Mapping[str, Any]) -> bool:
+    """Return whether a look ahead may tell the start of a job that the arbiter did not foresee."""
+    code = explanation["code"]
+    return (
+        explanation["estimated_start"] is None
+        and code != "begin_time"
+        and code not in _HANGS_ON
+        and code not in _NOT_IN_LINE
+    )
+
+
 def _start_text(explanation: Mapping[str, Any]) -> str:
     """When a job that waits starts, or what is known of that, in the words of the job's page."""
     estimate = explanation["estimated_start"]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cli.alternatives_text import print_alternatives
+from cli.api import Api
 from cli.context import open_api
-from cli.errors import CliError
+from cli.errors import CliError, Refused, Unreachable
 from cli.job_lookup import JOB_HELP, WAITING, id_of_job, of_one_job, one_job
-from cli.job_text import print_explanation, print_reasons
+from cli.job_text import print_explanation, print_reasons, starts_unknown
 from cli.output import Format, print_data
 
 
@@ -49,4 +50,15 @@ def why(
     elif history:
         print_reasons(found["items"])
     else:
+        if starts_unknown(found):
+            found = {**found, "estimated_start": _looked_ahead(api, job_id)}
         print_explanation(found, device=of_one_job(api, job_id, "")["device"])
+
+
+def _looked_ahead(api: Api, job_id: str) -> dict[str, Any] | None:
+    """When the job starts if nobody submits anything; None where that cannot be told now."""
+    try:
+        estimate: dict[str, Any] = api.post(f"jobs/{job_id}/estimate", {})["estimated_start"]
+    except (Refused, Unreachable):
+        return None
+    return estimate

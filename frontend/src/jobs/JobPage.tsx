@@ -20,7 +20,6 @@ import { AttemptTable } from "./AttemptTable";
 import { Beneficiary } from "./Beneficiary";
 import { JobActions } from "./JobActions";
 import { JobLog } from "./JobLog";
-import { LookAhead } from "./LookAhead";
 import { Outcome } from "./Outcome";
 import { Reasons } from "./Reasons";
 import { SbatchNotes } from "./SbatchNotes";
@@ -96,7 +95,7 @@ function JobView({ job }: { job: JobDetail }) {
               device={job.device}
               explanation={job.explanation}
               title={job.state === "held" ? "Why is it held?" : "Why is it waiting?"}
-              ahead={job.state === "queued" && <LookAhead jobId={job.id} code={job.explanation.code} />}
+              jobId={job.state === "queued" ? job.id : undefined}
             />
           )}
           <SoonerCard job={job} />

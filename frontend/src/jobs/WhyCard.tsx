@@ -1,10 +1,10 @@
 import { Link } from "@tanstack/react-router";
-import type { ReactNode } from "react";
 
 import type { Explanation } from "../api/types";
 import { useNowMs } from "../ui/now";
 import { Countdown, Time } from "../ui/Time";
 import { DEVICE_HEADS, deviceTime, formatDuration, formatExact, formatGpuHours, formatGpus, formatShare, type Device } from "../ui/units";
+import { LookAhead } from "./LookAhead";
 import { codeWords, hasFuture, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS, withoutEstimate } from "./words";
 import "./why.css";
 
@@ -16,14 +16,14 @@ export function WhyCard({
   explanation,
   device,
   title: asked = "Why is it waiting?",
-  ahead,
+  jobId,
 }: {
   explanation: Explanation;
   /** What the job asks for, and what all its numbers count. */
   device: Device;
   title?: string;
-  /** More about when it will start. */
-  ahead?: ReactNode;
+  /** Of a job that waits: its start can be looked ahead for. */
+  jobId?: string | undefined;
 }) {
   // What can never start waits for nothing: no line, no time.
   const isHopeless = explanation.code === "never_fits";
@@ -74,8 +74,7 @@ export function WhyCard({
       {!isHopeless && (
         <>
           <h2 className="gap">When will it start?</h2>
-          <EstimatedStart explanation={explanation} canLookAhead={Boolean(ahead) && hasFuture(explanation.code)} />
-          {ahead}
+          <WhenItStarts explanation={explanation} jobId={jobId} />
         </>
       )}
       <p className="small faint decided">
@@ -170,13 +169,23 @@ function GivingBack({ explanation, device }: { explanation: Explanation; device:
   );
 }
 
-/** A range with its method, never a bare moment; unknown is said as unknown. */
-function EstimatedStart({ explanation, canLookAhead }: { explanation: Explanation; canLookAhead: boolean }) {
-  const now = useNowMs();
+/** What the arbiter foresees of the start; where it foresees nothing, what a look ahead finds. */
+function WhenItStarts({ explanation, jobId }: { explanation: Explanation; jobId: string | undefined }) {
   const estimate = explanation.estimated_start;
-  if (estimate === null || (estimate.earliest === null && estimate.latest === null)) {
-    return <p>{withoutEstimate(explanation, canLookAhead)}</p>;
-  }
+  const isForeseen = estimate !== null && (estimate.earliest !== null || estimate.latest !== null);
+  const canLookAhead = jobId !== undefined && hasFuture(explanation.code);
+  const unknown = isForeseen ? null : <p>{withoutEstimate(explanation, canLookAhead)}</p>;
+  return (
+    <>
+      {isForeseen && <EstimatedStart estimate={estimate} />}
+      {jobId === undefined ? unknown : <LookAhead jobId={jobId} code={explanation.code} unknown={unknown} />}
+    </>
+  );
+}
+
+/** A range with its method, never a bare moment. */
+function EstimatedStart({ estimate }: { estimate: NonNullable<Explanation["estimated_start"]> }) {
+  const now = useNowMs();
   const { earliest, latest, method } = estimate;
   const isPast = latest !== null && new Date(latest).getTime() < now;
   return (

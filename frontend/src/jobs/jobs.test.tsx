@@ -296,7 +296,12 @@ describe("the job page of a waiting job", () => {
       explanation: anExplanation({ victims: [], estimated_start: null, code: "waiting_for_free_gpus", jobs_ahead }),
     });
     open(`/jobs/${WAITING}`, {
-      override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
+      override: ({ path }) =>
+        path.endsWith("/estimate")
+          ? aProblem(429, "too_many", "Another look ahead is being worked out.")
+          : path === `/api/v1/jobs/${WAITING}`
+            ? { status: 200, body: job }
+            : undefined,
     });
     expect(await screen.findByText(told)).toBeInTheDocument();
     expect(screen.getByRole("button", { name: "Look ahead" })).toBeInTheDocument();
@@ -321,7 +326,12 @@ describe("the job page of a waiting job", () => {
       explanation: anExplanation({ victims: [], estimated_start: null, code: "cluster_unavailable" }),
     });
     open(`/jobs/${WAITING}`, {
-      override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
+      override: ({ path }) =>
+        path.endsWith("/estimate")
+          ? aProblem(429, "too_many", "Another look ahead is being worked out.")
+          : path === `/api/v1/jobs/${WAITING}`
+            ? { status: 200, body: job }
+            : undefined,
     });
     expect(await screen.findByText("Unknown: nobody can say when such a cluster accepts jobs again.")).toBeInTheDocument();
   });
@@ -332,6 +342,27 @@ describe("the job page of a waiting job", () => {
     const row = (name: RegExp) => within(card).getByRole("row", { name }).textContent;
     expect(row(/serve-llama-7/)).toMatch(/^serve-llama-7inference6496\.00 GPU-hsaves: reports checkpoints/);
     expect(row(/eval-sweep/)).toMatch(/^eval-sweepinference72108\.00 GPU-hnot known/);
+  });
+
+  it("looks ahead by itself where the start is unknown, and its range stands there", async () => {
+    // Planted: it says "unknown" until somebody presses the button; it looks although the start is foreseen.
+    const job = aJob({
+      id: WAITING,
+      state: "queued",
+      attempt: 0,
+      current_attempt: null,
+      explanation: anExplanation({ victims: [], estimated_start: null, code: "waiting_for_free_gpus" }),
+    });
+    const { requests, unmount } = open(`/jobs/${WAITING}`, {
+      override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
+    });
+    expect(await screen.findByText(/the arbiter, played on from this moment/)).toBeInTheDocument();
+    expect(screen.queryByText(/^Unknown/)).toBeNull();
+    expect(requests.filter(({ path }) => path.endsWith("/estimate"))).toHaveLength(1);
+    unmount();
+    const foreseen = open(`/jobs/${WAITING}`);
+    await screen.findByRole("button", { name: "Look ahead" });
+    expect(foreseen.requests.filter(({ path }) => path.endsWith("/estimate"))).toEqual([]);
   });
 
   it("names nobody that the reader may not see", async () => {

@@ -523,3 +523,41 @@ def test_get_says_for_whom_a_job_is_stopped(
     attempt = {"borrowed_mgpu": 0, "mgpu": 16_000, "slots": [], "made_room_for": other}
     server.routes[f"GET jobs/{JOB_ID}"] = a_shown_job(state="preempting", current_attempt=attempt)
     assert f"\nstopped for    {told}\n" in server.run("get", JOB_ID).out
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "told"),
+    [
+        (
+            "waiting_for_free_gpus",
+            {"estimated_start": {"earliest": None, "latest": "T", "method": "look_ahead"}},
+            "by T at the latest (by look_ahead)",
+        ),
+        (
+            "waiting_for_free_gpus",
+            a_problem(429),
+            "unknown: when there is room for it is not foreseen here; `tidegate estimate` plays "
+            "it through",
+        ),
+        ("dependency", None, "unknown: not before the others are done"),
+    ],
+)
+def test_why_looks_ahead_where_the_start_is_unknown(
+    server: Server, code: str, answer: Any, told: str
+) -> None:
+    """Planted: it looks ahead for a job that waits for another, which has no future."""
+    server.routes[f"GET jobs/{JOB_ID}"] = {"id": JOB_ID, "device": "gpu"}
+    server.routes[f"GET jobs/{JOB_ID}/explanation"] = {
+        "code": code,
+        "sentence": "It waits.",
+        "numbers": {},
+        "node": None,
+        "jobs_ahead": 0,
+        "victims": [],
+        "estimated_start": None,
+        "as_of": "2026-11-21T12:00:10Z",
+    }
+    if answer is not None:
+        server.routes[f"POST jobs/{JOB_ID}/estimate"] = answer
+    assert f"\nstarts  {told}\n" in server.run("why", JOB_ID).out
+    assert any(sent.startswith("POST") for sent in server.sent) is (answer is not None)

@@ -279,3 +279,25 @@ def test_history_names_what_the_caller_may_see(world: World) -> None:
         {"for_team": "ai-company/production/inference"},
         {"for_team": None},
     ]
+
+
+@pytest.mark.parametrize(
+    ("need_gpus", "told"),
+    [
+        # nlp is guaranteed 8, research 16.
+        (8, None),
+        (16, None),
+        (17, "Its 17 GPUs are more than the guarantees of nlp (8) and research (16), so no other "
+         "job must give back for it."),
+    ],
+)  # fmt: skip
+def test_what_is_larger_than_all_guarantees_waits_until_gpus_come_free(
+    world: World, need_gpus: int, told: str | None
+) -> None:
+    """Planted: it is told of a job that fits in the department's guarantee."""
+    numbers = {"need_mgpu": 1_000 * need_gpus}
+    stored = plain_explanation("waiting_for_free_gpus", "It waits.", NOW, numbers)
+    del stored["victims"]
+    job = a_job(world.company, world.bob, explanation=stored, explained_at=NOW)
+    body = by_token(world.bob).get(f"jobs/{job.pk}/explanation").json()
+    assert body["sentence"] == ("It waits." if told is None else f"It waits. {told}")
