@@ -1,7 +1,4 @@
-"""The attacking job on a running Tidegate, as its weakest persona submits it.
-
-Planted and seen to die: the option `isolation` off; the state folder not hidden.
-"""
+"""The attacking job on a running Tidegate, as its weakest persona submits it."""
 
 from __future__ import annotations
 

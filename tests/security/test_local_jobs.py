@@ -1,8 +1,4 @@
-"""A job of a local cluster attacks the portal, its own records and its neighbours, and fails.
-
-Planted and seen to die: no PID namespace; the attempt's folder writable; the cluster's root not
-hidden; groups of the portal kept; no limits; namespaces without a view of its own.
-"""
+"""A job of a local cluster attacks the portal, its own records and its neighbours, and fails."""
 
 from __future__ import annotations
 
@@ -216,7 +212,7 @@ def test_a_number_that_the_machine_has_given_is_refused(
 def test_what_cannot_be_isolated_as_promised_does_not_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: a rank whose sandbox failed was started without one."""
+    """A rank whose sandbox fails is never started without one."""
     connector = open_connector("local", options_in(folder), "attacked")
     connector.prepare()
     build = publishing._sandbox

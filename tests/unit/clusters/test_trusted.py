@@ -1,7 +1,6 @@
 """Tokens go only where the settings say.
 
-Planted and seen to die: a symbolic link below a listed folder that leads out of it; any folder
-where none is listed; a host compared by its beginning; ports not compared; a folder without its
+Planted and seen to die: a host compared by its beginning; ports not compared; a folder without its
 end; ".." below a folder; no check when saved; no check when opened; any kubeconfig; the Pod's own
 account without leave.
 """

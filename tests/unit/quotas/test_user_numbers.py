@@ -1,7 +1,4 @@
-"""Each person's jobs run as a number of their own on local clusters.
-
-Planted and seen to die: a number that the machine has; everybody allowed where nothing is isolated.
-"""
+"""Each person's jobs run as a number of their own on local clusters."""
 
 from __future__ import annotations
 
