@@ -49,9 +49,10 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
         ended = f"It does not wait: it has ended ({job.state.replace('_', ' ')})."
         return plain_explanation(NOT_WAITING, ended, now)
     if job.state != JobState.QUEUED:
-        return plain_explanation(
-            NOT_WAITING, f"It does not wait: it {state_phrase(job.state)}.", now
-        )
+        sentence = f"It does not wait: it {state_phrase(job.state)}."
+        if view.trouble is not None and view.trouble.failing_since is not None:
+            sentence = _joined(sentence, _trouble(view, actor), "Its state is as of then.")
+        return plain_explanation(NOT_WAITING, sentence, now)
     if job.explanation is None:
         return plain_explanation(NOT_YET_DECIDED, "The arbiter has not looked at it yet.", now)
     shown = {

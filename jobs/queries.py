@@ -51,7 +51,9 @@ READING_RECORDED_EVERY = timedelta(minutes=15)
 #: How many of the organization's latest audit events are searched for that.
 _EVENTS_SEARCHED = 200
 #: In these states an attempt waits for its cluster.
-_BETWEEN_STATES = frozenset({AttemptState.RESERVED, AttemptState.STARTING, AttemptState.STOPPING})
+_TROUBLED_STATES = frozenset(
+    {AttemptState.RESERVED, AttemptState.STARTING, AttemptState.RUNNING, AttemptState.STOPPING}
+)
 _WAITING = array_text(state.value for state in WAITING)
 _TOLD_OUTCOMES = ("unknown", NOT_STARTED)
 _TOLD_KINDS = ("start_attempt", "notify_attempt", "stop_attempt")
@@ -233,7 +235,7 @@ class JobView:
     """A job with everything around it that is shown. Usage in milli-GPU-seconds so far.
 
     `attempt` is the latest unless the job waits. `ended_attempt` is the latest of a job that waits
-    again, where its end says why; `trouble` is that of an attempt which is to start or stop;
+    again, where its end says why; `trouble` is that of an attempt which starts, runs or stops;
     `unmapped` are the clusters that it may not use only because nobody mapped its user there,
     `unisolated` those that take jobs of the demo's people alone,
     `unprepared` those to which the quotas were not pushed since its team is there, and
@@ -474,7 +476,7 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
         [row.id for row in rows if row.state in WAITING and row.attempt_number > 0]
     )
     troubles = _troubles(
-        [values[width] for values in found if values[width + 4] in _BETWEEN_STATES]
+        [values[width] for values in found if values[width + 4] in _TROUBLED_STATES]
     )
     return [
         JobView(

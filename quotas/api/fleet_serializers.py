@@ -167,7 +167,9 @@ class ClusterSerializer(serializers.Serializer[Any]):
     kind = serializers.CharField()
     is_enabled = serializers.BooleanField(help_text="Disabled: no new starts, what runs goes on")
     state = serializers.ChoiceField(choices=[(state.value, state.name) for state in State])
-    seen_at = serializers.DateTimeField(allow_null=True, help_text="Last complete answer")
+    seen_at = serializers.DateTimeField(
+        allow_null=True, help_text="Last complete answer: `pools` and nodes are as of then"
+    )
     stale_after_s = serializers.IntegerField(
         help_text="Age of the last answer from which the cluster counts as unreachable"
     )

@@ -2029,7 +2029,7 @@ export interface components {
             runs_images: boolean;
             /**
              * Format: date-time
-             * @description Last complete answer
+             * @description Last complete answer: `pools` and nodes are as of then
              */
             seen_at: string | null;
             /** @description Age of the last answer from which the cluster counts as unreachable */

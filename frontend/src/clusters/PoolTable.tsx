@@ -1,9 +1,13 @@
 import type { Cluster } from "../api/types";
+import { freshnessOf } from "../shell/Freshness";
+import { useNowMs } from "../ui/now";
+import { Time } from "../ui/Time";
 import { countUnder, DEVICE_HEADS, DEVICE_WORDS, formatGpus, headOf } from "../ui/units";
 import "../quotas/quota-bar.css";
 
 /** What a cluster has of each pool, and how much of it can be used now. */
 export function PoolTable({ cluster }: { cluster: Cluster }) {
+  const { isFresh } = freshnessOf(cluster, useNowMs());
   if (cluster.pools.length === 0) return <p className="dim">It has not said yet what it has.</p>;
   const head = headOf(cluster.pools);
   return (
@@ -11,7 +15,15 @@ export function PoolTable({ cluster }: { cluster: Cluster }) {
       <thead>
         <tr>
           <th scope="col">Pool</th>
-          <th scope="col">Healthy</th>
+          <th scope="col">
+            Healthy
+            {!isFresh && cluster.seen_at !== null && (
+              <span className="faint">
+                {" "}
+                as of <Time at={cluster.seen_at} show="both" />
+              </span>
+            )}
+          </th>
           <th scope="col" className="n">
             {DEVICE_HEADS[head]}
           </th>

@@ -52,6 +52,12 @@ describe("cores and GPUs of a cluster", () => {
     );
   });
 
+  it("are told as of the last answer of a cluster that is silent", () => {
+    const seen_at = new Date(Date.now() - 360_000).toISOString();
+    show(<PoolTable cluster={{ ...slurm, state: "unreachable", seen_at }} />);
+    expect(screen.getAllByRole("columnheader")[1]).toHaveTextContent(/^Healthy as of .*6 min ago/);
+  });
+
   it("are cores alone where there is nothing else", () => {
     const cluster = { ...slurm, pools: [cores], outside };
     show(

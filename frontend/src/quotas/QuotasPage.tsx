@@ -167,6 +167,13 @@ function healthyIn(clusters: readonly Cluster[], pool: string) {
   );
   return {
     clusters: members.length,
+    silent: clusters.filter(
+      (cluster) =>
+        cluster.is_enabled &&
+        cluster.state === "unreachable" &&
+        cluster.seen_at !== null &&
+        cluster.pools.some((each) => each.pool === pool),
+    ),
     healthyMgpu: members.reduce((sum, each) => sum + each.healthy_mgpu, 0),
     outsideMgpu: members.reduce((sum, each) => sum + each.outside_mgpu, 0),
   };
@@ -195,6 +202,12 @@ function Summary({
         <>
           {formatGpus(fleet.healthyMgpu)} healthy {DEVICE_WORDS[device]} on {fleet.clusters}{" "}
           {fleet.clusters === 1 ? "cluster" : "clusters"}
+          {fleet.silent.map((cluster) => (
+            <span key={cluster.id} className="bad-text">
+              {" "}
+              ▲ {cluster.name} as of <Time at={cluster.seen_at ?? ""} show="both" />
+            </span>
+          ))}
           {" · "}
         </>
       )}

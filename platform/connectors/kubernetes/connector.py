@@ -25,7 +25,7 @@ from connectors.kubernetes.cores import use_of_nodes
 from connectors.kubernetes.finding import Finder, beside
 from connectors.kubernetes.gating import GateWatch
 from connectors.kubernetes.inventory import core_shares_mib, nodes_of
-from connectors.kubernetes.kueue_health import KueueWatch
+from connectors.kubernetes.kueue_health import KueueWatch, told_of_kueue
 from connectors.kubernetes.log_keeping import LogKeeper
 from connectors.kubernetes.log_reading import KubernetesLogs
 from connectors.kubernetes.looking import Looker
@@ -236,6 +236,8 @@ class KubernetesConnector:
             # What is told to have ended has its whole log, wherever that can be had soon. Of a gang
             # that is still ending nothing is waited for: its GPUs are.
             self._keeper.catch_up(_ended(listing), LOG_WAIT_S)
+        if self._kueue is not None and self._kueue.is_away:
+            return told_of_kueue(listing)
         return listing
 
     def find_ended(self, key: str, native_id: str) -> Observation | None:

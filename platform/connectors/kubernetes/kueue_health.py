@@ -6,13 +6,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from connectors.errors import ClusterUnavailable
 from connectors.kubernetes.api import KubeApi, KubeRefused
 from connectors.kubernetes.voting import KUEUE_VERSION
+from connectors.protocol import Listing, WorkloadPhase
 
-LOOKED_EVERY_S = 30.0
+#: With the time-outs of a webhook a controller that is gone is told within half a minute.
+LOOKED_EVERY_S = 10.0
+#: What a job says that waits for it.
+AWAY = "Kueue does not answer, so the job is not admitted there yet."
 PATH = f"/apis/{KUEUE_VERSION}/resourceflavors"
 #: Never stored: it is only shown to Kueue's webhook.
 _PROBE: dict[str, Any] = {
@@ -32,9 +37,11 @@ class KueueWatch:
         self._lock = threading.Lock()
         self._looked_s = -float("inf")
         self._complaint = ""
+        #: Whether the last look got no answer of Kueue.
+        self.is_away = False
 
     def complaint(self) -> str:
-        """Why nothing is admitted there, as found at most half a minute ago, or ""."""
+        """Why nothing is admitted there, as found at most 10 s ago, or ""."""
         with self._lock:
             if self._monotonic_s() - self._looked_s >= LOOKED_EVERY_S:
                 self._complaint = self._look()
@@ -42,13 +49,25 @@ class KueueWatch:
             return self._complaint
 
     def _look(self) -> str:
+        self.is_away = False
         try:
             self._api.create(PATH, _PROBE, dry_run=True)
         except KubeRefused as refusal:
             return f"Kueue could not be asked whether it is well: {refusal}."
         except ClusterUnavailable as silence:
+            self.is_away = True
             return (
                 "Kueue does not answer, so nothing is submitted, admitted or stopped there; what "
                 f"runs goes on. Look at its Deployment in its namespace: {silence}."
             )
         return ""
+
+
+def told_of_kueue(listing: Listing) -> Listing:
+    """The listing while Kueue is away: what waits for its admission says so."""
+    waiting = (WorkloadPhase.HELD, WorkloadPhase.STARTING)
+    observations = {
+        key: replace(one, message=AWAY) if one.phase in waiting and not one.message else one
+        for key, one in listing.observations.items()
+    }
+    return replace(listing, observations=observations)

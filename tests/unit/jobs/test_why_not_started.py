@@ -142,6 +142,19 @@ def test_what_could_not_be_sent_says_so(company: Company, bob: User) -> None:
     )
 
 
+def test_a_running_job_names_its_silent_cluster(company: Company, bob: User) -> None:
+    """Mutant: it was running, as if that had been looked at just now."""
+    attempt = an_attempt(company, bob, state="running", started_at=NOW)
+    Job.objects.update(state="running")
+    name = company.cluster.name
+    assert told(attempt.job, actor_of(bob)) == "It does not wait: it is running."
+    Cluster.objects.update(failing_since=NOW, message="no connection")
+    assert told(attempt.job, actor_of(bob)) == (
+        f"It does not wait: it is running. {name} has not answered since 2026-11-21T12:00:00Z. "
+        "Its state is as of then."
+    )
+
+
 def test_a_stop_that_could_not_be_told_says_so(company: Company, bob: User) -> None:
     attempt = an_attempt(company, bob, state="stopping", started_at=NOW, grace_until=NOW)
     Job.objects.update(state="running", cancel_requested_at=NOW)

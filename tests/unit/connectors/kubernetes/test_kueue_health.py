@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from connectors.errors import ClusterUnavailable
 from connectors.kubernetes.api import Forbidden
-from connectors.kubernetes.kueue_health import LOOKED_EVERY_S, PATH, KueueWatch
+from connectors.kubernetes.kueue_health import (
+    LOOKED_EVERY_S,
+    PATH,
+    KueueWatch,
+    told_of_kueue,
+)
+from connectors.protocol import Listing, Observation, WorkloadPhase
 
 
 class AnApi:
@@ -50,7 +57,36 @@ def test_what_is_told_of_kueue(failure: Exception | None, told: str) -> None:
     assert KueueWatch(api).complaint() == told  # type: ignore[arg-type]
 
 
-def test_it_is_asked_every_half_minute() -> None:
+def test_what_waits_for_a_kueue_that_is_away_says_so() -> None:
+    """Mutant: a job told for 3 minutes that it was being started. What runs, or has a message of
+    its own, stays as it is."""
+    held = Observation("tg-1", "1", "Suspended", WorkloadPhase.HELD)
+    odd = replace(held, key="tg-2", message="Its quota was taken.")
+    running = replace(held, key="tg-3", phase=WorkloadPhase.RUNNING)
+    told = told_of_kueue(Listing(0, {one.key: one for one in (held, odd, running)}))
+    assert {key: one.message for key, one in told.observations.items()} == {
+        "tg-1": "Kueue does not answer, so the job is not admitted there yet.",
+        "tg-2": "Its quota was taken.",
+        "tg-3": "",
+    }
+
+
+def test_a_kueue_that_is_gone_is_noticed_and_one_that_is_back() -> None:
+    api, now = AnApi(), [0.0]
+    watch = KueueWatch(api, monotonic_s=lambda: now[0])  # type: ignore[arg-type]
+    watch.complaint()
+    assert not watch.is_away
+    api.failure = ClusterUnavailable("away")
+    now[0] = LOOKED_EVERY_S
+    watch.complaint()
+    assert watch.is_away
+    api.failure = None
+    now[0] = 2 * LOOKED_EVERY_S
+    watch.complaint()
+    assert not watch.is_away
+
+
+def test_it_is_asked_every_ten_seconds() -> None:
     api, now = AnApi(), [0.0]
     watch = KueueWatch(api, monotonic_s=lambda: now[0])  # type: ignore[arg-type]
     assert watch.complaint() == watch.complaint() == ""
