@@ -51,9 +51,7 @@ READING_RECORDED_EVERY = timedelta(minutes=15)
 #: How many of the organization's latest audit events are searched for that.
 _EVENTS_SEARCHED = 200
 #: In these states an attempt waits for its cluster.
-_TROUBLED_STATES = frozenset(
-    {AttemptState.RESERVED, AttemptState.STARTING, AttemptState.RUNNING, AttemptState.STOPPING}
-)
+_BETWEEN_STATES = frozenset({AttemptState.RESERVED, AttemptState.STARTING, AttemptState.STOPPING})
 _WAITING = array_text(state.value for state in WAITING)
 _TOLD_OUTCOMES = ("unknown", NOT_STARTED)
 _TOLD_KINDS = ("start_attempt", "notify_attempt", "stop_attempt")
@@ -476,17 +474,17 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
         [row.id for row in rows if row.state in WAITING and row.attempt_number > 0]
     )
     troubles = _troubles(
-        [values[width] for values in found if values[width + 4] in _TROUBLED_STATES]
+        [values[width] for values in found if values[width + 4] in _BETWEEN_STATES]
     )
     return [
         JobView(
             row,
-            None if values[width] is None else AttemptRow._make(values[width:-1]),
+            None if values[width] is None else AttemptRow._make(values[width:-2]),
             victims.get(row.id, ()),
             0 if values[-1] is None else values[-1][0],
             0 if values[-1] is None else values[-1][1],
             ended.get(row.id),
-            troubles.get(values[width]),
+            troubles.get(values[width]) or _silence(values[width + 4], values[-2]),
             waited_for.get(row.id, ()),
             unmapped.get(row.id, ()),
             unisolated.get(row.id, ()),
@@ -508,6 +506,13 @@ def _ended_attempts(job_ids: Sequence[UUID]) -> Mapping[UUID, AttemptRow]:
     )
     rows = (AttemptRow(*values) for values in latest.values_list(*AttemptRow._fields))
     return {row.job_id: row for row in rows}
+
+
+def _silence(attempt_state: str | None, failing_since: datetime | None) -> Trouble | None:
+    """What is to be said of a running attempt whose cluster does not answer."""
+    if attempt_state != AttemptState.RUNNING or failing_since is None:
+        return None
+    return Trouble(failing_since)
 
 
 def _troubles(attempt_ids: Sequence[UUID]) -> Mapping[UUID, Trouble]:
@@ -534,7 +539,7 @@ def _troubles(attempt_ids: Sequence[UUID]) -> Mapping[UUID, Trouble]:
 
 
 # The columns are those of JobRow, then those of AttemptRow: of the latest attempt, unless the job
-# waits again. The last is what the job has used.
+# waits again. The last two are since when its cluster is silent and what the job has used.
 # Names out of small tables are sub-selects, since planning takes the longer the more ways there
 # are to order joins: 2 ms so, 20 ms with all of them joined.
 _PAGE = f"""
@@ -562,6 +567,7 @@ SELECT j.id, j.name, j.type, j.origin, j.state,
        r.job_id, b.user_id,
        CASE WHEN b.id IS NOT NULL THEN (SELECT path FROM tenants_node WHERE id = b.team_id) END,
        b.name, b.mgpu_per_node, b.node_count,
+       (SELECT failing_since FROM clusters_cluster WHERE id = a.cluster_id),
        {USAGE_OF_JOB.format(job="j.id")}
 FROM unnest(%(jobs)s::uuid[]) WITH ORDINALITY AS wanted (id, place)
 JOIN jobs_job j ON j.id = wanted.id
@@ -647,8 +653,10 @@ ORDER BY c.name
 def _unisolated(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
     """The names of the clusters that could run these jobs, did they isolate them; see
     `quotas.user_numbers`."""
+    if not job_ids:
+        return {}
     clusters = [one for one in Cluster.objects.filter(kind="local") if is_for_the_demo(one)]
-    if not job_ids or not clusters:
+    if not clusters:
         return {}
     jobs = Job.objects.filter(pk__in=job_ids).exclude(user__in=demo_users())
     return {
