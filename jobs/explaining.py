@@ -11,12 +11,12 @@ from jobs.dependencies import fate
 from jobs.giving_back import beneficiary_text, shown_victim
 from jobs.lifecycle import FINAL, NOT_STARTED
 from jobs.models import AttemptState, Condition, JobState
-from jobs.queries import AttemptRow, JobRow, JobView, WaitedForRow, may_see
+from jobs.queries import VICTIMS_MAX, AttemptRow, JobRow, JobView, WaitedForRow, may_see
 from jobs.reason_documents import HELD_BY_USER, arranged, held_sentence, iso, stored_reason
 from jobs.withdrawing import AVOIDED_FOR
 from jobs.withholding import limit_sentence
 from primitives.state_words import state_phrase
-from primitives.units import DeviceKind, gpus_text
+from primitives.units import MGPU_PER_GPU, DeviceKind, gpus_text
 from quotas.fleet import may_manage_clusters
 from quotas.user_numbers import refusal
 from tenants.access import Actor
@@ -61,6 +61,8 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
         **arranged(job.explanation),
         "victims": [shown_victim(victim, actor, now) for victim in view.victims],
     }
+    if freed_mgpu := _freed_since(view, shown["numbers"]):
+        _count_as_free(shown, freed_mgpu, DeviceKind(job.pool__device))
     if view.waited_for:
         shown["sentence"] = _waits_for(view.waited_for, shown["numbers"], actor)
     if view.first_task is not None:
@@ -82,6 +84,27 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     if first := _not_started(view.ended_attempt, now):
         shown["sentence"] = _joined(first, shown["sentence"])
     return shown
+
+
+def _freed_since(view: JobView, numbers: Mapping[str, int]) -> int:
+    """Milli-GPU of a claim that its victims held when the reason was stored and hold no more."""
+    if len(view.victims) == VICTIMS_MAX:
+        return 0
+    still_held = sum(victim.mgpu for victim in view.victims)
+    return max(0, numbers.get("coming_back_mgpu", 0) - still_held)
+
+
+def _count_as_free(shown: dict[str, Any], freed_mgpu: int, device: DeviceKind) -> None:
+    """Let sentence and numbers say that so much came free since the reason was stored."""
+    numbers = shown["numbers"]
+    shown["numbers"] = numbers | {
+        "coming_back_mgpu": numbers["coming_back_mgpu"] - freed_mgpu,
+        "earmarked_mgpu": numbers.get("earmarked_mgpu", 0) + freed_mgpu,
+    }
+    has = "has" if freed_mgpu == MGPU_PER_GPU else "have"
+    shown["sentence"] = _joined(
+        shown["sentence"], f"Since then {device.text(freed_mgpu)} {has} come free for it."
+    )
 
 
 def _waits_for(rows: Sequence[WaitedForRow], numbers: Mapping[str, int], actor: Actor) -> str:

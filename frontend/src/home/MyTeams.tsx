@@ -68,9 +68,9 @@ function TeamTable({ teams, title }: { teams: readonly Quota[]; title: string })
             <th
               scope="col"
               className="n"
-              title="What its protected jobs leave of the guarantee. Others may use it now; they give it back."
+              title="The part of the guarantee that the team does not use. Others may use it until the team needs it."
             >
-              Guaranteed, still due
+              Guaranteed and free
             </th>
             <th scope="col" className="n hide">
               Can borrow now
@@ -80,7 +80,7 @@ function TeamTable({ teams, title }: { teams: readonly Quota[]; title: string })
         <tbody>
           {shown.map((team) => {
             const use = quotaUse(team);
-            const due = Math.max(0, team.guaranteed_mgpu - team.use.protected_mgpu);
+            const due = Math.max(0, team.guaranteed_mgpu - team.use.in_use_mgpu);
             const borrowable = Math.max(0, team.use.available_mgpu - due);
             return (
               <tr key={team.id}>

@@ -191,7 +191,7 @@ describe("the scheduler", () => {
 
   it("that decides is no line", async () => {
     open("/jobs");
-    await screen.findByRole("textbox", { name: "Name contains" });
+    await screen.findByRole("textbox", { name: "Name or ID" });
     expect(screen.queryByText(/No scheduling decision|No cluster was checked/)).toBeNull();
   });
 });
@@ -204,7 +204,7 @@ describe("the small pages", () => {
     expect(await within(jobs).findByRole("link", { name: "1 queued" })).toBeInTheDocument();
     const teams = screen.getByRole("region", { name: "GPUs of my teams" });
     expect(await within(teams).findByRole("row", { name: /nlp/ })).toHaveTextContent("200 lent, back within the grace");
-    expect(within(teams).getByRole("columnheader", { name: /^Guaranteed, still due/ })).toBeInTheDocument();
+    expect(within(teams).getByRole("columnheader", { name: /^Guaranteed and free/ })).toBeInTheDocument();
     expect(await accessibilityFaults(container)).toEqual([]);
   });
 

@@ -14,7 +14,7 @@ from builders.portal_builders import (
     NOW,
 )
 from jobs.explaining import plain_explanation
-from jobs.models import Job, JobReason, Reclaim
+from jobs.models import Attempt, Job, JobReason, Reclaim
 from jobs.timeline import Happening, record_events
 from tenants.models import User
 
@@ -131,6 +131,39 @@ def test_numbers_come_in_an_order_in_which_they_can_be_read(world: World) -> Non
     assert [list(told["numbers"]), list(told["elsewhere"][0]["numbers"])] == [ordered, ordered]
     (line,) = caller.get(f"jobs/{job.pk}/reasons").json()["items"]
     assert list(line["numbers"].items()) == [(name, numbers[name]) for name in ordered]
+
+
+def test_what_came_free_since_the_reason_was_stored_is_counted(world: World) -> None:
+    """The reason says 8 of 40 are there; of its victims one of 2 has left since."""
+    numbers = {"need_mgpu": 40_000, "coming_back_mgpu": 32_000, "earmarked_mgpu": 8_000}
+    stored = plain_explanation("waiting_for_reclaim", "8 are here already.", NOW, numbers)
+    del stored["victims"]
+    company, bob = world.company, world.bob
+    waiting = a_job(company, bob, name="waits", explanation=stored, explained_at=NOW)
+    claim = Reclaim.objects.create(
+        job=waiting, cluster=company.cluster, slots=[], created_at=NOW, grace_until=NOW
+    )
+    of_victims = [
+        an_attempt(
+            a_job(company, bob, state="preempting", mgpu_per_node=mgpu), cluster=company.cluster,
+            state="stopping", stop_reason="preempted", reclaim=claim, notice_at=NOW,
+            grace_until=NOW,
+        )
+        for mgpu in (8_000, 24_000)
+    ]  # fmt: skip
+    caller = by_token(bob)
+
+    def told() -> tuple[str, int, int]:
+        shown = caller.get(f"jobs/{waiting.pk}/explanation").json()
+        now = shown["numbers"]
+        return shown["sentence"], now["earmarked_mgpu"], now["coming_back_mgpu"]
+
+    assert told() == ("8 are here already.", 8_000, 32_000)
+    Attempt.objects.filter(pk=of_victims[1].pk).update(
+        state="ended", outcome="preempted", ended_at=NOW, released_at=NOW
+    )
+    sentence = "8 are here already. Since then 24 GPUs have come free for it."
+    assert told() == (sentence, 32_000, 8_000)
 
 
 def test_who_takes_over_gpus_of_a_claim_that_was_given_up_sees_whose_they_are(
