@@ -313,11 +313,15 @@ def flood_without_end(client: RawClient) -> None:
 def test_a_web_socket_outlives_the_time_of_requests(
     server: BoundedServer, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted and seen to die: the time limit of its request goes on."""
+    """On a connection that answered a request before. Planted and seen to die: the time limit
+    of its request goes on."""
     monkeypatch.setattr(connections, "REQUEST_S", 0.2)
+    kept = server.client()
+    assert kept.ask().answer().status == 200
     key = by_session(bob).client.cookies[django_settings.SESSION_COOKIE_NAME].value
     with connect(
         f"ws://127.0.0.1:{server.port}/ws/changes",
+        sock=kept.connection.dup(),
         origin="http://127.0.0.1",  # type: ignore[arg-type]
         additional_headers={"Cookie": f"session={key}"},
         proxy=None,
