@@ -15,7 +15,7 @@ import { usePageTitle } from "../ui/usePageTitle";
 import { QuotaDrawer } from "./QuotaDrawer";
 import { QuotaTable } from "./QuotaTable";
 import { inTreeOrder, peersOf, rootsOf } from "./tree";
-import { guaranteedDemand, startable, startableTogether } from "./use";
+import { formatLent, guaranteedDemand, startable, startableTogether } from "./use";
 
 const WAITING_SHOWN = 200;
 
@@ -264,6 +264,9 @@ function Figures({
   const borrowed = sum(peers, (quota) => quota.use.borrowed_mgpu);
   const borrowers = peers.filter((quota) => quota.use.borrowed_mgpu > 0);
   const lenders = peers.filter((quota) => quota.use.lent_mgpu > 0);
+  // What they lend may be in use elsewhere (another organization), and what they borrow may come from there.
+  const lent = sum(peers, (quota) => quota.use.lent_mgpu);
+  const isAmongPeers = peers.length > 1 && lent === borrowed;
   const waitingMgpu = sum(roots, (quota) => quota.use.waiting_mgpu);
   const isWhole = roots.every((quota) => quota.parent === null);
   const fleet = isWhole && clusters ? healthyIn(clusters, pool) : null;
@@ -282,12 +285,14 @@ function Figures({
         tone={borrowed > 0 ? "borrow" : undefined}
         value={formatGpus(borrowed)}
         label={
-          peers.length > 1 ? `borrowed between ${peers[0]?.node_kind ?? "node"}s` : "borrowed from others"
+          isAmongPeers ? `borrowed between ${peers[0]?.node_kind ?? "node"}s` : "borrowed from others"
         }
         context={
           borrowers.length > 0
-            ? `${names(borrowers)}${lenders.length > 0 && peers.length > 1 ? ` from ${names(lenders)}` : ""}`
-            : "everyone is inside the guarantee"
+            ? `${names(borrowers)}${lenders.length > 0 && isAmongPeers ? ` from ${names(lenders)}` : ""}`
+            : lent > 0
+              ? `${names(lenders)}: ${formatLent(lent)} lent to others`
+              : "everyone is inside the guarantee"
         }
       />
       <Kpi

@@ -212,6 +212,18 @@ describe("the quotas page", () => {
     );
   });
 
+  it("names lenders only where what they lend is what the others borrow", async () => {
+    const quotas = [
+      aQuota("ai-company", 100, { inUse: 60 }, { parent: null, node_kind: "organization" }),
+      aQuota("ai-company/research", 50, { inUse: 10, lent: 40 }, { parent: "ai-company", node_kind: "department" }),
+      aQuota("ai-company/production", 50, { inUse: 50 }, { parent: "ai-company", node_kind: "department" }),
+    ];
+    open("/quotas", { company: aCompany({ quotas }), override: nobodyWaits });
+    // Another organization has the 40: nobody here borrows them.
+    const tile = (await screen.findByText("borrowed from others")).parentElement;
+    expect(tile).toHaveTextContent(/^0borrowed from othersresearch: 40 lent to others$/);
+  });
+
   it("does not add up what several teams of one department could start", async () => {
     const teams = ["nlp", "vision"].map((team, i) =>
       aQuota(`ai-company/research/${team}`, 10, { inUse: 0, available: 40 + i }),
