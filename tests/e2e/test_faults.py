@@ -160,7 +160,7 @@ def test_the_loops_go_on_within_five_seconds_of_the_database(tidegate: Tidegate)
 
 @pytest.mark.parametrize("service", ["arbiter", "observer", "web", "worker"])
 def test_a_frozen_process_is_noticed_and_replaced(tidegate: Tidegate, service: str) -> None:
-    """Mutant: nobody noticed an arbiter that was stopped with SIGSTOP for 4 min 25 s."""
+    """Against: nobody noticed an arbiter that was stopped with SIGSTOP for 4 min 25 s."""
     pid = recorded_pid(tidegate, service)
     # It and its children, as it is when a machine or a container is paused.
     for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):

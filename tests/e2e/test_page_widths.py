@@ -128,7 +128,7 @@ def test_every_route_is_looked_at() -> None:
 
 @pytest.mark.parametrize("width", [390, 1440])
 def test_no_page_scrolls_sideways(browser: Browser, address: str, width: int) -> None:
-    """Planted: names that do not break (the decisions page is 2,097 px wide at 1440)."""
+    """Against: names that do not break (the decisions page is 2,097 px wide at 1440)."""
     context = browser.new_context(viewport={"width": width, "height": 900})
     page = context.new_page()
     errors: list[str] = []

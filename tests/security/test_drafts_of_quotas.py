@@ -58,7 +58,7 @@ def the_cast(company: Company) -> dict[str, Actor]:
 
 
 def test_a_draft_of_a_team_is_read_by_its_lead_and_the_administrators_above() -> None:
-    """Planted: everybody of the organization, as before (dies on all of the second half)."""
+    """Against: everybody of the organization, as before (dies on all of the second half)."""
     company = a_company()
     people = the_cast(company)
     planned = a_draft(company, company.nlp, people["research_admin"])
@@ -78,7 +78,7 @@ def test_a_draft_of_a_team_is_read_by_its_lead_and_the_administrators_above() ->
 
 
 def test_a_draft_of_a_department_is_read_by_the_leads_below_it_and_of_no_other() -> None:
-    """Planted: the paths of the nodes above a lead's team built without their last slash."""
+    """Against: the paths of the nodes above a lead's team built without their last slash."""
     company = a_company()
     people = the_cast(company)
     people["inference_lead"] = an_actor(company.inference, Role.TEAM_LEAD)
@@ -99,7 +99,7 @@ def test_whoever_drafted_reads_on_after_losing_the_role_but_not_as_a_stranger() 
 
 
 def test_a_token_that_only_reads_shows_what_its_owner_reads_and_a_token_of_reports_too() -> None:
-    """Planted: the scopes of the token decide whether its owner manages quotas."""
+    """Against: the scopes of the token decide whether its owner manages quotas."""
     company = a_company()
     lead = an_actor(company.nlp, Role.TEAM_LEAD)
     planned = a_draft(company, company.nlp, lead)
@@ -136,7 +136,7 @@ def test_what_took_effect_is_history_for_everybody_and_all_else_stays_a_draft(
 def test_the_audit_log_and_hints_tell_that_there_is_a_draft_and_nothing_of_it() -> None:
     """An auditor reads who drafted and cancelled; the reason stands there once it is applied.
 
-    Planted: the reason in every event; the draft's id in its hint."""
+    Against: the reason in every event; the draft's id in its hint."""
     company = a_company()
     people = the_cast(company)
     with hints_told() as hints:

@@ -21,7 +21,7 @@ describe("audit log", () => {
     expect(await accessibilityFaults(container)).toEqual([]);
   });
 
-  // Planted: the object sent as one parameter; each letter asked for.
+  // Against: the object sent as one parameter; each letter asked for.
   it("is filtered from its fields, and so are its download and command", async () => {
     const { user, requests } = open("/audit?since=2026-11-01T00:00:00Z", { company: auditor() });
     await user.type(await screen.findByRole("textbox", { name: "Object" }), "team/0193{Enter}");

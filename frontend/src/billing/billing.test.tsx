@@ -190,7 +190,7 @@ describe("a report of several currencies", () => {
   const override: Override = ({ path }) =>
     path === "/api/v1/reports/chargeback" ? { status: 200, body: inTwo() } : undefined;
 
-  // Planted: every row in each block; both blocks with the totals and the check of the report.
+  // Against: every row in each block; both blocks with the totals and the check of the report.
   it("has a block with rows, total and check for each", async () => {
     const session = aSession({ permissions: { "": ["view_costs", "view_jobs"] } });
     const { container } = open("/chargeback?period=last-month", { company: aCompany({ session }), override });
@@ -360,7 +360,7 @@ describe("the chargeback page", () => {
     expect(screen.queryByRole("button", { name: "Try again" })).toBeNull();
   });
 
-  // Planted: the address's empty start sent as it is (the API answers 400, and the page says "Not possible").
+  // Against: the address's empty start sent as it is (the API answers 400, and the page says "Not possible").
   it.each(["/chargeback/jobs", "/chargeback/jobs?start=x&end=y"])("lists jobs of the running month at %s", async (address) => {
     const { requests } = open(address);
     const month = thisMonth(Date.now());

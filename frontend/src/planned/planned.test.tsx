@@ -331,7 +331,7 @@ describe("one planned change", () => {
     expect(sent).toEqual(['"001-draft-30"', '"001-draft-31"']);
   });
 
-  // Planted: Apply stays enabled beside a preview that the rules refuse.
+  // Against: Apply stays enabled beside a preview that the rules refuse.
   it("cannot be applied while its preview says that the rules refuse it", async () => {
     const company = aCompany();
     const { user } = open(`/quota-changes/${DRAFT}`, {

@@ -200,7 +200,7 @@ describe("the quotas page", () => {
     expect((await screen.findByRole("row", { name: /^Could start now/ })).textContent).toBe("Could start now30");
   });
 
-  // Planted: the organizations' sum, 1,994 of 1,000.
+  // Against: the organizations' sum, 1,994 of 1,000.
   it("counts free GPUs once for a reader of several organizations", async () => {
     const roots = ["ai-company", "other"].map((node, i) =>
       aQuota(node, 500, { inUse: 3 * i, available: 997 }, { id: uuid(900 + i), parent: null, node_kind: "organization" }),

@@ -163,7 +163,7 @@ def test_the_log_of_an_organization_is_paged_newest_first() -> None:
 
 
 def test_filters_by_actor_object_and_time() -> None:
-    """Planted: until of the time itself, too (dies on the second)."""
+    """Against: until of the time itself, too (dies on the second)."""
     cast = a_cast()
     everywhere(cast)
     record(
@@ -192,7 +192,7 @@ def csv_rows(user: Any, query: str = "") -> list[list[str]]:
 def test_an_export_has_what_matches_and_no_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     """Actors and names are of people: what a spreadsheet would run begins with an apostrophe.
 
-    Planted: cells as they are; the list of another organization."""
+    Against: cells as they are; the list of another organization."""
     cast = a_cast()
     everywhere(cast)
     record(

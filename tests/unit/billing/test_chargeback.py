@@ -404,7 +404,7 @@ def test_the_unused_guarantee_of_a_shared_pool_is_shown_and_tells_nothing_of_oth
     """ai-company is guaranteed 8 GPUs, from second 40 on 4, and uses 2 from 20 to 60 and 8 from 60
     to 80.
 
-    Planted: usage above the guarantee balances idle time before it (unused 240,000); the
+    Against: usage above the guarantee balances idle time before it (unused 240,000); the
     guarantee of today for the whole period (320,000 unused); what others use subtracted."""
     company, other = a_company(), an_organization("other")
     finance = an_actor(company.organization, Role.FINANCE)
@@ -441,7 +441,7 @@ def test_the_unused_guarantee_of_a_shared_pool_is_shown_and_tells_nothing_of_oth
 def test_costs_in_two_currencies_are_summed_apart() -> None:
     """Three organizations: EUR, USD, and one without a rate card.
 
-    Planted: jobs and check of all organizations in each block (jobs 2 and 2, segments 100,000
+    Against: jobs and check of all organizations in each block (jobs 2 and 2, segments 100,000
     twice); the rows of the organization without a card in the block of EUR."""
     company = a_company()
     other, free = an_organization("other"), an_organization("free")

@@ -103,7 +103,7 @@ def test_the_report() -> None:
 
 
 def test_costs_of_several_currencies_have_no_sum() -> None:
-    """Planted: costs of EUR and USD added in the totals, or in those of the GPUs."""
+    """Against: costs of EUR and USD added in the totals, or in those of the GPUs."""
     company, other = a_company(), an_organization("other")
     a_rate_card(company.organization)
     a_rate_card(other, currency="USD")

@@ -406,7 +406,7 @@ def test_a_red_day_is_acknowledged_with_a_reason() -> None:
 
 
 def test_an_acknowledgement_lapses_when_other_differences_are_found() -> None:
-    """Mutant: a day was compared again, differed by more, and was acknowledged still."""
+    """Against: a day was compared again, differed by more, and was acknowledged still."""
     company = a_slurm_company()
     row = a_result(company, green_and_red()[:2])
     root = an_actor(None, Role.PLATFORM_ADMIN, "root2")

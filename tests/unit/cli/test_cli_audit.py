@@ -24,7 +24,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
 
 
 def test_events_are_listed_as_they_were_filtered(server: Server) -> None:
-    """Planted: the object sent as one word, which the API knows nothing of."""
+    """Against: the object sent as one word, which the API knows nothing of."""
     server.routes["GET audit-events"] = {"items": [EVENT], "next": None}
     ran = server.run("audit", "--object", "team/42", "--since", "2026-11-01", "--actor", "alice")
     assert ran.out.splitlines()[1].split("  ") == [

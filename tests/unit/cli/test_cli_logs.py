@@ -42,7 +42,7 @@ def test_logs_piece_by_piece(server: Server) -> None:
 
 
 def test_tail_counts_lines(server: Server) -> None:
-    """Planted: bytes, as `--tail 2` counted until then; and lines printed twice."""
+    """Against: bytes, as `--tail 2` counted until then; and lines printed twice."""
     server.routes[f"GET jobs/{JOB_ID}/logs"] = [
         a_log_piece("one\ntwo\n", offset=300_000),
         a_log_piece("drei\nvi", offset=300_008),

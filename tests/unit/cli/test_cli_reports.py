@@ -161,7 +161,7 @@ def test_a_chargeback_of_cores_and_gpus_sums_each_on_its_own(server: Server) -> 
 
 
 def test_each_currency_of_a_chargeback_has_a_table_of_its_own(server: Server) -> None:
-    """Planted: every row in each table, both totals of the whole report."""
+    """Against: every row in each table, both totals of the whole report."""
     report = a_report(currency=None)
     (row,), (euros,) = report["rows"], report["by_currency"]
     report["rows"].append({**row, "node": "other/squatters"})

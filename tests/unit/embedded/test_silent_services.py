@@ -84,7 +84,7 @@ def killed_and_replaced(supervisor: Supervisor, clock: Clock, layout: Layout, ol
 def test_a_silent_service_is_replaced_after_fifteen_seconds(
     supervisor: Supervisor, clock: Clock, layout: Layout, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Mutant: only what ended was started again, and a frozen arbiter stayed for ever."""
+    """Against: only what ended was started again, and a frozen arbiter stayed for ever."""
     old = pid(layout)
     beat(layout, 1)
     pass_by(supervisor, clock, 1)
@@ -111,7 +111,7 @@ def test_a_service_that_starts_may_take_longer(
 def test_a_supervisor_that_was_frozen_itself_kills_nobody(
     supervisor: Supervisor, clock: Clock, layout: Layout
 ) -> None:
-    """Mutant: a machine that had slept for a minute woke up to all services killed."""
+    """Against: a machine that had slept for a minute woke up to all services killed."""
     beat(layout, 1)
     pass_by(supervisor, clock, 1)
     clock.now += 60

@@ -156,7 +156,7 @@ def a_filter(chance: random.Random, paths: list[str]) -> JobFilter:
 
 
 def test_the_end_of_an_id_finds_its_job() -> None:
-    """Planted: the end compared without the scope (a rival's job), or with the first group."""
+    """Against: the end compared without the scope (a rival's job), or with the first group."""
     company, rival = a_company(), a_company("rival")
     bob, eve = a_user(company.organization, "bob"), a_user(rival.organization, "eve")
     a_grant(bob, Role.RESEARCHER, company.nlp)

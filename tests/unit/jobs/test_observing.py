@@ -213,7 +213,7 @@ def test_absent_is_lost_only_after_three_complete_listings_and_never_finished(
 def test_an_attempt_cancelled_before_it_was_sent_ends_after_its_cancellation(
     company: Company,
 ) -> None:
-    """Mutant: it was lost, with an end before the cancellation, and "last listed" at a time at
+    """Against: it was lost, with an end before the cancellation, and "last listed" at a time at
     which no listing had it. The stop stays, should it turn up."""
     attempt = a_running_attempt(company)
     asked_at = NOW + timedelta(seconds=50)

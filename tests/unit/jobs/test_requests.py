@@ -85,7 +85,7 @@ def test_a_time_limit_is_a_text_with_its_unit(text: str, limit_s: int) -> None:
 
 @pytest.mark.parametrize("number", [10, "10"])
 def test_a_number_alone_is_refused_as_everywhere(number: int | str) -> None:
-    """Planted: seconds, as a YAML file of `time_limit: 10` would have had them."""
+    """Against: seconds, as a YAML file of `time_limit: 10` would have had them."""
     with pytest.raises(InvalidRequest) as refusal:
         read_job_request(a_body(time_limit=number))
     assert [error.detail for error in refusal.value.errors] == [

@@ -162,7 +162,7 @@ def test_a_run_that_was_forgotten_is_taken_over_and_freezes_starts(
 def test_an_end_that_was_missed_is_no_restore(
     company: Company, bob: User, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Mutant: after each crash of the database the log told of attempts taken over and workloads
+    """Against: after each crash of the database the log told of attempts taken over and workloads
     that belong to no job, as after a restore from a backup."""
     attempt = a_starting_attempt(company, bob, native_id="7")
     _register(attempt.job, attempt, NOW)

@@ -143,7 +143,7 @@ def test_what_could_not_be_sent_says_so(company: Company, bob: User) -> None:
 
 
 def test_a_running_job_names_its_silent_cluster(company: Company, bob: User) -> None:
-    """Mutant: it was running, as if that had been looked at just now."""
+    """Against: it was running, as if that had been looked at just now."""
     attempt = an_attempt(company, bob, state="running", started_at=NOW)
     Job.objects.update(state="running")
     name = company.cluster.name

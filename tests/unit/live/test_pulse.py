@@ -27,7 +27,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_pulse_beats_while_its_last_promise_holds(tmp_path: Path, clock: list[float]) -> None:
-    """Mutant: a thread touched the file whatever became of the loop, and one that hung was
+    """Against: a thread touched the file whatever became of the loop, and one that hung was
     never noticed."""
     file = tmp_path / "beat"
     pulse = Pulse(file)

@@ -18,13 +18,13 @@ LIMITS = json.loads(
 
 @pytest.mark.parametrize(("text", "limit_s"), LIMITS["read"].items())
 def test_a_time_limit_is_read(text: str, limit_s: int) -> None:
-    """Planted: "10:30" as hours and minutes."""
+    """Against: "10:30" as hours and minutes."""
     assert seconds_of_time_limit(text) == limit_s
 
 
 @pytest.mark.parametrize(("text", "sentence"), LIMITS["refused"].items())
 def test_a_time_limit_is_refused_with_a_sentence(text: str, sentence: str) -> None:
-    """Planted: a number alone as minutes."""
+    """Against: a number alone as minutes."""
     with pytest.raises(ValueError, match=r"has no unit|is no length of time") as refusal:
         seconds_of_time_limit(text)
     assert str(refusal.value) == sentence

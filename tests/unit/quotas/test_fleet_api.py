@@ -221,7 +221,7 @@ def test_who_is_outside_is_for_those_who_manage_clusters() -> None:
 
 
 def test_options_without_secrets_are_shown_to_those_who_manage_clusters() -> None:
-    """Planted: local left out of the kinds without secrets, as it was."""
+    """Against: local left out of the kinds without secrets, as it was."""
     cluster = a_cluster("kube", kind="kubernetes")
     cluster.options = {
         "kubeconfig": "/etc/tidegate/kube",

@@ -25,7 +25,7 @@ def bob() -> Actor:
 
 @pytest.mark.parametrize("name", ["nlp", "nlp/", "research/nlp", "ai-company/research/nlp"])
 def test_a_unique_last_part_names_a_team(bob: Actor, name: str) -> None:
-    """Planted: nodes of other organizations searched too ("nlp" is the name of two)."""
+    """Against: nodes of other organizations searched too ("nlp" is the name of two)."""
     node = visible_node(bob, name, Permission.SUBMIT_JOBS)
     assert node.path == "ai-company/research/nlp/"
 
@@ -55,14 +55,14 @@ def test_a_unique_last_part_names_a_team(bob: Actor, name: str) -> None:
 def test_what_names_none_or_several_is_refused_with_suggestions(
     bob: Actor, name: str, sentence: str
 ) -> None:
-    """Planted: the ends of slugs compared ("lp" for "nlp"); names of other organizations told."""
+    """Against: the ends of slugs compared ("lp" for "nlp"); names of other organizations told."""
     with pytest.raises(NotFound) as refusal:
         visible_node(bob, name)
     assert refusal.value.detail == sentence
 
 
 def test_of_several_the_one_with_the_right_is_meant(bob: Actor) -> None:
-    """Planted: the right left out of account."""
+    """Against: the right left out of account."""
     company_team = visible_node(bob, "research/vision")
     a_grant(bob.user, Role.RESEARCHER, company_team)
     actor = actor_of(bob.user)

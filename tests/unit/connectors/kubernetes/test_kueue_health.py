@@ -58,7 +58,7 @@ def test_what_is_told_of_kueue(failure: Exception | None, told: str) -> None:
 
 
 def test_what_waits_for_a_kueue_that_is_away_says_so() -> None:
-    """Mutant: a job told for 3 minutes that it was being started. What runs, or has a message of
+    """Against: a job told for 3 minutes that it was being started. What runs, or has a message of
     its own, stays as it is."""
     held = Observation("tg-1", "1", "Suspended", WorkloadPhase.HELD)
     odd = replace(held, key="tg-2", message="Its quota was taken.")
