@@ -285,6 +285,9 @@ def _team(request: JobRequest, actor: Actor) -> Node:
         what = "an organization" if team.kind == NodeKind.ORGANIZATION else f"a {team.kind}"
         detail = f"{team.display_path} is {what}; name one of its teams."
         raise InvalidRequest(detail, errors=[FieldError("/team", detail)])
+    if team.archived_at is not None:
+        detail = f"{team.display_path} is archived and takes no jobs. Name another team."
+        raise InvalidRequest(detail, errors=[FieldError("/team", detail, "archived")])
     return team
 
 

@@ -19,6 +19,10 @@ from primitives.state_words import state_phrase
 DEPENDENCY = "dependency"
 ARRAY_LIMIT_REACHED = "array_limit_reached"
 BEGIN_TIME = "begin_time"
+TEAM_ARCHIVED = "team_archived"
+
+
+_NOTHING: Mapping[str, int] = {}
 
 
 class Withheld(NamedTuple):
@@ -44,18 +48,20 @@ def withheld_jobs(now: datetime) -> tuple[Withheld, ...]:
     with connection.cursor() as cursor:
         # Asked first, at once: of a table that it takes for small the planner joins all jobs.
         cursor.execute(_IS_THERE_ANY)
-        has_dependent, has_tasks = cursor.fetchone()
+        has_dependent, has_tasks, has_archived = cursor.fetchone()
     return (
         *(_dependent() if has_dependent else ()),
         *(_beyond_their_arrays_limit() if has_tasks else ()),
         *_before_their_begin(now),
+        *(_of_archived_teams() if has_archived else ()),
     )
 
 
 _IS_THERE_ANY = """
 SELECT EXISTS (SELECT FROM jobs_dependency WHERE closed_at IS NULL),
        EXISTS (SELECT FROM jobs_job WHERE array_id IS NOT NULL
-           AND state IN ('held', 'queued', 'starting', 'running', 'preempting'))
+           AND state IN ('held', 'queued', 'starting', 'running', 'preempting')),
+       EXISTS (SELECT FROM tenants_node WHERE archived_at IS NOT NULL)
 """
 
 
@@ -73,6 +79,18 @@ def _dependent() -> Iterator[Withheld]:
         for job, count in cursor.fetchall():
             shared = numbers.setdefault(count, {"jobs_waited_for": count})
             yield Withheld(job, DEPENDENCY, shared)
+
+
+def _of_archived_teams() -> Iterator[Withheld]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT j.id::text FROM tenants_node n JOIN jobs_job j ON j.team_id = n.id
+            WHERE n.archived_at IS NOT NULL AND j.state = 'queued'
+            """
+        )
+        for (job,) in cursor.fetchall():
+            yield Withheld(job, TEAM_ARCHIVED, _NOTHING)
 
 
 def _before_their_begin(now: datetime) -> Iterator[Withheld]:
@@ -206,6 +224,8 @@ def withheld_sentence(withheld: Withheld) -> str:
     if withheld.code == BEGIN_TIME:
         moment = from_epoch(withheld.numbers["begin_at"])
         return f"It begins at {moment:%Y-%m-%d %H:%M:%S} UTC at the earliest."
+    if withheld.code == TEAM_ARCHIVED:
+        return "Its team is archived. It waits until the team is restored; or cancel it."
     count = withheld.numbers["jobs_waited_for"]
     return f"It waits for {count:,} other jobs." if count > 1 else "It waits for another job."
 

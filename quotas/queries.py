@@ -51,10 +51,13 @@ def quota_snapshot(pools: Collection[UUID] | None = None) -> QuotaSnapshot:
 
     Ids are the texts of our UUIDs. A node's rank is that of its nearest ancestor (or itself)
     that its organization's policy lists, 0 without one. A class's grace period is cut to
-    its organization's, and an organization has its policy's rules. Four queries, whatever
-    the size; one snapshot only inside a transaction that reads one.
+    its organization's, and an organization has its policy's rules. Quotas of archived nodes
+    are not in force. Four queries, whatever the size; one snapshot only inside a transaction
+    that reads one.
     """
-    quotas = Quota.objects.all() if pools is None else Quota.objects.filter(pool__in=pools)
+    quotas = Quota.objects.filter(node__archived_at=None)
+    if pools is not None:
+        quotas = quotas.filter(pool__in=pools)
     graces_s: dict[UUID, int] = {}
     ranked: dict[str, int] = {}
     rules: dict[str, OrganizationPolicy] = {}

@@ -42,6 +42,8 @@ class Node(models.Model):
     name = models.CharField(max_length=200)
     path = models.TextField(unique=True, db_collation="C")
     created_at = models.DateTimeField()
+    #: Since then nothing new starts below it; everything below an archived node is archived.
+    archived_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [
@@ -63,7 +65,14 @@ class Node(models.Model):
                 name="tree_organization_is_its_own",
             ),
         ]
-        indexes = [models.Index(fields=["organization", "kind"], name="tree_node_by_organization")]
+        indexes = [
+            models.Index(fields=["organization", "kind"], name="tree_node_by_organization"),
+            models.Index(
+                fields=["archived_at"],
+                condition=Q(archived_at__isnull=False),
+                name="tree_node_archived",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.display_path

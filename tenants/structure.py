@@ -1,4 +1,5 @@
-"""The shape of an organization: its departments and teams are added and renamed, never moved."""
+"""The shape of an organization: its departments and teams are added, renamed and archived, never
+moved."""
 
 from __future__ import annotations
 
@@ -8,8 +9,16 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from live.publishing import publish
+from live.waking import wake
 from primitives.errors import Conflict, FieldError, InvalidRequest
-from tenants.access import Actor, get_visible, require, require_platform_admin, visible_node
+from tenants.access import (
+    Actor,
+    get_visible,
+    require,
+    require_platform_admin,
+    under,
+    visible_node,
+)
 from tenants.audit_trail import record_act
 from tenants.models import Node, NodeKind
 from tenants.names import check_slug, clean_name
@@ -53,6 +62,8 @@ def create_below(
             f"{parent.display_path} is a team, and nothing lies below a team.",
             errors=[FieldError("/parent", "must be an organization or a department")],
         )
+    if parent.archived_at is not None:
+        raise Conflict(f"{parent.display_path} is archived. Restore it first.")
     if parent.depth >= DEPTH_MAX:
         raise InvalidRequest(
             f"An organization has at most {DEPTH_MAX} levels.",
@@ -95,6 +106,61 @@ def rename_node(*, actor: Actor, node_id: UUID, kind: NodeKind, name: str, now: 
         node.save(update_fields=["name"])
         _tell(actor, f"{kind.value}_renamed", node, now, {"before": before, "after": node.name})
     return node
+
+
+def node_to_archive(actor: Actor, node_id: UUID) -> Node:
+    """The node, of any kind, for somebody who may archive it. Raises NotFound and Forbidden (an
+    organization is archived by platform admins only)."""
+    node = get_visible(
+        actor, Node.objects.all(), Permission.VIEW_TREE, path_field="path", pk=node_id
+    )
+    if node.kind == NodeKind.ORGANIZATION:
+        require_platform_admin(actor)
+    else:
+        require(actor, Permission.MANAGE_STRUCTURE, node)
+    return node
+
+
+def archive_node(*, actor: Actor, node: Node, now: datetime) -> Node:
+    """Archive the node and all below it that is not archived yet; nothing new is submitted there
+    from the commit on. What is archived already stays so. Must run in a transaction; `jobs` asks
+    what becomes of its work."""
+    found = _locked_below(node)
+    opened = [each.pk for each in found if each.archived_at is None]
+    if node.pk in opened:
+        Node.objects.filter(pk__in=opened).update(archived_at=now)
+        _tell(actor, f"{node.kind}_archived", node, now, {"nodes": str(len(opened))})
+    return Node.objects.get(pk=node.pk)
+
+
+@transaction.atomic
+def restore_node(*, actor: Actor, node_id: UUID, now: datetime) -> Node:
+    """Undo an archiving: the node comes back with all that was archived together with it. What
+    is not archived stays as it is.
+
+    Raises NotFound, Forbidden, and Conflict below a node that is archived.
+    """
+    node = node_to_archive(actor, node_id)
+    found = {each.pk: each for each in _locked_below(node)}
+    archived_at = found[node.pk].archived_at
+    if archived_at is None:
+        return found[node.pk]
+    if node.parent_id is not None:
+        parent = Node.objects.select_for_update().get(pk=node.parent_id)
+        if parent.archived_at is not None:
+            raise Conflict(f"{parent.display_path} is archived. Restore it first.")
+    together = [each.pk for each in found.values() if each.archived_at == archived_at]
+    Node.objects.filter(pk__in=together).update(archived_at=None)
+    _tell(actor, f"{node.kind}_restored", node, now, {"nodes": str(len(together))})
+    wake("arbiter")
+    return Node.objects.get(pk=node.pk)
+
+
+def _locked_below(node: Node) -> list[Node]:
+    """The node and all below it, parents first, locked; read anew once they are."""
+    below = Node.objects.filter(under([node.path], "path")).order_by("path")
+    list(below.select_for_update())
+    return list(below.all())
 
 
 def _insert(node: Node) -> None:

@@ -73,6 +73,7 @@ function aNode(n: number, kind: TreeNode["kind"], path: string): TreeNode {
     parent: parts.length > 1 ? parts.slice(0, -1).join("/") : null,
     organization: ORGANIZATION,
     depth: parts.length - 1,
+    archived_at: null,
   };
 }
 

@@ -25,7 +25,7 @@ from jobs.models import (
 )
 from jobs.requests import FEATURES_MAX, IMAGE_MAX, TIME_LIMIT_S_MAX
 from jobs.sbatch import FEATURE, NOTICE_SIGNALS, Verdict
-from jobs.withholding import ARRAY_LIMIT_REACHED, BEGIN_TIME, DEPENDENCY
+from jobs.withholding import ARRAY_LIMIT_REACHED, BEGIN_TIME, DEPENDENCY, TEAM_ARCHIVED
 from webapi.serializers import DEVICE_HELP, DEVICES
 
 EXPLANATION_CODES = [
@@ -33,6 +33,7 @@ EXPLANATION_CODES = [
     DEPENDENCY,
     ARRAY_LIMIT_REACHED,
     BEGIN_TIME,
+    TEAM_ARCHIVED,
     reason_documents.HELD_BY_USER,
     explaining.DISPATCHING,
     explaining.NOT_YET_DECIDED,

@@ -6,6 +6,7 @@ from django.urls import URLPattern, path
 
 from jobs.api import cycle_views, quarantine_views, views
 from jobs.api.alternative_views import JobAlternatives
+from jobs.api.archive_views import NodeArchive, NodeRestore
 from jobs.api.checkpoint_views import JobCheckpoints
 from jobs.api.estimate_views import JobEstimate
 from jobs.api.log_views import JobLogSummary
@@ -33,6 +34,8 @@ urlpatterns: list[URLPattern] = [
     path("job-arrays/<uuid:array_id>", views.JobArrayDetail.as_view()),
     path("job-arrays/<uuid:array_id>/cancel", views.JobArrayCancel.as_view()),
     path("clusters/<uuid:cluster_id>/placements", ClusterPlacementList.as_view()),
+    path("tree/<uuid:tree_node_id>/archive", NodeArchive.as_view()),
+    path("tree/<uuid:tree_node_id>/restore", NodeRestore.as_view()),
     path("decisions", cycle_views.DecisionList.as_view()),
     path("cycles", cycle_views.CycleList.as_view()),
     path("cycles/<uuid:cycle_id>", cycle_views.CycleDetail.as_view()),

@@ -21,6 +21,7 @@ from cli.push_commands import quota_push
 from cli.replay_command import replay
 from cli.report_commands import quota_app, report_app
 from cli.simulate_command import simulate
+from cli.tree_commands import tree_app
 from cli.why_command import why
 
 app = typer.Typer(
@@ -49,6 +50,7 @@ app.add_typer(policy_app, name="policy")
 app.add_typer(report_app, name="report")
 app.add_typer(people_commands.user_app, name="user")
 app.add_typer(people_commands.token_app, name="token")
+app.add_typer(tree_app, name="tree")
 app.command()(checkpoint)
 app.command()(estimate)
 app.command()(decisions)

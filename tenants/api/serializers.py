@@ -57,6 +57,9 @@ class TreeNodeSerializer(serializers.Serializer[Any]):
     )
     organization = serializers.CharField(source="organization_slug")
     depth = serializers.IntegerField(help_text="Levels below the organization, which has 0")
+    archived_at = serializers.DateTimeField(
+        allow_null=True, help_text="Nothing new starts there since; null: it is not archived"
+    )
 
 
 class _NamedSerializer(StrictSerializer):

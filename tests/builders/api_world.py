@@ -100,6 +100,7 @@ def a_world() -> World:
         "organization_id": cast.organization.pk,
         "departments/node_id": cast.research.pk,
         "teams/node_id": cast.nlp.pk,
+        "tree_node_id": cast.nlp.pk,
         "user_id": cast.bob.pk,
         "grant_id": cast.grant_of(cast.bob).pk,
         "token_id": token.pk,

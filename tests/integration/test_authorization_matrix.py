@@ -83,6 +83,12 @@ TABLE: dict[tuple[str, str], Case] = {
     ),
     ("GET", "teams/<uuid:node_id>"): a_case(MEMBERS),
     ("PATCH", "teams/<uuid:node_id>"): a_case(BUILDS_200, {"name": "New"}),
+    # What runs and waits is asked about, so it is said of both.
+    ("GET", "tree/<uuid:tree_node_id>/archive"): a_case(BUILDS_200),
+    ("POST", "tree/<uuid:tree_node_id>/archive"): a_case(
+        BUILDS_200, {"waiting": "wait", "running": "end"}
+    ),
+    ("POST", "tree/<uuid:tree_node_id>/restore"): a_case(BUILDS_200),
     # People.
     ("GET", "users"): a_case(CUT_TO_ALL),
     ("POST", "users"): a_case(

@@ -1576,6 +1576,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tree/{tree_node_id}/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Work that archiving a node has to decide about
+         * @description Counts, and the running jobs.
+         */
+        get: operations["get_work_to_archive"];
+        put?: never;
+        /**
+         * Archive an organization, department or team with all below it
+         * @description Nothing new is submitted or started there; history and bills stay readable. 409 where work is there and nothing is said of it.
+         */
+        post: operations["archive_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tree/{tree_node_id}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore a node with all that was archived together with it
+         * @description The node, in use again.
+         */
+        post: operations["restore_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/users": {
         parameters: {
             query?: never;
@@ -1733,6 +1777,23 @@ export interface components {
             jobs: number;
             /** @description Part of the usage that had no price and is in the cost as 0 */
             unpriced_mgpu_s: number;
+        };
+        /** @description What becomes of the work; asked for only where there is some. */
+        ArchivingRequest: {
+            /**
+             * @description end: they run to their end; cancel: now, with their grace
+             *
+             *     * `end` - end
+             *     * `cancel` - cancel
+             */
+            running?: components["schemas"]["RunningEnum"];
+            /**
+             * @description wait: until the restore; cancel: now
+             *
+             *     * `wait` - wait
+             *     * `cancel` - cancel
+             */
+            waiting?: components["schemas"]["WaitingEnum"];
         };
         /** @description Which task of which array a job is. */
         ArrayTask: {
@@ -2166,6 +2227,7 @@ export interface components {
          *     * `dependency` - dependency
          *     * `array_limit_reached` - array_limit_reached
          *     * `begin_time` - begin_time
+         *     * `team_archived` - team_archived
          *     * `held_by_user` - held_by_user
          *     * `dispatching` - dispatching
          *     * `not_yet_decided` - not_yet_decided
@@ -2173,7 +2235,7 @@ export interface components {
          *     * `would_start` - would_start
          * @enum {string}
          */
-        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "array_limit_reached" | "begin_time" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
+        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "array_limit_reached" | "begin_time" | "team_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
         /**
          * @description * `succeeded` - succeeded
          *     * `ended` - ended
@@ -3275,6 +3337,16 @@ export interface components {
             pool: string;
             sentence: string;
         };
+        /** @description Work below a node that has not ended. */
+        OpenWork: {
+            node: components["schemas"]["TreeNode"];
+            /** @description Jobs that start, run or are being stopped */
+            running: number;
+            /** @description The first 50 */
+            running_jobs: components["schemas"]["RunningJob"][];
+            /** @description Jobs that are held or queued */
+            waiting: number;
+        };
         /** @description A new organization. */
         OrganizationCreationRequest: {
             name: string;
@@ -4340,6 +4412,21 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
+        /**
+         * @description * `end` - end
+         *     * `cancel` - cancel
+         * @enum {string}
+         */
+        RunningEnum: "end" | "cancel";
+        /** @description A job that runs where archiving is asked for. */
+        RunningJob: {
+            /** Format: uuid */
+            id: string;
+            name: string;
+            state: string;
+            team: string;
+            user: string;
+        };
         /** @description The last work of the loops behind the pages. */
         Scheduler: {
             /** @description No scheduling decision was made for longer than late_after_s */
@@ -4611,6 +4698,11 @@ export interface components {
         TopologyLevel: "node" | "nvlink" | "rack" | "block";
         /** @description An organization, department or team. */
         TreeNode: {
+            /**
+             * Format: date-time
+             * @description Nothing new starts there since; null: it is not archived
+             */
+            archived_at: string | null;
             /** @description Levels below the organization, which has 0 */
             depth: number;
             /** Format: uuid */
@@ -4762,6 +4854,12 @@ export interface components {
             unsaved_s: number | null;
             user: string | null;
         };
+        /**
+         * @description * `wait` - wait
+         *     * `cancel` - cancel
+         * @enum {string}
+         */
+        WaitingEnum: "wait" | "cancel";
         /** @description A pool whose capacity the report does not show, and the unused guarantee there. */
         WithheldPool: {
             /**
@@ -10579,6 +10677,185 @@ export interface operations {
                 };
             };
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_work_to_archive: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                tree_node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenWork"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    archive_node: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                tree_node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ArchivingRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    restore_node: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                tree_node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -99,6 +99,7 @@ const CODE_WORDS: Record<string, string> = {
   dependency: "waiting for another job",
   array_limit_reached: "waiting for tasks of its array",
   begin_time: "begin time not reached",
+  team_archived: "its team is archived",
   cluster_unavailable: "cluster unavailable",
   dispatching: "being sent to the cluster",
 };
@@ -108,6 +109,7 @@ export const WAITS_FOR_JOBS: ReadonlySet<string> = new Set([
   "dependency",
   "array_limit_reached",
   "begin_time",
+  "team_archived",
 ]);
 
 const NO_FUTURE: ReadonlySet<string> = new Set([...WAITS_FOR_JOBS, "held_by_user", "never_fits"]);
@@ -127,6 +129,8 @@ export function withoutEstimate(
       return "Unknown: not before the others are done.";
     case "array_limit_reached":
       return "Unknown: not before another task of its array has ended.";
+    case "team_archived":
+      return "Unknown: not before its team is restored.";
     case "begin_time":
       return "Not before that time.";
     case "held_by_user":

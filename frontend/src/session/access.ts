@@ -27,13 +27,13 @@ export function may(session: Session, permission: Permission, path?: string): bo
   );
 }
 
-/** The teams of `nodes` in which I may do this. */
+/** The teams of `nodes` in which I may do this. An archived team takes nothing new. */
 export function teamsWhereIMay(
   session: Session,
   permission: Permission,
   nodes: readonly TreeNode[],
 ): TreeNode[] {
-  return nodes.filter((node) => node.kind === "team" && may(session, permission, node.path));
+  return nodes.filter((node) => node.kind === "team" && node.archived_at === null && may(session, permission, node.path));
 }
 
 /** An address of this site to go back to; anything else leads home. */

@@ -35,6 +35,7 @@ def test_a_team_is_made_below_a_department() -> None:
         "parent": "ai-company/research",
         "organization": "ai-company",
         "depth": 2,
+        "archived_at": None,
     }
     event = AuditEvent.objects.get()
     assert (event.actor, event.action, event.subject_kind, event.subject_id) == (

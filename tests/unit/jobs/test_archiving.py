@@ -1,0 +1,177 @@
+"""Archived parts of the tree: nothing new starts there, and all comes back with a restore."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from audit.models import AuditEvent
+from builders.api_callers import by_token
+from builders.job_builders import a_body, a_job, an_attempt
+from builders.portal_builders import NOW, Company, a_company, a_team, an_actor
+from jobs.archiving import RunningWork, WaitingWork, archive, work_to_archive
+from jobs.memory import Memory
+from jobs.models import Job
+from jobs.snapshots import load_snapshot
+from primitives.errors import Conflict
+from tenants.access import Actor
+from tenants.models import Node
+from tenants.roles import Role
+from tenants.structure import restore_node
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def company() -> Company:
+    return a_company()
+
+
+@pytest.fixture
+def admin(company: Company) -> Actor:
+    return an_actor(company.organization, Role.ORGANIZATION_ADMIN)
+
+
+def archived(node: Node, actor: Actor, **choices: Any) -> Node:
+    chosen = {"waiting": WaitingWork.WAIT, "running": RunningWork.END, **choices}
+    return archive(node.pk, actor=actor, now=NOW, **chosen)
+
+
+def refused(by: str, act: Any) -> None:
+    with pytest.raises(IntegrityError) as refusal, transaction.atomic():
+        act()
+    assert refusal.value.__cause__.diag.constraint_name == by  # type: ignore[union-attr]
+
+
+def quotas_in_force(company: Company) -> set[str]:
+    paths = {str(node.pk): node.slug for node in Node.objects.all()}
+    return {paths[quota.node] for quota in load_snapshot(NOW).quotas}
+
+
+def test_nothing_is_submitted_to_an_archived_team_not_even_past_the_portal(
+    company: Company, admin: Actor
+) -> None:
+    """Planted: the trigger dropped (dies on the second)."""
+    archived(company.nlp, admin)
+    answer = by_token(admin.user).post("jobs", a_body())
+    assert (answer.status_code, answer.json()["detail"]) == (
+        400,
+        "ai-company/research/nlp is archived and takes no jobs. Name another team.",
+    )
+    refused("job_is_of_a_team_that_is_not_archived", lambda: a_job(company, admin.user))
+    a_job(company, admin.user, origin="native", state="running")
+    a_job(company, admin.user, team=company.vision)
+
+
+def test_what_waits_is_not_offered_until_the_restore(company: Company, admin: Actor) -> None:
+    """The leader's memory follows both, and so do quotas: nlp's 8 GPUs are not in force.
+
+    Planted: the reason left out of what is withheld; the quotas of archived nodes in the
+    snapshot; no trigger that notes the tree."""
+    job, other = a_job(company, admin.user), a_job(company, admin.user, team=company.vision)
+    memory = Memory()
+    assert set(memory.read(NOW).queued) == {str(job.pk), str(other.pk)}
+    archived(company.nlp, admin)
+
+    reading = memory.read(NOW + timedelta(seconds=1))
+    assert set(reading.queued) == {str(other.pk)}
+    assert [(one.job, one.code) for one in reading.withheld] == [(str(job.pk), "team_archived")]
+    assert str(company.nlp.pk) not in {quota.node for quota in reading.snapshot.quotas}
+    assert quotas_in_force(company) == {
+        "ai-company",
+        "research",
+        "vision",
+        "production",
+        "inference",
+    }
+
+    restore_node(actor=admin, node_id=company.nlp.pk, now=NOW)
+    reading = memory.read(NOW + timedelta(seconds=2))
+    assert set(reading.queued) == {str(job.pk), str(other.pk)}
+    assert str(company.nlp.pk) in {quota.node for quota in reading.snapshot.quotas}
+
+
+def test_work_is_shown_and_asked_about_first(company: Company, admin: Actor) -> None:
+    """Planted: archived before it is asked (dies on archived_at)."""
+    running = a_job(company, admin.user, name="runs", state="running")
+    an_attempt(running, cluster=company.cluster)
+    waiting = a_job(company, admin.user, name="waits")
+    work = work_to_archive(company.research.pk, actor=admin)
+    assert (work.waiting, work.running, list(work.running_jobs)) == (1, 1, [running])
+
+    with pytest.raises(Conflict) as refusal:
+        archived(company.research, admin, waiting=None, running=None)
+    assert refusal.value.detail == (
+        "ai-company/research has work. 1 jobs run: set running to end or cancel; 1 jobs wait: "
+        "set waiting to wait or cancel."
+    )
+    assert Node.objects.get(pk=company.nlp.pk).archived_at is None
+
+    archived(company.research, admin)
+    states = dict(Job.objects.values_list("name", "state"))
+    assert states == {"runs": "running", "waits": "queued"}
+    archived(company.research, admin, waiting=WaitingWork.CANCEL, running=RunningWork.CANCEL)
+    running.refresh_from_db()
+    waiting.refresh_from_db()
+    assert (waiting.state, waiting.end_reason) == ("cancelled", "cancelled_by_user")
+    assert (running.state, running.cancel_requested_at) == ("running", NOW)
+    assert list(AuditEvent.objects.order_by("pk").values_list("action", "subject_kind")) == [
+        ("department_archived", "department"),
+        ("jobs_cancelled", "department"),
+    ]
+
+
+def test_a_department_comes_back_with_what_was_archived_together_with_it(
+    company: Company, admin: Actor
+) -> None:
+    """Vision was archived before, by itself, and stays so. Planted: all below is restored."""
+    archived(company.vision, admin)
+    archive(
+        company.research.pk,
+        waiting=None,
+        running=None,
+        actor=admin,
+        now=NOW + timedelta(hours=1),
+    )
+    with pytest.raises(Conflict, match="ai-company/research is archived"):
+        restore_node(actor=admin, node_id=company.nlp.pk, now=NOW)
+    with pytest.raises(Conflict, match="ai-company/research is archived"):
+        restore_node(actor=admin, node_id=company.vision.pk, now=NOW)
+    restore_node(actor=admin, node_id=company.research.pk, now=NOW)
+    left = Node.objects.filter(archived_at__isnull=False)
+    assert [node.slug for node in left] == ["vision"]
+    assert AuditEvent.objects.latest("pk").detail == {"nodes": "2"}
+
+
+def test_the_database_keeps_archived_trees_whole(company: Company, admin: Actor) -> None:
+    law = "tree_node_is_archived_with_its_parent"
+    nodes = Node.objects.filter
+    refused(law, lambda: nodes(pk=company.research.pk).update(archived_at=NOW))
+    archived(company.research, admin)
+    refused(law, lambda: nodes(pk=company.nlp.pk).update(archived_at=None))
+    refused(law, lambda: a_team(company.research, "new"))
+
+
+def test_nothing_is_added_below_what_is_archived(company: Company, admin: Actor) -> None:
+    archived(company.research, admin)
+    body = {"parent": "ai-company/research", "slug": "new", "name": "New"}
+    answer = by_token(admin.user).post("teams", body)
+    assert (answer.status_code, answer.json()["detail"]) == (
+        409,
+        "ai-company/research is archived. Restore it first.",
+    )
+
+
+def test_over_rest_and_as_the_tree_shows_it(company: Company, admin: Actor) -> None:
+    caller = by_token(admin.user)
+    path = f"tree/{company.nlp.pk}"
+    assert caller.get(f"{path}/archive").json()["waiting"] == 0
+    answer = caller.post(f"{path}/archive", {})
+    assert answer.status_code == 200
+    shown = caller.get(f"teams/{company.nlp.pk}").json()
+    assert shown["archived_at"] == answer.json()["archived_at"] is not None
+    assert caller.post(f"{path}/restore", None).json()["archived_at"] is None
+    assert caller.post(f"tree/{company.organization.pk}/archive", {}).status_code == 403
