@@ -204,7 +204,7 @@ def visible(
 def visible_node(actor: Actor, path: str, permission: Permission = Permission.VIEW_TREE) -> Node:
     """The node at `path` ("ai-company/research", with or without the last slash), or the only
     visible one whose path ends in `path` ("nlp"). Where several do, the only one on which the
-    actor holds `permission` is meant.
+    actor holds `permission` is meant. Archived nodes come second there, and are not suggested.
 
     Raises NotFound when it does not exist, is not the only one, or the actor may not see the tree
     there (the sentence names what may be meant), and Forbidden when they see it but lack
@@ -224,18 +224,21 @@ def _path_ending_in(wanted: str, actor: Actor, permission: Permission) -> str:
     name = wanted.rstrip("/")
     seen = Node.objects.filter(under(actor.prefixes(Permission.VIEW_TREE), "path"))
     namesakes = seen.filter(slug=name.rpartition("/")[2]).order_by("path")
-    found = [
-        path
-        for path in namesakes.values_list("path", flat=True)[:_SEARCHED_MAX]
+    ending = [
+        (path, archived_at)
+        for path, archived_at in namesakes.values_list("path", "archived_at")[:_SEARCHED_MAX]
         if path.endswith(f"/{wanted}")
     ]
+    in_use = [path for path, archived_at in ending if archived_at is None]
+    found = in_use or [path for path, _ in ending]
     for only in (found, [path for path in found if actor.holds(permission, path)]):
         if len(only) == 1:
             return only[0]
     if found:
         some = ", ".join(path.rstrip("/") for path in found[:_NAMED_MAX])
         raise NotFound(f"{name!r} is the end of several paths; give more of it: {some}.", path=name)
-    paths = [path.rstrip("/") for path in seen.values_list("path", flat=True)[:_SEARCHED_MAX]]
+    suggested = seen.filter(archived_at=None).values_list("path", flat=True)
+    paths = [path.rstrip("/") for path in suggested[:_SEARCHED_MAX]]
     # A name alone is compared with the last part of each path.
     compared = {path if "/" in name else path.rpartition("/")[2]: path for path in paths}
     near = [compared[key] for key in get_close_matches(name, compared, n=_NAMED_MAX)]

@@ -85,6 +85,18 @@ function isWithin(path: string, above: string | null): boolean {
   return above === null || path === above || path.startsWith(`${above}/`);
 }
 
+/** The archiving of a node; answered, but not remembered. */
+function tree({ method }: MockRequest, id = "", action = ""): MockAnswer {
+  const node = TREE.find((each) => each.id === id);
+  if (node === undefined) return aProblem(404, "not-found", "It does not exist, or you may not see it.");
+  if (method === "POST") return { status: 200, body: { ...node, archived_at: action === "archive" ? iso(Date.now()) : null } };
+  const there = theJobs().filter(({ team }) => isWithin(team, node.path));
+  const waits = there.filter(({ state }) => state === "queued" || state === "held");
+  const runs = there.filter(({ state }) => state === "running" || state === "preempting");
+  const named = runs.map(({ id: job, name, team, user, state }) => ({ id: job, name, team, user, state }));
+  return { status: 200, body: { node, waiting: waits.length, running: runs.length, running_jobs: named } };
+}
+
 /** Answers one request; changes of quotas and of the session are kept in `company`. */
 export function answer(company: Company, request: MockRequest): MockAnswer {
   const { method, query } = request;
@@ -109,6 +121,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
         TREE.filter((node) => `${node.kind}s` === collection),
         query,
       );
+    case "tree":
+      return tree(request, id, action);
     case "pools":
       return page(POOLS, query);
     case "scheduler":

@@ -51,6 +51,7 @@ export function aSession(change: Partial<Session> = {}): Session {
         "view_job_content",
         "submit_jobs",
         "manage_jobs",
+        "manage_structure",
         "manage_quota",
         "view_costs",
       ],

@@ -220,6 +220,17 @@ export function quotasQuery(filter: { pool?: string; subtree?: string; node?: st
   });
 }
 
+/** Jobs that archiving the node has to decide about; read anew each time they are shown. */
+export function workToArchiveQuery(id: string) {
+  return queryOptions({
+    queryKey: ["tree", "archive", id],
+    staleTime: 0,
+    gcTime: 0,
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/tree/{tree_node_id}/archive", { params: { path: { tree_node_id: id } }, signal })),
+  });
+}
+
 export function quotaChangesQuery(id: string) {
   return queryOptions({
     queryKey: ["quotas", "changes", id],

@@ -5,6 +5,8 @@ type Schemas = components["schemas"];
 
 export type Session = Schemas["Session"];
 export type TreeNode = Schemas["TreeNode"];
+export type OpenWork = Schemas["OpenWork"];
+export type Archiving = Schemas["ArchivingRequest"];
 export type Pool = Schemas["Pool"];
 export type Cluster = Schemas["Cluster"];
 export type Scheduler = Schemas["Scheduler"];

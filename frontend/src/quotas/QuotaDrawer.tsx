@@ -9,6 +9,7 @@ import { QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { DEVICE_WORDS, formatGpuCount, formatGpus, percentWords } from "../ui/units";
 import { toastError } from "../ui/toast";
+import { Archive } from "./Archive";
 import { describeChange, undoOf, undoReason } from "./changes";
 import { QuotaForm } from "./QuotaForm";
 import { BORROWED_HINT, formatLent, quotaUse, startable } from "./use";
@@ -83,6 +84,7 @@ export function QuotaDrawer({
           <h2>Changes so far</h2>
           <Changes quota={quota} />
         </section>
+        <Archive path={quota.node} />
         <CliLine command={`tidegate quota get ${quota.node} --pool ${quota.pool}`} />
       </div>
     </Drawer>

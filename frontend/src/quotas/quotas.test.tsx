@@ -2,7 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aCompany, aProblem } from "../../mock/answer.ts";
-import { aQuota, theQuotas, uuid } from "../../mock/company.ts";
+import { aQuota, aSession, theQuotas, TREE, uuid } from "../../mock/company.ts";
 import { anExplanation } from "../../mock/jobs.ts";
 import type { Explanation } from "../api/types";
 import { accessibilityFaults, open, show, type Override } from "../test/render";
@@ -83,6 +83,57 @@ describe("the quotas of a pool of cores", () => {
     expect(within(drawer).getByRole("textbox", { name: "Weight for spare cores" })).toBeInTheDocument();
     expect(within(drawer).getByText(/^How many idle cores others may use/)).toBeInTheDocument();
     expect(document.body).not.toHaveTextContent(/GPU/);
+  });
+});
+
+describe("archiving a team", () => {
+  const nlp = TREE.find(({ path }) => path === NLP);
+  const address = `/api/v1/tree/${nlp?.id}/archive`;
+  const job = { id: uuid(77), name: "bert", team: NLP, user: "bob", state: "running" };
+  const managers = aCompany({
+    session: aSession({ permissions: { [RESEARCH]: ["view_tree", "view_jobs", "manage_structure"] } }),
+  });
+  const override =
+    (archived: boolean): Override =>
+    ({ method, path }) => {
+      const now = { ...nlp, archived_at: archived ? "2026-11-02T08:00:00Z" : null };
+      if (path === "/api/v1/teams") return { status: 200, body: { items: [now], next: null } };
+      if (path === address && method === "GET")
+        return { status: 200, body: { node: now, running: 51, waiting: 1, running_jobs: [job] } };
+      return path.startsWith("/api/v1/tree/") ? { status: 200, body: now } : undefined;
+    };
+
+  // Planted: the button enabled before it is said what becomes of waiting jobs.
+  it("shows what runs there and asks what becomes of it", async () => {
+    const { user, requests } = open(`/quotas?node=${NLP}`, { company: managers, override: override(false) });
+    await user.click(await screen.findByRole("button", { name: "Archive…" }));
+    const dialog = await screen.findByRole("dialog", { name: `Archive ${NLP}?` });
+    const jobs = await within(dialog).findByRole("table", { name: "Running jobs" });
+    expect(within(jobs).getByRole("row", { name: `bert ${NLP} bob running` })).toBeInTheDocument();
+    expect(dialog).toHaveTextContent("and 50 more");
+    const archive = within(dialog).getByRole("button", { name: "Archive" });
+    await user.click(within(dialog).getByRole("radio", { name: "Run to the end" }));
+    expect(archive).toBeDisabled();
+    await user.click(within(dialog).getByRole("radio", { name: "Wait until the restore" }));
+    await user.click(archive);
+    await screen.findByText(`${NLP} is archived`);
+    expect(requests.find(({ method, path }) => method === "POST" && path === address)?.body).toEqual({
+      running: "end",
+      waiting: "wait",
+    });
+  });
+
+  it("says since when it is archived, and restores it", async () => {
+    const { user } = open(`/quotas?node=${NLP}`, { company: managers, override: override(true) });
+    await user.click(await screen.findByRole("button", { name: "Restore" }));
+    await screen.findByText(`${NLP} is restored`);
+    expect(screen.queryByRole("button", { name: "Archive…" })).toBeNull();
+  });
+
+  it("is offered to nobody else", async () => {
+    open(`/quotas?node=${NLP}`, { company: aCompany({ session: aSession({ permissions: { "ai-company": ["view_tree", "view_jobs"] } }) }) });
+    await screen.findByRole("region", { name: "History of changes" });
+    expect(screen.queryByRole("region", { name: "Archive" })).toBeNull();
   });
 });
 

@@ -33,7 +33,9 @@ export function teamsWhereIMay(
   permission: Permission,
   nodes: readonly TreeNode[],
 ): TreeNode[] {
-  return nodes.filter((node) => node.kind === "team" && node.archived_at === null && may(session, permission, node.path));
+  return nodes.filter(
+    (node) => node.kind === "team" && node.archived_at === null && may(session, permission, node.path),
+  );
 }
 
 /** An address of this site to go back to; anything else leads home. */

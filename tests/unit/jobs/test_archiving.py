@@ -54,7 +54,7 @@ def quotas_in_force(company: Company) -> set[str]:
 def test_nothing_is_submitted_to_an_archived_team_not_even_past_the_portal(
     company: Company, admin: Actor
 ) -> None:
-    """Planted: the trigger dropped (dies on the second)."""
+    """Planted: the trigger without its effect; natives refused, too."""
     archived(company.nlp, admin)
     answer = by_token(admin.user).post("jobs", a_body())
     assert (answer.status_code, answer.json()["detail"]) == (
@@ -62,7 +62,7 @@ def test_nothing_is_submitted_to_an_archived_team_not_even_past_the_portal(
         "ai-company/research/nlp is archived and takes no jobs. Name another team.",
     )
     refused("job_is_of_a_team_that_is_not_archived", lambda: a_job(company, admin.user))
-    a_job(company, admin.user, origin="native", state="running")
+    a_job(company, admin.user, origin="native", state="running", script="")
     a_job(company, admin.user, team=company.vision)
 
 
@@ -70,7 +70,7 @@ def test_what_waits_is_not_offered_until_the_restore(company: Company, admin: Ac
     """The leader's memory follows both, and so do quotas: nlp's 8 GPUs are not in force.
 
     Planted: the reason left out of what is withheld; the quotas of archived nodes in the
-    snapshot; no trigger that notes the tree."""
+    snapshot."""
     job, other = a_job(company, admin.user), a_job(company, admin.user, team=company.vision)
     memory = Memory()
     assert set(memory.read(NOW).queued) == {str(job.pk), str(other.pk)}
@@ -95,7 +95,7 @@ def test_what_waits_is_not_offered_until_the_restore(company: Company, admin: Ac
 
 
 def test_work_is_shown_and_asked_about_first(company: Company, admin: Actor) -> None:
-    """Planted: archived before it is asked (dies on archived_at)."""
+    """Planted: archived although nothing was said of its work."""
     running = a_job(company, admin.user, name="runs", state="running")
     an_attempt(running, cluster=company.cluster)
     waiting = a_job(company, admin.user, name="waits")
@@ -147,6 +147,7 @@ def test_a_department_comes_back_with_what_was_archived_together_with_it(
 
 
 def test_the_database_keeps_archived_trees_whole(company: Company, admin: Actor) -> None:
+    """Planted: what is below an archived parent left out of the trigger."""
     law = "tree_node_is_archived_with_its_parent"
     nodes = Node.objects.filter
     refused(law, lambda: nodes(pk=company.research.pk).update(archived_at=NOW))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from builders.portal_builders import a_company, a_department, a_grant, a_team, a_user
+from builders.portal_builders import NOW, a_company, a_department, a_grant, a_team, a_user
 from primitives.errors import Forbidden, NotFound
 from tenants.access import Actor, actor_of, visible_node
+from tenants.models import Node
 from tenants.roles import Permission, Role
 
 pytestmark = pytest.mark.django_db
@@ -76,3 +77,15 @@ def test_of_several_the_one_with_the_right_is_meant(bob: Actor) -> None:
 def test_a_short_name_gives_no_right(bob: Actor) -> None:
     with pytest.raises(Forbidden):
         visible_node(bob, "inference", Permission.SUBMIT_JOBS)
+
+
+def test_an_archived_node_comes_second_and_is_not_suggested(bob: Actor) -> None:
+    """Planted: archived nodes taken like others ("vision" is the end of two); suggested."""
+    Node.objects.filter(path="ai-company/exploration/vision/").update(archived_at=NOW)
+    Node.objects.filter(path="ai-company/research/nlp/").update(archived_at=NOW)
+    assert visible_node(bob, "vision").path == "ai-company/research/vision/"
+    assert visible_node(bob, "exploration/vision").path == "ai-company/exploration/vision/"
+    assert visible_node(bob, "nlp").archived_at == NOW
+    with pytest.raises(NotFound) as refusal:
+        visible_node(bob, "nlpp")
+    assert refusal.value.detail == "There is no 'nlpp' that you can see."
