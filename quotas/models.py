@@ -315,7 +315,8 @@ class OrganizationPolicy(models.Model):
 
     `rank` lists node paths, first served first; nodes not listed come after all that are.
     `spare_order`, `min_run_s`, `preemptions_max` and `skips_blocked_within_team`: see
-    `arbiter.policy.Policy`. `version` counts changes and is the ETag.
+    `arbiter.policy.Policy`. `time_zone` is an IANA name, which the arbiter does not read. `version`
+    counts changes and is the ETag.
     """
 
     organization = models.OneToOneField(Node, models.PROTECT, primary_key=True)
@@ -330,10 +331,15 @@ class OrganizationPolicy(models.Model):
     min_run_s = models.PositiveIntegerField(default=_INSTALLATION.min_run_s)
     preemptions_max = models.PositiveIntegerField(default=_INSTALLATION.preemptions_max)
     skips_blocked_within_team = models.BooleanField(default=_INSTALLATION.skips_blocked_within_team)
+    time_zone = models.CharField(max_length=64, default="UTC")
     version = models.IntegerField(default=1)
 
     class Meta:
         constraints = [
+            models.CheckConstraint(
+                condition=Q(time_zone__regex=r"\A[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*\Z"),
+                name="policy_time_zone_is_plain",
+            ),
             models.CheckConstraint(
                 condition=Q(grace_period_s__lte=86_400), name="policy_grace_is_at_most_a_day"
             ),

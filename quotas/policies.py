@@ -18,7 +18,7 @@ from primitives.units import PPM
 from quotas.models import OrganizationPolicy, PriorityClass
 from tenants.access import Actor, get_visible, require, under, visible_node
 from tenants.models import Node, NodeKind
-from tenants.names import check_slug
+from tenants.names import check_slug, check_time_zone
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
 from webapi.preconditions import refuse_stale
@@ -47,6 +47,7 @@ class PolicyEdit(TypedDict, total=False):
     min_run_s: int
     preemptions_max: int
     skips_blocked_within_team: bool
+    time_zone: str
 
 
 class ClassEdit(TypedDict, total=False):
@@ -64,6 +65,8 @@ class ClassEdit(TypedDict, total=False):
 
 #: The class of jobs that name none.
 DEFAULT_PRIORITY_CLASS = "normal"
+#: Where an organization is until it says something else.
+DEFAULT_TIME_ZONE = "UTC"
 #: So many an organization may have, retired ones included: each cycle reads them all.
 CLASSES_MAX = 50
 #: What a class costs more is set by who sets prices; all else of it by who manages quota.
@@ -101,7 +104,8 @@ def set_policy(
     """Set what `edit` names of the organization's policy; the rest stays.
 
     Raises NotFound for a foreign organization, Forbidden without manage_quota on it, and
-    InvalidRequest for a path in `rank` that is none of its nodes or there twice.
+    InvalidRequest for a path in `rank` that is none of its nodes or there twice, and for an unknown
+    time zone.
     """
     organization = visible_node(actor, organization_path, Permission.MANAGE_QUOTA)
     policy = _locked_policy(organization)
@@ -163,6 +167,8 @@ def _edit_policy(
                 f"rank names {path!r}, which is no node of {organization}.",
                 errors=[FieldError("/rank", f"{path!r} is no node of the organization")],
             )
+    if "time_zone" in edit:
+        check_time_zone(edit["time_zone"])
     given: dict[str, Any] = dict(edit)
     if "rank" in given:
         given["rank"] = list(given["rank"])

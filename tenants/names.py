@@ -1,14 +1,18 @@
-"""What names, slugs and user names may look like."""
+"""What names, slugs, user names and time zones may look like."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
+from zoneinfo import available_timezones
 
 from primitives.errors import FieldError, InvalidRequest
 
 NAME_LENGTH_MAX = 200
 SLUG_LENGTH_MAX = 63
+TIME_ZONE_LENGTH_MAX = 64
+TIME_ZONE_HELP = "IANA name such as Europe/Berlin; later, periods of money follow it"
 SLUG_PATTERN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 USERNAME_PATTERN = r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?"
 _SLUG = re.compile(SLUG_PATTERN)
@@ -58,6 +62,24 @@ def check_username(text: str, *, field: str = "username") -> str:
             f"must be 1 to {SLUG_LENGTH_MAX} of a-z, 0-9, '.', '_' and -, with a letter or digit "
             "at both ends",
         )
+    return text
+
+
+def slug_of(name: str) -> str:
+    """The slug that a name suggests: "Rival Lab" is `rival-lab`. Empty where nothing suits one."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:SLUG_LENGTH_MAX].rstrip("-")
+
+
+@cache
+def _time_zones() -> frozenset[str]:
+    return frozenset(available_timezones())
+
+
+def check_time_zone(text: str, *, field: str = "time_zone") -> str:
+    """`text` itself. Raises InvalidRequest unless it is the IANA name of a time zone."""
+    if text not in _time_zones():
+        raise _refusal(field, "must be an IANA name of a time zone, such as Europe/Berlin")
     return text
 
 

@@ -20,6 +20,7 @@ export function theRules(): TheRules {
       min_run_s: 600,
       preemptions_max: 100,
       skips_blocked_within_team: true,
+      time_zone: "UTC",
       version: 4,
     },
     classes: thePriorityClasses(),

@@ -18,8 +18,8 @@ _OF_ORGANIZATION = "grace_period_s"
 _MOST = "grace_period_s_max"
 _GRACES = (_OF_ORGANIZATION, _MOST)
 _RANK, _ORGANIZATION = "rank", "organization"
-#: How often it was changed, which the portal tells besides.
-_VERSION = "version"
+#: What the portal tells besides, and no scheduler reads: how often it was changed, and where it is.
+_UNREAD = ("version", "time_zone")
 #: A cycle that may start or stop nobody at all would keep no promise: the portal refuses it too.
 _LEAST = {"starts_max": 1, "reclaims_max": 1}
 
@@ -60,7 +60,8 @@ def read_policy(path: Path | None) -> PolicyFile:
     found = load_yaml(path)
     given = dict(mapping_of(path, {} if found is None else found, "the policy"))
     rank, organization = given.pop(_RANK, None), given.pop(_ORGANIZATION, None)
-    given.pop(_VERSION, None)
+    for name in _UNREAD:
+        given.pop(name, None)
     if organization is not None and not isinstance(organization, str):
         raise TraceError(path, None, f"organization is {shown(organization)}; write its name")
     kinds = typing.get_type_hints(Policy)

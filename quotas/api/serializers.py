@@ -24,7 +24,7 @@ from quotas.models import (
 from quotas.policies import ClassRules
 from quotas.queries import QuotaRow
 from tenants.models import NodeKind
-from tenants.names import SLUG_LENGTH_MAX, SLUG_PATTERN
+from tenants.names import SLUG_LENGTH_MAX, SLUG_PATTERN, TIME_ZONE_HELP, TIME_ZONE_LENGTH_MAX
 from webapi.serializers import (
     DEVICE_HELP,
     DEVICES,
@@ -326,8 +326,10 @@ class PolicySerializer(serializers.ModelSerializer[OrganizationPolicy]):
             "min_run_s",
             "preemptions_max",
             "skips_blocked_within_team",
+            "time_zone",
             "version",
         ]
+        extra_kwargs = {"time_zone": {"help_text": TIME_ZONE_HELP}}
 
 
 class PolicyUpdateSerializer(StrictSerializer):
@@ -361,6 +363,7 @@ class PolicyUpdateSerializer(StrictSerializer):
         required=False,
         help_text="Whether a job may start before an earlier one of its team that cannot",
     )
+    time_zone = TextField(max_length=TIME_ZONE_LENGTH_MAX, required=False, help_text=TIME_ZONE_HELP)
 
 
 def _installation_number(name: str, help_text: str) -> WholeNumberField:

@@ -76,6 +76,13 @@ export const POLICY_FIELDS: readonly Field[] = [
     meaning: "Off: each team's queue is strictly first in, first out.",
     kind: "yes",
   },
+  {
+    name: "time_zone",
+    label: "Time zone",
+    meaning: "A name such as Europe/Berlin. Later, periods of money follow it.",
+    kind: "text",
+    max: 64,
+  },
 ];
 
 export const CLASS_FIELDS: readonly Field[] = [

@@ -41,6 +41,7 @@ def test_a_policy_is_read_and_changed_field_by_field() -> None:
         "min_run_s": Policy().min_run_s,
         "preemptions_max": Policy().preemptions_max,
         "skips_blocked_within_team": True,
+        "time_zone": "UTC",
         "version": 1,
     }
     values: dict[str, Any] = {
@@ -51,6 +52,7 @@ def test_a_policy_is_read_and_changed_field_by_field() -> None:
         "min_run_s": 60,
         "preemptions_max": 3,
         "skips_blocked_within_team": False,
+        "time_zone": "Asia/Kolkata",
     }
     for number, (name, value) in enumerate(values.items(), 1):
         changed = admin.patch(path, {name: value}, If_Match=f'"v{number}"')
@@ -58,7 +60,7 @@ def test_a_policy_is_read_and_changed_field_by_field() -> None:
         assert changed.json()["version"] == number + 1
         event = AuditEvent.objects.latest("id")
         assert (event.action, event.detail) == ("policy.changed", {name: value})
-    assert admin.patch(path, {"min_run_s": 60}, If_Match='"v8"').json()["version"] == 8
+    assert admin.patch(path, {"min_run_s": 60}, If_Match='"v9"').json()["version"] == 9
     (top,) = [node for node in quota_snapshot().nodes if node.parent is None]
     assert top == TreeNode(
         str(company.organization.pk), None, 0, 3_600, SpareOrder.FAIR_SHARE, 60, 3, False
@@ -97,6 +99,7 @@ def test_open_pages_of_the_organization_are_told_of_a_change_and_of_nothing_else
         {"preemptions_max": 0},
         {"preemptions_max": 1_001},
         {"skips_blocked_within_team": 0},
+        {"time_zone": "Moon/Base"},
         {"immune": True},
     ],
 )
