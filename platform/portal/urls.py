@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
-from portal import views
+from portal import organization_views, views
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("api/v1/organizations", organization_views.Organizations.as_view()),
     path("api/v1/", include("tenants.api.urls")),
     path("api/v1/", include("quotas.api.urls")),
     path("api/v1/", include("billing.api.urls")),

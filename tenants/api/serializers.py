@@ -62,21 +62,14 @@ class TreeNodeSerializer(serializers.Serializer[Any]):
     )
 
 
-class _NamedSerializer(StrictSerializer):
+class NodeCreationSerializer(StrictSerializer):
+    """A new department or team."""
+
     slug = TextField(
         max_length=SLUG_LENGTH_MAX,
         help_text=f"`{SLUG_PATTERN}`; it never changes",
     )
     name = TextField(max_length=NAME_LENGTH_MAX)
-
-
-class OrganizationCreationSerializer(_NamedSerializer):
-    """A new organization."""
-
-
-class NodeCreationSerializer(_NamedSerializer):
-    """A new department or team."""
-
     # In the stubs `parent` is the serializer around a field; here it is a field.
     parent = TextField(  # type: ignore[assignment]
         max_length=PATH_LENGTH_MAX, help_text="Path of the node above"

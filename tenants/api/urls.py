@@ -9,7 +9,6 @@ from tenants.api import audit_views, password_views, token_views, views
 urlpatterns: list[URLPattern] = [
     path("session", views.SessionView.as_view()),
     path("installation", views.InstallationView.as_view()),
-    path("organizations", views.OrganizationList.as_view()),
     path("organizations/<uuid:node_id>", views.OrganizationDetail.as_view()),
     path("departments", views.DepartmentList.as_view()),
     path("departments/<uuid:node_id>", views.DepartmentDetail.as_view()),

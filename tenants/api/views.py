@@ -30,7 +30,7 @@ from tenants.models import Node, NodeKind, UserKind
 from tenants.rights_summary import permissions_by_path
 from tenants.roles import Permission, Role
 from tenants.signing_in import authenticated_user, record_session
-from tenants.structure import create_below, create_organization, rename_node
+from tenants.structure import create_below, rename_node
 from webapi.idempotency import respond_once
 from webapi.paging import (
     page_body,
@@ -181,7 +181,7 @@ class _NodeList(APIView):
         if parent is not None:
             nodes = nodes.filter(parent__path=parent.rstrip("/") + "/")
         page = page_by_text(request, nodes, "path")
-        return Response(page_body(request, page, _node_body))
+        return Response(page_body(request, page, node_body))
 
     def _create_below(self, request: Request) -> Response:
         refuse_unknown_parameters(request, set())
@@ -198,7 +198,7 @@ class _NodeList(APIView):
                 name=body.validated_data["name"],
                 now=now,
             )
-            return 201, _node_body(node)
+            return 201, node_body(node)
 
         return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
 
@@ -215,7 +215,7 @@ class _NodeDetail(APIView):
             path_field="path",
             pk=node_id,
         )
-        return Response(_node_body(node))
+        return Response(node_body(node))
 
     def _patch(self, request: Request, node_id: UUID) -> Response:
         refuse_unknown_parameters(request, set())
@@ -228,16 +228,17 @@ class _NodeDetail(APIView):
             name=body.validated_data["name"],
             now=SystemClock().now(),
         )
-        return Response(_node_body(node))
+        return Response(node_body(node))
 
 
-def _node_body(node: Node) -> dict[str, Any]:
+def node_body(node: Node) -> dict[str, Any]:
+    """A node as it is shown."""
     body: dict[str, Any] = shapes.TreeNodeSerializer(node).data
     return body
 
 
 class OrganizationList(_NodeList):
-    """Organizations: one's own, or all for platform admins."""
+    """Organizations: one's own, or all for platform admins. The portal's view makes them."""
 
     kind = NodeKind.ORGANIZATION
 
@@ -250,31 +251,6 @@ class OrganizationList(_NodeList):
     def get(self, request: Request) -> Response:
         """Organizations by path."""
         return self._list(request, set())
-
-    @extend_schema(
-        operation_id="create_organization",
-        summary="Create an organization (platform admins)",
-        parameters=[IDEMPOTENCY_KEY],
-        request=shapes.OrganizationCreationSerializer,
-        responses=answers({201: shapes.TreeNodeSerializer}, 403, 409, 422),
-    )
-    def post(self, request: Request) -> Response:
-        """A new organization."""
-        refuse_unknown_parameters(request, set())
-        actor, now = actor_from(request), SystemClock().now()
-        body = shapes.OrganizationCreationSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-
-        def act() -> tuple[int, dict[str, Any]]:
-            node = create_organization(
-                actor=actor,
-                slug=body.validated_data["slug"],
-                name=body.validated_data["name"],
-                now=now,
-            )
-            return 201, _node_body(node)
-
-        return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
 
 
 class OrganizationDetail(_NodeDetail):

@@ -66,7 +66,15 @@ TABLE: dict[tuple[str, str], Case] = {
     ("DELETE", "session"): a_case("401 409 409 409 409 409 409 409 409 409 409"),
     # The tree.
     ("GET", "organizations"): a_case(CUT_TO_ALL),
-    ("POST", "organizations"): a_case(PLATFORM_ADMIN_201, {"slug": "new", "name": "New"}),
+    ("POST", "organizations"): a_case(
+        PLATFORM_ADMIN_201,
+        {
+            "name": "New",
+            "first_administrator": {"username": "eve", "name": "Eve"},
+            "pool": "h100",
+            "guaranteed_mgpu": 8_000,
+        },
+    ),
     ("GET", "organizations/<uuid:node_id>"): a_case(MEMBERS),
     ("PATCH", "organizations/<uuid:node_id>"): a_case(
         "401 200 403 403 403 403 403 403 403 403 404", {"name": "New"}

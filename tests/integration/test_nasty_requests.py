@@ -131,7 +131,16 @@ QUERY_TEXTS = [
 #: Good bodies, each of whose fields is replaced in turn.
 GOOD: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "session"): {"login": "x", "password": "x"},
-    ("POST", "organizations"): {"slug": "new", "name": "New"},
+    ("POST", "organizations"): {
+        "slug": "new",
+        "name": "New",
+        "first_administrator": {"username": "eve", "name": "Eve", "email": "eve@example.org"},
+        "team": "main",
+        "pool": "h100",
+        "guaranteed_mgpu": 8_000,
+        "currency": "EUR",
+        "time_zone": "Europe/Berlin",
+    },
     ("PATCH", "organizations/<uuid:node_id>"): {"name": "New"},
     ("POST", "departments"): {"parent": "ai-company/research", "slug": "new", "name": "New"},
     ("PATCH", "departments/<uuid:node_id>"): {"name": "New"},
@@ -197,6 +206,7 @@ GOOD: dict[tuple[str, str], dict[str, Any]] = {
         "min_run_s": 60,
         "preemptions_max": 3,
         "skips_blocked_within_team": False,
+        "time_zone": "Europe/Berlin",
     },
     ("POST", "priority-classes"): {
         "organization": "ai-company",

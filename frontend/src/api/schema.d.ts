@@ -786,8 +786,8 @@ export interface paths {
         get: operations["list_organizations"];
         put?: never;
         /**
-         * Create an organization (platform admins)
-         * @description A new organization.
+         * Create an organization that works at once (platform admins)
+         * @description With the standard priority classes and all that the body names, or nothing of it. With a first administrator, a pool and its GPUs, jobs can be submitted at once.
          */
         post: operations["create_organization"];
         delete?: never;
@@ -2500,6 +2500,14 @@ export interface components {
             detail: string;
             pointer: string;
         };
+        /** @description The person who administers a new organization; lets themselves in with a password link. */
+        FirstAdministratorRequest: {
+            /** @description Where password links are mailed to; empty: nowhere */
+            email?: string;
+            name: string;
+            /** @description `[a-z0-9]([a-z0-9._-]*[a-z0-9])?` */
+            username: string;
+        };
         /** @description What everybody may know of the installation. */
         Installation: {
             /** @description false: nobody can sign in yet; run `tidegate-admin create-admin` on its machine */
@@ -3247,6 +3255,34 @@ export interface components {
             /** @description Login of its owner */
             user: string;
         };
+        /** @description An organization that was just made, and what of it. */
+        NewOrganization: {
+            /**
+             * Format: date-time
+             * @description Nothing new starts there since; null: it is not archived
+             */
+            archived_at: string | null;
+            /** @description Levels below the organization, which has 0 */
+            depth: number;
+            /** @description Login */
+            first_administrator: string | null;
+            /** Format: uuid */
+            id: string;
+            kind: components["schemas"]["TreeNodeKind"];
+            /** @description What it still lacks, in sentences */
+            missing: string[];
+            name: string;
+            organization: string;
+            /** @description Path of the node above */
+            parent: string | null;
+            /** @description Of the first administrator */
+            password_link: components["schemas"]["PasswordLink"] | null;
+            /** @description Slugs from the organization: `ai-company/research/nlp` */
+            path: string;
+            slug: string;
+            /** @description Path of the first team */
+            team: string | null;
+        };
         /**
          * @description * `drain` - drain
          *     * `resume` - resume
@@ -3347,11 +3383,29 @@ export interface components {
             /** @description Jobs that are held or queued */
             waiting: number;
         };
-        /** @description A new organization. */
+        /** @description A new organization; only its name is needed. */
         OrganizationCreationRequest: {
+            /** @description Of its rate card, ISO 4217, for example EUR; absent: no rate card */
+            currency?: string | null;
+            /** @description Gets the role organization_admin */
+            first_administrator?: components["schemas"]["FirstAdministratorRequest"] | null;
+            /**
+             * Format: int64
+             * @description What is guaranteed there; needed with pool
+             */
+            guaranteed_mgpu?: number | null;
             name: string;
-            /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`; it never changes */
-            slug: string;
+            /** @description Where the organization gets its first quota; absent: nowhere */
+            pool?: string | null;
+            /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`; it never changes. Absent: made from the name */
+            slug?: string;
+            /** @description Slug of the first team, which gets all of the quota; absent: `main` beside an administrator or a pool, else no team */
+            team?: string | null;
+            /**
+             * @description IANA name such as Europe/Berlin; later, periods of money follow it
+             * @default UTC
+             */
+            time_zone?: string;
         };
         /**
          * @description * `portal` - portal
@@ -3548,6 +3602,8 @@ export interface components {
             rank: string[];
             skips_blocked_within_team?: boolean;
             spare_order?: components["schemas"]["SpareOrderEnum"];
+            /** @description IANA name such as Europe/Berlin; later, periods of money follow it */
+            time_zone?: string;
             version?: number;
         };
         /** @description What to change; what is left out stays. */
@@ -3570,6 +3626,8 @@ export interface components {
              *     * `fair_share` - fair_share
              */
             spare_order?: components["schemas"]["SpareOrderEnum"];
+            /** @description IANA name such as Europe/Berlin; later, periods of money follow it */
+            time_zone?: string;
         };
         /** @description Devices of one kind that are interchangeable for quota: GPUs, or CPU cores. */
         Pool: {
@@ -7448,7 +7506,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TreeNode"];
+                    "application/json": components["schemas"]["NewOrganization"];
                 };
             };
             400: {

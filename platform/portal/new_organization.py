@@ -1,0 +1,156 @@
+"""A new organization that works at once: rules, a first team with quota, and an administrator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+
+from billing.pricing import create_rate_card
+from primitives.errors import FieldError, InvalidRequest
+from primitives.units import BASIS_POINTS
+from quotas.administration import QuotaEdit, create_quota
+from quotas.policies import DEFAULT_TIME_ZONE, ensure_rules, set_policy
+from tenants.access import Actor
+from tenants.granting import grant_role
+from tenants.membership import create_user
+from tenants.models import Node, NodeKind, PasswordLink, User, UserKind
+from tenants.names import check_slug, check_time_zone, check_username, clean_name, slug_of
+from tenants.passwords import make_password_link
+from tenants.roles import Role
+from tenants.structure import create_below, create_organization
+
+DEFAULT_TEAM = "main"
+_REASON = "New organization"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstAdministrator:
+    """Who is to administer a new organization."""
+
+    username: str
+    name: str
+    email: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewOrganization:
+    """What to make. Without a slug the name gives it.
+
+    `team` gets all of the quota; None is `main` beside an administrator or a pool, and no team
+    without either. `pool` and `guaranteed_mgpu` come together.
+    """
+
+    name: str
+    slug: str | None = None
+    administrator: FirstAdministrator | None = None
+    team: str | None = None
+    pool: str | None = None
+    guaranteed_mgpu: int | None = None
+    currency: str | None = None
+    time_zone: str = DEFAULT_TIME_ZONE
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was made. `link` is the administrator's password link and its secret; `missing` says in
+    sentences what the organization still lacks."""
+
+    organization: Node
+    team: Node | None
+    administrator: User | None
+    link: tuple[PasswordLink, str] | None
+    missing: tuple[str, ...]
+
+
+@transaction.atomic
+def make_organization(wanted: NewOrganization, *, actor: Actor, now: datetime) -> Made:
+    """Make an organization with the standard priority classes and all that `wanted` names, or
+    nothing of it.
+
+    Raises Forbidden for all but platform admins, InvalidRequest for a part that means nothing or a
+    pool that does not exist, and Conflict for a taken slug.
+    """
+    team_slug = _checked_team(wanted)
+    slug = wanted.slug or slug_of(wanted.name)
+    if not slug:
+        raise InvalidRequest(
+            "The name has no letters a-z and no digits; give a slug too.",
+            errors=[FieldError("/slug", "is needed with this name", "required")],
+        )
+    organization = create_organization(actor=actor, slug=slug, name=wanted.name, now=now)
+    ensure_rules(organization)
+    set_policy(slug, {"time_zone": wanted.time_zone}, actor=actor, now=now)
+    if wanted.currency is not None:
+        create_rate_card(slug, wanted.currency, actor=actor, now=now)
+    team = None
+    if team_slug is not None:
+        team = create_below(
+            actor=actor,
+            kind=NodeKind.TEAM,
+            parent_path=slug,
+            slug=team_slug,
+            name=team_slug,
+            now=now,
+        )
+    if wanted.pool is not None and wanted.guaranteed_mgpu is not None and team is not None:
+        for path, edit in (
+            (slug, QuotaEdit(guaranteed_mgpu=wanted.guaranteed_mgpu)),
+            (team.display_path, QuotaEdit(guaranteed_bp=BASIS_POINTS)),
+        ):
+            create_quota(path, wanted.pool, edit, actor=actor, reason=_REASON, now=now)
+    user, link = None, None
+    if wanted.administrator is not None:
+        user, link = _let_in(wanted.administrator, slug, actor=actor, now=now)
+    return Made(organization, team, user, link, _missing(wanted, team))
+
+
+def _checked_team(wanted: NewOrganization) -> str | None:
+    """The first team's slug. Raises InvalidRequest for what only the parts' makers would refuse,
+    under names that the caller does not know."""
+    if (wanted.pool is None) != (wanted.guaranteed_mgpu is None):
+        field = "guaranteed_mgpu" if wanted.guaranteed_mgpu is None else "pool"
+        raise InvalidRequest(
+            "A quota needs both: pool, and guaranteed_mgpu (a thousand for each GPU).",
+            errors=[FieldError(f"/{field}", "is missing", "required")],
+        )
+    check_time_zone(wanted.time_zone)
+    if wanted.administrator is not None:
+        check_username(wanted.administrator.username, field="first_administrator/username")
+        clean_name(wanted.administrator.name, field="first_administrator/name")
+    if wanted.team is not None:
+        return check_slug(wanted.team, field="team")
+    return DEFAULT_TEAM if wanted.administrator or wanted.pool else None
+
+
+def _let_in(
+    administrator: FirstAdministrator, slug: str, *, actor: Actor, now: datetime
+) -> tuple[User, tuple[PasswordLink, str]]:
+    user = create_user(
+        actor=actor,
+        organization_slug=slug,
+        username=administrator.username,
+        name=administrator.name,
+        email=administrator.email,
+        kind=UserKind.PERSON,
+        password=None,
+        now=now,
+    )
+    grant_role(actor=actor, login=user.login, role=Role.ORGANIZATION_ADMIN, node_path=slug, now=now)
+    return user, make_password_link(actor=actor, user_id=user.pk, now=now)
+
+
+def _missing(wanted: NewOrganization, team: Node | None) -> tuple[str, ...]:
+    found = []
+    if wanted.administrator is None:
+        found.append("Nobody belongs to it yet: create its first administrator.")
+    if team is None:
+        found.append("It has no team: jobs are submitted in teams.")
+    if wanted.pool is None:
+        found.append("It has no quota: no job can be submitted before it and a team have one.")
+    if wanted.currency is None:
+        found.append("It has no rate card: what its jobs use costs nothing yet.")
+    else:
+        found.append("Its rate card has no prices: what its jobs use costs nothing yet.")
+    return tuple(found)

@@ -1,0 +1,104 @@
+"""`tidegate organization create`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from builders.cli_server import Server, a_problem, a_server
+
+MADE = {
+    "path": "blue-whale",
+    "team": "blue-whale/main",
+    "first_administrator": "maria@blue-whale",
+    "password_link": {
+        "user": "maria@blue-whale",
+        "expires_at": "2026-11-21T13:00:00Z",
+        "sent_to": None,
+        "link": "/set-password#tdl_x",
+    },
+    "missing": ["It has no rate card: what its jobs use costs nothing yet."],
+}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
+    return a_server(monkeypatch, str(tmp_path))
+
+
+def test_an_organization_is_made_in_one_step(server: Server) -> None:
+    server.routes["POST organizations"] = MADE
+    ran = server.run(
+        "organization",
+        "create",
+        "Blue Whale",
+        *("--admin", "maria", "--admin-name", "Maria Silva"),
+        *("--pool", "h100", "--gpus", "64.5", "--currency", "EUR"),
+        *("--time-zone", "Europe/Lisbon"),
+    )
+    assert ran.exit_code == 0
+    shown = ran.out.splitlines()
+    assert shown[:3] == [
+        "organization   blue-whale",
+        "team           blue-whale/main",
+        "administrator  maria@blue-whale",
+    ]
+    assert shown[3].endswith("/set-password#tdl_x")
+    assert ran.err.splitlines() == [
+        "It has no rate card: what its jobs use costs nothing yet.",
+        "For maria@blue-whale, once, until 2026-11-21T13:00:00Z; shown this once:",
+    ]
+    (request,) = server.requests
+    assert request.headers["Idempotency-Key"]
+    assert json.loads(request.content) == {
+        "name": "Blue Whale",
+        "pool": "h100",
+        "guaranteed_mgpu": 64_500,
+        "currency": "EUR",
+        "time_zone": "Europe/Lisbon",
+        "first_administrator": {"username": "maria", "name": "Maria Silva", "email": ""},
+    }
+
+
+def test_a_name_is_enough(server: Server) -> None:
+    server.routes["POST organizations"] = {
+        **MADE,
+        "team": None,
+        "first_administrator": None,
+        "password_link": None,
+    }
+    ran = server.run("organization", "create", "Third", "--slug", "third", "-o", "json")
+    assert (ran.exit_code, ran.err) == (0, "")
+    assert json.loads(ran.out)["path"] == "blue-whale"
+    assert json.loads(server.requests[0].content) == {"name": "Third", "slug": "third"}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--pool", "h100"], "Give --pool and --gpus, or neither."),
+        (["--gpus", "8"], "Give --pool and --gpus, or neither."),
+        (["--admin-name", "Maria"], "--admin-name and --admin-email need --admin."),
+        (
+            ["--pool", "h100", "--gpus", "many"],
+            "--gpus 'many': write a number such as 8 or 0.5.",
+        ),
+        (
+            ["--pool", "h100", "--gpus", "0.0001"],
+            "--gpus 0.0001: write at most three decimals.",
+        ),
+    ],
+)
+def test_what_means_nothing_is_not_sent(server: Server, options: list[str], told: str) -> None:
+    ran = server.run("organization", "create", "Third", *options)
+    assert (ran.exit_code, ran.err) == (2, f"Error: {told}\n")
+    assert server.requests == []
+
+
+def test_a_refusal_is_told(server: Server) -> None:
+    server.routes["POST organizations"] = a_problem(403, detail="Only a platform administrator.")
+    ran = server.run("organization", "create", "Third")
+    assert ran.exit_code == 3
+    assert "Only a platform administrator." in ran.err

@@ -1,0 +1,239 @@
+"""A new organization works after one step, and is made whole or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.db import IntegrityError, transaction
+
+from audit.models import AuditEvent
+from billing.models import RateCard
+from builders.api_callers import as_nobody, by_session, by_token
+from builders.browsers import OTHER_PASSWORD, sign_in
+from builders.cast import a_cast
+from builders.job_builders import a_body
+from builders.portal_builders import NOW, a_pool
+from portal.new_organization import NewOrganization, make_organization
+from primitives.errors import InvalidRequest
+from quotas.models import OrganizationPolicy, PriorityClass, Quota
+from tenants.access import actor_of
+from tenants.models import Node, PasswordLink, User
+from webapi.models import IdempotentAnswer
+
+pytestmark = pytest.mark.django_db
+
+WHOLE: dict[str, Any] = {
+    "name": "Blue Whale Institute",
+    "first_administrator": {"username": "maria", "name": "Maria Silva"},
+    "pool": "a10",
+    "guaranteed_mgpu": 64_000,
+    "currency": "EUR",
+    "time_zone": "Europe/Lisbon",
+}
+WITHOUT_PRICES = "Its rate card has no prices: what its jobs use costs nothing yet."
+LACKS_ALL = [
+    "Nobody belongs to it yet: create its first administrator.",
+    "It has no team: jobs are submitted in teams.",
+    "It has no quota: no job can be submitted before it and a team have one.",
+    "It has no rate card: what its jobs use costs nothing yet.",
+]
+
+
+@pytest.fixture(autouse=True)
+def fast_hashes(settings: Any) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+def test_its_first_administrator_submits_a_job_right_afterwards() -> None:
+    """Dies when the first team gets no quota (planted: the quota of the organization only)."""
+    cast = a_cast()
+    a_pool("a10")
+
+    answer = by_session(cast.root).post("organizations", WHOLE)
+
+    assert answer.status_code == 201
+    assert answer["Cache-Control"] == "no-store"
+    body = answer.json()
+    link = body.pop("password_link")
+    organization = Node.objects.get(path="blue-whale-institute/")
+    assert body == {
+        "id": str(organization.pk),
+        "kind": "organization",
+        "slug": "blue-whale-institute",
+        "name": "Blue Whale Institute",
+        "path": "blue-whale-institute",
+        "parent": None,
+        "organization": "blue-whale-institute",
+        "depth": 0,
+        "archived_at": None,
+        "team": "blue-whale-institute/main",
+        "first_administrator": "maria@blue-whale-institute",
+        "missing": [WITHOUT_PRICES],
+    }
+    assert (link["user"], link["sent_to"]) == ("maria@blue-whale-institute", None)
+    quotas = Quota.objects.filter(node__organization=organization).order_by("node__path")
+    assert [
+        (quota.node.display_path, quota.pool.name, quota.guaranteed_mgpu, quota.guaranteed_bp)
+        for quota in quotas
+    ] == [
+        ("blue-whale-institute", "a10", 64_000, None),
+        ("blue-whale-institute/main", "a10", 64_000, 10_000),
+    ]
+    classes = PriorityClass.objects.filter(organization=organization).order_by("-order")
+    assert [(each.name, each.order, each.grace_period_s) for each in classes] == [
+        ("critical", 1000, 300),
+        ("high", 100, 300),
+        ("normal", 10, 300),
+        ("low", 1, 60),
+    ]
+    assert OrganizationPolicy.objects.get(organization=organization).time_zone == "Europe/Lisbon"
+    assert RateCard.objects.get(organization=organization).currency == "EUR"
+
+    secret = link["link"].removeprefix("/set-password#")
+    use = {"secret": secret, "password": OTHER_PASSWORD}
+    assert as_nobody().post("password-links/use", use).status_code == 200
+    maria = User.objects.get(login="maria@blue-whale-institute")
+    assert sign_in(maria, OTHER_PASSWORD).status_code == 200
+    job = by_session(maria).post("jobs", a_body("blue-whale-institute/main", pool="a10", gpus=8))
+    assert job.status_code == 201
+    assert (job.json()["state"], job.json()["mgpu"]) == ("queued", 8_000)
+
+
+def test_every_part_is_in_the_audit_log() -> None:
+    cast = a_cast()
+    a_pool("a10")
+    by_token(cast.root).post("organizations", WHOLE)
+    found = AuditEvent.objects.filter(node_path__startswith="blue-whale-institute/")
+    assert list(found.order_by("id").values_list("actor", "action", "node_path")) == [
+        ("root", "organization_created", "blue-whale-institute/"),
+        ("root", "policy.changed", "blue-whale-institute/"),
+        ("root", "rate_card.created", "blue-whale-institute/"),
+        ("root", "team_created", "blue-whale-institute/main/"),
+        ("root", "quota.created", "blue-whale-institute/"),
+        ("root", "quota.created", "blue-whale-institute/main/"),
+        ("root", "user_created", "blue-whale-institute/"),
+        ("root", "role_granted", "blue-whale-institute/"),
+        ("root", "password_link_made", "blue-whale-institute/"),
+    ]
+
+
+def test_a_name_alone_makes_one_and_says_what_it_lacks() -> None:
+    cast = a_cast()
+    answer = by_token(cast.root).post("organizations", {"slug": "third", "name": "Third"})
+    assert answer.status_code == 201
+    made = answer.json()
+    assert (made["slug"], made["team"], made["first_administrator"]) == ("third", None, None)
+    assert (made["password_link"], made["missing"]) == (None, LACKS_ALL)
+    assert OrganizationPolicy.objects.get(organization__slug="third").time_zone == "UTC"
+    assert not Node.objects.filter(organization__slug="third").exclude(parent=None).exists()
+
+
+def test_a_name_and_an_administrator_are_enough_for_a_team() -> None:
+    cast = a_cast()
+    first = {"username": "maria", "name": "Maria"}
+    answer = by_token(cast.root).post(
+        "organizations", {"name": "Third", "first_administrator": first}
+    )
+    assert answer.json()["team"] == "third/main"
+    assert answer.json()["missing"] == [LACKS_ALL[2], LACKS_ALL[3]]
+
+
+def test_a_repeated_request_makes_one_and_shows_the_link_once() -> None:
+    """Dies when the secret is in the stored answer (planted: the link's body in `act`)."""
+    cast = a_cast()
+    a_pool("a10")
+    caller = by_token(cast.root)
+    first = caller.post("organizations", WHOLE, Idempotency_Key="once")
+    again = caller.post("organizations", WHOLE, Idempotency_Key="once")
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again["Idempotency-Replayed"] == "true"
+    shown, repeated = first.json().pop("password_link"), again.json().pop("password_link")
+    assert (shown["link"][:18], repeated["link"]) == ("/set-password#tdl_", None)
+    assert again.json()["id"] == first.json()["id"]
+    assert "tdl_" not in str(IdempotentAnswer.objects.get(key="once").body)
+    assert PasswordLink.objects.count() == 1
+
+
+def test_the_link_is_mailed_where_mail_is_configured(settings: Any) -> None:
+    settings.IS_MAIL_CONFIGURED = True
+    cast = a_cast()
+    first = {"username": "maria", "name": "Maria", "email": "maria@example.org"}
+    answer = by_token(cast.root).post(
+        "organizations", {"name": "Third", "first_administrator": first}
+    )
+    link = answer.json()["password_link"]
+    assert (link["sent_to"], link["link"]) == ("maria@example.org", None)
+    assert [message.to for message in mail.outbox] == [["maria@example.org"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "pointers"),
+    [
+        ({"pool": "none"}, 400, ["/pool"]),
+        ({"pool": None}, 400, ["/pool"]),
+        ({"guaranteed_mgpu": None}, 400, ["/guaranteed_mgpu"]),
+        ({"guaranteed_mgpu": -1}, 400, ["/guaranteed_mgpu"]),
+        ({"currency": "euro"}, 400, ["/currency"]),
+        ({"currency": "eur"}, 400, ["/currency"]),
+        ({"time_zone": "Europe/Atlantis"}, 400, ["/time_zone"]),
+        ({"time_zone": "../etc/passwd"}, 400, ["/time_zone"]),
+        ({"team": "Main Team"}, 400, ["/team"]),
+        ({"name": "鲸"}, 400, ["/slug"]),
+        ({"slug": "Blue Whale"}, 400, ["/slug"]),
+        ({"slug": "rival-lab"}, 409, ["/slug"]),
+        (
+            {"first_administrator": {"username": "Maria S", "name": "x"}},
+            400,
+            ["/first_administrator/username"],
+        ),
+        (
+            {"first_administrator": {"username": "maria", "name": " "}},
+            400,
+            ["/first_administrator/name"],
+        ),
+        (
+            {"first_administrator": {"username": "maria", "name": "x", "email": "x"}},
+            400,
+            ["/first_administrator/email"],
+        ),
+    ],
+)
+def test_a_part_that_is_refused_leaves_nothing_behind(
+    change: dict[str, Any], status: int, pointers: list[str]
+) -> None:
+    cast = a_cast()
+    a_pool("a10")
+    before = (Node.objects.count(), User.objects.count(), AuditEvent.objects.count())
+    answer = by_token(cast.root).post("organizations", {**WHOLE, **change})
+    assert answer.status_code == status
+    assert [error["pointer"] for error in answer.json()["errors"]] == pointers
+    assert (Node.objects.count(), User.objects.count(), AuditEvent.objects.count()) == before
+
+
+def test_a_refused_last_part_takes_the_first_ones_back() -> None:
+    """Dies without a transaction (planted: no `@transaction.atomic` on `make_organization`)."""
+    cast = a_cast()
+    wanted = NewOrganization("Third", pool="x", guaranteed_mgpu=1_000)
+    with pytest.raises(InvalidRequest, match="There is no pool 'x'"):
+        make_organization(wanted, actor=actor_of(cast.root), now=NOW)
+    assert not Node.objects.filter(slug="third").exists()
+
+
+def test_only_platform_administrators_make_one() -> None:
+    cast = a_cast()
+    a_pool("a10")
+    for caller in (by_token(cast.alice), by_token(cast.root, ["quotas", "jobs"])):
+        assert caller.post("organizations", WHOLE).status_code == 403
+    assert not Node.objects.filter(slug="blue-whale-institute").exists()
+
+
+@pytest.mark.parametrize("time_zone", ["", "Europe/", "../x", "Europe/Lisbon\n"])
+def test_the_database_keeps_time_zones_plain(time_zone: str) -> None:
+    cast = a_cast()
+    OrganizationPolicy.objects.get_or_create(organization=cast.organization)
+    with pytest.raises(IntegrityError, match="policy_time_zone_is_plain"), transaction.atomic():
+        OrganizationPolicy.objects.filter(organization=cast.organization).update(
+            time_zone=time_zone
+        )
