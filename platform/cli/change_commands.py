@@ -275,15 +275,16 @@ def _settings(settings: str, text: str) -> Iterator[tuple[str, Any]]:
         elif name in _SETTINGS and value == "none":
             yield _SETTINGS[name], None
         else:
-            yield _SETTINGS.get(name, "guaranteed_mgpu"), _mgpu(value, name)
+            yield _SETTINGS.get(name, "guaranteed_mgpu"), mgpu_of(value, f"{name}=")
 
 
-def _mgpu(text: str, name: str) -> int:
-    given = number(text, f"{name}=")
+def mgpu_of(text: str, option: str) -> int:
+    """GPUs as typed, in milli-GPU. Raises CliError."""
+    given = number(text, option)
     assert given is not None
     mgpu = round(given * 1_000)
     if abs(mgpu - given * 1_000) > 1e-6:
-        raise CliError(f"{name}={text[:40]}: write at most three decimals.")
+        raise CliError(f"{option} {text[:40]}: write at most three decimals.")
     return mgpu
 
 

@@ -16,6 +16,7 @@ from cli.checkpoint_command import checkpoint
 from cli.context import Commands
 from cli.decisions_command import decisions
 from cli.estimate_command import estimate
+from cli.organization_commands import organization_app
 from cli.policy_commands import policy_app
 from cli.push_commands import quota_push
 from cli.replay_command import replay
@@ -48,6 +49,7 @@ app.add_typer(quota_app, name="quota")
 app.add_typer(changes_app, name="quota-changes")
 app.add_typer(policy_app, name="policy")
 app.add_typer(report_app, name="report")
+app.add_typer(organization_app, name="organization")
 app.add_typer(people_commands.user_app, name="user")
 app.add_typer(people_commands.token_app, name="token")
 app.add_typer(tree_app, name="tree")
