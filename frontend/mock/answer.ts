@@ -111,6 +111,7 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return rules(company.rules.installation, request);
     case "organizations":
       if (action === "policy") return rules(company.rules.policy, request);
+      if (method === "POST") return newOrganization(request);
       return page(
         TREE.filter((node) => node.kind === "organization"),
         query,
@@ -209,6 +210,40 @@ function password(company: Company, { body }: MockRequest): MockAnswer {
   }
   company.session = aSession();
   return { status: 200, body: { login: company.session.user.login } };
+}
+
+function newOrganization({ body }: MockRequest): MockAnswer {
+  const given = body as { name: string; time_zone: string; currency?: string; first_administrator: { username: string } };
+  if (given.time_zone === "Moon/Base") {
+    const detail = "must be an IANA name of a time zone, such as Europe/Berlin";
+    return aProblem(400, "invalid_request", `time_zone ${detail}.`, {
+      errors: [{ pointer: "/time_zone", detail, code: "invalid" }],
+    });
+  }
+  const slug = given.name.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
+  const login = `${given.first_administrator.username}@${slug}`;
+  return {
+    status: 201,
+    body: {
+      id: "01a1fd00-0000-7000-8000-0000000000aa",
+      kind: "organization",
+      slug,
+      name: given.name,
+      path: slug,
+      parent: null,
+      organization: slug,
+      depth: 0,
+      team: `${slug}/main`,
+      first_administrator: login,
+      password_link: {
+        user: login,
+        expires_at: new Date(Date.now() + 3_600_000).toISOString(),
+        sent_to: null,
+        link: "/set-password#tdl_exampleOnly",
+      },
+      missing: ["Its rate card has no prices: what its jobs use costs nothing yet."],
+    },
+  };
 }
 
 function passwordLink({ body }: MockRequest): MockAnswer {

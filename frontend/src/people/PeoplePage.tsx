@@ -13,6 +13,7 @@ import { PagedCard } from "../ui/PagedCard";
 import { Empty } from "../ui/states";
 import { toastDone } from "../ui/toast";
 import { usePageTitle } from "../ui/usePageTitle";
+import { NewOrganizationDialog } from "./NewOrganizationDialog";
 import { PasswordLinkDialog } from "./PasswordLinkDialog";
 
 /** People and service accounts, for those who manage members. */
@@ -24,6 +25,7 @@ export function PeoplePage() {
   const users = useInfiniteQuery(usersQuery());
   const [linked, setLinked] = useState<User | null>(null);
   const [isAdding, setAdding] = useState(false);
+  const [isFounding, setFounding] = useState(false);
   const open = users.data?.pages.flatMap((page) => page.items).find(({ login }) => login === chosen);
   return (
     <>
@@ -33,6 +35,11 @@ export function PeoplePage() {
           <p className="sub">People sign in with a password. Service accounts work with tokens only.</p>
         </div>
         <div className="inline end">
+          {may(session, "manage_clusters", "") && (
+            <Button variant="default" onClick={() => setFounding(true)}>
+              New organization
+            </Button>
+          )}
           <Button onClick={() => setAdding(true)}>New account</Button>
         </div>
       </div>
@@ -108,6 +115,7 @@ export function PeoplePage() {
           </table>
         )}
       </PagedCard>
+      <NewOrganizationDialog opened={isFounding} onClose={() => setFounding(false)} />
       <PasswordLinkDialog user={linked} onClose={() => setLinked(null)} />
       <Modal
         opened={isAdding}

@@ -53,6 +53,56 @@ describe("people", () => {
   });
 });
 
+describe("a new organization", () => {
+  const PLATFORM = aSession({ permissions: { "": ["view_tree", "manage_members", "manage_clusters"] } });
+
+  it("is made in one step, and its administrator's link is shown once", async () => {
+    const { user, container, requests } = open("/people", { company: aCompany({ session: PLATFORM }) });
+    await user.click(await screen.findByRole("button", { name: "New organization" }));
+    const dialog = await screen.findByRole("dialog");
+    const create = within(dialog).getByRole("button", { name: "Create the organization" });
+    const type = async (name: RegExp, text: string) => {
+      const box = within(dialog).getByRole("textbox", { name });
+      await user.clear(box);
+      await user.type(box, text);
+    };
+    await type(/^Name/, "Blue Whale");
+    await type(/^First administrator/, "maria");
+    await type(/^Their name/, "Maria Silva");
+    await type(/^Time zone/, "Moon/Base");
+    await type(/^Guaranteed/, "64");
+    expect(within(dialog).getByText("Choose the pool too.")).toBeInTheDocument();
+    expect(create).toBeDisabled();
+    await user.click(within(dialog).getByRole("combobox", { name: /^Pool/ }));
+    await user.click(await screen.findByRole("option", { name: "h100" }));
+    await user.click(create);
+    expect(await within(dialog).findByText("must be an IANA name of a time zone, such as Europe/Berlin")).toBeInTheDocument();
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await type(/^Time zone/, "Europe/Lisbon");
+    await user.click(create);
+    expect(await screen.findByText(/\/set-password#tdl_exampleOnly$/)).toBeInTheDocument();
+    expect(screen.getByText(/no prices/)).toBeInTheDocument();
+    const sent = requests.filter(({ path, method }) => path === "/api/v1/organizations" && method === "POST");
+    expect(sent.at(-1)?.body).toEqual({
+      name: "Blue Whale",
+      first_administrator: { username: "maria", name: "Maria Silva", email: "" },
+      team: "main",
+      pool: "h100",
+      guaranteed_mgpu: 64_000,
+      currency: "EUR",
+      time_zone: "Europe/Lisbon",
+    });
+    await user.click(within(screen.getByRole("dialog")).getAllByRole("button", { name: "Close" })[1] ?? create);
+    await waitFor(() => expect(screen.queryByText(/tdl_exampleOnly/)).toBeNull());
+  });
+
+  it("is offered to platform administrators only", async () => {
+    open("/people", { company: aCompany({ session: ADMIN }) });
+    expect(await screen.findByRole("button", { name: "New account" })).toBeInTheDocument();
+    expect(screen.queryByRole("button", { name: "New organization" })).toBeNull();
+  });
+});
+
 describe("passwords", () => {
   it("are changed with the old one", async () => {
     const { user, container, requests } = open("/access");
