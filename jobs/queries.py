@@ -239,7 +239,7 @@ class JobView:
     `unprepared` those to which the quotas were not pushed since its team is there, and
     `too_short` those with their time limits that allow it less time than it asks for; `quarantine`
     says that nothing at all is started. `first_task` is what the other tasks of its array that are
-    kept back wait for. `guarantees` are those of its team and of the departments above (path,
+    kept back wait for. `guarantees` are those by which it could take GPUs back (path,
     milli-GPU), of one job by itself that waits for free GPUs.
     """
 
@@ -302,15 +302,15 @@ def _waits_for_free_gpus(row: JobRow) -> bool:
 
 
 def _guarantees(row: JobRow) -> list[tuple[str, int]]:
-    """The guarantees of the team and of the departments above it, in the explanation's pool."""
+    """The guarantees by which it could take GPUs back, in the explanation's pool: of its team, of
+    the departments above, and of its organization where others have quota in the pool, too."""
     assert row.explanation is not None
+    quotas = Quota.objects.filter(pool__name=row.explanation.get("pool") or row.pool__name)
     names = row.team__path.rstrip("/").split("/")
-    paths = ["/".join(names[:depth]) + "/" for depth in range(len(names), 1, -1)]
-    known = dict(
-        Quota.objects.filter(
-            node__path__in=paths, pool__name=row.explanation.get("pool") or row.pool__name
-        ).values_list("node__path", "guaranteed_mgpu")
-    )
+    paths = ["/".join(names[:depth]) + "/" for depth in range(len(names), 0, -1)]
+    if not quotas.filter(node__parent=None).exclude(node__path=paths[-1]).exists():
+        paths.pop()
+    known = dict(quotas.filter(node__path__in=paths).values_list("node__path", "guaranteed_mgpu"))
     return [(path, known[path]) for path in paths if path in known]
 
 

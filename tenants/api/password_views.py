@@ -19,7 +19,7 @@ from tenants.models import PasswordLink
 from tenants.password_mail import link_of, mail_link
 from tenants.passwords import change_password, make_password_link, use_password_link
 from webapi.idempotency import respond_once
-from webapi.paging import refuse_unknown_parameters
+from webapi.paging import refuse_body, refuse_unknown_parameters
 from webapi.serializers import IDEMPOTENCY_KEY, answers
 
 
@@ -69,6 +69,7 @@ class UserPasswordLink(APIView):
         """A new link."""
         refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
+        refuse_body(request)
         made: list[tuple[PasswordLink, str]] = []
 
         def act() -> tuple[int, dict[str, Any]]:

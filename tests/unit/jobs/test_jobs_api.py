@@ -65,6 +65,7 @@ def test_a_submitted_job_is_answered_whole(world: World) -> None:
         "ended_at": None,
         "end_reason": None,
         "exit_code": None,
+        "exit_code_meaning": None,
         "attempt": 0,
         "current_attempt": None,
         "explanation": None,

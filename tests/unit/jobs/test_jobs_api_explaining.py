@@ -16,6 +16,7 @@ from builders.portal_builders import (
 from jobs.explaining import plain_explanation
 from jobs.models import Attempt, Job, JobReason, Reclaim
 from jobs.timeline import Happening, record_events
+from quotas.models import Quota
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db
@@ -317,11 +318,11 @@ def test_history_names_what_the_caller_may_see(world: World) -> None:
 @pytest.mark.parametrize(
     ("need_gpus", "told"),
     [
-        # nlp is guaranteed 8, research 16.
+        # nlp is guaranteed 8, research 16, and ai-company 32 against another organization.
         (8, None),
-        (16, None),
-        (17, "Its 17 GPUs are more than the guarantees of nlp (8) and research (16), so no other "
-         "job must give back for it."),
+        (32, None),
+        (33, "Its 33 GPUs are more than the guarantees of nlp (8), research (16) and ai-company "
+         "(32), so no other job must give back for it."),
     ],
 )  # fmt: skip
 def test_what_is_larger_than_all_guarantees_waits_until_gpus_come_free(
@@ -334,3 +335,16 @@ def test_what_is_larger_than_all_guarantees_waits_until_gpus_come_free(
     job = a_job(world.company, world.bob, explanation=stored, explained_at=NOW)
     body = by_token(world.bob).get(f"jobs/{job.pk}/explanation").json()
     assert body["sentence"] == ("It waits." if told is None else f"It waits. {told}")
+
+
+def test_an_organization_alone_in_a_pool_takes_back_from_nobody(world: World) -> None:
+    """Planted: the organization's guarantee compared although nobody else has quota."""
+    Quota.objects.filter(node__organization=world.rival.organization).delete()
+    stored = plain_explanation("waiting_for_free_gpus", "It waits.", NOW, {"need_mgpu": 17_000})
+    del stored["victims"]
+    job = a_job(world.company, world.bob, explanation=stored, explained_at=NOW)
+    told = by_token(world.bob).get(f"jobs/{job.pk}/explanation").json()["sentence"]
+    assert told == (
+        "It waits. Its 17 GPUs are more than the guarantees of nlp (8) and research (16), so no "
+        "other job must give back for it."
+    )
