@@ -57,26 +57,22 @@ def publish(
             named[first : first + JOBS_PER_NOTICE]
             for first in range(0, len(named), JOBS_PER_NOTICE)
         ] or [[]]
-    for part in parts:
-        _notify({"topic": topic, "ids": part, "to": to}, wake)
-        wake = None
+    _notify([{"topic": topic, "ids": part, "to": to} for part in parts], wake)
 
 
 def publish_rights(user_id: UUID) -> None:
     """Have the open sockets of a person look again, at commit, at what they may hear."""
-    _notify({"topic": RIGHTS, "ids": [], "to": person(user_id)}, None)
+    _notify([{"topic": RIGHTS, "ids": [], "to": person(user_id)}], None)
 
 
-def _notify(payload: dict[str, object], wake: str | None) -> None:
-    payload_text = json.dumps(payload)
+def _notify(payloads: Sequence[dict[str, object]], wake: str | None) -> None:
+    """Send all payloads, and the notice that wakes, in one statement."""
+    notices = [(CHANNEL, json.dumps(payload)) for payload in payloads]
+    if wake is not None:
+        notices.append((channel_of(wake), ""))
+    calls = ", ".join(["pg_notify(%s, %s)"] * len(notices))
     with connection.cursor() as cursor:
-        if wake is None:
-            cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, payload_text])
-        else:
-            cursor.execute(
-                "SELECT pg_notify(%s, %s), pg_notify(%s, '')",
-                [CHANNEL, payload_text, channel_of(wake)],
-            )
+        cursor.execute(f"SELECT {calls}", [text for notice in notices for text in notice])
 
 
 def person(user_id: UUID) -> str:

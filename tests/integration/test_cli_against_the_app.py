@@ -129,7 +129,9 @@ def test_the_exit_code_of_a_failed_job(site: Site) -> None:
         released_at=job.ended_at,
     )
     site.run("wait", str(job.pk), exit_code=7)
-    assert "\nexit code      7\n" in site.run("get", str(job.pk))
+    assert "\nexit code      7 (an exit code of the program's own)\n" in site.run(
+        "get", str(job.pk)
+    )
 
 
 def test_quotas(site: Site) -> None:

@@ -45,6 +45,8 @@ def loop(company: Company, bob: Actor, tmp_path: Path) -> LoopOn:
             {"count": 2, "cores": 4, "pool": "cpu", "prefix": "cpu-"},
         ],
         "use_real_gpus": False,
+        # What jobs write, tests look at.
+        "isolation": "off",
     }
     return LoopOn(company.cluster)
 

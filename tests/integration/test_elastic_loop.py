@@ -43,6 +43,8 @@ def loop(company: Company, tmp_path: Path) -> Iterator[LoopOn]:
         "root": str(tmp_path / "cluster"),
         "nodes": [{"count": 4, "gpus": 2, "pool": "h100", "prefix": "n-"}],
         "use_real_gpus": False,
+        # What jobs write, tests look at.
+        "isolation": "off",
     }
     loop = LoopOn(company.cluster)
     loop.turn()

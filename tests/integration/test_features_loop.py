@@ -38,6 +38,8 @@ def loop(company: Company, tmp_path: Path) -> LoopOn:
             {"count": 1, "gpus": 8, "pool": "h100", "prefix": "both-", "features": ["ib", "gold"]},
         ],
         "use_real_gpus": False,
+        # What jobs write, tests look at.
+        "isolation": "off",
     }
     return LoopOn(company.cluster)
 

@@ -38,6 +38,8 @@ def loop(company: Company, bob: Actor, tmp_path: Path) -> LoopOn:
         "root": str(tmp_path / "cluster"),
         "nodes": {"count": 1, "gpus": 4, "pool": "h100", "prefix": "s-", "shared": True},
         "use_real_gpus": False,
+        # What jobs write, tests look at.
+        "isolation": "off",
     }
     return LoopOn(company.cluster)
 

@@ -31,6 +31,8 @@ def test_a_gang_runs_in_one_rack_and_another_waits_for_one(tmp_path: Path) -> No
             for rack, count in (("r1", 1), ("r2", 1), ("r3", 2))
         ],
         "use_real_gpus": False,
+        # What jobs write, tests look at.
+        "isolation": "off",
     }
     loop = LoopOn(company.cluster)
     bob = a_user(company.organization, "bob")
