@@ -61,6 +61,9 @@ PAGES = {
     "/decisions": ["/decisions", "/decisions?view=cycles"],
     "/decisions/$cycleId": ["/decisions/CYCLE"],
     "/access": ["/access"],
+    "/set-password": ["/set-password"],
+    "/audit": ["/audit"],
+    "/people": ["/people"],
 }
 
 #: The innermost elements that reach beyond the window, for whoever mends the page.
