@@ -38,7 +38,7 @@ describe("audit log", () => {
     });
     expect(screen.getByRole("link", { name: "Download CSV" })).toHaveAttribute(
       "href",
-      "/api/v1/audit-events?since=2026-11-01T00%3A00%3A00Z&actor=alice%40ai-company&subject_kind=team&subject_id=0193&format=csv",
+      "/api/v1/audit-events?actor=alice%40ai-company&since=2026-11-01T00%3A00%3A00Z&subject_kind=team&subject_id=0193&format=csv",
     );
     expect(screen.getByText(/^tidegate audit --/)).toBeInTheDocument();
   });
