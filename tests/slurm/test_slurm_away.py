@@ -50,6 +50,8 @@ def test_a_cluster_that_is_away_is_made_up_for(how: str, rig: SlurmRig, tmp_path
         "root": str(tmp_path / "here"),
         "nodes": {"count": 4, "gpus": 8, "pool": "h100", "prefix": "node-"},
         "use_real_gpus": False,
+        # What jobs write, tests look at.
+        "isolation": "off",
     }
     here.save()
     bob = on_slurm.people[0]

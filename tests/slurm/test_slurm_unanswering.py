@@ -110,6 +110,8 @@ def test_a_cluster_that_fails_says_how_and_no_other_is_slower(
         "root": str(tmp_path / "here"),
         "nodes": {"count": 4, "gpus": 8, "pool": "h100", "prefix": "node-"},
         "use_real_gpus": False,
+        # What jobs write, tests look at.
+        "isolation": "off",
     }
     here.save()
     bob = a_user(company.organization, "bob")
