@@ -54,7 +54,7 @@ def resident_kib(attempts: Path) -> list[tuple[int, int]]:
 
 def main(count: int, running: int) -> None:
     root = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
-    options = {"root": str(root), "use_real_gpus": False}
+    options = {"root": str(root), "use_real_gpus": False, "isolation": "off"}
     connector = open_connector("local", options, "bench")
     connector.prepare()
     try:
