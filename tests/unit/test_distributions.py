@@ -35,7 +35,7 @@ def test_the_runtime_lock_has_neither_test_tools_nor_embedded_servers() -> None:
 
 
 def test_both_locks_agree_on_every_package_of_the_runtime() -> None:
-    """Planted: another version of one package in the runtime lock."""
+    """Against: another version of one package in the runtime lock."""
     runtime, whole = locked("requirements.lock"), locked("requirements-dev.lock")
     differing = {
         name: (entry.split()[0], whole.get(name, "absent").split()[0])
@@ -96,7 +96,7 @@ for name, app in get_commands().items():
 def test_a_part_imports_nothing_that_its_extra_does_not_install(
     extra: str | None, program: str
 ) -> None:
-    """Planted: `import orjson` in the command line; `import psutil` in a portal command."""
+    """Planted: `import orjson` in the client. Against: `import psutil` in a portal command."""
     allowed = installed_with(extra)
     refused = {
         module

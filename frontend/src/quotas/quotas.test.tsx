@@ -352,7 +352,7 @@ describe("the quotas page", () => {
   });
 
   it("drafts the change and opens its preview before anything is set", async () => {
-    // Planted: Save writes at once.
+    // Against: Save writes at once.
     const { user, requests, router } = open(`/quotas?node=${NLP}`);
     const field = await screen.findByRole("textbox", { name: "Guaranteed" });
     await user.clear(field);
@@ -401,7 +401,7 @@ describe("the quotas page", () => {
   });
 
   it("sets back what was written, never what only followed", () => {
-    // Planted: the GPUs that a percentage came to are set as a guarantee of their own.
+    // Against: the GPUs that a percentage came to are set as a guarantee of their own.
     const now = aQuota(NLP, 180, { inUse: 0 }, { guaranteed_percent: "45.00", weight: 3 });
     const was = { guaranteed_mgpu: 200_000, guaranteed_percent: "50.00", borrow_limit_mgpu: null, lend_limit_mgpu: null, weight: 1 };
     const then = { ...was, guaranteed_mgpu: 180_000, guaranteed_percent: "45.00" };

@@ -52,13 +52,13 @@ def a_victim(world: World, **changes: Any) -> VictimRow:
 def test_the_work_at_risk_and_what_a_victim_does_at_its_notice(
     world: World, changes: dict[str, Any], at_risk_s: int, handling: str | None
 ) -> None:
-    """Planted: what a job saved counts as at risk."""
+    """Against: what a job saved counts as at risk."""
     shown = shown_victim(a_victim(world, **changes), actor_of(world.alice), NOW)
     assert (shown["at_risk_mgpu_s"], shown["notice_handling"]) == (8_000 * at_risk_s, handling)
 
 
 def test_of_another_organization_only_the_gpus_are_told(world: World) -> None:
-    """Planted: how long a job of another organization has run is told with its size."""
+    """Against: how long a job of another organization has run is told with its size."""
     victim = a_victim(world, job__checkpoint_path="/ckpt")
     assert shown_victim(victim, actor_of(world.charlie), NOW) == {
         "job": None,

@@ -328,7 +328,7 @@ def test_history_names_what_the_caller_may_see(world: World) -> None:
 def test_what_is_larger_than_all_guarantees_waits_until_gpus_come_free(
     world: World, need_gpus: int, told: str | None
 ) -> None:
-    """Planted: it is told of a job that fits in the department's guarantee."""
+    """Against: it is told of a job that fits in the department's guarantee."""
     numbers = {"need_mgpu": 1_000 * need_gpus}
     stored = plain_explanation("waiting_for_free_gpus", "It waits.", NOW, numbers)
     del stored["victims"]
@@ -338,7 +338,7 @@ def test_what_is_larger_than_all_guarantees_waits_until_gpus_come_free(
 
 
 def test_an_organization_alone_in_a_pool_takes_back_from_nobody(world: World) -> None:
-    """Planted: the organization's guarantee compared although nobody else has quota."""
+    """Against: the organization's guarantee compared although nobody else has quota."""
     Quota.objects.filter(node__organization=world.rival.organization).delete()
     stored = plain_explanation("waiting_for_free_gpus", "It waits.", NOW, {"need_mgpu": 17_000})
     del stored["victims"]
