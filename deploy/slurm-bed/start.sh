@@ -51,6 +51,21 @@ check_disk() {
     "make room, or set TIDEGATE_SLURM_BED to a folder on another disk."
 }
 
+# Prints the command and the process that listen on a port.
+holder_of() {
+  local inode found
+  inode=$(awk -v port="$(printf ':%04X' "$1")" '$4 == "0A" && $2 ~ port "$" {print $10; exit}' \
+    /proc/net/tcp /proc/net/tcp6 2>/dev/null)
+  found=$(find /proc -mindepth 3 -maxdepth 3 -path '/proc/[0-9]*/fd/*' -lname "socket:\[$inode\]" \
+    -printf '%P\n' -quit 2>/dev/null || true)
+  found=${found%%/*}
+  if [ -n "$found" ]; then
+    echo "process $found ($(tr '\0' ' ' <"/proc/$found/cmdline" 2>/dev/null | cut -c 1-120))"
+  else
+    echo "another program"
+  fi
+}
+
 # Ports of daemons that do not run yet must be free.
 check_ports() {
   local taken port name node=$PORT_NODE wanted=""
@@ -66,8 +81,8 @@ check_ports() {
   done < <(node_names)
   for port in $wanted; do
     case $taken in *" $port "*)
-      complain "port $port is taken by another program: end it, or set BASE (now $BASE) to the" \
-        "first of 1000 free ports."
+      complain "port $port is taken by $(holder_of "$port"): end it, or set BASE (now $BASE) to" \
+        "the first of 1000 free ports."
       ;;
     esac
   done

@@ -18,7 +18,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from embedded.ports import a_free_port
 
@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
 SERVER_WITHIN_S = 120
+WAIT_MS = 60_000  # Vite compiles what a page is made of when it is first asked for
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PERIOD = "start=2026-10-01T00:00:00Z&end=2026-11-01T00:00:00Z"
 
@@ -77,6 +78,12 @@ _TOO_WIDE = """() => {
     .slice(0, 5)
     .map((e) => `${e.tagName.toLowerCase()}.${e.className}: ${e.textContent.slice(0, 40)}`);
 }"""
+
+#: The id in the first link to an item of the list at the path that is given, once there is one.
+_ID_IN_A_LINK = """(top) => [...document.querySelectorAll('main a')]
+  .filter((a) => a.pathname.startsWith(`${top}/`))
+  .map((a) => a.pathname.slice(top.length + 1))
+  .find((end) => /^[0-9a-f-]{36}$/.test(end))"""
 
 
 @pytest.fixture(scope="module")
@@ -154,15 +161,14 @@ def test_no_page_scrolls_sideways(browser: Browser, address: str, width: int) ->
 
 def show(page: Page, address: str) -> None:
     """Open a page, and wait until it has its heading and all its answers."""
-    page.goto(address)
+    page.goto(address, timeout=WAIT_MS)
     page.wait_for_load_state("networkidle")
     page.locator("main h1").first.wait_for()
+    expect(page.locator("main .mantine-Skeleton-root")).to_have_count(0, timeout=WAIT_MS)
 
 
 def first_link(page: Page, address: str, path: str) -> str:
     """Return the id in the first link from a list to one of its items."""
     show(page, address)
-    hrefs = page.locator("main a").evaluate_all("links => links.map((a) => a.pathname)")
-    top = path.split("?")[0]
-    (first, *_) = [href for href in hrefs if re.fullmatch(rf"{top}/[0-9a-f-]{{36}}", href)]
-    return str(first.rsplit("/", 1)[1])
+    found = page.wait_for_function(_ID_IN_A_LINK, arg=path.split("?")[0], timeout=WAIT_MS)
+    return str(found.json_value())
