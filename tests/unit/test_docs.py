@@ -1,0 +1,73 @@
+"""Rules of the documents: what they name exists, and what cites them finds what it cites."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+RULES = REPO / "docs/scheduling.md"
+EXAMPLES = REPO / "tests/scenarios/test_scheduling_rules.py"
+_NOT_OURS = {".git", ".venv", "var", "node_modules", "dist", "__pycache__"}
+_TEXT = {".py", ".md", ".ts", ".tsx", ".toml", ".yaml", ".yml", ".json", ".sh"}
+_PARTS = ["If", "Then", "Why", "Cost", "Example"]
+_ID = re.compile(r"\bR-(\d+)\b")
+
+
+def rules(text: str) -> dict[int, str]:
+    """What stands below the heading of each rule, by its number."""
+    parts = re.split(r"^### R-(\d+) .*$", text, flags=re.MULTILINE)
+    numbers = [int(number) for number in parts[1::2]]
+    assert numbers == sorted(set(numbers)), "rule ids ascend and stand once"
+    return dict(zip(numbers, parts[2::2], strict=True))
+
+
+def texts() -> dict[Path, str]:
+    """Every text file of the checkout that a person wrote."""
+    found = {}
+    for folder, folders, files in os.walk(REPO):
+        folders[:] = [name for name in folders if name not in _NOT_OURS and name[0] != "."]
+        for name in files:
+            path = Path(folder) / name
+            if path.suffix in _TEXT:
+                found[path.relative_to(REPO)] = path.read_text("utf-8", "replace")
+    return found
+
+
+def dangling(files: dict[Path, str], known: set[int]) -> set[tuple[str, int]]:
+    """Citations of rules that are not there."""
+    return {
+        (str(path), int(number))
+        for path, text in files.items()
+        for number in _ID.findall(text)
+        if int(number) not in known
+    }
+
+
+def test_every_rule_has_its_five_parts() -> None:
+    """Planted: a rule without its cost, and one whose reason stands before its effect."""
+    for number, body in rules(RULES.read_text()).items():
+        labels = re.findall(r"^- \*\*(\w+)\b", body, flags=re.MULTILINE)
+        assert labels == _PARTS, f"R-{number}"
+
+
+def test_every_cited_rule_exists() -> None:
+    """Planted: a docstring of the arbiter that cites R-999; a rule whose heading is gone."""
+    known = set(rules(RULES.read_text()))
+    files = texts()
+    cited = {int(number) for text in files.values() for number in _ID.findall(text)}
+    assert len(cited & known) > 20
+    del files[Path("tests/unit/test_docs.py")]
+    assert dangling(files, known) == set()
+
+
+def test_every_example_called_tested_is_played_and_every_played_one_is_called_so() -> None:
+    """Planted: a rule that says "Tested." without a test, and a test of a rule that does not."""
+    claimed = {
+        number
+        for number, body in rules(RULES.read_text()).items()
+        if re.search(r"\bTested\.", body)
+    }
+    played = set(map(int, re.findall(r"^def test_r(\d+)_", EXAMPLES.read_text(), re.MULTILINE)))
+    assert claimed == played
