@@ -19,10 +19,11 @@ from billing.models import RateCard, UsageClass
 from billing.periods import Period
 from billing.usage_sql import JOBS, POOLS_MAX, REPORT, rows_of
 from clusters.models import Pool
-from primitives.errors import Forbidden, NotFound
+from primitives.errors import NotFound
 from primitives.units import DeviceKind
-from tenants.access import Actor, require, under, visible, visible_node
+from tenants.access import Actor
 from tenants.models import Node, NodeKind
+from tenants.places import Place, placed_between, places_of, visible_place
 from tenants.roles import Permission
 
 GroupBy = Literal["team", "department"]
@@ -161,11 +162,13 @@ class JobUse:
 
 @dataclass(frozen=True, slots=True)
 class JobKey:
-    """Where a page of jobs ends: the last job's usage, id and class."""
+    """Where a page of jobs ends: the last job's usage, id, class, path of its team, and pool."""
 
     mgpu_s: int
     job_id: UUID
     usage_class: UsageClass
+    team: str
+    pool: str
 
 
 def chargeback(
@@ -179,14 +182,17 @@ def chargeback(
     """The report of `period` over what the actor may see of costs, below `node_path` if given.
 
     Grouped by department it lists organizations, departments and teams, parents first, and
-    each sums its subtree. A node that lies above what the actor may see has no row, since its
-    sum would be a part that looks like the whole. Organizations that are charged in different
-    currencies are summed apart. Eight queries at most, whatever the size.
+    each sums its subtree. What a team used before it was moved is a row of its own, with the path
+    of that time, and in the sums of what it lay below then. A node that lies above what the actor
+    may see has no row, since its sum would be a part that looks like the whole. Organizations that
+    are charged in different currencies are summed apart. Twelve queries at most, whatever the size.
 
     Raises Forbidden without the right to see costs, and NotFound for a foreign or absent node
     or pool.
     """
-    nodes = _nodes(actor, node_path, Permission.VIEW_COSTS)
+    top = visible_place(actor, node_path, Permission.VIEW_COSTS) if node_path is not None else None
+    places = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end, below=top)
+    nodes = _nodes(places)
     pools = _pools(pool_name)
     charged = sorted({node.organization_id for node in nodes})
     currencies = _currencies(charged)
@@ -194,7 +200,8 @@ def chargeback(
     found = rows_of(
         REPORT,
         {
-            **_scope(nodes, pools, period),
+            **_scope(places, nodes, pools, period),
+            **_elsewhere(places, period),
             "capacity_pools": scope.pools,
             "organizations": scope.organizations,
             "shifts": [_SHIFTS[pool.kind] for pool in pools.values()],
@@ -236,21 +243,23 @@ def jobs_behind(
     Forbidden also without the right to see the jobs themselves.
     """
     wanted = list(UsageClass) if usage_class is None else [usage_class]
-    nodes = _nodes(actor, node_path, Permission.VIEW_COSTS)
-    require(actor, Permission.VIEW_JOBS, nodes[0])
+    top = visible_place(actor, node_path, Permission.VIEW_COSTS, Permission.VIEW_JOBS)
+    places = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end, below=top)
+    nodes = _nodes(places)
     pools = _pools(pool_name)
+    teams, names = _teams(nodes), list(pools.values())
     found = rows_of(
         JOBS,
         {
-            **_scope(nodes, pools, period),
+            **_scope(places, nodes, pools, period),
             "classes": [_CLASS_NUMBERS[item] for item in wanted],
             "after_mgpu_s": after and after.mgpu_s,
             "after_job": after and after.job_id,
             "after_class": after and _CLASS_NUMBERS[after.usage_class],
+            "after_account": after and _account(after, teams, names),
             "limit": limit + 1,
         },
     )
-    teams, names = _teams(nodes), list(pools.values())
     jobs = [_job_use(row, teams, names) for row in found]
     return jobs[:limit], len(jobs) > limit
 
@@ -282,19 +291,18 @@ def _team_and_pool(account: int, teams: Sequence[Node], pools: Sequence[Pool]) -
     return teams[team - 1], pools[pool - 1]
 
 
-def _nodes(actor: Actor, path: str | None, permission: Permission) -> list[Node]:
-    """The nodes that the report may speak of, parents first."""
-    rows = visible(actor, Node.objects.all(), permission, path_field="path")
-    if path is not None:
-        top = visible_node(actor, path, permission)
-        rows = rows.filter(under([top.path], "path"))
-    elif not actor.prefixes(permission):
-        raise Forbidden(
-            f"You need the right {permission.value} on a team, department or organization; ask "
-            "an administrator of it.",
-            permission=permission.value,
-        )
-    return list(rows.order_by("path"))
+def _account(key: JobKey, teams: Sequence[Node], pools: Sequence[Pool]) -> int:
+    """The number of the account that the key names; 0, which is before all, where it is gone."""
+    paths, names = [team.display_path for team in teams], [pool.name for pool in pools]
+    if key.team not in paths or key.pool not in names:
+        return 0
+    return (paths.index(key.team) + 1) * POOLS_MAX + names.index(key.pool) + 1
+
+
+def _nodes(places: Iterable[Place]) -> list[Node]:
+    """The nodes that the report may speak of, parents first; one that was moved once for each
+    path."""
+    return list({place.node.path: place.node for place in places}.values())
 
 
 def _pools(name: str | None) -> Mapping[UUID, Pool]:
@@ -315,15 +323,51 @@ def _currencies(organizations: Iterable[UUID]) -> dict[UUID, str]:
     )
 
 
-def _scope(nodes: Sequence[Node], pools: Mapping[UUID, Pool], period: Period) -> dict[str, Any]:
-    """The parameters that every statement takes."""
+def _scope(
+    places: Sequence[Place], nodes: Sequence[Node], pools: Mapping[UUID, Pool], period: Period
+) -> dict[str, Any]:
+    """The parameters that every statement takes. Of the nodes, which have the paths of `places`,
+    teams are numbered."""
+    teams = _teams(nodes)
+    numbers = {team.path: number for number, team in enumerate(teams, 1)}
+    spans = [
+        (numbers[place.node.path], *span)
+        for place in places
+        if place.node.kind == NodeKind.TEAM and (span := _span(place, period)) is not None
+    ]
     return {
-        "teams": [node.pk for node in _teams(nodes)],
+        "teams": [node.pk for node in teams],
         "pools": list(pools),
         "since_at": period.start,
         "until_at": period.until,
-        "since_s": int(period.start.timestamp()),
+        "place_numbers": [number for number, _, _ in spans],
+        "place_since": [since for _, since, _ in spans],
+        "place_until": [until for _, _, until in spans],
     }
+
+
+def _elsewhere(places: Sequence[Place], period: Period) -> dict[str, Any]:
+    """The parameters that say where else the teams of a report lay in its period."""
+    known = {(place.node.pk, place.node.path) for place in places}
+    moved = {place.node.pk for place in places if place.start or place.end}
+    spans = [
+        (place.node.pk, *span)
+        for place in places_of(moved)
+        if (place.node.pk, place.node.path) not in known
+        and (span := _span(place, period)) is not None
+    ]
+    return {
+        "other_teams": [team for team, _, _ in spans],
+        "other_since": [since for _, since, _ in spans],
+        "other_until": [until for _, _, until in spans],
+    }
+
+
+def _span(place: Place, period: Period) -> tuple[datetime, datetime] | None:
+    """The part of the period for which something lay there, None for none."""
+    since = period.start if place.start is None else max(period.start, place.start)
+    until = period.until if place.end is None else min(period.until, place.end)
+    return (since, until) if since < until else None
 
 
 def _teams(nodes: Iterable[Node]) -> list[Node]:

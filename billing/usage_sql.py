@@ -2,8 +2,11 @@
 
 One statement reads one snapshot, so the parts of an answer agree even while the meter writes.
 All take `teams` and `pools` (ids), `since_at` and `until_at` (the period; it ends now at the
-latest). Times inside are epoch seconds; an `account` is a team and a pool by their numbers in
-those lists, as narrow as the big sorts and sums want it. LEAST and GREATEST skip nulls, which
+latest). A team that was moved is in `teams` once for each path. Its use counts by where it lay
+then: `place_numbers`, `place_since` and `place_until` have the times of the period over which the
+team of a number (from 1) lay there; most have one, the whole period. Times inside are epoch
+seconds; an `account` is a team and a pool by their numbers in those lists, as narrow as the big
+sorts and sums want it. LEAST and GREATEST skip nulls, which
 here mean "no end yet" and "no rate line".
 """
 
@@ -42,41 +45,65 @@ accounts AS MATERIALIZED (
     FROM unnest(%(teams)s::uuid[]) WITH ORDINALITY AS t (id, number)
     JOIN tenants_node n ON n.id = t.id
     CROSS JOIN unnest(%(pools)s::uuid[]) WITH ORDINALITY AS p (id, number)
+),
+places AS MATERIALIZED (
+    SELECT (%(teams)s::uuid[])[number] AS team_id, number, since_at, until_at
+    FROM unnest(%(place_numbers)s::integer[], %(place_since)s::timestamptz[],
+                %(place_until)s::timestamptz[]) AS p (number, since_at, until_at)
+),
+placed AS MATERIALIZED (
+    SELECT a.team_id, a.pool_id, a.account, l.since_at, l.until_at,
+           date_part('epoch', l.since_at)::bigint AS since_s
+    FROM accounts a JOIN places l ON l.number = a.account / {POOLS_MAX}
 )
 """  # noqa: S608 - made of constants only
 
+_AT_PLACE = """
+    s.start < {place}.until_at AND (s."end" > {place}.since_at OR s."end" IS NULL)
+"""
+
+_SECONDS_AT_PLACE = """
+    date_part('epoch', LEAST(s."end", {place}.until_at) - GREATEST(s.start, {place}.since_at))
+    ::bigint
+"""
+
 
 def _rated(condition: str = "") -> str:
-    """CTEs up to `rated`: per attempt, usage class and rate line the period's usage and cost.
+    """CTEs up to `rated`: per attempt, usage class and rate line the period's usage and cost, by
+    where the team lay then.
 
     Cost is on cumulative usage, so `pieces` reach back to each attempt's start. Segments of an
     attempt leave no gap (billing.folding), so there are earlier ones only where one of those
     in the period began at or before it. Time between rate lines becomes lines without a
     price, so that nothing falls out. Class 1 is guaranteed, 2 borrowed. The outer join to
-    `accounts` finds one every time; an inner join would let the planner expect few rows.
+    `placed` finds one nearly every time; an inner join would let the planner expect few rows.
+    What it finds none for was used while its team lay elsewhere.
     """
     return f"""
 overlapping AS MATERIALIZED (
-    SELECT s.attempt_id, a.job_id, c.account, a.multiplier_ppm,
+    SELECT s.attempt_id, a.job_id, c.account, c.since_s, a.multiplier_ppm,
            s.guaranteed_mgpu, s.borrowed_mgpu,
            date_part('epoch', s.start)::bigint AS start_s,
-           date_part('epoch', LEAST(s."end", %(until_at)s))::bigint AS end_s
+           date_part('epoch', LEAST(s."end", c.until_at))::bigint AS end_s
     FROM billing_usagesegment s
     JOIN billing_meteredattempt a ON a.id = s.attempt_id
-    LEFT JOIN accounts c ON c.team_id = a.team_id AND c.pool_id = a.pool_id
+    LEFT JOIN placed c ON c.team_id = a.team_id AND c.pool_id = a.pool_id
+        AND {_AT_PLACE.format(place="c")}
     WHERE {_IN_PERIOD} AND {_ASKED} {condition}
 ),
 pieces AS NOT MATERIALIZED (
-    SELECT attempt_id, job_id, account, multiplier_ppm,
+    SELECT attempt_id, job_id, account, since_s, multiplier_ppm,
            guaranteed_mgpu, borrowed_mgpu, start_s, end_s
     FROM overlapping
+    WHERE account IS NOT NULL
     UNION ALL
-    SELECT o.attempt_id, o.job_id, o.account, o.multiplier_ppm,
+    SELECT o.attempt_id, o.job_id, o.account, o.since_s, o.multiplier_ppm,
            s.guaranteed_mgpu, s.borrowed_mgpu,
            date_part('epoch', s.start)::bigint, date_part('epoch', s."end")::bigint
     FROM overlapping o
-    JOIN billing_usagesegment s ON s.attempt_id = o.attempt_id AND s."end" <= %(since_at)s
-    WHERE o.start_s <= %(since_s)s
+    JOIN billing_usagesegment s
+      ON s.attempt_id = o.attempt_id AND s."end" <= to_timestamp(o.since_s)
+    WHERE o.start_s <= o.since_s
 ),
 lines AS MATERIALIZED (
     SELECT a.account, CASE l.usage_class WHEN 'guaranteed' THEN 1 ELSE 2 END AS class,
@@ -97,18 +124,18 @@ prices AS MATERIALIZED (
     SELECT account, class, NULL, MAX(end_s), {_EVER} FROM lines GROUP BY account, class
 ),
 by_class AS (
-    SELECT attempt_id, job_id, account, multiplier_ppm, start_s, end_s,
+    SELECT attempt_id, job_id, account, since_s, multiplier_ppm, start_s, end_s,
            1 AS class, guaranteed_mgpu AS mgpu
     FROM pieces WHERE guaranteed_mgpu > 0
     UNION ALL
-    SELECT attempt_id, job_id, account, multiplier_ppm, start_s, end_s, 2, borrowed_mgpu
+    SELECT attempt_id, job_id, account, since_s, multiplier_ppm, start_s, end_s, 2, borrowed_mgpu
     FROM pieces WHERE borrowed_mgpu > 0
 ),
 cumulative AS (
     SELECT p.job_id, p.account, p.class, r.price_nano IS NULL AS is_unpriced,
            SUM(p.mgpu * GREATEST(
-               0, LEAST(p.end_s, r.end_s, %(since_s)s) - GREATEST(p.start_s, r.start_s)
-           )) FILTER (WHERE p.start_s < %(since_s)s) AS before_mgpu_s,
+               0, LEAST(p.end_s, r.end_s, p.since_s) - GREATEST(p.start_s, r.start_s)
+           )) FILTER (WHERE p.start_s < p.since_s) AS before_mgpu_s,
            SUM(p.mgpu * (LEAST(p.end_s, r.end_s) - GREATEST(p.start_s, r.start_s)))
                AS until_mgpu_s,
            r.price_nano::numeric * p.multiplier_ppm AS rate
@@ -116,7 +143,7 @@ cumulative AS (
     LEFT JOIN prices r
       ON r.account = p.account AND r.class = p.class
      AND r.start_s < p.end_s AND r.end_s > p.start_s
-    GROUP BY p.attempt_id, p.job_id, p.account, p.multiplier_ppm, p.class,
+    GROUP BY p.attempt_id, p.job_id, p.account, p.since_s, p.multiplier_ppm, p.class,
              r.price_nano, r.start_s
 ),
 shifted AS (
@@ -142,8 +169,9 @@ rated AS (
 #   what `shifts` says of the pool, by its number;
 #   check: all usage of an organization (`day` as above), straight from the tables, apart from
 #   everything above;
-#   capacity: of `capacity_pools`: healthy; held below other nodes than the report's, and of
-#   that by other organizations than `organizations`.
+#   capacity: of `capacity_pools`: healthy; held below other nodes than the report's, or by teams of
+#   it while they lay elsewhere (`other_teams`, from `other_since` until `other_until`), and of that
+#   by other organizations than `organizations`.
 REPORT = f"""
 WITH {_ACCOUNTS}, {_rated()},
 amounts AS (
@@ -159,7 +187,7 @@ amounts AS (
 job AS (
     SELECT account, job_id,
            bit_or((guaranteed_mgpu > 0)::integer + 2 * (borrowed_mgpu > 0)::integer) AS classes
-    FROM overlapping GROUP BY account, job_id
+    FROM overlapping WHERE account IS NOT NULL GROUP BY account, job_id
 ),
 jobs AS (
     SELECT account, COUNT(*) AS jobs, COUNT(*) FILTER (WHERE classes & 1 > 0) AS guaranteed_jobs,
@@ -177,9 +205,10 @@ jobs_anywhere AS (
 ),
 held AS NOT MATERIALIZED (
     SELECT account, guaranteed_mgpu, borrowed_mgpu,
-           GREATEST(start_s, %(since_s)s) AS start_s, end_s,
-           GREATEST(start_s, %(since_s)s) / 86400 AS first_day
+           GREATEST(start_s, since_s) AS start_s, end_s,
+           GREATEST(start_s, since_s) / 86400 AS first_day
     FROM overlapping
+    WHERE account IS NOT NULL
 ),
 days AS (
     SELECT account, first_day AS day,
@@ -203,6 +232,15 @@ elsewhere AS (
     JOIN billing_meteredattempt a ON a.id = s.attempt_id
     WHERE {_IN_PERIOD}
       AND a.pool_id = ANY(%(capacity_pools)s) AND NOT a.team_id = ANY(%(teams)s)
+    GROUP BY a.pool_id, a.organization_id = ANY(%(organizations)s)
+    UNION ALL
+    SELECT a.pool_id, a.organization_id = ANY(%(organizations)s),
+           SUM((s.guaranteed_mgpu + s.borrowed_mgpu) * {_SECONDS_AT_PLACE.format(place="l")})
+    FROM unnest(%(other_teams)s::uuid[], %(other_since)s::timestamptz[],
+                %(other_until)s::timestamptz[]) AS l (team_id, since_at, until_at)
+    JOIN billing_meteredattempt a ON a.team_id = l.team_id
+    JOIN billing_usagesegment s ON s.attempt_id = a.id AND {_AT_PLACE.format(place="l")}
+    WHERE a.pool_id = ANY(%(capacity_pools)s)
     GROUP BY a.pool_id, a.organization_id = ANY(%(organizations)s)
 ),
 capacity AS (
@@ -229,10 +267,11 @@ SELECT 'day', account %% {POOLS_MAX}, day, SUM(guaranteed_mgpu_s), SUM(borrowed_
 FROM days GROUP BY account %% {POOLS_MAX}, day
 UNION ALL
 SELECT 'check', NULL, array_position(%(charged)s::uuid[], a.organization_id),
-       SUM((s.guaranteed_mgpu + s.borrowed_mgpu) * {_SECONDS_IN_PERIOD}),
+       SUM((s.guaranteed_mgpu + s.borrowed_mgpu) * {_SECONDS_AT_PLACE.format(place="l")}),
        0, 0, 0, 0, 0, 0, 0, 0
 FROM billing_usagesegment s
 JOIN billing_meteredattempt a ON a.id = s.attempt_id
+JOIN places l ON l.team_id = a.team_id AND {_AT_PLACE.format(place="l")}
 WHERE {_IN_PERIOD} AND {_ASKED}
 GROUP BY a.organization_id
 UNION ALL
@@ -247,48 +286,51 @@ WHERE p.id = ANY(%(capacity_pools)s)
 """  # noqa: S608 - made of constants only
 
 #: The jobs behind a number, largest first: those after (`after_mgpu_s`, `after_job`,
-#: `after_class`) of `classes` (1 guaranteed, 2 borrowed), at most `limit`. Only these are
-#: priced.
+#: `after_class`, `after_account`) of `classes` (1 guaranteed, 2 borrowed), at most `limit`. Only
+#: these are priced. A job that ran in several accounts is listed once for each.
 JOBS = f"""
 WITH {_ACCOUNTS},
 used AS (
-    SELECT a.job_id, SUM(s.guaranteed_mgpu * seconds) AS guaranteed_mgpu_s,
+    SELECT a.job_id, p.account, SUM(s.guaranteed_mgpu * seconds) AS guaranteed_mgpu_s,
            SUM(s.borrowed_mgpu * seconds) AS borrowed_mgpu_s
     FROM billing_usagesegment s
     JOIN billing_meteredattempt a ON a.id = s.attempt_id
+    JOIN placed p ON p.team_id = a.team_id AND p.pool_id = a.pool_id
+        AND {_AT_PLACE.format(place="p")}
     CROSS JOIN LATERAL (
-        SELECT {_SECONDS_IN_PERIOD} AS seconds
+        SELECT {_SECONDS_AT_PLACE.format(place="p")} AS seconds
     ) AS length
     WHERE {_IN_PERIOD} AND {_ASKED}
-    GROUP BY a.job_id
+    GROUP BY a.job_id, p.account
 ),
 page AS MATERIALIZED (
-    SELECT u.job_id, c.class, c.mgpu_s
+    SELECT u.job_id, u.account, c.class, c.mgpu_s
     FROM used u
     CROSS JOIN LATERAL (
         VALUES (1, u.guaranteed_mgpu_s), (2, u.borrowed_mgpu_s)
     ) AS c (class, mgpu_s)
     WHERE c.mgpu_s > 0 AND c.class = ANY(%(classes)s)
       AND (%(after_mgpu_s)s::numeric IS NULL
-           OR (-c.mgpu_s, u.job_id, c.class)
-              > (-%(after_mgpu_s)s::numeric, %(after_job)s::uuid, %(after_class)s::integer))
-    ORDER BY c.mgpu_s DESC, u.job_id, c.class
+           OR (-c.mgpu_s, u.job_id, c.class, u.account)
+              > (-%(after_mgpu_s)s::numeric, %(after_job)s::uuid, %(after_class)s::integer,
+                 %(after_account)s::integer))
+    ORDER BY c.mgpu_s DESC, u.job_id, c.class, u.account
     LIMIT %(limit)s
 ),
 {_rated("AND a.job_id IN (SELECT job_id FROM page)")}
-SELECT p.job_id, m.job_name, m.username, r.account, p.class, SUM(r.mgpu_s), SUM(r.cost_nano),
+SELECT p.job_id, m.job_name, m.username, p.account, p.class, SUM(r.mgpu_s), SUM(r.cost_nano),
        (SELECT COUNT(DISTINCT o.attempt_id) FROM overlapping o
-        WHERE o.job_id = p.job_id
+        WHERE o.job_id = p.job_id AND o.account = p.account
           AND CASE p.class WHEN 1 THEN o.guaranteed_mgpu ELSE o.borrowed_mgpu END > 0)
 FROM page p
-JOIN rated r ON r.job_id = p.job_id AND r.class = p.class
+JOIN rated r ON r.job_id = p.job_id AND r.class = p.class AND r.account = p.account
 CROSS JOIN LATERAL (
     SELECT a.job_name, u.username
     FROM billing_meteredattempt a JOIN tenants_user u ON u.id = a.user_id
     WHERE a.job_id = p.job_id ORDER BY a.number DESC LIMIT 1
 ) AS m
-GROUP BY p.job_id, p.class, p.mgpu_s, m.job_name, m.username, r.account
-ORDER BY p.mgpu_s DESC, p.job_id, p.class
+GROUP BY p.job_id, p.class, p.mgpu_s, m.job_name, m.username, p.account
+ORDER BY p.mgpu_s DESC, p.job_id, p.class, p.account
 """  # noqa: S608 - made of constants only
 
 

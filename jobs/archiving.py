@@ -52,7 +52,11 @@ class OpenWork:
 
 def work_to_archive(node_id: UUID, *, actor: Actor) -> OpenWork:
     """What has to be decided before the node is archived. Raises NotFound and Forbidden."""
-    node = node_to_archive(actor, node_id)
+    return open_work_below(node_to_archive(actor, node_id))
+
+
+def open_work_below(node: Node) -> OpenWork:
+    """What there is below the node that has not ended."""
     running = _jobs_below(node, lifecycle.ACTIVE)
     return OpenWork(
         node=node,

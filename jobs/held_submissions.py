@@ -195,6 +195,7 @@ def _attempt_of(held: HeldSubmission) -> Attempt:
         mgpu=mgpu,
         guaranteed_mgpu=mgpu,
         cluster_user=held.cluster_user,
+        granted_at=claim.created_at,
     )
 
 

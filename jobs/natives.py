@@ -48,6 +48,7 @@ from quotas.cluster_users import users_by_name
 from quotas.models import PriorityClass, Quota
 from quotas.policies import DEFAULT_PRIORITY_CLASS
 from tenants.models import Node, NodeKind, User
+from tenants.places import nodes_by_path
 
 log = logging.getLogger(__name__)
 
@@ -318,12 +319,9 @@ def owners_of(
     accounts = {
         account: control.team_of(account) for account in {one.account for one in natives.values()}
     }
-    teams = {
-        team.display_path: team
-        for team in Node.objects.filter(
-            kind=NodeKind.TEAM, path__in=[f"{path}/" for path in accounts.values() if path]
-        )
-    }
+    # An account of a path that the team had before it was moved is its still: a push removes it
+    # once nothing runs there.
+    teams = nodes_by_path([path for path in accounts.values() if path], NodeKind.TEAM)
     of_teams = {
         (team.organization_id, native.user)
         for native in natives.values()

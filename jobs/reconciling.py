@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -27,7 +29,8 @@ from jobs.models import Attempt, JobOrigin
 from outbox.models import Message
 from primitives.clock import from_epoch
 from quotas.cluster_users import users_by_name
-from tenants.models import Node, User
+from tenants.models import Node, NodeKind, User
+from tenants.places import former_paths
 
 #: What is younger, by the cluster's clock, is not compared yet: it is on its way to both sides.
 LAG_S = 60
@@ -64,6 +67,7 @@ def reconcile_day(
             store_failure(request_id, status, str(error), now=clock())
         return
     teams = _teams(account, row.cluster)
+    found = replace(found, runs=_by_present_account(found.runs, account, teams))
     reports = reconcile(
         _metered(row.cluster, start, until, found, teams),
         found.runs,
@@ -96,6 +100,23 @@ def _teams(account: ClusterAccount, cluster: Cluster) -> dict[str, Node]:
             name = f"no account: team {team.pk}"
         teams[name] = team
     return teams
+
+
+def _by_present_account(
+    runs: Iterable[AccountedRun], account: ClusterAccount, teams: Mapping[str, Node]
+) -> tuple[AccountedRun, ...]:
+    """The runs, those on an account of a path that a team had before it was moved on its present
+    one: jobs run on where they were begun, and both are the team's."""
+    names = {team.pk: name for name, team in teams.items()}
+    renamed: dict[str, str] = {}
+    for node_id, path in former_paths(NodeKind.TEAM):
+        # Without an account there, nothing ran on it.
+        with suppress(WorkloadRejected):
+            renamed[account.account_of(path)] = names[node_id]
+    return tuple(
+        replace(run, account=renamed[run.account]) if run.account in renamed else run
+        for run in runs
+    )
 
 
 def _metered(

@@ -5,18 +5,21 @@ from __future__ import annotations
 from connectors.protocol import RankSlot, Workload
 from jobs.checkpoints import reporting_environment
 from jobs.models import Attempt
+from tenants.places import path_at
 
 
 def workload_of(attempt: Attempt) -> Workload:
-    """What a cluster is asked to run for `attempt`; pure."""
+    """What a cluster is asked to run for `attempt`: the same at every repeat, so in the account of
+    the place where its team lay when it was granted. No query unless the team was moved since."""
     job = attempt.job
+    team = path_at(job.team, attempt.granted_at)
     environment = dict(job.environment)
     environment |= {
         "TIDEGATE_JOB_ID": str(job.id),
         "TIDEGATE_JOB_NAME": job.name,
         "TIDEGATE_ATTEMPT": str(attempt.number),
         "TIDEGATE_RESTART_COUNT": str(attempt.number - 1),
-        "TIDEGATE_TEAM": job.team.display_path,
+        "TIDEGATE_TEAM": team,
         "TIDEGATE_POOL": job.pool.name,
     }
     if job.array is not None:
@@ -37,7 +40,7 @@ def workload_of(attempt: Attempt) -> Workload:
         pool=job.pool.name,
         user=job.user.username,
         script=job.script,
-        team=job.team.path.rstrip("/"),
+        team=team,
         is_borrowed=attempt.guaranteed_mgpu < attempt.mgpu,
         is_requeueable=job.is_requeueable,
         cluster_user=attempt.cluster_user,

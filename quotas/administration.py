@@ -386,13 +386,13 @@ def _store(
             },
             request_id=current_request_id(),
         )
-    _let_the_database_check()
+    let_the_database_check()
     organization = edited[0].node.organization_id
     publish("quotas", ids=[each.pk for each in changed], organization_id=organization)
     wake("arbiter")
 
 
-def _let_the_database_check() -> None:
+def let_the_database_check() -> None:
     """Run the deferred envelope trigger here, where its refusal can still be named, and not
     at some commit further out."""
     with connection.cursor() as cursor:

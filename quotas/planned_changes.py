@@ -387,6 +387,25 @@ def carry_out_due(*, now: datetime, limit: int = ROUND_MAX) -> int:
     return done
 
 
+def locked_open_changes(node: Node) -> list[PlannedChange]:
+    """The changes that may still set quotas of the node or of what is below it, locked: before the
+    quotas, as when a change is applied."""
+    is_open = Q(status__in=_CANCELLABLE) | Q(status=PlannedStatus.APPLIED, revert_at__isnull=False)
+    sets = PlannedEdit.objects.filter(
+        under([node.path], "quota__node__path"), planned=OuterRef("pk")
+    )
+    rows = _with_names().filter(is_open, Exists(sets)).order_by("pk")
+    return list(rows.select_for_update(of=("self",)))
+
+
+def follow_move(changes: Sequence[PlannedChange]) -> None:
+    """Let these changes, some of whose nodes were moved, be of the lowest node above all that they
+    set now. What was previewed of them has another state since."""
+    for planned in changes:
+        planned.node = _common_node([edit.quota.node for edit in edits_of(planned)])
+        _save(planned)
+
+
 @transaction.atomic
 def _expire(planned_id: UUID, now: datetime) -> bool:
     planned = _locked_if(planned_id, PlannedStatus.DRAFT)

@@ -178,6 +178,23 @@ def _edit_policy(
         _record("policy.changed", organization, organization.pk, given, actor=actor, now=now)
 
 
+def rename_in_rank(node: Node, former_path: str, *, actor: Actor, now: datetime) -> None:
+    """Let the rank of the organization name a node that was moved, and those below it, by their new
+    paths. Must run in a transaction."""
+    policy = OrganizationPolicy.objects.select_for_update().filter(organization=node.organization)
+    found = policy.first()
+    if found is None:
+        return
+    rank = [
+        (node.path + f"{path}/".removeprefix(former_path)).rstrip("/")
+        if f"{path}/".startswith(former_path)
+        else path
+        for path in found.rank
+    ]
+    if rank != found.rank:
+        _edit_policy(found, node.organization, {"rank": rank}, actor=actor, now=now)
+
+
 @transaction.atomic
 def set_priority_class(
     organization_path: str, name: str, rules: ClassRules, *, actor: Actor, now: datetime

@@ -112,8 +112,8 @@ def push_by_id(cluster: Cluster, push_id: UUID) -> QuotaPush:
 
 def is_check_due(cluster: Cluster, *, now: datetime) -> bool:
     """Whether the observer should compare by itself: every ten minutes, after the quotas or the
-    cluster's users changed, somebody got a role or there is a new node of the tree, and not while
-    something waits. At most six small queries."""
+    cluster's users changed, somebody got a role, a node of the tree is new or was moved, and not
+    while something waits. At most seven small queries."""
     if cluster.kind not in ENTITLEMENT_CONTROLS or not cluster.is_enabled:
         return False
     last = QuotaPush.objects.filter(cluster=cluster).order_by("-pk").first()
@@ -125,9 +125,14 @@ def is_check_due(cluster: Cluster, *, now: datetime) -> bool:
     granted = RoleGrant.objects.order_by("-pk").first()
     mapped = ClusterUser.objects.filter(cluster=cluster).order_by("-pk").first()
     planted = Node.objects.order_by("-pk").first()
-    return (changed is not None and changed.at > last.requested_at) or any(
-        one is not None and _made_at_ms(one.pk) > last.requested_at.timestamp() * 1_000
-        for one in (granted, mapped, planted)
+    moved = Node.objects.filter(moved_at__gt=last.requested_at)
+    return (
+        (changed is not None and changed.at > last.requested_at)
+        or moved.exists()
+        or any(
+            one is not None and _made_at_ms(one.pk) > last.requested_at.timestamp() * 1_000
+            for one in (granted, mapped, planted)
+        )
     )
 
 

@@ -6,10 +6,11 @@ from datetime import timedelta
 from typing import ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
-from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.constraints import ExclusionConstraint
+from django.contrib.postgres.fields import ArrayField, RangeBoundary, RangeOperators
 from django.core.management import CommandError
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Func, Q
 from django.utils.crypto import salted_hmac
 from uuid_utils.compat import uuid7
 
@@ -31,7 +32,8 @@ class Node(models.Model):
 
     `path` is the slugs from the organization down, each followed by a slash
     ("ai-company/research/nlp/"), so a subtree is exactly a prefix. The database keeps
-    path, organization and kind true to the parent (trigger `tree_node_keeps_its_place`).
+    path, organization and kind true to the parent (trigger `tree_node_keeps_its_place`), also where
+    a node is moved.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -44,6 +46,8 @@ class Node(models.Model):
     created_at = models.DateTimeField()
     #: Since then nothing new starts below it; everything below an archived node is archived.
     archived_at = models.DateTimeField(null=True)
+    #: Since when it lies where it lies; None: from the start.
+    moved_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [
@@ -72,6 +76,11 @@ class Node(models.Model):
                 condition=Q(archived_at__isnull=False),
                 name="tree_node_archived",
             ),
+            models.Index(
+                fields=["moved_at"],
+                condition=Q(moved_at__isnull=False),
+                name="tree_node_moved",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -96,6 +105,41 @@ class Node(models.Model):
     def depth(self) -> int:
         """Levels below the organization, which has 0."""
         return self.path.count("/") - 1
+
+
+class FormerPlace(models.Model):
+    """Where a node lay over `[start, end)`, before it, or a node above it, was moved.
+
+    No `start`: from the beginning. The database adds a row with each change of a path, and keeps
+    it (trigger `tree_node_leaves_its_place`). A path stays its node's: no other one gets it, so
+    that accounts, namespaces and bills of the past are never taken for another node's.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    node = models.ForeignKey(Node, models.PROTECT, related_name="former_places")
+    path = models.TextField(db_collation="C", db_index=True)
+    start = models.DateTimeField(null=True)
+    end = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(start=None) | Q(start__lt=F("end")), name="former_place_has_a_length"
+            ),
+            ExclusionConstraint(
+                name="node_was_in_one_place_at_a_time",
+                expressions=[
+                    ("node", RangeOperators.EQUAL),
+                    (
+                        Func("start", "end", RangeBoundary(), function="TSTZRANGE"),
+                        RangeOperators.OVERLAPS,
+                    ),
+                ],
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.path} until {self.end:%Y-%m-%dT%H:%M:%SZ}"
 
 
 class UserKind(models.TextChoices):

@@ -1,5 +1,5 @@
-"""The shape of an organization: its departments and teams are added, renamed and archived, never
-moved."""
+"""The shape of an organization: its departments and teams are added, renamed and archived. They
+are moved by `tenants.moving`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenants.access import (
     visible_node,
 )
 from tenants.audit_trail import record_act
-from tenants.models import Node, NodeKind
+from tenants.models import FormerPlace, Node, NodeKind
 from tenants.names import check_slug, clean_name
 from tenants.roles import Permission
 
@@ -57,6 +57,10 @@ def create_below(
     Conflict when the slug is taken there.
     """
     parent = visible_node(actor, parent_path, Permission.MANAGE_STRUCTURE)
+    # Waits for whoever moves the parent at this moment.
+    path = Node.objects.select_for_update(no_key=True).values_list("path").get(pk=parent.pk)
+    if path != (parent.path,):
+        raise Conflict(f"{parent.display_path} was moved at this moment; name its new path.")
     if parent.kind == NodeKind.TEAM:
         raise InvalidRequest(
             f"{parent.display_path} is a team, and nothing lies below a team.",
@@ -125,7 +129,7 @@ def archive_node(*, actor: Actor, node: Node, now: datetime) -> Node:
     """Archive the node and all below it that is not archived yet; nothing new is submitted there
     from the commit on. What is archived already stays so. Must run in a transaction; `jobs` asks
     what becomes of its work."""
-    found = _locked_below(node)
+    found = locked_below(node)
     opened = [each.pk for each in found if each.archived_at is None]
     if node.pk in opened:
         Node.objects.filter(pk__in=opened).update(archived_at=now)
@@ -141,7 +145,7 @@ def restore_node(*, actor: Actor, node_id: UUID, now: datetime) -> Node:
     Raises NotFound, Forbidden, and Conflict below a node that is archived.
     """
     node = node_to_archive(actor, node_id)
-    found = {each.pk: each for each in _locked_below(node)}
+    found = {each.pk: each for each in locked_below(node)}
     archived_at = found[node.pk].archived_at
     if archived_at is None:
         return found[node.pk]
@@ -156,22 +160,41 @@ def restore_node(*, actor: Actor, node_id: UUID, now: datetime) -> Node:
     return Node.objects.get(pk=node.pk)
 
 
-def _locked_below(node: Node) -> list[Node]:
+def lock_tree(organization_id: UUID) -> None:
+    """Let whoever else moves or archives a part of this organization wait for this transaction."""
+    list(Node.objects.select_for_update(no_key=True).filter(pk=organization_id))
+
+
+def locked_below(node: Node) -> list[Node]:
     """The node and all below it, parents first, locked; read anew once they are."""
+    lock_tree(node.organization_id)
     below = Node.objects.filter(under([node.path], "path")).order_by("path")
     list(below.select_for_update())
     return list(below.all())
+
+
+def refuse_taken(node_id: UUID, path: str) -> None:
+    """Raises Conflict where another node than this lies, or lay before, at `path`."""
+    name = path.rstrip("/")
+    if Node.objects.filter(path=path).exclude(pk=node_id).exists():
+        told = f"There is already a {name}."
+    elif other := FormerPlace.objects.filter(path=path).exclude(node=node_id).first():
+        told = (
+            f"{name} was the path of what is {other.node.display_path} now, and its bills still "
+            "bear it. Take another slug."
+        )
+    else:
+        return
+    raise Conflict(told, errors=[FieldError("/slug", "is taken here", "taken")])
 
 
 def _insert(node: Node) -> None:
     try:
         with transaction.atomic():
             node.save(force_insert=True)
-    except IntegrityError as error:
-        raise Conflict(
-            f"There is already a {node.display_path}.",
-            errors=[FieldError("/slug", "is taken here", "taken")],
-        ) from error
+    except IntegrityError:
+        refuse_taken(node.pk, node.path)
+        raise
 
 
 def _tell(actor: Actor, action: str, node: Node, now: datetime, detail: dict[str, str]) -> None:

@@ -310,19 +310,27 @@ def _top(request: Request) -> str | None:
 
 def _cursor(period: Period, last: JobUse) -> str:
     return encode_cursor(
-        [period.as_of.isoformat(), str(last.mgpu_s), str(last.job_id), last.usage_class.value]
+        [
+            period.as_of.isoformat(),
+            str(last.mgpu_s),
+            str(last.job_id),
+            last.usage_class.value,
+            last.team,
+            last.pool,
+        ]
     )
 
 
 def _after(cursor: str, period: Period, now: datetime) -> tuple[Period, JobKey]:
     """The period as the first page knew it, and the job after which this page begins."""
-    as_of, mgpu_s, job_id, usage_class = decode_cursor(cursor, parts=4)
+    as_of, mgpu_s, job_id, usage_class, team, pool = decode_cursor(cursor, parts=6)
     is_number = mgpu_s.isascii() and mgpu_s.isdigit() and len(mgpu_s) <= _USAGE_DIGITS_MAX
     if not is_number or usage_class not in UsageClass.values:
         raise InvalidRequest(
             "The cursor is not one of this list; start again without it.",
             errors=[FieldError("/cursor", "is not a cursor of this list")],
         )
-    key = JobKey(int(mgpu_s), uuid_or_refuse(job_id, "cursor"), UsageClass(usage_class))
+    job = uuid_or_refuse(job_id, "cursor")
+    key = JobKey(int(mgpu_s), job, UsageClass(usage_class), team, pool)
     known = period_of(period.start, period.end, as_of=time_or_refuse(as_of, "cursor"), now=now)
     return known, key

@@ -10,6 +10,7 @@ from jobs.api.archive_views import NodeArchive, NodeRestore
 from jobs.api.checkpoint_views import JobCheckpoints
 from jobs.api.estimate_views import JobEstimate
 from jobs.api.log_views import JobLogSummary
+from jobs.api.move_views import NodeMove
 from jobs.api.placement_views import ClusterPlacementList
 from jobs.api.quota_preview_views import QuotaChangePreview
 from jobs.api.reason_views import JobReasons
@@ -36,6 +37,7 @@ urlpatterns: list[URLPattern] = [
     path("clusters/<uuid:cluster_id>/placements", ClusterPlacementList.as_view()),
     path("tree/<uuid:tree_node_id>/archive", NodeArchive.as_view()),
     path("tree/<uuid:tree_node_id>/restore", NodeRestore.as_view()),
+    path("tree/<uuid:tree_node_id>/move", NodeMove.as_view()),
     path("decisions", cycle_views.DecisionList.as_view()),
     path("cycles", cycle_views.CycleList.as_view()),
     path("cycles/<uuid:cycle_id>", cycle_views.CycleDetail.as_view()),

@@ -1,4 +1,4 @@
-"""`tidegate tree`: archive and restore teams, departments and organizations."""
+"""`tidegate tree`: move, archive and restore teams, departments and organizations."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
 from cli.output import print_table, tell
+from primitives.units import gpus_text
 
 _SEARCHED_MAX = 10_000
 
 tree_app = typer.Typer(
     no_args_is_help=True,
-    help="Archive and restore teams, departments and organizations.",
+    help="Move, archive and restore teams, departments and organizations.",
     rich_markup_mode=None,
 )
 PathArgument = Annotated[str, typer.Argument(help="Its path: ai-company/research/nlp.")]
@@ -40,12 +41,7 @@ def archive(
     api = open_api(ctx)
     address = f"tree/{_node_at(api, path)['id']}/archive"
     work = api.get(address)
-    if work["running_jobs"]:
-        print_table(
-            ["RUNS", "TEAM", "USER", "STATE"],
-            [[job["name"], job["team"], job["user"], job["state"]] for job in work["running_jobs"]],
-            squeeze="RUNS",
-        )
+    _print_running(work["running_jobs"])
     missing = []
     if work["running"] and running is None:
         missing.append(f"{work['running']:,} jobs run: add --running end or --running cancel.")
@@ -64,6 +60,86 @@ def restore(ctx: typer.Context, path: PathArgument) -> None:
     api = open_api(ctx)
     api.post(f"tree/{_node_at(api, path)['id']}/restore")
     tell(f"{path} is restored.")
+
+
+@tree_app.command("move")
+def move(
+    ctx: typer.Context,
+    path: PathArgument,
+    to: Annotated[str, typer.Option(help="Path of its new parent: ai-company/production.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Move it; else it is only shown.")] = False,
+) -> None:
+    """Move a team, or a department with all below it, to another parent of its organization.
+
+    Lists first what changes: guarantees of both parents, jobs, and people whose roles on it come
+    from above. From now on it counts there; what was used before stays with the former parent.
+    """
+    api = open_api(ctx)
+    address = f"tree/{_node_at(api, path)['id']}/move"
+    shown = api.get(address, parent=to)
+    _print_move(shown)
+    if shown["problem"]:
+        raise CliError(f"It cannot be moved yet. {shown['problem']}")
+    if not yes:
+        raise CliError("Nothing is moved yet. Add --yes to move it.")
+    moved = api.post(address, {"parent": to})
+    tell(f"{path} is {moved['path']} now. Its bills until now stay with {shown['node']['parent']}.")
+    if shown["clusters_to_push"]:
+        tell(
+            f"Push quotas to {', '.join(shown['clusters_to_push'])}, so that its jobs may start "
+            "there: `tidegate quota push CLUSTER`."
+        )
+
+
+def _print_move(shown: dict[str, Any]) -> None:
+    """What a move changes, as tables."""
+    guarantees = [
+        [
+            each["pool"],
+            gpus_text(each["guaranteed_mgpu"]),
+            _reserve_text(each["leaves"]),
+            _reserve_text(each["joins"]),
+        ]
+        for each in shown["guarantees"]
+    ]
+    if guarantees:
+        left, joined = shown["node"]["parent"], shown["parent"]
+        print_table(["POOL", "GUARANTEED", f"FREE IN {left}", f"FREE IN {joined}"], guarantees)
+    if shown["running_jobs"]:
+        print_table(
+            ["RUNS ON", "TEAM", "USER", "STATE"],
+            [
+                [job["name"], job["team"], job["user"], job["state"]]
+                for job in shown["running_jobs"]
+            ],
+            squeeze="RUNS ON",
+        )
+    tell(f"{shown['running']:,} jobs run on, and {shown['waiting']:,} wait on.")
+    roles = [
+        [change, each["user"], each["role"], each["given_on"]]
+        for change in ("gained", "lost")
+        for each in shown[change]
+    ]
+    if roles:
+        print_table(["ROLE IS", "USER", "ROLE", "GIVEN ON"], roles)
+    for change in ("gained", "lost"):
+        if shown[f"{change}_count"] > len(shown[change]):
+            tell(f"{shown[f'{change}_count']:,} roles are {change} in all.")
+
+
+def _print_running(jobs: list[dict[str, Any]]) -> None:
+    if jobs:
+        print_table(
+            ["RUNS", "TEAM", "USER", "STATE"],
+            [[job["name"], job["team"], job["user"], job["state"]] for job in jobs],
+            squeeze="RUNS",
+        )
+
+
+def _reserve_text(share: dict[str, Any] | None) -> str:
+    if share is None:
+        return "no quota"
+    return f"{gpus_text(share['reserve_before_mgpu'])} -> {gpus_text(share['reserve_after_mgpu'])}"
 
 
 def _node_at(api: Api, path: str) -> dict[str, Any]:

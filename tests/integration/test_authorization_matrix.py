@@ -97,6 +97,14 @@ TABLE: dict[tuple[str, str], Case] = {
         BUILDS_200, {"waiting": "wait", "running": "end"}
     ),
     ("POST", "tree/<uuid:tree_node_id>/restore"): a_case(BUILDS_200),
+    # An administrator of both parents: of nlp's, and of its organization.
+    ("GET", "tree/<uuid:tree_node_id>/move"): a_case(
+        "401 200 200 403 403 403 403 403 403 403 404", query="?parent=ai-company"
+    ),
+    # Whoever may is told that nlp's guarantee does not fit there.
+    ("POST", "tree/<uuid:tree_node_id>/move"): a_case(
+        "401 409 409 403 403 403 403 403 403 403 404", {"parent": "ai-company"}
+    ),
     # People.
     ("GET", "users"): a_case(CUT_TO_ALL),
     ("POST", "users"): a_case(

@@ -1600,6 +1600,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tree/{tree_node_id}/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What moving a team or department to another parent changes
+         * @description Jobs, guarantees and roles.
+         */
+        get: operations["preview_move"];
+        put?: never;
+        /**
+         * Move a team, or a department with all below it, to another parent
+         * @description From now on it counts there for quotas, fair-share, rights and bills. What was used before stays with the former parent. Its jobs run and wait on. 409 where its guarantees do not fit below the new parent.
+         */
+        post: operations["move_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tree/{tree_node_id}/restore": {
         parameters: {
             query?: never;
@@ -2508,6 +2532,13 @@ export interface components {
             /** @description `[a-z0-9]([a-z0-9._-]*[a-z0-9])?` */
             username: string;
         };
+        /** @description A role on the moved node that comes from a node above it. */
+        InheritedRole: {
+            given_on: string;
+            name: string;
+            role: string;
+            user: string;
+        };
         /** @description What everybody may know of the installation. */
         Installation: {
             /** @description false: nobody can sign in yet; run `tidegate-admin create-admin` on its machine */
@@ -3221,6 +3252,50 @@ export interface components {
             /** @description Path; null: of another team */
             team: string | null;
         };
+        /** @description What a move changes. */
+        MovePreview: {
+            /** @description Clusters with limits of their own: push quotas to them after the move */
+            clusters_to_push: string[];
+            /** @description Roles on it that come from above it only afterwards; the first 200 */
+            readonly gained: components["schemas"]["InheritedRole"][];
+            /** @description How many roles are gained, also those that are not listed. */
+            readonly gained_count: number;
+            guarantees: components["schemas"]["MovedGuarantee"][];
+            /** @description Roles on it that come from above it only before; the first 200 */
+            readonly lost: components["schemas"]["InheritedRole"][];
+            /** @description How many roles are lost, also those that are not listed. */
+            readonly lost_count: number;
+            node: components["schemas"]["TreeNode"];
+            parent: string;
+            /** @description Its path afterwards */
+            path: string;
+            /** @description Why the move is refused as things stand, or "" */
+            problem: string;
+            /** @description Jobs that start, run or are being stopped; they run on */
+            running: number;
+            /** @description The first 50 */
+            running_jobs: components["schemas"]["RunningJob"][];
+            /** @description Jobs that are held or queued; they wait on */
+            waiting: number;
+        };
+        /** @description Where a node is moved to. */
+        MoveRequest: {
+            /** @description Path of its new parent */
+            parent: string;
+        };
+        /** @description What a node takes along in one pool. */
+        MovedGuarantee: {
+            device: components["schemas"]["DeviceEnum"];
+            guaranteed_mgpu: number;
+            /** @description Of the parent that it leaves; it becomes the devices that it is now */
+            readonly guaranteed_percent: string | null;
+            /** @description null: no quota there yet */
+            joins: components["schemas"]["ParentsShare"] | null;
+            leaves: components["schemas"]["ParentsShare"] | null;
+            pool: string;
+            /** @description Why it does not fit, or "" */
+            problem: string;
+        };
         /** @description A job; null where the caller may not know it. */
         NamedJob: {
             /** Format: uuid */
@@ -3448,6 +3523,12 @@ export interface components {
          * @enum {string}
          */
         OutsideHolderReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted" | "copy_of_ours" | "ended_and_back" | "makes_no_sense" | "several_pools";
+        /** @description What a parent is guaranteed, and how much of it no child is. */
+        ParentsShare: {
+            guaranteed_mgpu: number;
+            reserve_after_mgpu: number;
+            reserve_before_mgpu: number;
+        };
         /** @description One's old and new password. */
         PasswordChangeRequest: {
             /** @description At least 12 characters */
@@ -10809,6 +10890,135 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": components["schemas"]["ArchivingRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    preview_move: {
+        parameters: {
+            query: {
+                /** @description Path of its new parent */
+                parent: string;
+            };
+            header?: never;
+            path: {
+                tree_node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MovePreview"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    move_node: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                tree_node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MoveRequest"];
             };
         };
         responses: {

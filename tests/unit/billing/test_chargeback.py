@@ -51,7 +51,8 @@ def all_jobs(actor: Actor, period: Period, path: str, *, page: int = 2) -> list[
         found += jobs
         if not more:
             return found
-        after = JobKey(jobs[-1].mgpu_s, jobs[-1].job_id, jobs[-1].usage_class)
+        last = jobs[-1]
+        after = JobKey(last.mgpu_s, last.job_id, last.usage_class, last.team, last.pool)
 
 
 def test_usage_and_cost_of_a_team() -> None:
@@ -509,7 +510,7 @@ def test_the_number_of_statements_does_not_grow() -> None:
         with CaptureQueriesContext(connection) as statements:
             chargeback(actor=finance, period=between(0, 10), group_by="department")
         counts.append(len(statements))
-    assert counts[0] == counts[1] <= 9
+    assert counts[0] == counts[1] <= 11
 
 
 @pytest.mark.parametrize(

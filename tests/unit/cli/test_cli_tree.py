@@ -37,3 +37,51 @@ def test_what_is_decided_is_sent(server: Server) -> None:
     assert ran.exit_code == 0
     assert json.loads(server.requests[-1].content) == {"waiting": "cancel", "running": "end"}
     assert "tidegate tree restore a/nlp" in ran.err
+
+
+def test_a_move_is_shown_before_it_is_made(server: Server) -> None:
+    """Planted: moved without --yes."""
+    move = f"tree/{NODE}/move"
+    share = {"guaranteed_mgpu": 16_000, "reserve_before_mgpu": 0, "reserve_after_mgpu": 8_000}
+    server.routes[f"GET {move}"] = {
+        "node": {"parent": "a"},
+        "parent": "a/b",
+        "running": 1,
+        "waiting": 2,
+        "running_jobs": [{"name": "bert", "team": "a/nlp", "user": "bob", "state": "running"}],
+        "guarantees": [
+            {"pool": "h100", "guaranteed_mgpu": 8_000, "leaves": share, "joins": None},
+        ],
+        "gained_count": 1,
+        "gained": [{"user": "eve@a", "role": "department_admin", "given_on": "a/b"}],
+        "lost_count": 0,
+        "lost": [],
+        "clusters_to_push": ["slurm-1"],
+        "problem": "",
+    }
+    server.routes[f"POST {move}"] = {"path": "a/b/nlp"}
+    ran = server.run("tree", "move", "a/nlp", "--to", "a/b")
+    assert ran.exit_code == 2
+    assert [line.split() for line in ran.out.splitlines()][1] == (
+        ["h100", "8", "0", "->", "8", "no", "quota"]
+    )
+    assert "gained" in ran.out
+    assert "1 jobs run on, and 2 wait on." in ran.err
+    assert "Nothing is moved yet. Add --yes to move it." in ran.err
+    assert [request.method for request in server.requests] == ["GET", "GET"]
+
+    ran = server.run("tree", "move", "a/nlp", "--to", "a/b", "--yes")
+    assert ran.exit_code == 0
+    assert json.loads(server.requests[-1].content) == {"parent": "a/b"}
+    assert "a/nlp is a/b/nlp now. Its bills until now stay with a." in ran.err
+    assert "Push quotas to slurm-1" in ran.err
+
+
+def test_a_move_that_does_not_fit_says_why(server: Server) -> None:
+    move = f"tree/{NODE}/move"
+    counts = {"running": 0, "waiting": 0, "gained_count": 0, "lost_count": 0}
+    lists = {"running_jobs": [], "guarantees": [], "gained": [], "lost": []}
+    server.routes[f"GET {move}"] = {**counts, **lists, "problem": "Lower vision first."}
+    ran = server.run("tree", "move", "a/nlp", "--to", "a/b", "--yes")
+    assert (ran.exit_code, "It cannot be moved yet. Lower vision first." in ran.err) == (2, True)
+    assert [request.method for request in server.requests] == ["GET", "GET"]

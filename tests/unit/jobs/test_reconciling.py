@@ -6,17 +6,19 @@ from datetime import timedelta
 
 import pytest
 
-from billing.models import ReconciledAccount, ReconciliationStatus
+from billing.models import ReconciledAccount, Reconciliation, ReconciliationStatus
 from billing.reconciliations import request_day
-from builders.billing_builders import DAY, a_metered_attempt
+from builders.billing_builders import DAY, a_metered_attempt, at
 from builders.loop_builders import Fenced
 from builders.portal_builders import a_company, a_department, a_team, an_actor
 from clusters.models import Cluster
-from connectors.accounts import AccountedRuns
+from connectors.accounts import AccountedRun, AccountedRuns
 from connectors.registry import ACCOUNTS
 from connectors.slurm.naming import account_name
+from jobs.moving import move
 from jobs.reconciling import reconcile_day
 from outbox.models import Message
+from quotas.models import Quota
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
@@ -24,32 +26,26 @@ pytestmark = pytest.mark.django_db
 NOW = DAY + timedelta(days=1, hours=14)
 
 
-class EmptyAccount:
-    """Nothing ran."""
+class AnAccount:
+    """These ran."""
+
+    def __init__(self, *runs: AccountedRun) -> None:
+        self._runs = runs
 
     def account_of(self, team: str) -> str:
         return account_name(team)
 
     def runs(self, *, start: int, end: int) -> AccountedRuns:
-        return AccountedRuns(int(NOW.timestamp()), ())
+        return AccountedRuns(int(NOW.timestamp()), self._runs)
 
 
-def test_a_team_that_can_have_no_account_stops_no_comparison(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setitem(ACCOUNTS, "slurm", lambda connector: EmptyAccount())  # type: ignore[arg-type]
-    company = a_company()
-    Cluster.objects.filter(pk=company.cluster.pk).update(kind="slurm")
-    above = company.organization
-    for _ in range(9):
-        above = a_department(above, "d")
-    deep = a_team(above, "t")
-    a_metered_attempt(company.nlp)
-    a_metered_attempt(deep)
+def a_compared_day(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, account: AnAccount
+) -> Reconciliation:
+    monkeypatch.setitem(ACCOUNTS, "slurm", lambda connector: account)  # type: ignore[arg-type]
+    Cluster.objects.filter(pk=cluster.pk).update(kind="slurm")
     row = request_day(
-        *(company.cluster.name, DAY.date()),
-        actor=an_actor(None, Role.PLATFORM_ADMIN, "root"),
-        now=NOW,
+        *(cluster.name, DAY.date()), actor=an_actor(None, Role.PLATFORM_ADMIN, "root"), now=NOW
     )
     reconcile_day(
         Message.objects.get(subject=row.request_id),
@@ -58,9 +54,69 @@ def test_a_team_that_can_have_no_account_stops_no_comparison(
         lambda cluster: None,  # type: ignore[arg-type, return-value]
     )
     row.refresh_from_db()
+    return row
+
+
+def test_a_team_that_can_have_no_account_stops_no_comparison(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    company = a_company()
+    above = company.organization
+    for _ in range(9):
+        above = a_department(above, "d")
+    deep = a_team(above, "t")
+    a_metered_attempt(company.nlp)
+    a_metered_attempt(deep)
+    row = a_compared_day(monkeypatch, company.cluster, AnAccount())
     assert (row.status, row.message) == (ReconciliationStatus.RED, "")
     assert set(ReconciledAccount.objects.values_list("account", "team_id", "metered_mgpu_s")) == {
         ("ai-company_research_nlp", company.nlp.pk, 28_800_000),
         (f"no account: team {deep.pk}", deep.pk, 28_800_000),
     }
     assert f"team {deep.pk} has no account on {company.cluster.name}" in caplog.text
+
+
+def test_what_ran_on_the_account_of_a_former_place_is_the_teams(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One job was begun before nlp was moved, one after: two accounts, one team, no difference.
+
+    Planted: accounts of former paths left as they are."""
+    company = a_company()
+    Quota.objects.filter(node=company.inference).update(guaranteed_mgpu=0)
+    attempts = [a_metered_attempt(company.nlp, start, start + 600) for start in (0, 1_800)]
+    move(
+        company.nlp.pk,
+        "ai-company/production",
+        actor=an_actor(company.organization, Role.ORGANIZATION_ADMIN),
+        now=at(1_200),
+    )
+    runs = [
+        AccountedRun(
+            native_id=str(number),
+            submitted_at=int(at(start).timestamp()),
+            key=f"tg-{attempt.pk}",
+            name="train",
+            user="bob",
+            account=account,
+            pool="h100",
+            mgpu=8_000,
+            started_at=int(at(start).timestamp()),
+            ended_at=int(at(start + 600).timestamp()),
+            state="COMPLETED",
+        )
+        for number, (attempt, start, account) in enumerate(
+            zip(
+                attempts,
+                (0, 1_800),
+                ("ai-company_research_nlp", "ai-company_production_nlp"),
+                strict=True,
+            )
+        )
+    ]
+    row = a_compared_day(monkeypatch, company.cluster, AnAccount(*runs))
+    assert (row.status, row.message) == (ReconciliationStatus.GREEN, "")
+    fields = ("account", "team_id", "metered_mgpu_s", "accounted_mgpu_s")
+    assert list(ReconciledAccount.objects.values_list(*fields)) == [
+        ("ai-company_production_nlp", company.nlp.pk, 9_600_000, 9_600_000)
+    ]

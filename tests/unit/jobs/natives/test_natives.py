@@ -29,8 +29,8 @@ from connectors.protocol import (
 )
 from jobs.models import Attempt, Job, JobEvent
 from jobs.natives import ADOPTED_MAX, attempt_id, job_id, plain_name
-from quotas.models import ClusterUser, PriorityClass
-from tenants.models import User
+from quotas.models import ClusterUser, PriorityClass, Quota
+from tenants.models import Node, User
 
 pytestmark = pytest.mark.django_db
 
@@ -85,6 +85,17 @@ def test_a_number_that_is_given_again_is_another_job(company: Company, control: 
         "succeeded",
         "running",
     ]
+
+
+@pytest.mark.usefixtures("bob")
+def test_an_account_of_a_former_place_is_the_teams(company: Company, control: AControl) -> None:
+    """Planted: accounts looked up by present paths alone."""
+    Quota.objects.filter(node=company.nlp).update(guaranteed_mgpu=0)
+    Node.objects.filter(pk=company.nlp.pk).update(
+        parent=company.organization, path="ai-company/nlp/", moved_at=NOW
+    )
+    look(company, control, a_native(), a_native("9", account="ai-company_nlp"))
+    assert list(Job.objects.values_list("team", flat=True)) == [company.nlp.pk] * 2
 
 
 def test_ids_follow_from_what_the_cluster_says(company: Company) -> None:

@@ -1,0 +1,152 @@
+"""What becomes of quotas when a node of the tree is moved to another parent.
+
+A node takes its guarantees along, in devices: a percentage was of the parent that it leaves. So the
+guarantees below the new parent must have room for them, in every pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from primitives.errors import Conflict
+from quotas.administration import change_together, let_the_database_check, named_refusals
+from quotas.envelope import EnvelopeBroken, Family
+from quotas.locks import lock_quotas
+from quotas.models import PlannedChange, Quota
+from quotas.planned_changes import follow_move
+from quotas.policies import rename_in_rank
+from tenants.access import Actor, under
+from tenants.models import Node
+
+
+@dataclass(frozen=True, slots=True)
+class ParentsShare:
+    """What a parent is guaranteed in a pool, and how much of it no child is: before and after."""
+
+    guaranteed_mgpu: int
+    reserve_before_mgpu: int
+    reserve_after_mgpu: int
+
+
+@dataclass(frozen=True, slots=True)
+class MovedGuarantee:
+    """What a moved node takes along in one pool. A percentage `guaranteed_bp`, of the parent that
+    it leaves, becomes the devices that it is now. `problem` is why it does not fit, or ""."""
+
+    quota: Quota
+    leaves: ParentsShare | None
+    joins: ParentsShare | None
+    problem: str
+
+
+def moved_guarantees(node: Node, parent: Node, *, is_locked: bool) -> list[MovedGuarantee]:
+    """What `node` takes along to `parent` in each pool, by the pool's name. Nothing is written."""
+    quotas = Quota.objects.filter(node=node).select_related("pool").order_by("pool__name")
+    return [_moved(node, parent, quota, is_locked=is_locked) for quota in quotas]
+
+
+def refuse_overfull(guarantees: Sequence[MovedGuarantee]) -> None:
+    """Raises EnvelopeBroken, or Conflict for a parent without a quota, with the first problem."""
+    for each in guarantees:
+        if each.problem and each.joins is None:
+            raise Conflict(each.problem, pool=each.quota.pool.name)
+        if each.problem:
+            raise EnvelopeBroken(each.problem, pool=each.quota.pool.name)
+
+
+def write_as_devices(guarantees: Sequence[MovedGuarantee], *, actor: Actor, now: datetime) -> None:
+    """Let guarantees that are percentages be what they come to, before their node leaves the
+    parent that they are percentages of; its other children's percentages are resolved anew."""
+    for each in guarantees:
+        if each.quota.guaranteed_bp is not None:
+            node = each.quota.node
+            with named_refusals():
+                change_together(
+                    {each.quota.pk: {"guaranteed_mgpu": each.quota.guaranteed_mgpu}},
+                    Family(lock_quotas(node.parent or node, each.quota.pool_id)),
+                    actor=actor,
+                    reason=f"Moved away from {node.display_parent}",
+                    now=now,
+                )
+
+
+def follow(
+    node: Node,
+    former_path: str,
+    planned: Sequence[PlannedChange],
+    *,
+    actor: Actor,
+    now: datetime,
+) -> None:
+    """Let the rank and these planned changes name what lay at `former_path` by its new place, and
+    have the database check the guarantees. Must run in the transaction that moved it."""
+    rename_in_rank(node, former_path, actor=actor, now=now)
+    follow_move(planned)
+    with named_refusals():
+        let_the_database_check()
+
+
+def _moved(node: Node, parent: Node, quota: Quota, *, is_locked: bool) -> MovedGuarantee:
+    rows = _rows(node, quota, is_locked=is_locked)
+    before = Family(rows)
+    # As locked: it may have been changed until then.
+    own = before.by_node[node.pk]
+    leaves, joins = before.parent(own), before.by_node.get(parent.pk)
+    reserves = {each.pk: _reserve_mgpu(before, each) for each in (leaves, joins) if each}
+    if joins is None:
+        return MovedGuarantee(
+            own,
+            _share(leaves, reserves, own.guaranteed_mgpu),
+            None,
+            f"{parent.display_path} has no quota in {own.pool.name}; give it one first, of at "
+            f"least the {own.pool.kind.text(own.guaranteed_mgpu)} that {node.slug} is guaranteed.",
+        )
+    now_at, written = own.node.parent_id, own.guaranteed_bp
+    own.node.parent_id, own.guaranteed_bp = parent.pk, None
+    after, problem = Family(rows), ""
+    try:
+        after.check_room_for(own)
+    except EnvelopeBroken as refusal:
+        problem = f"{refusal.detail} Lower {_who_could_give(after, joins)} first."
+    own.node.parent_id, own.guaranteed_bp = now_at, written
+    return MovedGuarantee(
+        own,
+        _share(leaves, reserves, own.guaranteed_mgpu),
+        _share(joins, reserves, -own.guaranteed_mgpu),
+        problem,
+    )
+
+
+def _rows(node: Node, quota: Quota, *, is_locked: bool) -> list[Quota]:
+    """All quotas of the organization in the pool: the two parents may lie anywhere in it."""
+    if is_locked:
+        return lock_quotas(node.organization, quota.pool_id)
+    return list(
+        Quota.objects.select_related("node", "pool").filter(
+            under([node.organization.path], "node__path"), pool=quota.pool_id
+        )
+    )
+
+
+def _reserve_mgpu(family: Family, quota: Quota) -> int:
+    return quota.guaranteed_mgpu - sum(child.guaranteed_mgpu for child in family.children(quota))
+
+
+def _share(
+    quota: Quota | None, reserves: Mapping[UUID, int], change_mgpu: int
+) -> ParentsShare | None:
+    if quota is None:
+        return None
+    before_mgpu = reserves[quota.pk]
+    return ParentsShare(quota.guaranteed_mgpu, before_mgpu, before_mgpu + change_mgpu)
+
+
+def _who_could_give(family: Family, parent: Quota) -> str:
+    """ "nlp", or "nlp or inference": the children with most."""
+    children = sorted(
+        family.children(parent), key=lambda quota: (-quota.guaranteed_mgpu, quota.node.path)
+    )
+    return " or ".join(child.node.slug for child in children[:2])

@@ -1,0 +1,179 @@
+"""A team, or a department with all below it, is moved to another parent of its organization."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.db.models import Case, F, Q, Value, When
+from django.db.models.functions import Concat, Substr
+
+from live.publishing import publish, publish_rights
+from live.waking import wake
+from primitives.errors import Conflict, FieldError, InvalidRequest
+from tenants.access import Actor, get_visible, require, under, visible_node
+from tenants.audit_trail import record_act
+from tenants.models import Node, NodeKind, RoleGrant, User
+from tenants.roles import Permission
+from tenants.structure import DEPTH_MAX, locked_below, refuse_taken
+
+
+@dataclass(frozen=True, slots=True)
+class InheritedRole:
+    """A role on a node that somebody has by a grant on `given_on`, above it."""
+
+    user: User
+    role: str
+    given_on: Node
+
+
+@dataclass(frozen=True, slots=True)
+class InheritedRoles:
+    """Roles that somebody has on the moved node afterwards and not before, or the other way."""
+
+    gained: Sequence[InheritedRole]
+    lost: Sequence[InheritedRole]
+
+
+def node_to_move(actor: Actor, node_id: UUID) -> Node:
+    """The node, with its parent, for somebody who may take it away from there.
+
+    Raises NotFound, Forbidden without manage_structure on its parent, and InvalidRequest for an
+    organization.
+    """
+    node = get_visible(
+        actor,
+        Node.objects.select_related("parent", "organization"),
+        Permission.VIEW_TREE,
+        path_field="path",
+        pk=node_id,
+    )
+    if node.parent is None:
+        raise InvalidRequest(
+            f"{node.display_path} is an organization. Only teams and departments are moved."
+        )
+    require(actor, Permission.MANAGE_STRUCTURE, node.parent)
+    return node
+
+
+def parent_to_move_to(actor: Actor, node: Node, parent_path: str) -> Node:
+    """The node at `parent_path`, for somebody who may put `node` below it.
+
+    Raises NotFound, Forbidden without manage_structure on it, InvalidRequest where nothing of its
+    kind lies or the node lies already, and Conflict for what is archived or too deep.
+    """
+    parent = visible_node(actor, parent_path, Permission.MANAGE_STRUCTURE)
+    if problem := _misplaced(node, parent):
+        raise InvalidRequest(problem, errors=[FieldError("/parent", "is no place for it")])
+    for each in (node, parent):
+        if each.archived_at is not None:
+            raise Conflict(f"{each.display_path} is archived. Restore it first.")
+    paths = Node.objects.filter(under([node.path], "path")).values_list("path", flat=True)
+    levels = max(path.count("/") for path in paths) - node.path.count("/") + 1
+    if parent.depth + levels > DEPTH_MAX:
+        raise Conflict(
+            f"An organization has at most {DEPTH_MAX} levels, and {node.display_path} has "
+            f"{levels} with what is below it; {parent.display_path} lies at level {parent.depth}."
+        )
+    refuse_taken(node.pk, path_below(parent, node))
+    return parent
+
+
+def _misplaced(node: Node, parent: Node) -> str:
+    """Why `node` cannot lie below `parent`, or ""."""
+    if parent.organization_id != node.organization_id:
+        return f"{node.display_path} stays in its organization; name a parent in it."
+    if parent.kind == NodeKind.TEAM:
+        return f"{parent.display_path} is a team, and nothing lies below a team."
+    if parent.pk == node.parent_id:
+        return f"{node.display_path} lies below {parent.display_path} already."
+    if parent.path.startswith(node.path):
+        return f"{parent.display_path} is {node.display_path} itself, or lies below it."
+    return ""
+
+
+def inherited_roles(node: Node, parent: Node) -> InheritedRoles:
+    """Whose roles on `node` come or go when it is moved below `parent`. One query."""
+    before = {*_above(node.path), node.path}
+    after = {*_above(path_below(parent, node)), node.path}
+    grants = (
+        RoleGrant.objects.filter(node__path__in=before | after, user__is_active=True)
+        .select_related("user", "node")
+        .order_by("user__login", "role", "node__path")
+    )
+    had: dict[tuple[UUID, str], InheritedRole] = {}
+    has: dict[tuple[UUID, str], InheritedRole] = {}
+    for grant in grants:
+        assert grant.node is not None
+        for paths, roles in ((before, had), (after, has)):
+            if grant.node.path in paths:
+                roles[grant.user_id, grant.role] = InheritedRole(grant.user, grant.role, grant.node)
+    return InheritedRoles(
+        gained=[each for key, each in has.items() if key not in had],
+        lost=[each for key, each in had.items() if key not in has],
+    )
+
+
+def move_node(*, actor: Actor, node: Node, parent: Node, now: datetime) -> Node:
+    """Move a node with all below it; where it lay is kept (`tenants.places`). The caller has asked
+    whether the actor may, and locked the tree. Must run in a transaction.
+
+    Raises Conflict where a node there was moved in this second, and for a path that is taken.
+    """
+    found = locked_below(node)
+    if any(each.moved_at is not None and each.moved_at >= now for each in found):
+        raise Conflict(f"{node.display_path} was moved just now; try again in a second.")
+    people = _affected(node, parent)
+    old, new = node.path, path_below(parent, node)
+    try:
+        with transaction.atomic():
+            Node.objects.filter(pk__in=[each.pk for each in found]).update(
+                path=Concat(Value(new), Substr("path", len(old) + 1)),
+                parent=Case(When(pk=node.pk, then=Value(parent.pk)), default=F("parent")),
+                moved_at=now,
+            )
+    except IntegrityError as error:
+        refuse_taken(node.pk, new)
+        raise Conflict(
+            f"Somebody changed what lies at {new.rstrip('/')} at the same moment; try again."
+        ) from error
+    moved = Node.objects.select_related("parent", "organization").get(pk=node.pk)
+    places = {"from": old.rstrip("/"), "to": new.rstrip("/")}
+    # Auditors of either place learn of it.
+    for action, placed in ((f"{node.kind}_moved_away", node), (f"{node.kind}_moved", moved)):
+        record_act(
+            actor=actor,
+            action=action,
+            subject_kind=node.kind,
+            subject_id=node.pk,
+            node=placed,
+            now=now,
+            detail={**places, "nodes": len(found)},
+        )
+    for user_id in people:
+        publish_rights(user_id)
+    publish("quotas", ids=[node.pk], organization_id=node.organization_id)
+    wake("arbiter")
+    return moved
+
+
+def _affected(node: Node, parent: Node) -> list[UUID]:
+    """Who has a role that reaches the node before or after, or one below it: the rights of their
+    open pages are looked at again."""
+    above = _above(node.path) | _above(path_below(parent, node))
+    grants = RoleGrant.objects.filter(Q(node__path__in=above) | under([node.path], "node__path"))
+    return list(grants.order_by().values_list("user_id", flat=True).distinct())
+
+
+def path_below(parent: Node, node: Node) -> str:
+    """The path that `node` has below `parent`, with its slash."""
+    return f"{parent.path}{node.slug}/"
+
+
+def _above(path: str) -> set[str]:
+    """The paths of all nodes above the one at `path`."""
+    steps = path.rstrip("/").split("/")
+    return {"/".join(steps[:depth]) + "/" for depth in range(1, len(steps))}
