@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from live.publishing import publish
 from live.waking import wake
@@ -158,6 +158,14 @@ def restore_node(*, actor: Actor, node_id: UUID, now: datetime) -> Node:
     _tell(actor, f"{node.kind}_restored", node, now, {"nodes": str(len(together))})
     wake("arbiter")
     return Node.objects.get(pk=node.pk)
+
+
+def remove_node(node: Node) -> None:
+    """Delete the row of a node, and where it lay before. That nothing refers to it any more the
+    database asks at the end of the transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM tenants_node WHERE id = %s", [node.pk])
+        cursor.execute("DELETE FROM tenants_formerplace WHERE node_id = %s", [node.pk])
 
 
 def lock_tree(organization_id: UUID) -> None:

@@ -1,4 +1,4 @@
-"""Archiving and restoring organizations, departments and teams."""
+"""Archiving, restoring and deleting organizations, departments and teams."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from jobs.archiving import NAMED_MAX, RunningWork, WaitingWork, archive, work_to_archive
+from jobs.deleting import delete_node
 from primitives.clock import SystemClock
 from tenants.api.authentication import actor_from
 from tenants.api.serializers import TreeNodeSerializer
@@ -52,6 +53,25 @@ class ArchivingSerializer(StrictSerializer):
         required=False,
         help_text="end: they run to their end; cancel: now, with their grace",
     )
+
+
+class NodeDetail(APIView):
+    """A node of the tree, of any kind."""
+
+    @extend_schema(
+        operation_id="delete_node",
+        summary="Delete an organization, department or team that was never used",
+        description="With its quotas. 409, with `used_by`, where it has or had jobs, bills, "
+        "prices or members: archive it instead.",
+        responses=answers({204: None}, 403, 404, 409),
+    )
+    def delete(self, request: Request, tree_node_id: UUID) -> Response:
+        """Nothing."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        refuse_body(request)
+        delete_node(tree_node_id, actor=actor, now=SystemClock().now())
+        return Response(status=204)
 
 
 class NodeArchive(APIView):

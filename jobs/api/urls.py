@@ -6,7 +6,7 @@ from django.urls import URLPattern, path
 
 from jobs.api import cycle_views, quarantine_views, views
 from jobs.api.alternative_views import JobAlternatives
-from jobs.api.archive_views import NodeArchive, NodeRestore
+from jobs.api.archive_views import NodeArchive, NodeDetail, NodeRestore
 from jobs.api.checkpoint_views import JobCheckpoints
 from jobs.api.estimate_views import JobEstimate
 from jobs.api.log_views import JobLogSummary
@@ -35,6 +35,7 @@ urlpatterns: list[URLPattern] = [
     path("job-arrays/<uuid:array_id>", views.JobArrayDetail.as_view()),
     path("job-arrays/<uuid:array_id>/cancel", views.JobArrayCancel.as_view()),
     path("clusters/<uuid:cluster_id>/placements", ClusterPlacementList.as_view()),
+    path("tree/<uuid:tree_node_id>", NodeDetail.as_view()),
     path("tree/<uuid:tree_node_id>/archive", NodeArchive.as_view()),
     path("tree/<uuid:tree_node_id>/restore", NodeRestore.as_view()),
     path("tree/<uuid:tree_node_id>/move", NodeMove.as_view()),

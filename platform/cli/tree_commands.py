@@ -1,4 +1,4 @@
-"""`tidegate tree`: move, archive and restore teams, departments and organizations."""
+"""`tidegate tree`: move, archive, restore and delete teams, departments and organizations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEARCHED_MAX = 10_000
 
 tree_app = typer.Typer(
     no_args_is_help=True,
-    help="Move, archive and restore teams, departments and organizations.",
+    help="Move, archive, restore and delete teams, departments and organizations.",
     rich_markup_mode=None,
 )
 PathArgument = Annotated[str, typer.Argument(help="Its path: ai-company/research/nlp.")]
@@ -89,6 +89,17 @@ def move(
             f"Push quotas to {', '.join(shown['clusters_to_push'])}, so that its jobs may start "
             "there: `tidegate quota push CLUSTER`."
         )
+
+
+@tree_app.command("delete")
+def delete(ctx: typer.Context, path: PathArgument) -> None:
+    """Delete a node that was never used, with its quotas.
+
+    What has or had jobs, bills, prices or members is archived instead.
+    """
+    api = open_api(ctx)
+    api.delete(f"tree/{_node_at(api, path)['id']}")
+    tell(f"{path} is deleted.")
 
 
 def _print_move(shown: dict[str, Any]) -> None:

@@ -97,6 +97,8 @@ TABLE: dict[tuple[str, str], Case] = {
         BUILDS_200, {"waiting": "wait", "running": "end"}
     ),
     ("POST", "tree/<uuid:tree_node_id>/restore"): a_case(BUILDS_200),
+    # Whoever may is told that it has jobs.
+    ("DELETE", "tree/<uuid:tree_node_id>"): a_case("401 409 409 409 403 403 403 403 403 403 404"),
     # An administrator of both parents: of nlp's, and of its organization.
     ("GET", "tree/<uuid:tree_node_id>/move"): a_case(
         "401 200 200 403 403 403 403 403 403 403 404", query="?parent=ai-company"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import httpx
 import pytest
 
 from builders.cli_server import Server, a_server
@@ -85,3 +86,10 @@ def test_a_move_that_does_not_fit_says_why(server: Server) -> None:
     ran = server.run("tree", "move", "a/nlp", "--to", "a/b", "--yes")
     assert (ran.exit_code, "It cannot be moved yet. Lower vision first." in ran.err) == (2, True)
     assert [request.method for request in server.requests] == ["GET", "GET"]
+
+
+def test_what_was_never_used_is_deleted(server: Server) -> None:
+    server.routes[f"DELETE tree/{NODE}"] = httpx.Response(204)
+    ran = server.run("tree", "delete", "a/nlp")
+    assert (ran.exit_code, ran.err.strip()) == (0, "a/nlp is deleted.")
+    assert server.requests[-1].method == "DELETE"

@@ -1,0 +1,25 @@
+"""What quotas keep of a node goes with it, when it is deleted unused."""
+
+from __future__ import annotations
+
+from django.db import connection
+
+from tenants.models import Node
+
+
+def remove_quotas(node: Node) -> None:
+    """Delete the quotas of a node that is deleted, with their history, and an organization's rules.
+
+    Not by the models, which would look for more to delete. Must run in the transaction that deleted
+    the node.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "DELETE FROM quotas_quota WHERE node_id = %s RETURNING id",
+            [node.pk],
+        )
+        gone = [pk for (pk,) in cursor.fetchall()]
+        cursor.execute("DELETE FROM quotas_quotachange WHERE quota_id = ANY(%s)", [gone])
+        for table in ("quotas_organizationpolicy", "quotas_priorityclass"):
+            cursor.execute(f"DELETE FROM {table} WHERE organization_id = %s", [node.pk])  # noqa: S608
+        cursor.execute("DELETE FROM quotas_nodeuse WHERE node_id = %s", [node.pk])
