@@ -71,3 +71,16 @@ def test_every_example_called_tested_is_played_and_every_played_one_is_called_so
     }
     played = set(map(int, re.findall(r"^def test_r(\d+)_", EXAMPLES.read_text(), re.MULTILINE)))
     assert claimed == played
+
+
+def test_every_decision_has_its_four_parts_and_stands_in_the_list() -> None:
+    """Planted: a decision without its price, and one that the list does not name."""
+    folder = REPO / "docs/adr"
+    listed = set(re.findall(r"\]\((\d{4}-[a-z0-9-]+\.md)\)", (folder / "README.md").read_text()))
+    files = {path.name: path.read_text() for path in folder.glob("[0-9]*.md")}
+    assert listed == set(files)
+    for name, text in files.items():
+        assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == [
+            "Context", "Choice", "Alternatives", "Price",
+        ], name  # fmt: skip
+        assert text.startswith(f"# {name[:4]}. "), name
