@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 REPO = Path(__file__).resolve().parents[2]
 RULES = REPO / "docs/scheduling.md"
 EXAMPLES = REPO / "tests/scenarios/test_scheduling_rules.py"
@@ -84,3 +86,67 @@ def test_every_decision_has_its_four_parts_and_stands_in_the_list() -> None:
             "Context", "Choice", "Alternatives", "Price",
         ], name  # fmt: skip
         assert text.startswith(f"# {name[:4]}. "), name
+
+
+def documents() -> list[Path]:
+    """The documents that say how things are now; decisions say how they were."""
+    return [*REPO.glob("*.md"), *(REPO / "docs").glob("*.md")]
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
+def test_every_path_that_a_document_names_exists(path: Path) -> None:
+    """Planted in ARCHITECTURE.md: a file that was moved, and a folder with a typing error."""
+    tops = {entry.name for entry in REPO.iterdir() if entry.is_dir()} - _NOT_OURS
+    named = re.findall(r"`([\w.-]+/[\w./-]*)`", path.read_text())
+    missing = [name for name in named if name.split("/")[0] in tops and not (REPO / name).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", [*documents(), *(REPO / "docs/adr").glob("*.md")],
+                         ids=lambda path: path.name)  # fmt: skip
+def test_every_link_between_documents_leads_to_a_file(path: Path) -> None:
+    """Planted: a link to a decision that was renamed."""
+    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text())
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def is_there(name: str, root: Path) -> bool:
+    """Whether the dotted `name` is a module below `root`, or something that one defines."""
+    parts = name.split(".")
+    for count in range(len(parts), 1, -1):
+        place = root.joinpath(*parts[:count])
+        if place.is_dir() and count == len(parts):
+            return True
+        if place.with_suffix(".py").is_file():
+            text = place.with_suffix(".py").read_text()
+            return all(re.search(rf"\b{rest}\b", text) for rest in parts[count:])
+    return False
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
+def test_every_module_that_a_document_names_exists(path: Path) -> None:
+    """Planted in docs/flows.md: a module that was renamed, and a function that is not there."""
+    roots = {
+        folder.name: REPO
+        for folder in (REPO / init.parent.name for init in REPO.glob("*/__init__.py"))
+    }
+    roots |= {folder.name: REPO / "platform" for folder in (REPO / "platform").iterdir()}
+    named = re.findall(r"`([a-z_]+(?:\.\w+)+)`", path.read_text())
+    unknown = [
+        name
+        for name in named
+        if (root := roots.get(name.split(".")[0])) is not None and not is_there(name, root)
+    ]
+    assert unknown == []
+
+
+def test_the_architecture_fits_on_a_few_pages() -> None:
+    """Planted: two more kilobytes, and a picture less."""
+    text = (REPO / "ARCHITECTURE.md").read_text()
+    assert len(text.encode()) <= 12 * 1024
+    assert text.count("```mermaid\n") == 2
+    steps = len(re.findall(r"^    \w+-?->>\w+: ", text, re.MULTILINE))
+    named = re.findall(r"^\| ([\d, ]+) \| `", text, re.MULTILINE)
+    assert [int(n) for row in named for n in row.split(", ")] == list(range(1, steps + 1))
+    tasks = text.split("## Where do I change ...?")[1]
+    assert len(re.findall(r"^\| ", tasks, re.MULTILINE)) - 1 >= 15
