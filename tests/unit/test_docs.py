@@ -64,6 +64,12 @@ def test_every_cited_rule_exists() -> None:
     assert dangling(files, known) == set()
 
 
+def test_nobody_cites_the_contract_by_section() -> None:
+    """Planted: a docstring that names the section of a file outside of the repository."""
+    by_section = re.compile(r"\bsemantics" + r"[ :(]", re.IGNORECASE)
+    assert [str(path) for path, text in texts().items() if by_section.search(text)] == []
+
+
 def test_every_example_called_tested_is_played_and_every_played_one_is_called_so() -> None:
     """Planted: a rule that says "Tested." without a test, and a test of a rule that does not."""
     claimed = {
