@@ -1,4 +1,4 @@
-"""The meter's arithmetic: what was told about an attempt, folded into what it held when."""
+"""The meter's arithmetic: what was told about an attempt, folded into what it held when (R-97)."""
 
 from __future__ import annotations
 

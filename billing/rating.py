@@ -1,4 +1,4 @@
-"""Prices on cumulative usage, so that no way of splitting a bill changes its total."""
+"""Prices on cumulative usage, so that no way of splitting a bill changes its total (R-99)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Our meter against a cluster's own account of one day: each difference has a run and a cause.
+"""Our meter against a cluster's own account of one day: each difference has a run and a cause
+(R-100).
 
 Pure. Both sides are integrals over time, so their difference is one too: it is cut into the
 stretches of time in which the two disagree, and each stretch has one cause. Nothing is left over

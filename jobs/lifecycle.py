@@ -72,7 +72,7 @@ def verdict(
     earlier: int = 0,
     is_native: bool = False,
 ) -> Verdict:
-    """What the end of an attempt means (semantics section 4, Requeue).
+    """What the end of an attempt means (R-68 to R-70).
 
     A cancelled job is cancelled whatever its last attempt did, unless that ended before it
     was told to (`ended_before_notice`). A preempted one goes back to its queue even when it

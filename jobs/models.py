@@ -42,7 +42,7 @@ class JobType(models.TextChoices):
 
 
 class JobState(models.TextChoices):
-    """The states of semantics section 2; `jobs.lifecycle` holds the transitions."""
+    """The states of a job (R-83); `jobs.lifecycle` holds the transitions."""
 
     HELD = "held"
     QUEUED = "queued"

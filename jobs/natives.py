@@ -1,4 +1,4 @@
-"""Jobs that people gave to a cluster beside the portal, made jobs of their teams.
+"""Jobs that people gave to a cluster beside the portal, made jobs of their teams (R-101).
 
 A native workload whose account is a team's and whose user is somebody of that team's organization
 becomes a job with one attempt as soon as it holds GPUs: from then on it is in use, metered,

@@ -1,5 +1,5 @@
 """Queued jobs that the arbiter is not offered, and why: they wait for no GPUs, so they block nobody
-in their team's queue and hold nothing."""
+in their team's queue and hold nothing (R-84)."""
 
 from __future__ import annotations
 

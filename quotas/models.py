@@ -42,7 +42,7 @@ PRICE_MULTIPLIER_PPM_MAX = 100 * PPM
 
 
 class Quota(models.Model):
-    """A node's entitlement in one pool (semantics: guaranteed, lend limit, borrow limit, weight).
+    """A node's entitlement in one pool: guarantee, lend limit, borrow limit, weight (R-6).
 
     Limits of null are "no limit of its own". `guaranteed_bp` keeps a guarantee that was written
     as a percentage of the parent (basis points); `guaranteed_mgpu` is what it resolved to.
@@ -367,7 +367,7 @@ class OrganizationPolicy(models.Model):
 
 
 class PriorityClass(models.Model):
-    """An organization's priority class (semantics section 4); higher `order` is served first.
+    """An organization's priority class (R-34); higher `order` is served first.
 
     Preempting across teams goes up to the cap, so it needs one. A retired class takes no new jobs.
     `version` counts changes and is the ETag.

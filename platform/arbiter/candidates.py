@@ -1,4 +1,5 @@
-"""Who may be stopped for a job, in the order of victims, sorted only as far as somebody looks.
+"""Who may be stopped for a job, in the order of victims, sorted only as far as somebody looks
+(R-55).
 
 Of the many that may be asked few are needed, and those are among the first.
 """

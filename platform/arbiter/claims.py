@@ -1,4 +1,4 @@
-"""What becomes of the claims that stood when the cycle of a pool began."""
+"""What becomes of the claims that stood when the cycle of a pool began (R-62, R-64)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes of a cluster are cleared for a gang, and of which victims, at the least cost.
+"""Which nodes of a cluster are cleared for a gang, and of which victims, at the least cost (R-59).
 
 A set of victims costs what is lost of their work since the last known checkpoint, and a second of
 all their GPUs each. What the more valuable lose (see `Kind`) comes before any loss of the less

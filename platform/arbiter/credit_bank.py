@@ -1,4 +1,4 @@
-"""Credits: who is rich, who is unpaid, and the settlement (semantics section 6).
+"""Credits: who is rich, who is unpaid, and the settlement (R-89 to R-94).
 
 Rests on Karma (Vuppalapati et al., OSDI 2023) with the whole guarantee protected. All amounts are
 integers in millionths of a GPU-second of the reference GPU: milli-GPU-seconds times the pool's

@@ -12,7 +12,7 @@ from arbiter.snapshot import Slot
 
 
 class Code(StrEnum):
-    """Why a job waits (semantics section 5)."""
+    """Why a job waits (R-85)."""
 
     NEVER_FITS = "never_fits"
     WAITING_FOR_GUARANTEE = "waiting_for_guarantee"

@@ -1,5 +1,5 @@
 """Who could start before a job that is blocked, and has its turn on a lower guarantee than it draws
-on."""
+on (R-23)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims in force: what of their GPUs is free, and what is coming back."""
+"""Claims in force: what of their GPUs is free, and what is coming back (R-62)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Elastic jobs: with how many nodes a job starts that is content with fewer than it would like.
+"""Elastic jobs: with how many nodes a job starts that is content with fewer than it would like
+(R-47 to R-49).
 
 In the queue an elastic job is a job of its least size: by that it is judged and explained, for that
 a reservation is made and GPUs are taken back. So it never waits for more than its least, and nobody

@@ -1,4 +1,4 @@
-"""Fair-share (semantics section 4): decayed use, and where it puts nodes and users.
+"""Fair-share (R-30 to R-33): decayed use, and where it puts nodes and users.
 
 Use decays by half in each half-life: what was held `mgpu` over [a, b) counts at T as `mgpu` times
 the integral of 2^(-(T - s) / half-life) for s from a to b, which has a closed form; nothing is

@@ -1,4 +1,4 @@
-"""Which reserved starts can be told as the latest ones, and whose turn comes before theirs.
+"""Which reserved starts can be told as the latest ones, and whose turn comes before theirs (R-80).
 
 A reservation is made beside those that were made before it, and not beside all that wait: of jobs
 that are alike only the first holds one, and the policy has a bound. Who comes first without one may

@@ -1,5 +1,5 @@
 """Which claims of a cycle others would take in the next: who is stopped for them would be stopped
-for nothing.
+for nothing (R-65).
 
 A claim that draws on more than its team's own guarantee yields to a right further down the tree.
 Who has such a right comes first in the order of service, but may wait behind others of its own

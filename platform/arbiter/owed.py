@@ -1,4 +1,4 @@
-"""What a claim may not take of what comes free by itself: reservations count on it.
+"""What a claim may not take of what comes free by itself: reservations count on it (R-79).
 
 A reservation begins once enough of those who run on its nodes are gone. If GPUs of theirs were
 taken back before, for a job that is still there then, the reserved one would have to wait anew, and

@@ -1,4 +1,4 @@
-"""Room inside a team's own limits that is kept for its first job which only these refuse.
+"""Room inside a team's own limits that is kept for its first job which only these refuse (R-78).
 
 Such a job waits for its own team's jobs and for nobody else, so it needs no reservation of
 devices: those would stay idle while quota refuses it. But jobs of the team behind it that are small

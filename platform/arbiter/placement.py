@@ -1,4 +1,4 @@
-"""Which devices a gang gets: one cluster, one pool, best fit, all or nothing."""
+"""Which devices a gang gets: one cluster, one pool, best fit, all or nothing (R-38 to R-41)."""
 
 from __future__ import annotations
 

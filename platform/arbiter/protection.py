@@ -1,4 +1,4 @@
-"""Protected and borrowed jobs (semantics section 3): before a cycle those of the teams of which
+"""Protected and borrowed jobs (R-15 to R-17): before a cycle those of the teams of which
 anything changed are classed anew, and those at all nodes above them.
 
 A job fits in what is left of a node's guarantee by the arithmetic of starts: what the node holds

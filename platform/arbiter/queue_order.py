@@ -1,4 +1,4 @@
-"""The order of service (semantics section 4): between teams, and inside a team.
+"""The order of service (R-18 to R-27): between teams, and inside a team.
 
 Between teams, guaranteed demand comes first. A team's next job draws on the lowest guarantee
 on its path that it fits in: its team's own, else an ancestor's idle one (its reserve or what

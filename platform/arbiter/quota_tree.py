@@ -1,4 +1,4 @@
-"""The tree and its lending and borrowing arithmetic (semantics section 3).
+"""The tree and its lending and borrowing arithmetic (R-10 to R-14).
 
 Tree nodes are numbered, parents first; -1 stands for the root of a pool: all
 organizations together. A *path* runs from a node up to its organization.

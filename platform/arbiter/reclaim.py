@@ -1,4 +1,4 @@
-"""Whose GPUs are taken back for a job (semantics sections 3 and 4).
+"""Whose GPUs are taken back for a job (R-53, R-58, R-63).
 
 Job j may take from a running job v of another team when, with x and y the children of the
 lowest common ancestor on j's and v's side, j fits in what is left of x's guarantee and v is

@@ -1,4 +1,4 @@
-"""One cycle as plain data and back: what it knew, by which policy, and what it decided.
+"""One cycle as plain data and back: what it knew, by which policy, and what it decided (R-88).
 
 Lists of dataclasses or named tuples become columns, texts stand once in one table and are named by
 their number, and a column that has only its field's default is left out. So a record of 10,000

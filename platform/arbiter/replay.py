@@ -165,7 +165,7 @@ class Replayed:
 
     def entitling_node(self, job: QueuedJob, victims: Iterable[RunningJob]) -> EntitlingNode:
         """The lowest node above `job`, its team first, in whose guarantee it fitted beside what was
-        protected there; at the highest that from which on the rule asks (semantics section 3): the
+        protected there; at the highest that from which on the rule asks (R-53): the
         child, on its side, of what is above it and any of its `victims`.
 
         That one is also told where none fitted before something was stopped below it.

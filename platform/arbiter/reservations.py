@@ -1,4 +1,4 @@
-"""Reservations: room that is kept for blocked jobs at their earliest possible start.
+"""Reservations: room that is kept for blocked jobs at their earliest possible start (R-73 to R-77).
 
 A reservation is a time and a place: the nodes on which, and the moment at which, a blocked job
 fits by what is known of the ends of what runs, behind the reservations made before. Nobody who

@@ -1,4 +1,5 @@
-"""CPU and memory of a pool's nodes, counted beside their GPUs wherever they could run short first.
+"""CPU and memory of a pool's nodes, counted beside their GPUs wherever they could run short first
+(R-44).
 
 A job has as much CPU and memory on each of its nodes as it asks for, and where it does not say,
 what its cluster gives with so many GPUs (the *share*). As long as nobody in the pool has more of

@@ -1,4 +1,5 @@
-"""Jobs that accept several pools, in order of preference: in which of them each is served.
+"""Jobs that accept several pools, in order of preference: in which of them each is served
+(R-50 to R-52).
 
 Such a job stands in the line of every pool that it accepts, and each pool is decided as if it were
 alone, in its own order of service. Where several would then start the same job, the one that the

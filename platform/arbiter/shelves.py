@@ -1,5 +1,5 @@
 """The nodes of one cluster by what is free on them and by where they stand: which of them a gang
-gets so that it is close together, or so that the largest domains stay whole."""
+gets so that it is close together, or so that the largest domains stay whole (R-39, R-42, R-43)."""
 
 from __future__ import annotations
 

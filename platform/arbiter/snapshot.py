@@ -102,7 +102,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class PriorityClass:
-    """See semantics section 4. `team_cap_mgpu` of None is no cap.
+    """See R-34 to R-37. `team_cap_mgpu` of None is no cap.
 
     `preempts_across_teams`: its jobs may stop lower classes of other teams of the same
     organization, protected or not; only up to the cap, so without a cap never.

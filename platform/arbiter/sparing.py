@@ -1,4 +1,4 @@
-"""Who need not be stopped after all, where one cycle takes GPUs back for several jobs.
+"""Who need not be stopped after all, where one cycle takes GPUs back for several jobs (R-60).
 
 The victims of each claim are no more than it needs as things were in its turn. What later claims
 free besides what they need themselves may do for it, too. So once all are made each victim, the

@@ -1,4 +1,4 @@
-"""How the tree stands after the plan: use, what is guaranteed of it, what is lent."""
+"""How the tree stands after the plan: use, what is guaranteed of it, what is lent (R-98)."""
 
 from __future__ import annotations
 

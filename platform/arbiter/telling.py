@@ -1,4 +1,4 @@
-"""Why each job of a pool still waits after a cycle (semantics section 5)."""
+"""Why each job of a pool still waits after a cycle (R-85)."""
 
 from __future__ import annotations
 

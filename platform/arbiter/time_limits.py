@@ -1,4 +1,4 @@
-"""When the GPUs of one pool come free at the latest, by what is known of what holds them.
+"""When the GPUs of one pool come free at the latest, by what is known of what holds them (R-74).
 
 An end is known where a time limit or a grace gives one, no further away than the policy's
 horizon. What has no limit ends nobody knows when: its GPUs are not counted on. The same goes for

@@ -1,4 +1,4 @@
-"""Where the nodes of a cluster stand: its racks, blocks and NVLink domains.
+"""Where the nodes of a cluster stand: its racks, blocks and NVLink domains (R-42).
 
 The domains of a level part the nodes of a cluster; a rack is known by its block and its own name.
 Nodes that stand in the same domains make a *cell*, so that a question about a set of nodes looks at

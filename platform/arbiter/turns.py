@@ -1,4 +1,4 @@
-"""On whose guarantee a job has its turn that cannot start and would hold a reservation."""
+"""On whose guarantee a job has its turn that cannot start and would hold a reservation (R-23)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order running attempts are asked to give their GPUs back (semantics section 4).
+"""In which order running attempts are asked to give their GPUs back (R-55 to R-57).
 
 A job that has not run for long, or that was stopped often enough, is *spared*: it comes after all
 that are not, but is never immune, since a guarantee is a promise and sparing is a courtesy. What

@@ -1,4 +1,4 @@
-"""Why a job class waits, in numbers, as things stand at the end of the cycle (semantics 5)."""
+"""Why a job class waits, in numbers, as things stand at the end of the cycle (R-85)."""
 
 from __future__ import annotations
 

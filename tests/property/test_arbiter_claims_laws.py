@@ -1,4 +1,4 @@
-"""Nobody is stopped for a claim that goes to another team at once."""
+"""Nobody is stopped for a claim that goes to another team at once (R-62 to R-65)."""
 
 from __future__ import annotations
 

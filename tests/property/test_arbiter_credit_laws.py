@@ -1,4 +1,5 @@
-"""Laws of the settlement: nothing comes from nothing, limits hold, and lots are what is owned."""
+"""Laws of the settlement: nothing comes from nothing, limits hold, and lots are what is owned
+(R-89 to R-94)."""
 
 from __future__ import annotations
 

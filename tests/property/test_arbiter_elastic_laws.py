@@ -1,5 +1,5 @@
 """Laws of elastic jobs, over small worlds in which limits bind; those of every cycle, which elastic
-jobs must not break either, are in `test_arbiter_laws`."""
+jobs must not break either, are in `test_arbiter_laws` (R-47 to R-49)."""
 
 from __future__ import annotations
 

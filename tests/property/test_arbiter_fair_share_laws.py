@@ -1,4 +1,5 @@
-"""Laws of fair-share: exact decay, and an order that only one's own use makes worse."""
+"""Laws of fair-share: exact decay, and an order that only one's own use makes worse
+(R-30 to R-33)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of service is that of the contract, read naively."""
+"""The order of service is that of the contract, read naively (R-18 to R-27)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The law of room that is kept in a team's own limit, over many cycles of small worlds in which
-teams borrow nothing, jobs have time limits, and devices there are enough of."""
+teams borrow nothing, jobs have time limits, and devices there are enough of (R-78)."""
 
 from __future__ import annotations
 

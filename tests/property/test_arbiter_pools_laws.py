@@ -1,4 +1,5 @@
-"""Jobs that accept several pools, in long random histories of worlds with three of them."""
+"""Jobs that accept several pools, in long random histories of worlds with three of them
+(R-50 to R-52)."""
 
 from __future__ import annotations
 

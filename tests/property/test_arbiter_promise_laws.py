@@ -1,5 +1,5 @@
 """What nobody is to lose by: a larger guarantee, and accepting a further pool; and the cases in
-which the contract's own rules make it so all the same."""
+which the contract's own rules make it so all the same (R-29, R-54)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ small = st.integers(0, 6)
 
 @dataclass
 class SlowTree:
-    """held(), "a start of q is allowed" and "protected at a node" as semantics section 3 says
+    """held(), "a start of q is allowed" and "protected at a node" as R-10, R-11 and R-15 say
     them, recursively."""
 
     parents: dict[str, str | None]

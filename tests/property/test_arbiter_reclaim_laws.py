@@ -1,6 +1,6 @@
 """Laws of taking back over long random runs, among them what once went wrong in Kueue: quota given
 out by a tree that had changed, use counted twice after a restart, a preemption that waited for
-ever, and an end that was booked where another thing has the same name."""
+ever, and an end that was booked where another thing has the same name (R-53, R-54)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of the records of cycles, in many small worlds."""
+"""Laws of the records of cycles, in many small worlds (R-88)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Laws of reservations, over many cycles of small worlds in which jobs have time limits."""
+"""Laws of reservations, over many cycles of small worlds in which jobs have time limits
+(R-73 to R-82)."""
 
 from __future__ import annotations
 

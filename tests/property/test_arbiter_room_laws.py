@@ -1,4 +1,5 @@
-"""CPU and memory of nodes: never more than there is, none idle that could be used, and no cost."""
+"""CPU and memory of nodes: never more than there is, none idle that could be used, and no cost
+(R-44)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of the victims of several claims of one cycle none is needless to all of them together."""
+"""Of the victims of several claims of one cycle none is needless to all of them together (R-60)."""
 
 from __future__ import annotations
 

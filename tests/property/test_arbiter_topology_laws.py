@@ -1,4 +1,5 @@
-"""Gangs that are to be close together, held to all placements there are in small fleets."""
+"""Gangs that are to be close together, held to all placements there are in small fleets
+(R-42, R-43)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What spares the search for victims time changes nothing of what it finds."""
+"""What spares the search for victims time changes nothing of what it finds (R-55, R-59)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Laws of charges: periods add up, teams add up, and the database agrees with plain arithmetic.
+"""Laws of charges: periods add up, teams add up, and the database agrees with plain arithmetic
+(R-98, R-99).
 
 Mutants tried in the SQL, each of which died here: no cost of the usage before the period taken
 off, half rounded up, the segments before the period left out, or only where one begins with the

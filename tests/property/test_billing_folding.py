@@ -1,4 +1,4 @@
-"""Laws of the meter's fold.
+"""Laws of the meter's fold (R-97).
 
 Mutants tried, each of which died here: the latest start instead of the first recorded, changes
 of class after the end counted, a class told at the very start not counted for it, no cut of an

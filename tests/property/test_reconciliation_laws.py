@@ -1,4 +1,4 @@
-"""Laws of the reconciliation: every unit of difference has a run and a cause.
+"""Laws of the reconciliation: every unit of difference has a run and a cause (R-100).
 
 Mutants tried, each of which died here: pieces not cut to the day, runs not cut to the day, a piece
 counted at its end, second runs dropped, a wrong account's own difference left out, a run of another

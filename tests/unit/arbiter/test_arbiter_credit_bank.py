@@ -1,4 +1,5 @@
-"""The settlement of credits: the worked example to the unit, limits, lots, dividend and holds."""
+"""The settlement of credits: the worked example to the unit, limits, lots, dividend and holds
+(R-89 to R-94)."""
 
 from __future__ import annotations
 

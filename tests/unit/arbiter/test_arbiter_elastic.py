@@ -1,4 +1,4 @@
-"""Elastic jobs: the size with which they start, and what they take nothing of."""
+"""Elastic jobs: the size with which they start, and what they take nothing of (R-47 to R-49)."""
 
 from __future__ import annotations
 

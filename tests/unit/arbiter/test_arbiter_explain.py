@@ -1,4 +1,4 @@
-"""Every reason as a person reads it."""
+"""Every reason as a person reads it (R-85)."""
 
 from __future__ import annotations
 

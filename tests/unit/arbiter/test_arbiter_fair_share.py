@@ -1,4 +1,5 @@
-"""Decay in closed form, level values and the Fair Tree order, against worked-out figures."""
+"""Decay in closed form, level values and the Fair Tree order, against worked-out figures
+(R-30 to R-33)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that ask for features: where they start, what they wait for, whose GPUs come back."""
+"""Jobs that ask for features: where they start, what they wait for, whose GPUs come back (R-41)."""
 
 from __future__ import annotations
 

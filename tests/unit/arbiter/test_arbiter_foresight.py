@@ -1,4 +1,5 @@
-"""What is told of a reserved start, and of who comes first, is what the order of turns will do."""
+"""What is told of a reserved start, and of who comes first, is what the order of turns will do
+(R-80)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody is stopped for a claim that another team would take at once."""
+"""Nobody is stopped for a claim that another team would take at once (R-65)."""
 
 from __future__ import annotations
 

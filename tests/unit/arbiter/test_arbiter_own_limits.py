@@ -1,5 +1,5 @@
 """Room that is kept inside a team: in its own limits for its first job which only these refuse, and
-in its guarantee for those that wait for known ends or lent GPUs."""
+in its guarantee for those that wait for known ends or lent GPUs (R-78, R-25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is protected where."""
+"""Who is protected where (R-15, R-16)."""
 
 from __future__ import annotations
 

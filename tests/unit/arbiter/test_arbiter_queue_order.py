@@ -1,4 +1,5 @@
-"""Exact ratios, the contest by fair-share, the agenda and the merged order of service."""
+"""Exact ratios, the contest by fair-share, the agenda and the merged order of service
+(R-18 to R-24)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree, held GPUs, limits and room, with exact numbers."""
+"""The tree, held GPUs, limits and room, with exact numbers (R-10 to R-14)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How claims live and die."""
+"""How claims live and die (R-62 to R-64)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken back beside what is reserved: only for as long as it would be in the way."""
+"""What is taken back beside what is reserved: only for as long as it would be in the way (R-79)."""
 
 from __future__ import annotations
 

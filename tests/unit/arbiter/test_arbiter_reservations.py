@@ -1,4 +1,5 @@
-"""Reservations and backfill: who holds one, who has to wait for it, and how long at most."""
+"""Reservations and backfill: who holds one, who has to wait for it, and how long at most
+(R-73 to R-77)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPU and memory of nodes: who fits, who is promised them, what is said where they lack."""
+"""CPU and memory of nodes: who fits, who is promised them, what is said where they lack (R-44)."""
 
 from __future__ import annotations
 

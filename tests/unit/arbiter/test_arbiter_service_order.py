@@ -1,4 +1,5 @@
-"""Who is served first: fair-share, credits and rank between teams, users inside one."""
+"""Who is served first: fair-share, credits and rank between teams, users inside one
+(R-18 to R-28)."""
 
 from __future__ import annotations
 

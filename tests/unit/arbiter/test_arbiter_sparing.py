@@ -1,4 +1,4 @@
-"""Claims of one cycle need the fewest victims together, not each alone.
+"""Claims of one cycle need the fewest victims together, not each alone (R-60).
 
 `big` holds eight GPUs of one node and is stopped for a job of four: the other four are there for
 whom somebody else was to be stopped.

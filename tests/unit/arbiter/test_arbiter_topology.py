@@ -1,4 +1,5 @@
-"""Jobs that ask for a rack, a block or an NVLink domain: where they start, and why they wait."""
+"""Jobs that ask for a rack, a block or an NVLink domain: where they start, and why they wait
+(R-42, R-43, R-87)."""
 
 from __future__ import annotations
 

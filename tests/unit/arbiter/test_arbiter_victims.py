@@ -1,4 +1,4 @@
-"""Which victims are chosen: as cheap as can be, none too many, and who is spared."""
+"""Which victims are chosen: as cheap as can be, none too many, and who is spared (R-55, R-59)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is stopped for whom."""
+"""Who is stopped for whom (R-53 to R-57)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that accept several pools, case by case."""
+"""Jobs that accept several pools, case by case (R-50 to R-52)."""
 
 from __future__ import annotations
 
