@@ -1,5 +1,5 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
-import type { JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, PlannedChange, Problem, Quarantine, Quota, Scheduler, Session } from "../src/api/types";
+import type { JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, OpenWork, PlannedChange, Problem, Quarantine, Quota, Scheduler, Session, TreeNode } from "../src/api/types";
 import {
   aChargeback,
   aSession,
@@ -85,16 +85,78 @@ function isWithin(path: string, above: string | null): boolean {
   return above === null || path === above || path.startsWith(`${above}/`);
 }
 
-/** The archiving of a node; answered, but not remembered. */
-function tree({ method }: MockRequest, id = "", action = ""): MockAnswer {
+/** Archiving, moving and deleting a node; answered, but not remembered. */
+function tree({ method, query }: MockRequest, id = "", action = ""): MockAnswer {
   const node = TREE.find((each) => each.id === id);
   if (node === undefined) return aProblem(404, "not-found", "It does not exist, or you may not see it.");
+  if (method === "DELETE")
+    return aProblem(
+      409,
+      "conflict",
+      `${node.path} has jobs, bills. Only what was never used can be deleted. Archive it instead: its history and bills stay readable.`,
+    );
+  if (action === "move" && method === "POST") return { status: 200, body: node };
   if (method === "POST") return { status: 200, body: { ...node, archived_at: action === "archive" ? iso(Date.now()) : null } };
   const there = theJobs().filter(({ team }) => isWithin(team, node.path));
   const waits = there.filter(({ state }) => state === "queued" || state === "held");
   const runs = there.filter(({ state }) => state === "running" || state === "preempting");
   const named = runs.map(({ id: job, name, team, user, state }) => ({ id: job, name, team, user, state }));
-  return { status: 200, body: { node, waiting: waits.length, running: runs.length, running_jobs: named } };
+  const work = { waiting: waits.length, running: runs.length, running_jobs: named };
+  if (action === "move") return { status: 200, body: { ...work, ...movePreview(node, query.get("parent") ?? "") } };
+  return { status: 200, body: { node, ...work } };
+}
+
+function movePreview(node: TreeNode, parent: string): Omit<MovePreview, keyof Omit<OpenWork, "node">> {
+  const quotas = theQuotas();
+  const quotaOf = (path: string | null) => quotas.find((quota) => quota.node === path);
+  const moved = quotaOf(node.path);
+  const share = (path: string | null, change: number) => {
+    const quota = quotaOf(path);
+    return quota === undefined
+      ? null
+      : {
+          guaranteed_mgpu: quota.guaranteed_mgpu,
+          reserve_before_mgpu: quota.reserve_mgpu,
+          reserve_after_mgpu: quota.reserve_mgpu + change,
+        };
+  };
+  const role = (path: string | null) => ({
+    user: `${path?.split("/").at(-1) ?? ""}-admin@ai-company`,
+    name: "Admin",
+    role: "department_admin",
+    given_on: path ?? "",
+  });
+  const mgpu = moved?.guaranteed_mgpu ?? 0;
+  const joins = share(parent, -mgpu);
+  const name = parent.split("/").at(-1) ?? "";
+  const problem =
+    joins !== null && joins.reserve_after_mgpu < 0
+      ? `${node.slug} would be guaranteed ${mgpu / 1000} GPUs, but ${name} has ${joins.guaranteed_mgpu / 1000} and guarantees all of them to its other teams; 0 are left. Lower one of these first.`
+      : "";
+  return {
+    node,
+    parent,
+    path: `${parent}/${node.slug}`,
+    guarantees: moved
+      ? [
+          {
+            pool: moved.pool,
+            device: moved.device,
+            guaranteed_mgpu: mgpu,
+            guaranteed_percent: moved.guaranteed_percent,
+            leaves: share(node.parent, mgpu),
+            joins,
+            problem,
+          },
+        ]
+      : [],
+    gained: [role(parent)],
+    gained_count: 1,
+    lost: [role(node.parent)],
+    lost_count: 1,
+    clusters_to_push: ["slurm-a"],
+    problem,
+  };
 }
 
 /** Answers one request; changes of quotas and of the session are kept in `company`. */

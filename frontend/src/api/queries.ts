@@ -231,6 +231,22 @@ export function workToArchiveQuery(id: string) {
   });
 }
 
+/** What moving the node below `parent` changes; read anew each time it is shown. */
+export function movePreviewQuery(id: string, parent: string) {
+  return queryOptions({
+    queryKey: ["tree", "move", id, parent],
+    staleTime: 0,
+    gcTime: 0,
+    queryFn: ({ signal }) =>
+      unwrap(
+        client.GET("/api/v1/tree/{tree_node_id}/move", {
+          params: { path: { tree_node_id: id }, query: { parent } },
+          signal,
+        }),
+      ),
+  });
+}
+
 export function quotaChangesQuery(id: string) {
   return queryOptions({
     queryKey: ["quotas", "changes", id],

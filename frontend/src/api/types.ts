@@ -6,6 +6,7 @@ type Schemas = components["schemas"];
 export type Session = Schemas["Session"];
 export type TreeNode = Schemas["TreeNode"];
 export type OpenWork = Schemas["OpenWork"];
+export type MovePreview = Schemas["MovePreview"];
 export type Archiving = Schemas["ArchivingRequest"];
 export type NewOrganization = Schemas["NewOrganization"];
 export type NewOrganizationRequest = Schemas["OrganizationCreationRequest"];

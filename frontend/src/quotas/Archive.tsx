@@ -1,6 +1,5 @@
 import { Button, Modal, Radio } from "@mantine/core";
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { client, unwrap } from "../api/client";
@@ -13,6 +12,8 @@ import { Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
 import { formatCount } from "../ui/units";
+import { RunningJobs } from "./RunningJobs";
+import { useTreeChanged } from "./useTreeChanged";
 
 /** Archive or restore the node at `path`. Nothing for a reader who may do neither. */
 export function Archive({ path }: { path: string }) {
@@ -59,7 +60,7 @@ function ArchiveDialog({ node, onClose }: { node: TreeNode; onClose: () => void 
 }
 
 function ArchiveForm({ node, work, onClose }: { node: TreeNode; work: OpenWork; onClose: () => void }) {
-  const changed = useChanged();
+  const changed = useTreeChanged();
   const [running, setRunning] = useState<Archiving["running"]>();
   const [waiting, setWaiting] = useState<Archiving["waiting"]>();
   const archive = useMutation({
@@ -126,43 +127,8 @@ function ArchiveForm({ node, work, onClose }: { node: TreeNode; work: OpenWork; 
   );
 }
 
-function RunningJobs({ work }: { work: OpenWork }) {
-  const more = work.running - work.running_jobs.length;
-  return (
-    <div style={{ overflowX: "auto" }}>
-      <table aria-label="Running jobs">
-        <thead>
-          <tr>
-            <th scope="col">Job</th>
-            <th scope="col" className="hide">
-              Team
-            </th>
-            <th scope="col">User</th>
-            <th scope="col">State</th>
-          </tr>
-        </thead>
-        <tbody>
-          {work.running_jobs.map((job) => (
-            <tr key={job.id}>
-              <th scope="row" className="breaks">
-                <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
-                  {job.name}
-                </Link>
-              </th>
-              <td className="hide breaks">{job.team}</td>
-              <td className="breaks">{job.user}</td>
-              <td>{job.state}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      {more > 0 && <p className="small dim">and {formatCount(more)} more</p>}
-    </div>
-  );
-}
-
 function Restore({ node, parent }: { node: TreeNode; parent: TreeNode | undefined }) {
-  const changed = useChanged();
+  const changed = useTreeChanged();
   const restore = useMutation({
     mutationFn: () =>
       unwrap(client.POST("/api/v1/tree/{tree_node_id}/restore", { params: { path: { tree_node_id: node.id } } })),
@@ -187,12 +153,4 @@ function Restore({ node, parent }: { node: TreeNode; parent: TreeNode | undefine
       <CliLine command={`tidegate tree restore ${node.path}`} />
     </>
   );
-}
-
-/** Read anew what an archiving changes. */
-function useChanged(): () => void {
-  const queryClient = useQueryClient();
-  return () => {
-    for (const key of ["tree", "quotas", "jobs"]) void queryClient.invalidateQueries({ queryKey: [key] });
-  };
 }

@@ -10,6 +10,8 @@ import { Time } from "../ui/Time";
 import { DEVICE_WORDS, formatGpuCount, formatGpus, percentWords } from "../ui/units";
 import { toastError } from "../ui/toast";
 import { Archive } from "./Archive";
+import { Delete } from "./Delete";
+import { Move } from "./Move";
 import { describeChange, undoOf, undoReason } from "./changes";
 import { QuotaForm } from "./QuotaForm";
 import { BORROWED_HINT, formatLent, quotaUse, startable } from "./use";
@@ -84,7 +86,9 @@ export function QuotaDrawer({
           <h2>Changes so far</h2>
           <Changes quota={quota} />
         </section>
+        <Move path={quota.node} />
         <Archive path={quota.node} />
+        <Delete path={quota.node} onDeleted={onClose} />
         <CliLine command={`tidegate quota get ${quota.node} --pool ${quota.pool}`} />
       </div>
     </Drawer>

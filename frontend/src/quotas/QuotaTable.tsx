@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 
-import type { Quota } from "../api/types";
-import { formatGpus } from "../ui/units";
+import type { Quota, TreeNode } from "../api/types";
+import { formatCount, formatGpus } from "../ui/units";
 import { QuotaBar, QuotaLegend } from "./QuotaBar";
 import { indented, quotaRows } from "./tree";
 import { BORROWED_HINT, commonScale, formatLent, quotaUse } from "./use";
@@ -10,10 +10,13 @@ import "./quota-table.css";
 /** The tree with its bars, all on one scale. */
 export function QuotaTable({
   quotas,
+  archived,
   closed,
   onToggle,
 }: {
   quotas: readonly Quota[];
+  /** Paths of the archived nodes: what is guaranteed there is not in force. */
+  archived: ReadonlySet<string>;
   closed: ReadonlySet<string>;
   onToggle: (node: string) => void;
 }) {
@@ -64,6 +67,11 @@ export function QuotaTable({
                   <Link to="/quotas" search={(before) => ({ ...before, node: quota.node })}>
                     {quota.node_name}
                   </Link>
+                  {archived.has(quota.node) && (
+                    <div className="small dim archived">
+                      archived
+                    </div>
+                  )}
                 </th>
                 <td>
                   <QuotaBar use={use} scaleMgpu={scaleMgpu} />
@@ -92,6 +100,31 @@ export function QuotaTable({
       </table>
       <QuotaLegend />
     </>
+  );
+}
+
+/** Nodes that the table does not have: they have no quota in its pool. */
+export function WithoutQuota({ nodes, pool }: { nodes: readonly TreeNode[]; pool: string }) {
+  if (nodes.length === 0) return null;
+  return (
+    <details className="card without-quota">
+      <summary>
+        {formatCount(nodes.length)} {nodes.length === 1 ? "node" : "nodes"} without a quota in {pool}
+      </summary>
+      <ul>
+        {nodes.map((node) => (
+          <li key={node.id} className="breaks">
+            <Link to="/quotas" search={(before) => ({ ...before, node: node.path })}>
+              {node.path}
+            </Link>{" "}
+            <span className="small dim">
+              {node.kind}
+              {node.archived_at !== null && ", archived"}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { clustersQuery, comparePaths, poolsQuery, quotasQuery, someJobsQuery } from "../api/queries";
+import { clustersQuery, comparePaths, poolsQuery, quotasQuery, someJobsQuery, treeQuery } from "../api/queries";
 import type { Cluster, Job, Pool, Quota } from "../api/types";
 import { CliLine } from "../ui/CliLine";
 import { Kpi } from "../ui/Kpi";
@@ -12,8 +12,10 @@ import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { DEVICE_HEADS, DEVICE_WORDS, formatDuration, formatGpuCount, formatGpus, headOf } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
+import { isWithin } from "../session/access";
+import { NodeDrawer } from "./NodeDrawer";
 import { QuotaDrawer } from "./QuotaDrawer";
-import { QuotaTable } from "./QuotaTable";
+import { QuotaTable, WithoutQuota } from "./QuotaTable";
 import { inTreeOrder, peersOf, rootsOf } from "./tree";
 import { formatLent, guaranteedDemand, startable, startableTogether } from "./use";
 
@@ -79,6 +81,7 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
   const waiting = useQuery(
     someJobsQuery({ state: ["queued"], pool, ...(scope ? { team: scope } : {}) }, WAITING_SHOWN),
   );
+  const tree = useQuery(treeQuery);
   const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
   const toggle = (path: string) => {
     const next = new Set(closed);
@@ -98,6 +101,11 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
       {(unordered) => {
         const items = inTreeOrder(unordered, comparePaths);
         const open = items.find((quota) => quota.node === node);
+        const having = new Set(items.map((quota) => quota.node));
+        const nodes = (tree.data ?? []).filter(({ path }) => scope === undefined || isWithin(path, scope));
+        const without = nodes.filter(({ path }) => !having.has(path));
+        const archived = new Set(nodes.flatMap((each) => (each.archived_at === null ? [] : [each.path])));
+        const openNode = without.find(({ path }) => path === node);
         const top = scope ?? rootsOf(items)[0]?.node ?? "ORGANIZATION";
         const command = `tidegate quota get ${top} --subtree --pool ${pool}`;
         return (
@@ -131,7 +139,7 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
                   waiting={waiting.data?.items ?? []}
                 />
                 <div className="card">
-                  <QuotaTable quotas={items} closed={closed} onToggle={toggle} />
+                  <QuotaTable quotas={items} archived={archived} closed={closed} onToggle={toggle} />
                 </div>
                 <p className="sub inline" style={{ marginTop: 14 }}>
                   {items.some((quota) => quota.can_edit.length > 0) && (
@@ -146,6 +154,17 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
                   <CliLine command={command} />
                 </p>
               </>
+            )}
+            <WithoutQuota nodes={without} pool={pool} />
+            {openNode && (
+              <NodeDrawer
+                key={openNode.id}
+                node={openNode}
+                pool={pool}
+                device={pools.data?.find(({ name }) => name === pool)?.device ?? headOf(items)}
+                parent={items.find((quota) => quota.node === openNode.parent) ?? null}
+                onClose={close}
+              />
             )}
             {open && (
               <QuotaDrawer

@@ -137,6 +137,105 @@ describe("archiving a team", () => {
   });
 });
 
+describe("moving a team", () => {
+  const nlp = TREE.find(({ path }) => path === NLP);
+  const address = `/api/v1/tree/${nlp?.id}/move`;
+
+  // Planted: the button enabled although the guarantees do not fit; the team's own parent among the choices.
+  it("shows what changes, and refuses what does not fit", async () => {
+    const { user, requests } = open(`/quotas?node=${NLP}`);
+    await user.click(await screen.findByRole("button", { name: "Move…" }));
+    const dialog = await screen.findByRole("dialog", { name: `Move ${NLP}?` });
+    await user.click(within(dialog).getByRole("combobox", { name: "New parent" }));
+    const options = (await screen.findAllByRole("option")).map((option) => option.textContent);
+    expect(options).toEqual(["ai-company", "ai-company/exploration", "ai-company/production"]);
+    await user.click(screen.getByRole("option", { name: "ai-company/production" }));
+    const guarantees = await within(dialog).findByRole("table", { name: "Guarantees" });
+    expect(within(guarantees).getByRole("row", { name: /^h100 200 GPUs 0 → 200 0 → −200$/ })).toBeInTheDocument();
+    expect(within(dialog).getByRole("alert")).toHaveTextContent("Lower one of these first.");
+    expect(within(dialog).getByRole("table", { name: "Roles that are lost" })).toHaveTextContent("research-admin@");
+    expect(within(dialog).getByRole("button", { name: "Move" })).toBeDisabled();
+    expect(requests.filter(({ method, path }) => method === "POST" && path === address)).toEqual([]);
+    expect(await accessibilityFaults(dialog)).toEqual([]);
+  });
+
+  it("moves it, and follows it", async () => {
+    const moved = { ...nlp, parent: "ai-company/production", path: "ai-company/production/nlp" };
+    const preview = {
+      node: nlp, parent: "ai-company/production", path: moved.path, waiting: 0, running: 0, running_jobs: [],
+      guarantees: [], gained: [], gained_count: 0, lost: [], lost_count: 0, clusters_to_push: [], problem: "",
+    };
+    const override: Override = ({ method, path }) =>
+      path === address ? { status: 200, body: method === "GET" ? preview : moved } : undefined;
+    const { user, requests } = open(`/quotas?node=${NLP}`, { override });
+    await user.click(await screen.findByRole("button", { name: "Move…" }));
+    const dialog = await screen.findByRole("dialog", { name: `Move ${NLP}?` });
+    await user.click(within(dialog).getByRole("combobox", { name: "New parent" }));
+    await user.click(await screen.findByRole("option", { name: "ai-company/production" }));
+    await user.click(await within(dialog).findByRole("button", { name: "Move" }));
+    await screen.findByText(`${NLP} is ${moved.path} now`);
+    expect(requests.find(({ method, path }) => method === "POST" && path === address)?.body).toEqual({
+      parent: "ai-company/production",
+    });
+  });
+});
+
+describe("deleting a team", () => {
+  it("says what used it, and offers no second try", async () => {
+    const { user } = open(`/quotas?node=${NLP}`);
+    await user.click(await screen.findByRole("button", { name: "Delete…" }));
+    const dialog = await screen.findByRole("dialog", { name: `Delete ${NLP}?` });
+    await user.click(within(dialog).getByRole("button", { name: "Delete" }));
+    expect(await within(dialog).findByRole("alert")).toHaveTextContent("Archive it instead");
+    expect(within(dialog).getByRole("button", { name: "Delete" })).toBeDisabled();
+  });
+});
+
+describe("nodes of the tree on the page", () => {
+  const override =
+    (archived: string, having: (node: string) => boolean): Override =>
+    ({ method, path }) => {
+      if (method !== "GET") return undefined;
+      const items = (kind: string) =>
+        TREE.filter((each) => each.kind === kind).map((each) =>
+          each.path === archived ? { ...each, archived_at: "2026-11-02T08:00:00Z" } : each,
+        );
+      if (path === "/api/v1/teams") return { status: 200, body: { items: items("team"), next: null } };
+      if (path === "/api/v1/quotas")
+        return { status: 200, body: { items: theQuotas().filter(({ node }) => having(node)), next: null } };
+      return undefined;
+    };
+
+  // Planted: no mark; the mark at every node.
+  it("marks those that are archived", async () => {
+    open("/quotas", { override: override(NLP, () => true) });
+    await waitFor(() => {
+      const marked = screen.getAllByText("archived").map((mark) => mark.closest("th")?.title);
+      expect(marked).toEqual([NLP]);
+    });
+  });
+
+  // Planted: a drawer for nodes with a quota alone.
+  it("opens those without a quota, too, and gives them their first", async () => {
+    const { user, requests } = open("/quotas", { override: override("", (node) => node !== NLP) });
+    await user.click(await screen.findByText("1 node without a quota in h100"));
+    await user.click(screen.getByRole("link", { name: NLP }));
+    const drawer = await screen.findByRole("dialog");
+    for (const name of ["Move", "Archive", "Delete"]) within(drawer).getByRole("region", { name });
+    await user.type(within(drawer).getByRole("textbox", { name: "Guaranteed" }), "8");
+    await user.type(within(drawer).getByRole("textbox", { name: "Reason" }), "new team");
+    await user.click(within(drawer).getByRole("button", { name: "Give quota" }));
+    await waitFor(() => {
+      expect(requests.find(({ method, path }) => method === "POST" && path === "/api/v1/quotas")?.body).toEqual({
+        node: NLP,
+        pool: "h100",
+        guaranteed_mgpu: 8_000,
+        reason: "new team",
+      });
+    });
+  });
+});
+
 describe("waiting", () => {
   it("counts only jobs that fit whole into what is left of the guarantee, oldest first", () => {
     const quotas = [aQuota(NLP, 200, { inUse: 100 }), aQuota(RESEARCH, 400)];
