@@ -59,6 +59,7 @@ from jobs.withdrawing import (
     withdraw_changed,
     withdraw_stuck,
     withdraw_unacknowledged,
+    withdraw_unanswered,
 )
 from live.pulse import Pulse
 from live.waking import Listener, dedicated_connection
@@ -79,7 +80,7 @@ FORMER_MAX = 32
 #: How long a process that ends waits for each of its agents.
 ENDED_WITHIN_S = 30.0
 RETRY_S = 1.0
-CLUSTERS_AGAIN_S = 5.0
+CLUSTERS_AGAIN_S = 2.0
 #: However much happens on a cluster, from one look at it to the next it takes at least so long, and
 #: at least as long as the look took.
 LOOK_AGAIN_S = 0.2
@@ -170,6 +171,12 @@ def run_observer(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> N
                             del agents[cluster_id]
                     for cluster_id in watched - agents.keys():
                         agents[cluster_id] = _ClusterAgent(cluster_id, leadership, clock)
+                    # Here, as no cluster is called here: threads of one that hangs wait for it.
+                    withdraw_unanswered(
+                        [pk for pk, agent in agents.items() if agent.has_compared],
+                        leadership=leadership,
+                        now=clock.now(),
+                    )
                     leadership.note_work()
                     if listener.wait(CLUSTERS_AGAIN_S):
                         for agent in agents.values():
@@ -273,6 +280,11 @@ class _ClusterAgent:
         self.stopping.set()
         self.tell()
         self._news_there().set()
+
+    @property
+    def has_compared(self) -> bool:
+        """Whether the cluster is known to hold nothing that the database has forgotten."""
+        return self._memory.is_compared
 
     @property
     def is_gone(self) -> bool:

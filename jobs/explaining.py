@@ -38,7 +38,9 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     if job.state == JobState.HELD:
         return plain_explanation(HELD_BY_USER, _why_held(view.ended_attempt), now)
     if job.state == JobState.STARTING:
-        return plain_explanation(DISPATCHING, _being_started(view, actor), now)
+        return plain_explanation(
+            DISPATCHING, _joined(view.taken_back, _being_started(view, actor)), now
+        )
     if job.state == JobState.PREEMPTING and view.attempt is not None:
         sentence = _joined(_being_stopped(job, view.attempt, actor), _trouble(view, actor))
         return plain_explanation(NOT_WAITING, sentence, now)
@@ -52,6 +54,7 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
         sentence = f"It does not wait: it {state_phrase(job.state)}."
         if view.trouble is not None and view.trouble.failing_since is not None:
             sentence = _joined(sentence, _trouble(view, actor), "Its state is as of then.")
+        sentence = _joined(sentence, view.taken_back)
         return plain_explanation(NOT_WAITING, sentence, now)
     if job.explanation is None:
         return plain_explanation(NOT_YET_DECIDED, "The arbiter has not looked at it yet.", now)

@@ -578,16 +578,19 @@ def _conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Hap
 
 def _earlier(attempt: Attempt) -> int:
     """How many earlier attempts of the job ended so too, by a fault or unstarted; asked only when
-    this one did."""
+    this one did. That a cluster fell silent says nothing of the job, and does not count."""
     if attempt.outcome == lifecycle.NOT_STARTED:
+        if attempt.notice_at is None:
+            return 0
         alike = frozenset({lifecycle.NOT_STARTED})
     elif attempt.outcome in lifecycle.FAULTS:
         alike = lifecycle.FAULTS
     else:
         return 0
-    return Attempt.objects.filter(
+    earlier = Attempt.objects.filter(
         job=attempt.job_id, number__lt=attempt.number, outcome__in=alike
-    ).count()
+    )
+    return earlier.exclude(outcome=lifecycle.NOT_STARTED, notice_at=None).count()
 
 
 def worst_exit_code(codes: Mapping[str, int]) -> int | None:

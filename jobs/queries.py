@@ -26,7 +26,7 @@ from connectors.registry import KINDS_WITH_USERS
 from jobs.dependencies import array_states
 from jobs.lifecycle import NOT_STARTED, WAITING
 from jobs.listing import JobFilter, ids_of_page
-from jobs.models import Attempt, AttemptState, Dependency, Job, JobArray, JobEvent
+from jobs.models import Attempt, AttemptState, Dependency, Job, JobArray, JobEvent, JobState
 from jobs.withholding import ARRAY_LIMIT_REACHED, DEPENDENCY, FirstTask, first_tasks
 from outbox.models import Message
 from outbox.quarantine import open_quarantine, sentence_of
@@ -53,6 +53,7 @@ _EVENTS_SEARCHED = 200
 #: In these states an attempt waits for its cluster.
 _BETWEEN_STATES = frozenset({AttemptState.RESERVED, AttemptState.STARTING, AttemptState.STOPPING})
 _WAITING = array_text(state.value for state in WAITING)
+_PLACED = (JobState.STARTING, JobState.RUNNING)
 _TOLD_OUTCOMES = ("unknown", NOT_STARTED)
 _TOLD_KINDS = ("start_attempt", "notify_attempt", "stop_attempt")
 
@@ -240,7 +241,8 @@ class JobView:
     `too_short` those with their time limits that allow it less time than it asks for; `quarantine`
     says that nothing at all is started. `first_task` is what the other tasks of its array that are
     kept back wait for. `guarantees` are those by which it could take GPUs back (path,
-    milli-GPU), of one job by itself that waits for free GPUs.
+    milli-GPU), of one job by itself that waits for free GPUs. `taken_back` says of a placed job by
+    itself that a silent cluster had it before.
     """
 
     job: JobRow
@@ -258,6 +260,7 @@ class JobView:
     quarantine: str = ""
     first_task: FirstTask | None = None
     guarantees: Sequence[tuple[str, int]] = ()
+    taken_back: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,9 +295,19 @@ def get_job(job_id: UUID, *, actor: Actor, now: datetime) -> JobView:
     """One visible job. Raises NotFound for absent and foreign alike."""
     _require_visible(job_id, actor)
     view = _views(array_text([job_id]), now=now)[0]
-    if not _waits_for_free_gpus(view.job):
-        return view
-    return replace(view, guarantees=_guarantees(view.job))
+    if _waits_for_free_gpus(view.job):
+        return replace(view, guarantees=_guarantees(view.job))
+    if view.job.state in _PLACED and view.job.attempt_number > 1:
+        return replace(view, taken_back=_taken_back(view.job))
+    return view
+
+
+def _taken_back(row: JobRow) -> str:
+    """That the attempt before the latest was taken back from a silent cluster, or ""."""
+    messages = Attempt.objects.filter(
+        job=row.id, number=row.attempt_number - 1, outcome=NOT_STARTED, notice_at=None
+    ).values_list("message", flat=True)
+    return messages.first() or ""
 
 
 def _waits_for_free_gpus(row: JobRow) -> bool:

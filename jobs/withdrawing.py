@@ -8,20 +8,24 @@ What a cluster itself calls stuck, in complete listings, for so long after its r
 scheduler has looked at it often; the job queues again, and this cluster is avoided for a while.
 What it says it will never start, so as it is, has less time. What waits there for nodes in use
 keeps its place. And what a cluster that fell silent had not
-acknowledged: where submissions are held, nothing runs that was not recorded and released.
+acknowledged: where submissions are held, nothing runs that was not recorded and released. A job
+that any cluster may run is taken back within seconds, so that another cluster runs it. What may
+run without a release (`local` clusters) is never taken back for silence: it could run twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from clusters.models import Cluster
 from connectors.protocol import Listing, Observation, WorkloadPhase
+from connectors.registry import KINDS_THAT_HOLD
 from jobs.intentions import stop_intention
 from jobs.leadership import Leadership
 from jobs.lifecycle import NOT_STARTED
@@ -43,6 +47,9 @@ LISTED_WITHIN = timedelta(seconds=60)
 #: How long a cluster that did not start a job is not asked to start it again, unless somebody
 #: pushes the quotas to it.
 AVOIDED_FOR = timedelta(minutes=15)
+#: How long a cluster may leave a submission unanswered, in seconds, while it answers nothing else
+#: either, before a job that any cluster may run is placed on another one.
+UNANSWERED_S = 20
 #: Attempts taken back after one listing at most; the next listing goes on.
 WITHDRAWN_MAX = 100
 _WAITING = frozenset({WorkloadPhase.HELD, WorkloadPhase.STARTING})
@@ -185,23 +192,58 @@ def _is_kept(observation: Observation) -> bool:
 
 def withdraw_unacknowledged(cluster: Cluster, *, leadership: Leadership, now: datetime) -> int:
     """Give up what `cluster`, which holds submissions and has been silent for long, may or may not
-    have taken; returns how many. What it did take stays held, and `jobs.settling` removes it.
+    have taken, jobs that are pinned to it included; returns how many. What it did take stays held,
+    and `jobs.settling` removes it.
 
     Nothing is asked of the cluster, which is not avoided when it comes back. Raises NotLeading.
     """
     since = cluster.failing_since
-    if since is None or now - since < START_WITHIN or is_quarantined():
+    if since is None or now - since < START_WITHIN:
         return 0
-    unknown = Attempt.objects.filter(_UNACKNOWLEDGED, cluster=cluster).values_list("id", "job_id")
+    silence = f"has not answered since {since:%Y-%m-%d %H:%M:%S} UTC"
+    return _give_up(Attempt.objects.filter(cluster=cluster), silence, leadership, now)
+
+
+def withdraw_unanswered(
+    clusters: Collection[UUID], *, leadership: Leadership, now: datetime
+) -> int:
+    """Give up starts of jobs that any cluster may run, which one of `clusters` left unanswered for
+    UNANSWERED_S while it answered nothing else; returns how many.
+
+    Of `clusters` it must be known that they hold nothing that this database has forgotten: after a
+    restore a start without an id may have run. Until such a cluster answers again, it accepts no
+    starts. Raises NotLeading.
+    """
+    # As long as its last answer counts, the arbiter would place the job there again.
+    unanswered_s = max(UNANSWERED_S, settings.STALE_AFTER_S + 1)
+    limit = now - timedelta(seconds=unanswered_s)
+    unanswered = Attempt.objects.filter(
+        cluster__in=clusters,
+        cluster__kind__in=KINDS_THAT_HOLD,
+        cluster__seen_at__lte=limit,
+        granted_at__lte=limit,
+        # Its author, or its own cluster, left no other choice.
+        job__cluster=None,
+    )
+    return _give_up(unanswered, f"did not answer within {unanswered_s} s", leadership, now)
+
+
+def _give_up(among: QuerySet[Attempt], silence: str, leadership: Leadership, now: datetime) -> int:
+    """Close attempts of which nothing runs, as nothing of them was acknowledged; returns how many.
+    `silence` says what their cluster did."""
+    unknown = list(among.filter(_UNACKNOWLEDGED).values_list("id", "job_id")[:WITHDRAWN_MAX])
+    if not unknown or is_quarantined():
+        return 0
     given_up = 0
-    for attempt_id, job_id in unknown[:WITHDRAWN_MAX]:
+    for attempt_id, job_id in unknown:
         with leadership.fence():
-            given_up += _give_up(attempt_id, job_id, since, now)
+            given_up += _give_up_one(attempt_id, job_id, silence, now)
     return given_up
 
 
-def _give_up(attempt_id: UUID, job_id: UUID, since: datetime, now: datetime) -> int:
+def _give_up_one(attempt_id: UUID, job_id: UUID, silence: str, now: datetime) -> int:
     job = Job.objects.select_for_update(of=("self",)).get(pk=job_id)
+    # Read again under the lock: whoever recorded an id meanwhile may have it released.
     attempt = (
         Attempt.objects.select_for_update(of=("self",))
         .filter(_UNACKNOWLEDGED, pk=attempt_id)
@@ -210,15 +252,23 @@ def _give_up(attempt_id: UUID, job_id: UUID, since: datetime, now: datetime) -> 
     )
     if attempt is None:
         return 0
+    # Closed, so that an id which is recorded later is never released (`jobs.settling`).
     attempt.state = AttemptState.ENDED
     attempt.outcome = NOT_STARTED
+    attempt.stop_reason = StopReason.WITHDRAWN
     attempt.ended_at = attempt.released_at = now
     attempt.message = (
-        f"{attempt.cluster.name} had not taken it and has not answered since "
-        f"{since:%Y-%m-%d %H:%M:%S} UTC. Nothing of it runs there."
+        f"{attempt.cluster.name} {silence}, so the job was taken back. Nothing of it runs there."
     )
     attempt.save()
-    happenings: list[Happening] = []
+    happenings = [
+        Happening(
+            job.id,
+            now,
+            "withdrawn",
+            {"attempt": attempt.number, "because": attempt.message},
+        )
+    ]
     conclude(job, attempt, now=now, happenings=happenings)
     job.save()
     record_events(happenings)
@@ -265,7 +315,8 @@ def withdraw(
 
 def avoided_clusters(now: datetime) -> Mapping[str, frozenset[str]]:
     """By job, the clusters that did not start it a short while ago, and to which no quotas were
-    pushed since. One query; ids as texts."""
+    pushed since. One query; ids as texts. What a silent cluster left unanswered got no notice, and
+    is welcome there as soon as that answers."""
     found: dict[str, frozenset[str]] = {}
     with connection.cursor() as cursor:
         cursor.execute(_AVOIDED, [NOT_STARTED, now - AVOIDED_FOR])
@@ -277,7 +328,8 @@ def avoided_clusters(now: datetime) -> Mapping[str, frozenset[str]]:
 # By hand, as every cycle asks, and building it would cost more than running it.
 _AVOIDED = """
 SELECT a.job_id::text, a.cluster_id::text FROM jobs_attempt a
-WHERE a.outcome = %s AND a.stop_reason = 'withdrawn' AND a.released_at > %s
+WHERE a.outcome = %s AND a.stop_reason = 'withdrawn' AND a.notice_at IS NOT NULL
+    AND a.released_at > %s
     AND NOT EXISTS (
         SELECT FROM quotas_quotapush p
         WHERE p.cluster_id = a.cluster_id AND p.kind = 'push' AND p.status = 'done'

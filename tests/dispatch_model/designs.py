@@ -43,11 +43,20 @@ class Design:
     misses_in_a_row: bool = True
     #: Of a claim's job only what the arbiter has started is released.
     releases_granted_only: bool = True
+    #: A start that a silent cluster left unanswered is taken back: its job becomes a new attempt,
+    #: elsewhere or there.
+    withdraws: bool = False
+    #: What is taken back is closed, so that an id which is learnt later is never released.
+    closes_what_it_withdraws: bool = True
+    #: Only what has no id by now is taken back, read again in the transaction that closes it.
+    withdraws_unacknowledged_only: bool = True
     #: One thread of the leader observes, releases and removes while another submits.
     has_threads: bool = True
 
 
 TIDEGATE = Design()
+#: The same where a cluster falls silent. For itself, since every state has one more way to go on.
+WITHDRAWING = replace(TIDEGATE, withdraws=True)
 #: For clusters whose owners prefer an earlier start: settle of 0 seconds.
 FAST = Design(waits_for_save=False, removal_waits_for_save=False)
 

@@ -60,6 +60,7 @@ def protocol(design: Design, bounds: Bounds = SMALL) -> Callable[[State], Steps]
             yield from _submitting(state, design, bounds, leader)
             if design.has_threads or state.senders[leader].phase == Phase.IDLE:
                 yield from _observing(state, design, bounds, leader)
+            yield from _withdrawing(state, design, leader)
         yield from _deciding(state)
         if state.epoch == 0:
             yield "leader 1 takes over", _take_over(state, design), None
@@ -121,6 +122,23 @@ def _deciding(state: State) -> Steps:
     given_up = _with_attempt(state, FIRST, attempt._replace(end=End.NEVER_STARTED))
     after = given_up._replace(attempts=(*given_up.attempts, Attempt()))
     yield "the arbiter gives the claim up, and starts the job as attempt 2", after, None
+
+
+def _withdrawing(state: State, design: Design, leader: int) -> Steps:
+    """The leader's main thread, which calls no cluster: take back what has waited too long for its
+    cluster. How long is nothing to a model in which calls take as long as they like."""
+    attempt = state.attempts[FIRST]
+    if not design.withdraws or (leader < state.epoch and design.is_fenced):
+        return
+    if len(state.attempts) > 1 or not attempt.is_granted or attempt.end != End.OPEN:
+        return
+    if design.withdraws_unacknowledged_only and attempt.native_id != NO_ID:
+        return
+    after = state
+    if design.closes_what_it_withdraws:
+        after = _with_attempt(state, FIRST, attempt._replace(end=End.NEVER_STARTED))
+    after = after._replace(attempts=(*after.attempts, Attempt()))
+    yield f"leader {leader} takes attempt 1 back; the arbiter makes attempt 2", after, None
 
 
 def _observing(state: State, design: Design, bounds: Bounds, leader: int) -> Steps:

@@ -30,6 +30,7 @@ from dispatch_model.designs import (
     SETTLED,
     TAG_COMPARED,
     TIDEGATE,
+    WITHDRAWING,
     Design,
 )
 from dispatch_model.search import Found, TooManyStates, explore
@@ -314,6 +315,77 @@ def test_what_each_rule_is_for_where_a_claim_is_sent_ahead(
 ) -> None:
     """The rules of dispatch are needed as before, and one more: no release without a start."""
     found = explore(CLAIMED, protocol(design, CLAIM_SENT_TWICE), states_max=STATES_MAX)
+    assert set(found.wrong) == wrongs
+    assert len(found.states) == states
+
+
+SILENT_SENT_ONCE = Bounds(first_sends=1)
+SILENT_SENT_TWICE = Bounds(second_sends=0)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "states", "stuck"),
+    [
+        pytest.param(SILENT_SENT_ONCE, 19_059, 1_055, id="sent once, and a second attempt"),
+        pytest.param(SILENT_SENT_TWICE, 16_285, 0, id="sent twice"),
+    ],
+)
+def test_what_a_silent_cluster_left_unanswered_is_taken_back_at_any_moment(
+    bounds: Bounds, states: int, stuck: int
+) -> None:
+    """Its first attempt is closed while its submission may be on the way, have arrived, or have
+    been answered to somebody who has not recorded it yet. The second attempt goes to the same
+    cluster, which is the worst that it can do. Nothing runs twice, and a good end stays reachable
+    as long as the bounds grant a submission that is not lost."""
+    found = _explored(WITHDRAWING, bounds)
+    assert found.wrong == {}
+    assert len(found.states) == states
+    assert all(state.has_started for state in found.states if _is_unknown(state))
+    dead_ends = found.dead_ends(
+        lambda state: _is_tidy(state) or bounds[len(state.attempts) - 1] == 0
+    )
+    for state in dead_ends:
+        tag = len(state.attempts) - 1
+        assert not state.has_started
+        assert Message(Call.SUBMIT, tag) not in state.calls
+        assert not any(job.tag == tag for job in state.jobs)
+    assert len(dead_ends) == stuck
+
+
+@pytest.mark.parametrize(
+    ("design", "wrongs", "states"),
+    [
+        pytest.param(
+            replace(WITHDRAWING, closes_what_it_withdraws=False),
+            {Wrong.TWO_COPIES, Wrong.AGAIN_AFTER_PURGE},
+            26_172,
+            id="taken back and not closed",
+        ),
+        pytest.param(
+            replace(WITHDRAWING, withdraws_unacknowledged_only=False),
+            {Wrong.TWO_COPIES, Wrong.AGAIN_AFTER_PURGE, Wrong.RUNS_THOUGH_CLOSED},
+            29_865,
+            id="what has an id by now is taken back, too",
+        ),
+        pytest.param(
+            replace(WITHDRAWING, is_held=False),
+            {
+                Wrong.TWO_COPIES,
+                Wrong.AGAIN_AFTER_CRASH,
+                Wrong.AGAIN_AFTER_PURGE,
+                Wrong.RUNS_THOUGH_CLOSED,
+            },
+            2_273,
+            id="where a submission runs without a release",
+        ),
+    ],
+)
+def test_what_each_rule_is_for_where_starts_are_taken_back(
+    design: Design, wrongs: set[Wrong], states: int
+) -> None:
+    """Two runs follow from each rule that is left out; so nothing is taken back from a `local`
+    cluster."""
+    found = _explored(design, SILENT_SENT_ONCE)
     assert set(found.wrong) == wrongs
     assert len(found.states) == states
 

@@ -401,7 +401,11 @@ def a_push(cluster: Cluster, kind: str, status: str, at: datetime) -> None:
     QuotaPush.objects.create(cluster=cluster, kind=kind, status=status, requested_at=at, done_at=at)
 
 
-def test_after_ten_times_it_is_held_for_a_person(company: Company, bob: User) -> None:
+@pytest.mark.parametrize(("silences", "state"), [(0, "held"), (1, "queued")])
+def test_after_ten_times_it_is_held_for_a_person(
+    company: Company, bob: User, silences: int, state: str
+) -> None:
+    """Planted: a cluster that had fallen silent counted as one that did not start the job."""
     attempt = an_attempt(company, bob)
     Attempt.objects.filter(pk=attempt.pk).update(number=11)
     Job.objects.update(attempt_number=11)
@@ -418,11 +422,14 @@ def test_after_ten_times_it_is_held_for_a_person(company: Company, bob: User) ->
             granted_at=NOW,
             ended_at=NOW,
             released_at=NOW,
+            notice_at=None if number <= silences else NOW,
             outcome="not_started",
         )
     look(company.cluster, seen(attempt))
     look(company.cluster, gone(attempt))
-    assert Job.objects.get().state == "held"
+    assert Job.objects.get().state == state
+    if state == "queued":
+        return
     assert told(attempt.job, actor_of(bob)) == (
         f"Its cluster did not start it 11 times, at last {company.cluster.name}: {TAKEN_BACK} "
         "Release it to try again, or cancel it."
@@ -489,8 +496,8 @@ def test_what_a_silent_cluster_had_not_taken_queues_again(
     assert avoided_clusters(NOW) == {}
     Job.objects.update(explanation={"code": "x", "sentence": "One job is ahead."})
     assert told(attempt.job, actor_of(bob)) == (
-        f"{company.cluster.name} had not taken it and has not answered since 2026-11-21 11:55:00 "
-        "UTC. Nothing of it runs there. One job is ahead."
+        f"{company.cluster.name} has not answered since 2026-11-21 11:55:00 UTC, so the job was "
+        "taken back. Nothing of it runs there. One job is ahead."
     )
     # A late answer is recorded by whoever waited for it; its held copy is removed.
     Attempt.objects.filter(pk=attempt.pk).update(native_id="7")
