@@ -20,7 +20,13 @@ from billing.reconciliations import RECONCILE_DAY
 from clusters.models import Cluster, Pool
 from clusters.node_requests import CHANGE_NODE
 from clusters.trusted import check_trusted, operator_options
-from connectors.errors import ClusterUnavailable, NativeRefused, NotPrepared, WorkloadRejected
+from connectors.errors import (
+    ClusterUnavailable,
+    ControllerAway,
+    NativeRefused,
+    NotPrepared,
+    WorkloadRejected,
+)
 from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import SUBMITTED_WITHIN_S, ClusterConnector
 from connectors.registry import KINDS_IN_PARTS, KINDS_WITH_USERS, native_control, open_connector
@@ -163,6 +169,7 @@ def start_attempt(
             workload_of(attempt), is_first=message.sends == 1 and not attempt.was_held
         )
     except ClusterUnavailable as error:
+        _tell_obstacle(attempt, error, leadership)
         raise NotYet(str(error)) from error
     except WorkloadRejected as error:
         outcome = NOT_STARTED if isinstance(error, NotPrepared) else "start_failed"
@@ -173,6 +180,16 @@ def start_attempt(
             raise NotYet(str(error)) from error
         return None
     return lambda: record_native_id(attempt.id, native_id)
+
+
+def _tell_obstacle(attempt: Attempt, error: ClusterUnavailable, leadership: Leadership) -> None:
+    """Store what everybody may read of why the attempt could not be submitted, until a listing has
+    something to say of it."""
+    told = error.told if isinstance(error, ControllerAway) else ""
+    if told == attempt.message:
+        return
+    with leadership.fence():
+        Attempt.objects.filter(pk=attempt.pk, native_id=None, released_at=None).update(message=told)
 
 
 def _is_to_be_sent(attempt: Attempt) -> bool:

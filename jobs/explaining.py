@@ -143,11 +143,14 @@ def _being_started(view: JobView, actor: Actor) -> str:
     attempt, devices = view.attempt, DeviceKind(view.job.pool__device).plural
     if attempt is None:
         return f"Its {devices} are reserved and it is being started."
+    obstacle = _joined(attempt.message, _trouble(view, actor))
     if attempt.state == AttemptState.STOPPING:
         done = f"It is being taken off {attempt.cluster__name} before it has started."
+    elif obstacle:
+        done = f"Its {devices} are reserved on {attempt.cluster__name}, where it waits."
     else:
         done = f"Its {devices} are reserved and it is being started on {attempt.cluster__name}."
-    return _joined(done, attempt.message, _trouble(view, actor))
+    return _joined(done, obstacle)
 
 
 def _trouble(view: JobView, actor: Actor) -> str:

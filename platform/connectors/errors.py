@@ -11,6 +11,15 @@ class ClusterUnavailable(ConnectorError):
     """The cluster did not answer in time or not sensibly: retry later, nothing is known."""
 
 
+class ControllerAway(ClusterUnavailable):
+    """The cluster answers, and a controller in it whose consent is needed does not. `told` is what
+    everybody may read of it, without the cluster's own words."""
+
+    def __init__(self, words: str, told: str) -> None:
+        super().__init__(words)
+        self.told = told
+
+
 class AnotherCluster(ClusterUnavailable):
     """What answers is not the cluster that answered before: nothing of it is believed."""
 

@@ -135,7 +135,7 @@ def test_a_job_that_waits_in_slurm_says_for_what(
     loop.deliver()
     loop.observe()
     assert told(job, loop) == (
-        f"Its GPUs are reserved and it is being started on {name}. The cluster holds it until it "
+        f"Its GPUs are reserved on {name}, where it waits. The cluster holds it until it "
         "is sure not to forget it; then it is released."
     )
 
@@ -145,7 +145,7 @@ def test_a_job_that_waits_in_slurm_says_for_what(
 
     eventually(is_waiting)
     assert told(job, loop) == (
-        f"Its GPUs are reserved and it is being started on {name}. It waits in the cluster's own "
+        f"Its GPUs are reserved on {name}, where it waits. It waits in the cluster's own "
         "queue: the nodes or GPUs that it needs are in use (Resources)."
     )
     bed.run(["scancel", native])
@@ -171,7 +171,7 @@ def test_what_slurm_will_not_start_is_taken_back_and_tried_again(
     eventually(is_stuck)
     why = "The cluster does not start it: its partition is down (PartitionDown)."
     name = loop.cluster.name
-    assert told(job, loop) == (f"Its GPUs are reserved and it is being started on {name}. {why}")
+    assert told(job, loop) == (f"Its GPUs are reserved on {name}, where it waits. {why}")
     observer: Any = loop.observer
 
     def withdraw() -> int:

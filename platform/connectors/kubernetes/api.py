@@ -117,6 +117,10 @@ class Gone(KubeRefused):
     """What was to be resumed from is too old: list anew."""
 
 
+class WebhookAway(ClusterUnavailable):
+    """A webhook that has to look at the call does not answer; the API server itself does."""
+
+
 class StreamSilent(ClusterUnavailable):
     """A stream said nothing for longer than it may."""
 
@@ -483,8 +487,10 @@ class KubeApi:
                 "expired or were revoked; write the kubeconfig anew, it is read again by itself"
             )
         webhook_failed = (code == 404 or code >= 500) and _WEBHOOK_SAYS.match(words) is not None
-        if webhook_failed or code in (429, 503) or any(away in words for away in _WEBHOOK_AWAY):
-            # None of these reached the storage.
+        # None of these reached the storage.
+        if any(away in words for away in _WEBHOOK_AWAY):
+            return WebhookAway(f"{method} {path}: {words}")
+        if webhook_failed or code in (429, 503):
             return ClusterUnavailable(f"{method} {path}: {words}")
         if code >= 500 or code < 400:
             unknown = ClusterUnavailable if method == "GET" else OutcomeUnknown

@@ -15,9 +15,9 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from connectors.errors import ClusterUnavailable
+from connectors.errors import ClusterUnavailable, ControllerAway
 from connectors.kubernetes import naming
-from connectors.kubernetes.api import KubeApi, NotFound
+from connectors.kubernetes.api import KubeApi, NotFound, WebhookAway
 from connectors.kubernetes.attempts import Attempt
 from connectors.kubernetes.caches import Caches
 from connectors.kubernetes.cluster_state import KubeState, pods_of_ours, rank_of_ours
@@ -25,7 +25,7 @@ from connectors.kubernetes.cores import use_of_nodes
 from connectors.kubernetes.finding import Finder, beside
 from connectors.kubernetes.gating import GateWatch
 from connectors.kubernetes.inventory import core_shares_mib, nodes_of
-from connectors.kubernetes.kueue_health import KueueWatch, told_of_kueue
+from connectors.kubernetes.kueue_health import AWAY, KueueWatch, told_of_kueue
 from connectors.kubernetes.log_keeping import LogKeeper
 from connectors.kubernetes.log_reading import KubernetesLogs
 from connectors.kubernetes.looking import Looker
@@ -187,7 +187,12 @@ class KubernetesConnector:
 
     def submit(self, workload: Workload, *, is_first: bool = False) -> str:
         """See the protocol. The nodes in `slots` are ignored: the cluster chooses them."""
-        return self._submitter.submit(workload)
+        try:
+            return self._submitter.submit(workload)
+        except WebhookAway as error:
+            if self._kueue is None or not self._kueue.is_away_now():
+                raise
+            raise ControllerAway(str(error), AWAY) from error
 
     def release(self, key: str, native_id: str) -> None:
         """See the protocol. It is voted for as soon as Kueue has reserved its quota."""

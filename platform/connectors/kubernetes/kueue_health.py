@@ -48,6 +48,13 @@ class KueueWatch:
                 self._looked_s = self._monotonic_s()
             return self._complaint
 
+    def is_away_now(self) -> bool:
+        """Whether it gets no answer at this moment, whatever it knew before."""
+        with self._lock:
+            self._complaint = self._look()
+            self._looked_s = self._monotonic_s()
+            return self.is_away
+
     def _look(self) -> str:
         self.is_away = False
         try:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from builders.loop_builders import a_job
+from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import (
     NOW,
     Company,
@@ -19,11 +20,13 @@ from builders.portal_builders import (
 from builders.sent_attempts import an_attempt, told
 from clusters.models import Cluster
 from clusters.observation import record_inventory
-from connectors.protocol import (
-    Inventory,
-)
+from connectors.errors import ClusterUnavailable, ControllerAway
+from connectors.kubernetes.kueue_health import AWAY as KUEUE_AWAY
+from connectors.protocol import Inventory, Workload
+from jobs.dispatch import start_attempt
 from jobs.models import Attempt, Job
 from jobs.snapshots import load_snapshot
+from outbox.delivery import NotYet
 from outbox.models import Message
 from outbox.quarantine import begin_quarantine
 from quotas.models import ClusterUser
@@ -121,7 +124,7 @@ def test_what_could_not_be_sent_says_so(company: Company, bob: User) -> None:
     )
     name = company.cluster.name
     plain = (
-        f"Its GPUs are reserved and it is being started on {name}. It could not be sent there yet "
+        f"Its GPUs are reserved on {name}, where it waits. It could not be sent there yet "
         "(3 tries since 2026-11-21T12:00:00Z); that is tried again by itself."
     )
     root = an_actor(None, Role.PLATFORM_ADMIN, "root")
@@ -131,7 +134,7 @@ def test_what_could_not_be_sent_says_so(company: Company, bob: User) -> None:
     )
     Cluster.objects.update(failing_since=NOW, message="no connection")
     assert told(attempt.job, actor_of(bob)) == (
-        f"Its GPUs are reserved and it is being started on {name}. {name} has not answered since "
+        f"Its GPUs are reserved on {name}, where it waits. {name} has not answered since "
         "2026-11-21T12:00:00Z. It could not be sent there yet (3 tries since "
         "2026-11-21T12:00:00Z); that is tried again by itself."
     )
@@ -140,6 +143,37 @@ def test_what_could_not_be_sent_says_so(company: Company, bob: User) -> None:
     assert told(attempt.job, actor_of(bob)) == (
         f"Its GPUs are reserved and it is being started on {name}."
     )
+
+
+class AControllerIsAway:
+    """Answers, but for a controller whose consent it needs, or not at all."""
+
+    error: ClusterUnavailable = ControllerAway("failed calling webhook at 10.0.0.7", KUEUE_AWAY)
+
+    def submit(self, workload: Workload, *, is_first: bool) -> str:
+        raise self.error
+
+
+def test_a_job_that_a_controller_keeps_from_being_sent_says_so(company: Company, bob: User) -> None:
+    """Planted: for minutes it read "it is being started". An id that is there by now, or another
+    failure, ends it."""
+    attempt = an_attempt(company, bob, native_id=None, state="reserved", release_sent_at=None)
+    message = Message.objects.create(
+        kind="start_attempt", subject=attempt.id, created_at=NOW, due_at=NOW, sends=2, shard="x"
+    )
+    cluster = AControllerIsAway()
+    connect: Any = lambda _: cluster  # noqa: E731
+    observer: Any = Fenced("observer")
+
+    def send() -> str:
+        with pytest.raises(NotYet):
+            start_attempt(message, observer, lambda: NOW, connect)
+        return told(attempt.job, actor_of(bob))
+
+    waits = f"Its GPUs are reserved on {company.cluster.name}, where it waits."
+    assert send() == f"{waits} {KUEUE_AWAY}"
+    cluster.error = ClusterUnavailable("no connection to 10.0.0.7")
+    assert send() == (f"Its GPUs are reserved and it is being started on {company.cluster.name}.")
 
 
 def test_a_running_job_names_its_silent_cluster(company: Company, bob: User) -> None:

@@ -443,7 +443,7 @@ def test_a_message_that_changes_alone_is_stored(company: Company, bob: User) -> 
     attempt.refresh_from_db()
     assert attempt.message == STUCK
     assert told(attempt.job, actor_of(bob)) == (
-        f"Its GPUs are reserved and it is being started on {company.cluster.name}. {STUCK}"
+        f"Its GPUs are reserved on {company.cluster.name}, where it waits. {STUCK}"
     )
 
 

@@ -25,6 +25,7 @@ from connectors.kubernetes.api import (
     KubeRefused,
     MayNotGo,
     NotFound,
+    WebhookAway,
 )
 
 NS = {"metadata": {"uid": "the-uid", "resourceVersion": "7"}}
@@ -168,7 +169,7 @@ KUEUE_IS_LATE = 'admission webhook "mpod.kb.io" denied the request: Namespace "t
         (Answer(a_status(401, "Unauthorized"), 401), ClusterUnavailable),
         (Answer(a_status(429, "TooManyRequests"), 429), ClusterUnavailable),
         (Answer(a_status(503), 503), ClusterUnavailable),
-        (Answer(a_status(500, "", 'failed calling webhook "mjob"'), 500), ClusterUnavailable),
+        (Answer(a_status(500, "", 'failed calling webhook "mjob"'), 500), WebhookAway),
         (Answer(a_status(404, "NotFound", KUEUE_IS_LATE), 404), ClusterUnavailable),
         (Answer(a_status(500, "", KUEUE_IS_LATE), 500), ClusterUnavailable),
         (Answer(a_status(422, "Invalid", KUEUE_IS_LATE), 422), KubeRefused),

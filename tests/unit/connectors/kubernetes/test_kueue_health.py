@@ -86,6 +86,18 @@ def test_a_kueue_that_is_gone_is_noticed_and_one_that_is_back() -> None:
     assert not watch.is_away
 
 
+def test_after_a_refusal_it_is_asked_at_once() -> None:
+    """Planted: what was known from before was told."""
+    api, now = AnApi(), [0.0]
+    watch = KueueWatch(api, monotonic_s=lambda: now[0])  # type: ignore[arg-type]
+    assert watch.complaint() == ""
+    api.failure = ClusterUnavailable("away")
+    assert watch.is_away_now()
+    assert watch.complaint() != ""
+    api.failure = None
+    assert not watch.is_away_now()
+
+
 def test_it_is_asked_every_ten_seconds() -> None:
     api, now = AnApi(), [0.0]
     watch = KueueWatch(api, monotonic_s=lambda: now[0])  # type: ignore[arg-type]
