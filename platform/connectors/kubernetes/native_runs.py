@@ -142,10 +142,7 @@ def _by_pool(
     # What waits and asks for none of our GPUs is told too: somebody must start it.
     names = sorted({pool for pod in holding for pool in pod.gpus} or set(asked) or {""})
     is_mixed = len(names) > 1
-    started_at = admission.admitted_at if phase is not WorkloadPhase.HELD else None
-    if phase is WorkloadPhase.STARTING and not any(pod.node for pod in run.pods):
-        # Admitted is not started: what gets no Pods is taken back and costs nothing.
-        started_at = None
+    started_at = _started_at(run, phase, admission.admitted_at)
     ended_at = None
     if is_released and finish is not None:
         ended_at, _ = end_times(look, run, run.pods, admission, finish, started_at)
@@ -186,6 +183,24 @@ def _by_pool(
             )
         )
     return found
+
+
+def _started_at(run: Run, phase: WorkloadPhase, admitted_at: int | None) -> int | None:
+    """When its first container began since it was admitted; None as long as none did.
+
+    Admitted is not started: what gets no Pods or no image is taken back and costs nothing. Of
+    what ran and left no Pods, and where a node's clock is late, the admission counts.
+    """
+    if phase is WorkloadPhase.HELD or admitted_at is None:
+        return None
+    # Those that are gone may be of an earlier run.
+    pods = [*run.alive, *run.over]
+    began = [pod.started_at for pod in run.pods if (pod.started_at or 0) >= admitted_at]
+    if first := min((at for at in began if at is not None), default=None):
+        return first
+    if any(pod.has_begun for pod in pods):
+        return admitted_at
+    return None if pods or phase is WorkloadPhase.STARTING else admitted_at
 
 
 def foreign_pods(look: Look) -> list[NativeWorkload]:

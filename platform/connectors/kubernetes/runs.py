@@ -72,6 +72,11 @@ class Pod:
         return self.phase in _ENDED_PHASES
 
     @property
+    def has_begun(self) -> bool:
+        """Whether anything of it runs or ran."""
+        return self.started_at is not None or self.phase in _BEGUN_PHASES
+
+    @property
     def order(self) -> tuple[int, str]:
         """Its place among the Pods of its workload."""
         return (1 << 30 if self.rank is None else self.rank, self.name)
@@ -100,7 +105,7 @@ class Run:
     @property
     def has_begun(self) -> bool:
         """Whether anything of it runs or ran, as far as its Pods are known."""
-        return any(pod.started_at is not None or pod.phase in _BEGUN_PHASES for pod in self.pods)
+        return any(pod.has_begun for pod in self.pods)
 
     @property
     def began_at(self) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -55,7 +56,8 @@ def test_natives_and_foreign_pods() -> None:
         mgpu=4_000,
         native_state="Admitted",
         phase=RUNNING,
-        started_at=at + 2,
+        # Admitted 2 s before its first container began.
+        started_at=at + 4,
         slots=(RankSlot("gpu-000", 2_000), RankSlot("gpu-004", 2_000)),
         ranks_mgpu=(2_000, 2_000),
     )
@@ -105,6 +107,42 @@ def test_pods_on_a_node_of_several_pools_are_of_the_pool_of_what_they_ask_for() 
         ("small", 250, (RankSlot("gpu-008", 250),), True),
     ]
     assert [one[0] for one in holds(**{"nvidia.com/mig-3g.40gb": "1"})] == [""]
+
+
+@pytest.mark.parametrize(
+    ("began", "phase", "started_at"),
+    [
+        ((40, 45), "Running", ADMITTED - 1 + 40),
+        ((None, None), "Pending", None),
+        ((None, 45), "Pending", ADMITTED - 1 + 45),
+        # A node whose clock is late: not before it was admitted.
+        ((-5, -5), "Running", ADMITTED - 1),
+    ],
+    ids=["running", "no container yet", "one of two", "a late clock"],
+)
+def test_a_native_is_charged_from_its_first_container_on(
+    began: tuple[int | None, int | None], phase: str, started_at: int | None
+) -> None:
+    """Planted: from its admission on, which may be a minute before while images are pulled or
+    the API server is away."""
+    state = copy.deepcopy(recorded("started"))
+    (item,) = (one for one in state.objects if one["metadata"]["name"] == "native-run")
+    uid = item["metadata"]["uid"]
+    pods = [
+        pod
+        for pod in state.pods
+        if any(owner["uid"] == uid for owner in pod["metadata"]["ownerReferences"])
+    ]
+    for pod, after_s in zip(pods, began, strict=True):
+        pod["status"]["phase"] = phase if after_s is not None else "Pending"
+        (status,) = pod["status"]["containerStatuses"]
+        if after_s is None:
+            status["state"] = {"waiting": {"reason": "ContainerCreating"}}
+        else:
+            at = datetime.fromtimestamp(ADMITTED - 1 + after_s, UTC)
+            status["state"] = {"running": {"startedAt": f"{at:%Y-%m-%dT%H:%M:%SZ}"}}
+    (run,) = (one for one in listed(state).natives if one.name == "native-run")
+    assert run.started_at == started_at
 
 
 def test_a_native_without_pods_says_why() -> None:
