@@ -72,7 +72,7 @@ def look(loop: KubernetesLoop) -> None:
 def test_a_job_whose_kueue_is_away_says_so_within_half_a_minute(
     how: str, loop: KubernetesLoop, company: Company, bob: User
 ) -> None:
-    """What is to be sent meanwhile, what was sent before, and the cluster's page. Planted: "it is
+    """What is to be sent meanwhile, what was sent before, and the cluster's page. Against: "it is
     being started" for as long as Kueue was away."""
     bed, name = loop.rig.bed, company.cluster.name
     held = a_job(company.nlp, bob, company.pool, name="held")
@@ -116,7 +116,7 @@ def test_what_starts_after_the_api_server_was_away_pays_from_its_container_on(
     loop: KubernetesLoop, company: Company, bob: User
 ) -> None:
     """Against: it paid for 53 s before its script began. It is admitted, then nobody can start
-    its Pod: first no kubelet, then no API server. Planted: charged from its admission on."""
+    its Pod: first no kubelet, then no API server."""
     bed, rig = loop.rig.bed, loop.rig
     proof = rig.scratch / "proof"
     job = a_job(company.nlp, bob, company.pool, script=f"date +%s > {proof}; sleep 3")

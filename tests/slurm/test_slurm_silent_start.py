@@ -43,8 +43,8 @@ def rig(own_bed: SlurmBed) -> Iterator[SlurmRig]:
 def test_a_job_placed_on_a_slurm_that_fell_silent_runs_elsewhere(
     frozen: str, rig: SlurmRig, tmp_path: Path
 ) -> None:
-    """Planted: the thread that waits for Slurm took it back, after its time-out of 30 s.
-    Whatever Slurm was sent by then never runs there."""
+    """Against: it waited for 3 min 22 s beside hundreds of free GPUs; the thread that waits for
+    Slurm took it back, after its time-out of 30 s. What Slurm was sent by then never runs there."""
     on_slurm = CompanyOnSlurm(rig)
     here = a_cluster("here", seen_at=None)
     here.options = {
