@@ -265,26 +265,3 @@ def test_one_that_is_cancelled_here_or_removed_there_is_over_on_both_sides(
     loop.turn()
     assert Job.objects.filter(origin=JobOrigin.NATIVE).count() == 2
     assert loop.outside.pending == 0
-
-
-def test_a_job_without_a_queue_and_a_pod_are_held_outside(
-    loop: NativesLoop, person: Person
-) -> None:
-    made = person.submit(a_native_job("foreign", gpus=4, queue=None))
-    assert GATE not in made["metadata"].get("annotations", {})
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "foreign", "annotations": {"bed.tidegate.io/start-seconds": "0"}},
-        "spec": a_pod_spec(gpus=2),
-    }
-    person.submit(pod)
-
-    def held() -> int | None:
-        loop.observe()
-        mgpu = sum(holder.mgpu for holder in loop.outside.holders)
-        return mgpu if mgpu == 6000 else None
-
-    eventually(held)
-    assert sum(loop.outside.by_node.values()) == 6000
-    assert (Job.objects.count(), UsageSegment.objects.count()) == (0, 0)

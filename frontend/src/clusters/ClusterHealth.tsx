@@ -21,7 +21,7 @@ export function ClusterHealth({ cluster }: { cluster: Cluster }) {
         </p>
       )}
       {cluster.isolation && <p className="dim">{cluster.isolation}</p>}
-      {cluster.message && <p className={isFresh ? "dim" : ""}>{cluster.message}</p>}
+      {cluster.message && <p>{cluster.message}</p>}
     </>
   );
 }
@@ -57,8 +57,8 @@ export function ClusterPills({ cluster }: { cluster: Cluster }) {
   );
 }
 
-/** The edge of a cluster's card: good, stale, or none while it is switched off. */
+/** The edge of a cluster's card: good, stale or with something to see to, or none while it is switched off. */
 export function markOf(cluster: Cluster, isFresh: boolean): string {
   if (!cluster.is_enabled) return "";
-  return isFresh ? "mark good" : "mark warn";
+  return isFresh && !cluster.message ? "mark good" : "mark warn";
 }

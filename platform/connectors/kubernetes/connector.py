@@ -23,17 +23,18 @@ from connectors.kubernetes.caches import Caches
 from connectors.kubernetes.cluster_state import KubeState, pods_of_ours, rank_of_ours
 from connectors.kubernetes.cores import use_of_nodes
 from connectors.kubernetes.finding import Finder, beside
-from connectors.kubernetes.gating import GateWatch
+from connectors.kubernetes.gate_watch import GateWatch
 from connectors.kubernetes.inventory import core_shares_mib, nodes_of
 from connectors.kubernetes.kueue_health import AWAY, KueueWatch, told_of_kueue
 from connectors.kubernetes.log_keeping import LogKeeper
 from connectors.kubernetes.log_reading import KubernetesLogs
 from connectors.kubernetes.looking import Looker
-from connectors.kubernetes.options import KubernetesOptions, parse_options
+from connectors.kubernetes.options import TAKE, KubernetesOptions, parse_options
 from connectors.kubernetes.refusals import Refusals
 from connectors.kubernetes.stopping import Stopper, is_held, may_still_run
 from connectors.kubernetes.submitting import Submitter
 from connectors.kubernetes.tending import Tender, notice_patch
+from connectors.kubernetes.unqueued import unqueued_alert
 from connectors.kubernetes.voting import (
     Allowed,
     CheckKeeper,
@@ -122,7 +123,14 @@ class KubernetesConnector:
             keeps_check=options.has_kueue,
         )
         self._gate = (
-            GateWatch(self._api, operators=options.operators) if options.has_kueue else None
+            GateWatch(
+                self._api,
+                operators=options.operators,
+                exempt=options.exempt,
+                takes_unlabelled=options.unlabelled == TAKE,
+            )
+            if options.has_kueue
+            else None
         )
         self._kueue = KueueWatch(self._api) if options.has_kueue else None
         self._logs = KubernetesLogs(options)
@@ -137,6 +145,8 @@ class KubernetesConnector:
             self._writer, has_finished=self._looker.has_finished, has_kueue=options.has_kueue
         )
         self._version = ""
+        # What the last look said of Pods outside of teams' queues.
+        self._unqueued = ""
         # The protocol knows no closing: threads and connections end with the connector.
         weakref.finalize(self, _close, self._api, self._caches, self._tender, self._keeper)
 
@@ -236,6 +246,7 @@ class KubernetesConnector:
         # Asked at every look: the watches alone do not say whether it is still the same cluster.
         probe = self._api.probe()
         state, listing = self._looker.look(probe.observed_at)
+        self._unqueued = unqueued_alert(listing, self._options.pools)
         if self._keeper is not None:
             self._keeper.tend(pods_of_ours(state, cluster_id=self._cluster_id))
             # What is told to have ended has its whole log, wherever that can be had soon. Of a gang
@@ -295,7 +306,7 @@ class KubernetesConnector:
             observed_at=probe.observed_at,
             nodes=found,
             api_version=self._api_version(),
-            complaints=(*self._kueue_complaints(), *odd),
+            complaints=(*self._kueue_complaints(), *filter(None, [self._unqueued]), *odd),
             identity={CLUSTER: probe.uid},
         )
 

@@ -1,13 +1,14 @@
 """The gate: what people give to Kueue beside the portal waits without holding quota.
 
 Admission policies, which the API server carries out by itself, also while the portal is away. What
-is created with the label of a queue in a team's namespace by anybody but the portal's account gets
-Kueue's own annotation that keeps it from admission, and the name of who created it. Nobody but the
-portal takes that away, moves a workload to another queue, makes an inactive Workload active, says
-our admission check's Ready or writes the annotations that are ours. Nobody but Kueue says that a
-workload is admitted or starts what waits suspended in a queue, and no queue in a team's namespace
-leads to another team's quota. What the portal has submitted is changed by nobody but the portal and
-the cluster's own controllers.
+is created in a team's namespace by anybody but the portal's account gets Kueue's own annotation
+that keeps it from admission, and the name of who created it. What has no label of a queue gets that
+of the team's (policy `TAKE`) or, without that policy, is refused; `_is_let_through` says what may
+do without. Nobody but the portal takes the gate away, moves a workload to another queue, makes an
+inactive Workload active, says our admission check's Ready or writes the annotations that are ours.
+Nobody but Kueue says that a workload is admitted or starts what waits suspended in a queue, and no
+queue in a team's namespace leads to another team's quota. What the portal has submitted is changed
+by nobody but the portal and the cluster's own controllers.
 
 Whoever may write admission policies can change whatever the API server stores, so the portal may
 not: an administrator applies them (deploy/kubernetes/gate.yaml, which says the same as this
@@ -16,21 +17,20 @@ module), and the portal looks at each inventory whether they are in place.
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from connectors.kubernetes.api import Forbidden, KubeApi, NotFound
 from connectors.kubernetes.naming import (
     ADMISSION_CHECK,
+    ADMISSION_GATE,
     ASKED,
     ATTEMPT,
     CLUSTER,
     CONTROLLER,
     CREATOR,
     KEY,
+    LOCAL_QUEUE,
     NOTICE,
     QUEUE_LABEL,
     STOPPED,
@@ -45,9 +45,8 @@ GATE = "kueue.x-k8s.io/admission-gated-by"
 #: What of the gate is ours; others may have their own beside it.
 OUR_GATE = CONTROLLER
 PORTAL = "system:serviceaccount:tidegate-system:portal"
-MANIFEST = "deploy/kubernetes/gate.yaml"
-WHOAMI_PATH = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-LOOKED_EVERY_S = 30.0
+#: The policy that puts what has no label of a queue into the team's. Without it that is refused.
+TAKE = "tidegate-take"
 
 _GATED = (
     ("batch", ("v1",), ("jobs",)),
@@ -62,6 +61,13 @@ CONTROLLERS = (
     "system:kube-controller-manager",
     "system:serviceaccount:kube-system:job-controller",
 )
+#: What these accounts make of is no object of a gated kind: nothing has let it in.
+_UNGATED_OWNERS = ("CronJob", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet")
+#: What Kueue lets through where such an object is its controller, and believes whoever says so.
+_GATED_OWNERS = (
+    *("Job", "JobSet", "PyTorchJob", "MPIJob", "TrainJob", "RayJob", "RayCluster"),
+    *("AppWrapper", "LeaderWorkerSet", "StatefulSet"),
+)
 _PODS = ("", ("v1",), ("pods",))
 _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSIONS = ("v1beta1", "v1beta2")
@@ -75,31 +81,36 @@ _PLURALS: Mapping[str, str] = {
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
 
-TOO_OLD = (
-    "This Kubernetes has no MutatingAdmissionPolicy (admissionregistration.k8s.io/v1), so that "
-    "jobs submitted beside the portal are not gated when they are created. Kueue's admission check "
-    "alone holds them: each holds its quota in Kueue while it waits, also from jobs that could "
-    "run, and who submitted it is not known."
-)
-
 
 def gate_manifests(
-    portal: str = PORTAL, operators: Sequence[str] = OPERATORS
+    portal: str = PORTAL, operators: Sequence[str] = OPERATORS, exempt: Sequence[str] = ()
 ) -> tuple[Object, ...]:
     """All policies with their bindings, for the portal that signs in as `portal` on a cluster whose
-    operators sign in as `operators`."""
+    operators sign in as `operators`, and where `exempt` are let through without a queue."""
+    accounts = _Accounts(portal, operators, exempt)
     return (
-        _policy("MutatingAdmissionPolicy", "tidegate-gate", _gating(portal)),
+        _policy("MutatingAdmissionPolicy", "tidegate-gate", _gating(accounts)),
         _binding("MutatingAdmissionPolicyBinding", "tidegate-gate"),
-        _policy("ValidatingAdmissionPolicy", "tidegate-gate", _gate_rules(portal, operators)),
+        _policy("ValidatingAdmissionPolicy", "tidegate-gate", _gate_rules(accounts)),
         _binding("ValidatingAdmissionPolicyBinding", "tidegate-gate"),
-        _policy("ValidatingAdmissionPolicy", "tidegate-pods", _pod_rules(portal, operators)),
+        _policy("ValidatingAdmissionPolicy", "tidegate-pods", _pod_rules(accounts)),
         _binding("ValidatingAdmissionPolicyBinding", "tidegate-pods"),
         _policy("ValidatingAdmissionPolicy", "tidegate-workloads", _workload_rules(portal)),
         _binding("ValidatingAdmissionPolicyBinding", "tidegate-workloads"),
         _policy("ValidatingAdmissionPolicy", "tidegate-queues", _queue_rules(portal)),
         _binding("ValidatingAdmissionPolicyBinding", "tidegate-queues"),
+        _policy("MutatingAdmissionPolicy", TAKE, _taking(accounts)),
+        _binding("MutatingAdmissionPolicyBinding", TAKE),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Accounts:
+    """Who is who for the policies."""
+
+    portal: str
+    operators: Sequence[str]
+    exempt: Sequence[str]
 
 
 def _policy(kind: str, name: str, spec: Object) -> Object:
@@ -149,7 +160,99 @@ _SUSPENDED = (
 _LABELS = "(has({0}.metadata.labels) ? {0}.metadata.labels : {{}})"
 
 
-def _gating(portal: str) -> Object:
+_IN_QUEUE = (
+    f'(has(object.metadata.labels) && "{QUEUE_LABEL}" in object.metadata.labels && '
+    f'object.metadata.labels["{QUEUE_LABEL}"] != "")'
+)
+#: Kueue, and whoever makes Pods of it, suspends and starts it, under names that every cluster gives
+#: them itself: they are Kubernetes' own, or accounts outside of teams' namespaces.
+_BY_MASTERS = '(has(request.userInfo.groups) && "system:masters" in request.userInfo.groups)'
+_BY_CLUSTER = (
+    f"{_BY_MASTERS} || "
+    '(request.userInfo.username.startsWith("system:") && '
+    f'!request.userInfo.username.startsWith("system:serviceaccount:{_TEAMS}"))'
+)
+#: Extended resources have names of a domain. Not of other kinds: they have no containers.
+_ASKS_DEVICES = (
+    "(has(object.spec.resourceClaims) && size(object.spec.resourceClaims) > 0) || "
+    "(object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : []))"
+    ".exists(one, has(one.resources) && has(one.resources.limits) && "
+    'one.resources.limits.exists(name, name.contains("/")))'
+)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "[" + ", ".join(f'"{name}"' for name in names) + "]"
+
+
+def _has_controller(kinds: Sequence[str]) -> str:
+    """That it says that an object of one of the kinds is its controller."""
+    return (
+        "(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(one, "
+        f"has(one.controller) && one.controller && one.kind in {_listed(kinds)}))"
+    )
+
+
+def _is_let_through(accounts: _Accounts) -> str:
+    """That what is new may be outside of every queue: a part of what was let in before, what an
+    exempt account makes, and Pods without GPUs that the cluster itself makes.
+
+    Who asks is what the request says. What the object says of its owners only takes away, but from
+    those who could take the policy away as well: an operator may sign in as one of them.
+    """
+    return (
+        f"request.userInfo.username in {_listed(accounts.exempt)} || "
+        f"(request.userInfo.username in {_listed((*CONTROLLERS, *accounts.operators))} && "
+        f"!{_has_controller(_UNGATED_OWNERS)}) || "
+        f"({_BY_MASTERS} && {_has_controller(_GATED_OWNERS)}) || "
+        f'(request.kind.kind == "Pod" && ({_BY_CLUSTER}) && !({_ASKS_DEVICES}))'
+    )
+
+
+def _taking(accounts: _Accounts) -> Object:
+    """What has no label of a queue gets that of its team's."""
+    label = f'labels: {{"{QUEUE_LABEL}": "{LOCAL_QUEUE}"}}'
+    expression = f"Object{{metadata: Object.metadata{{{label}}}}}"
+    return {
+        "matchConstraints": {
+            "resourceRules": [_rule(*each, "CREATE") for each in (*_GATED, _PODS)]
+        },
+        "matchConditions": [
+            _not_the_portal(accounts.portal),
+            {"name": "in-no-queue", "expression": f"!{_IN_QUEUE}"},
+            {"name": "not-let-through", "expression": f"!({_is_let_through(accounts)})"},
+        ],
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "IfNeeded",
+        "mutations": [
+            {
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {"expression": expression},
+            }
+        ],
+    }
+
+
+def _in_a_queue(accounts: _Accounts) -> Object:
+    """Refuses what policy `TAKE` would have taken, where that is not there."""
+    return _validation(
+        f"!variables.isNew || {_IN_QUEUE} || {_is_let_through(accounts)}",
+        "nothing runs in the namespace of a team outside of its queue: add the label "
+        f"{QUEUE_LABEL}: {LOCAL_QUEUE}",
+    )
+
+
+def _no_false_owner(accounts: _Accounts) -> Object:
+    """Kueue lets go whatever says that something in a queue is its controller."""
+    return _validation(
+        f"!variables.isNew || {_BY_CLUSTER} || request.userInfo.username in "
+        f"{_listed((*accounts.operators, *accounts.exempt))} || "
+        f"!{_has_controller(_GATED_OWNERS)}",
+        "what is part of a job is made by the controller of the job alone",
+    )
+
+
+def _gating(accounts: _Accounts) -> Object:
     """Ours is added to the gates that are there already."""
     there = f'has(object.metadata.annotations) && "{GATE}" in object.metadata.annotations'
     value = f'object.metadata.annotations["{GATE}"]'
@@ -161,11 +264,11 @@ def _gating(portal: str) -> Object:
     return {
         "matchConstraints": {"resourceRules": [_rule(*each, "CREATE") for each in _GATED]},
         "matchConditions": [
-            _not_the_portal(portal),
+            _not_the_portal(accounts.portal),
+            # Whichever of the two policies comes first.
             {
                 "name": "in-a-queue",
-                "expression": "has(object.metadata.labels) && "
-                f'"{QUEUE_LABEL}" in object.metadata.labels',
+                "expression": f"{_IN_QUEUE} || !({_is_let_through(accounts)})",
             },
         ],
         "failurePolicy": "Fail",
@@ -210,9 +313,9 @@ def _same(names: Sequence[str], now: str, before: str) -> str:
 
 def _by_controllers(operators: Sequence[str]) -> str:
     """That a controller does it, or somebody who could take the policy away as well."""
-    listed = ", ".join(f'"{name}"' for name in (*CONTROLLERS, *operators))
+    listed = _listed((*CONTROLLERS, *operators))
     return (
-        f"request.userInfo.username in [{listed}] || (has(request.userInfo.groups) && "
+        f"request.userInfo.username in {listed} || (has(request.userInfo.groups) && "
         '"system:masters" in request.userInfo.groups)'
     )
 
@@ -228,7 +331,11 @@ def _is_nobodys(*more: str) -> str:
     )
 
 
-def _pod_rules(portal: str, operators: Sequence[str]) -> Object:
+def _pod_rules(accounts: _Accounts) -> Object:
+    gated = (
+        "(has({0}.spec.schedulingGates) && "
+        f'{{0}}.spec.schedulingGates.exists(one, one.name == "{ADMISSION_GATE}"))'
+    )
     ours = (
         _same(_OURS, "variables.annotations", "variables.before")
         + " && "
@@ -236,30 +343,30 @@ def _pod_rules(portal: str, operators: Sequence[str]) -> Object:
     )
     return {
         "matchConstraints": {"resourceRules": _rules(*_PODS, "CREATE", "UPDATE")},
-        "matchConditions": [_not_the_portal(portal)],
+        "matchConditions": [_not_the_portal(accounts.portal)],
         "failurePolicy": "Fail",
         "variables": _variables(),
         "validations": [
             _validation(
-                f"!variables.isNew || {_by_controllers(operators)} || ({_is_nobodys()})",
+                f"!variables.isNew || {_by_controllers(accounts.operators)} || ({_is_nobodys()})",
                 "labels and annotations of tidegate.io are written by Tidegate alone",
             ),
             _validation(
                 f"variables.isNew || ({ours})",
                 "labels and annotations of tidegate.io are written by Tidegate alone",
             ),
+            _in_a_queue(accounts),
+            _no_false_owner(accounts),
+            _validation(
+                f"variables.isNew || !{gated.format('oldObject')} || {gated.format('object')} || "
+                f"{_BY_CLUSTER}",
+                "what is in a queue is started by Kueue alone",
+            ),
         ],
     }
 
 
 _OPENED_BY_US = "only Tidegate opens this gate: the job starts when its team has room for it"
-#: Kueue, and whoever makes Pods of it, suspends and starts it, under names that every cluster gives
-#: them itself: they are Kubernetes' own, or accounts outside of teams' namespaces.
-_BY_CLUSTER = (
-    '(has(request.userInfo.groups) && "system:masters" in request.userInfo.groups) || '
-    '(request.userInfo.username.startsWith("system:") && '
-    f'!request.userInfo.username.startsWith("system:serviceaccount:{_TEAMS}"))'
-)
 
 
 def _stays_gated() -> str:
@@ -269,7 +376,7 @@ def _stays_gated() -> str:
     return f"variables.isNew || !{is_gated.format('before')} || {is_gated.format('annotations')}"
 
 
-def _gate_rules(portal: str, operators: Sequence[str]) -> Object:
+def _gate_rules(accounts: _Accounts) -> Object:
     same_queue = _same((QUEUE_LABEL,), "variables.labels", "variables.labelsBefore")
     same_labels = _same((ATTEMPT, CLUSTER), "variables.labels", "variables.labelsBefore")
     suspended_before = _SUSPENDED.format("oldObject")
@@ -277,7 +384,7 @@ def _gate_rules(portal: str, operators: Sequence[str]) -> Object:
         "matchConstraints": {
             "resourceRules": [rule for each in _GATED for rule in _rules(*each, "CREATE", "UPDATE")]
         },
-        "matchConditions": [_not_the_portal(portal)],
+        "matchConditions": [_not_the_portal(accounts.portal)],
         "failurePolicy": "Fail",
         "variables": [
             *_variables(),
@@ -312,7 +419,7 @@ def _gate_rules(portal: str, operators: Sequence[str]) -> Object:
                 "what is in a queue is started by Kueue alone",
             ),
             _validation(
-                f"!variables.isNew || {_by_controllers(operators)} || ("
+                f"!variables.isNew || {_by_controllers(accounts.operators)} || ("
                 + _is_nobodys(
                     f'(!("{CREATOR}" in variables.annotations) || '
                     f'variables.annotations["{CREATOR}"] == request.userInfo.username)'
@@ -320,6 +427,8 @@ def _gate_rules(portal: str, operators: Sequence[str]) -> Object:
                 + ")",
                 "labels and annotations of tidegate.io are written by Tidegate alone",
             ),
+            _in_a_queue(accounts),
+            _no_false_owner(accounts),
         ],
     }
 
@@ -388,109 +497,3 @@ def _queue_rules(portal: str) -> Object:
 def path_of(manifest: Mapping[str, Any]) -> str:
     """Where the API server has the policy or binding."""
     return f"/apis/{API}/{_PLURALS[manifest['kind']]}/{manifest['metadata']['name']}"
-
-
-@dataclass(frozen=True, slots=True)
-class GateState:
-    """Whether natives are gated when they are created; `complaint` is why they are not, or what
-    else is wrong."""
-
-    is_in_place: bool
-    complaint: str = ""
-
-
-class GateWatch:
-    """Looks whether the gate is in place, now and then; for several threads at once."""
-
-    def __init__(
-        self,
-        api: KubeApi,
-        monotonic_s: Callable[[], float] = time.monotonic,
-        *,
-        operators: Sequence[str] = OPERATORS,
-    ) -> None:
-        self._api = api
-        self._operators = operators
-        self._monotonic_s = monotonic_s
-        self._lock = threading.Lock()
-        self._portal = ""
-        self._looked_s = -float("inf")
-        self._state = GateState(is_in_place=False)
-
-    def state(self) -> GateState:
-        """What was found at the last look, which is not long ago. Raises ConnectorError."""
-        with self._lock:
-            if self._monotonic_s() - self._looked_s >= LOOKED_EVERY_S:
-                self._state = self._look()
-                self._looked_s = self._monotonic_s()
-            return self._state
-
-    @property
-    def last_state(self) -> GateState:
-        """What was found at the last look, however long ago."""
-        return self._state
-
-    def _look(self) -> GateState:
-        if not self._portal:
-            self._portal = _own_name(self._api)
-        if "mutatingadmissionpolicies" not in _served(self._api):
-            return GateState(is_in_place=False, complaint=TOO_OLD)
-        wrong = []
-        for manifest in gate_manifests(self._portal, self._operators):
-            what = f"{manifest['kind']} {manifest['metadata']['name']}"
-            try:
-                found = self._api.get(path_of(manifest))
-            except NotFound:
-                wrong.append(f"{what} is missing")
-                continue
-            except Forbidden as error:
-                return GateState(is_in_place=False, complaint=_told([f"{what}: {error}"]))
-            if not is_part(manifest["spec"], found.get("spec")):
-                wrong.append(f"{what} is another one")
-        if not wrong:
-            return GateState(is_in_place=True)
-        return GateState(is_in_place=False, complaint=_told(wrong, self._portal))
-
-
-def _told(wrong: Sequence[str], portal: str = PORTAL) -> str:
-    more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-    named = "" if portal == PORTAL else f", with {portal} in place of {PORTAL}"
-    return (
-        "Jobs submitted beside the portal are not all gated when they are created: "
-        f"{wrong[0]}{more}. An administrator of the cluster applies {MANIFEST}{named}. Until then "
-        "Kueue's admission check alone holds them, and each holds its quota in Kueue while it "
-        "waits."
-    )
-
-
-def is_part(wanted: object, found: object) -> bool:
-    """Whether all of `wanted` is in `found`, which may have more fields: the server's defaults."""
-    if isinstance(wanted, Mapping):
-        return isinstance(found, Mapping) and all(
-            name in found and is_part(value, found[name]) for name, value in wanted.items()
-        )
-    if isinstance(wanted, list | tuple):
-        return (
-            isinstance(found, list | tuple)
-            and len(wanted) == len(found)
-            and all(is_part(*each) for each in zip(wanted, found, strict=True))
-        )
-    return wanted == found
-
-
-def _own_name(api: KubeApi) -> str:
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    try:
-        told = api.create(WHOAMI_PATH, body)
-    except NotFound:
-        return PORTAL
-    return str(((told.get("status") or {}).get("userInfo") or {}).get("username") or PORTAL)
-
-
-def _served(api: KubeApi) -> frozenset[str]:
-    """The resources of the version of admission policies that we know."""
-    try:
-        told = api.get(f"/apis/{API}")
-    except NotFound:
-        return frozenset()
-    return frozenset(str(one.get("name")) for one in told.get("resources") or ())

@@ -12,7 +12,7 @@ from connectors.kubernetes.caches import Caches
 from connectors.kubernetes.cluster_state import KubeState
 from connectors.kubernetes.ends import finish_of_run
 from connectors.kubernetes.finding import Finder
-from connectors.kubernetes.gating import GateWatch
+from connectors.kubernetes.gate_watch import GateWatch
 from connectors.kubernetes.observing import listing_of
 from connectors.kubernetes.options import KubernetesOptions
 from connectors.kubernetes.reading import Odd

@@ -51,6 +51,8 @@ BORROWED_CLASS = "tidegate-borrowed"
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+#: The scheduling gate that Kueue gives to Pods that wait in a queue themselves.
+ADMISSION_GATE = "kueue.x-k8s.io/admission"
 
 #: The container of every rank, the only one that we put into its Pod.
 CONTAINER = "main"
@@ -70,6 +72,8 @@ _LABEL_DIGITS = 40
 #: MASTER_PORT is one of these, by key.
 _PORT_FIRST = 20_000
 _PORTS = 10_000
+
+_NAMESPACE = re.compile(rf"{_PREFIX}[0-9a-f]{{{_NAMESPACE_DIGITS}}}", re.ASCII)
 
 _INDEX = re.compile(r"[0-9]{1,6}", re.ASCII)
 #: Where the kinds of workload say which of its Pods one is; the first that is there counts.
@@ -91,6 +95,11 @@ def workload_name(key: str) -> str:
 def team_namespace(path: str) -> str:
     """The namespace of the team at `path`, and the name of its queue on the cluster."""
     return _PREFIX + _digits(path, _NAMESPACE_DIGITS)
+
+
+def is_team_namespace(name: str) -> bool:
+    """Whether it is the namespace of some team."""
+    return _NAMESPACE.fullmatch(name) is not None
 
 
 def cluster_label(cluster_id: str) -> str:

@@ -17,9 +17,6 @@ from connectors.kubernetes.states import Finish, WaitCode, eviction, finish_of, 
 from connectors.protocol import NativeWorkload, Outcome, RankSlot, WorkloadPhase
 from primitives.units import DeviceKind
 
-#: The scheduling gate that Kueue gives to Pods that wait in a queue themselves.
-ADMISSION_GATE = "kueue.x-k8s.io/admission"
-
 
 def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
     """`run`, which is not ours, one for each pool of which it has or wants GPUs. Raises Odd."""
@@ -117,7 +114,7 @@ def _is_gated(pod: Pod) -> bool:
     before it starts.
     """
     gates = parts(pod.source, "spec", "schedulingGates")
-    return not pod.node and any(text(gate, "name") == ADMISSION_GATE for gate in gates)
+    return not pod.node and any(text(gate, "name") == naming.ADMISSION_GATE for gate in gates)
 
 
 def _by_pool(

@@ -15,7 +15,6 @@ look at it, and removes it.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from connectors.kubernetes.asking import asked_by_native
 from connectors.kubernetes.cluster_state import KubeState
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.gating import GATE, OUR_GATE
-from connectors.kubernetes.naming import PATH, STOPPED, team_namespace
+from connectors.kubernetes.naming import PATH, STOPPED, is_team_namespace, team_namespace
 from connectors.kubernetes.options import KubernetesPool
 from connectors.kubernetes.reading import Odd, conditions, is_true
 from connectors.kubernetes.resources import resource_of
@@ -65,7 +64,6 @@ JOB_UID = "kueue.x-k8s.io/job-uid"
 RESERVED_WITHIN_S = 1.0
 _PAUSE_S = 0.1
 _SENTENCE_MAX = 2_000
-_NAMESPACE = re.compile(r"tg-[0-9a-f]{16}", re.ASCII)
 
 
 def control_natives(connector: ClusterConnector) -> KubernetesNatives:
@@ -132,7 +130,7 @@ class KubernetesNatives:
 
     def team_of(self, account: str) -> str | None:
         """See the protocol: the account is a namespace, which tells the path of its team."""
-        if not _NAMESPACE.fullmatch(account):
+        if not is_team_namespace(account):
             return None
         try:
             found = self._api.get(f"/api/v1/namespaces/{account}")

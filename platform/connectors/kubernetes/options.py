@@ -57,6 +57,11 @@ ray_version         version of Ray in the images of kind "rayjob"; null (default
 operators           accounts ("system:serviceaccount:NAMESPACE:NAME") of the operators that make
                     Jobs and Pods of what is created there, as gate.yaml names them; by default
                     those of their own manifests
+unlabelled          "take" (default): what people create in a team's namespace without the label of
+                    a queue is taken into the team's; "refuse": it is refused. By gate.yaml, from
+                    which an administrator takes policy tidegate-take away for "refuse"
+exempt              accounts, as in `operators`, whose objects are neither taken nor refused, as
+                    gate.yaml names them; none by default
 log_root            directory where the portal keeps what the Pods wrote; null (default): outputs
                     cannot be shown
 log_cap_bytes       bytes of the output of each rank that are kept; 16 MiB by default
@@ -85,6 +90,8 @@ from primitives.units import DeviceKind
 KUEUE = "kueue"
 ARBITER_MODE = "arbiter"
 SHARED_MODE = "shared"
+TAKE = "take"
+REFUSE = "refuse"
 CPU_RESOURCE = "cpu"
 WHOLE_MGPU = 1_000
 #: The label of every node that is a domain of its own.
@@ -119,6 +126,8 @@ _KNOWN = frozenset(
             "queue",
             "ray_version",
             "operators",
+            "unlabelled",
+            "exempt",
             "log_root",
             "log_cap_bytes",
         ),
@@ -191,6 +200,8 @@ class KubernetesOptions:
     queue: str | None
     ray_version: str | None
     operators: tuple[str, ...]
+    unlabelled: str
+    exempt: tuple[str, ...]
     log_root: str | None
     log_cap_bytes: int
 
@@ -256,6 +267,8 @@ def parse_options(options: Mapping[str, Any]) -> KubernetesOptions:
         queue=values.or_none("queue", options.get("queue"), values.queue),
         ray_version=values.or_none("ray_version", options.get("ray_version"), values.version),
         operators=values.listed("operators", options.get("operators", OPERATORS), values.account),
+        unlabelled=values.choice(options, "unlabelled", TAKE, (TAKE, REFUSE)),
+        exempt=values.listed("exempt", options.get("exempt", []), values.account),
         log_root=values.or_none("log_root", options.get("log_root"), values.path),
         log_cap_bytes=values.count(
             "log_cap_bytes", options.get("log_cap_bytes", LOG_CAP_BYTES), 0, LOG_CAP_BYTES_MAX

@@ -9,19 +9,19 @@ import pytest
 import yaml
 
 from connectors.kubernetes.api import Forbidden, NotFound
-from connectors.kubernetes.gating import (
-    CONTROLLERS,
+from connectors.kubernetes.gate_watch import (
     LOOKED_EVERY_S,
-    PORTAL,
+    TAKES_ANYWAY,
     TOO_OLD,
+    GateState,
     GateWatch,
-    gate_manifests,
     is_part,
-    path_of,
 )
+from connectors.kubernetes.gating import CONTROLLERS, PORTAL, TAKE, gate_manifests, path_of
 from connectors.kubernetes.options import OPERATORS
 
 DEPLOY = Path(__file__).parents[4] / "deploy" / "kubernetes"
+MASTERS = '(has(request.userInfo.groups) && "system:masters" in request.userInfo.groups)'
 API = "/apis/admissionregistration.k8s.io/v1"
 
 
@@ -157,19 +157,29 @@ def test_what_is_part_of_another(wanted: object, found: object, is_in: bool) -> 
 
 
 def test_whose_the_controllers_are_is_asked_of_the_request_and_never_of_the_object() -> None:
-    """Mutant: whatever named a controller among its owners could say that it is ours."""
+    """Planted: whatever names a controller among its owners is let through."""
     spec = {one["metadata"]["name"]: one["spec"] for one in gate_manifests() if is_validating(one)}
-    assert "ownerReferences" not in str(gate_manifests())
+    for one in gate_manifests():
+        for expression in expressions_of(one):
+            # What an object says of its owners only takes rights away, or helps who has all.
+            parts = expression.split("(has(object.metadata.ownerReferences)")
+            assert all(part.endswith(("!", f"{MASTERS} && ")) for part in parts[:-1])
     for name in ("tidegate-gate", "tidegate-pods"):
         (new,) = [
             one["expression"]
             for one in spec[name]["validations"]
-            if "request.userInfo.username in" in one["expression"]
+            if "Tidegate alone" in one["message"]
+            and "request.userInfo.username in" in one["expression"]
         ]
         for account in (*CONTROLLERS, *OPERATORS):
             assert f'"{account}"' in new
         for ours in ("attempt", "cluster", "key", "stopped", "notice"):
             assert f'!("tidegate.io/{ours}" in variables.' in new
+
+
+def expressions_of(manifest: dict[str, Any]) -> list[str]:
+    found = (*manifest["spec"].get("matchConditions", ()), *manifest["spec"].get("validations", ()))
+    return [one["expression"] for one in found]
 
 
 def is_validating(manifest: dict[str, Any]) -> bool:
@@ -196,7 +206,7 @@ def test_pods_are_gated_when_they_are_made_and_changed() -> None:
             "resources": ["pods/status"],
         },
     ]
-    _, changed = spec["validations"]
+    _, changed, *_ = spec["validations"]
     for ours in ("attempt", "cluster", "key", "stopped", "notice", "creator"):
         assert f'"tidegate.io/{ours}"' in changed["expression"]
 
@@ -207,3 +217,52 @@ def test_other_operators_are_looked_for_by_their_names() -> None:
     assert GateWatch(api, operators=operators).state().is_in_place  # type: ignore[arg-type]
     assert "tidegate-gate is another one" in watch(api).state().complaint
     assert OPERATORS[0] not in str(gate_manifests(PORTAL, operators))
+
+
+def test_exempt_accounts_are_looked_for_by_their_names() -> None:
+    exempt = ("system:serviceaccount:monitoring:agent",)
+    api = AnApi(*gate_manifests(exempt=exempt))
+    assert GateWatch(api, exempt=exempt).state().is_in_place  # type: ignore[arg-type]
+    assert "tidegate-gate is another one and 3 more" in watch(api).state().complaint
+
+
+def test_where_it_is_refused_the_policy_that_takes_it_is_not_there() -> None:
+    """Planted: the policy is not looked for. What is to be refused is taken, and nobody told."""
+    refusing = [one for one in gate_manifests() if one["metadata"]["name"] != TAKE]
+
+    def state(*objects: dict[str, Any], takes_unlabelled: bool) -> GateState:
+        api = AnApi(*objects)
+        return GateWatch(api, takes_unlabelled=takes_unlabelled).state()  # type: ignore[arg-type]
+
+    assert state(*refusing, takes_unlabelled=False) == GateState(is_in_place=True)
+    assert state(*gate_manifests(), takes_unlabelled=True) == GateState(is_in_place=True)
+    missing = state(*refusing, takes_unlabelled=True)
+    assert not missing.is_in_place
+    assert "MutatingAdmissionPolicy tidegate-take is missing and 1 more." in missing.complaint
+    # All is gated, and nobody is asked to apply what has to go.
+    taken = state(*gate_manifests(), takes_unlabelled=False)
+    assert taken == GateState(is_in_place=True, complaint=TAKES_ANYWAY)
+    _, *others = gate_manifests()
+    both = state(*others, takes_unlabelled=False)
+    assert not both.is_in_place
+    assert "MutatingAdmissionPolicy tidegate-gate is missing. An adm" in both.complaint
+
+
+def test_what_has_no_queue_is_taken_or_refused_by_the_same_words() -> None:
+    """Planted: another condition in one of them. Something is neither taken nor refused."""
+    by_name = {(one["kind"], one["metadata"]["name"]): one["spec"] for one in gate_manifests()}
+    taking = by_name["MutatingAdmissionPolicy", TAKE]
+    in_no_queue, not_let_through = (
+        one["expression"].removeprefix("!") for one in taking["matchConditions"][1:]
+    )
+    refused = f"!variables.isNew || {in_no_queue} || {not_let_through[1:-1]}"
+    for name in ("tidegate-gate", "tidegate-pods"):
+        spec = by_name["ValidatingAdmissionPolicy", name]
+        assert refused in [one["expression"] for one in spec["validations"]]
+    gating = by_name["MutatingAdmissionPolicy", "tidegate-gate"]
+    assert gating["matchConditions"][1]["expression"] == f"{in_no_queue} || !{not_let_through}"
+    kinds = [rule["resources"] for rule in taking["matchConstraints"]["resourceRules"]]
+    assert kinds == [
+        *(rule["resources"] for rule in gating["matchConstraints"]["resourceRules"]),
+        ["pods"],
+    ]
