@@ -6,12 +6,14 @@ import { poolsQuery } from "../api/queries";
 import type { Cluster } from "../api/types";
 import { ClusterForm } from "./ClusterForm";
 import {
+  ACCOUNT_FIELDS,
   ALLOWED,
   FEATURES_HELP,
   fieldsOf,
   KUBECONFIG_FIELDS,
   LEVEL,
   LOG_ROOT,
+  MORE_CORES_FIELDS,
   MORE_FIELDS,
   MORE_POOL_FIELDS,
   NO_FIELDS,
@@ -22,6 +24,7 @@ import {
   SCHEDULERS,
   SHOWN,
   WORKLOAD_KINDS,
+  type Device,
   type KubernetesFields,
   type KubernetesPoolFields,
   type Placing,
@@ -47,7 +50,7 @@ export function KubernetesForm({ cluster }: { cluster?: Cluster }) {
   );
   const set = (change: Partial<KubernetesFields>) => setFields((before) => ({ ...before, ...change }));
   const hasKueue = fields.scheduler === "kueue";
-  const more = hasKueue ? MORE_FIELDS : [QUEUE, ...MORE_FIELDS];
+  const more = hasKueue ? [...MORE_FIELDS, ...ACCOUNT_FIELDS] : [QUEUE, ...MORE_FIELDS];
   return (
     <ClusterForm kind="kubernetes" reading={readKubernetes(fields)} fields={SHOWN} cluster={cluster}>
       {(errorOf) => {
@@ -97,6 +100,15 @@ export function KubernetesForm({ cluster }: { cluster?: Cluster }) {
                 value={fields.isShared ? "shared" : "arbiter"}
                 choices={{ arbiter: "Arbiter", shared: "Shared" }}
                 onChange={(value) => set({ isShared: value === "shared" })}
+              />
+            )}
+            {hasKueue && (
+              <Choice
+                label="Workloads without a queue"
+                help="What people create in a team's namespace without the label of a queue. Take: it joins the team's queue. Refuse: it is not created; take policy tidegate-take away on the cluster, too."
+                value={fields.refusesUnlabelled ? "refuse" : "take"}
+                choices={{ take: "Take", refuse: "Refuse" }}
+                onChange={(value) => set({ refusesUnlabelled: value === "refuse" })}
               />
             )}
             <Pools pools={fields.pools} error={errorOf("pools")} onChange={(pools) => set({ pools })} />
@@ -206,19 +218,29 @@ function Pools({
           <fieldset className="plain-set stack pool-block" key={i}>
             <legend className="visually-hidden">{pool.texts.pool || `Pool ${i + 1}`}</legend>
             <div className="pool-head">{POOL_FIELDS.map(input)}</div>
+            <Choice
+              label="Devices"
+              value={pool.device}
+              choices={{ gpu: "GPUs", cpu: "CPU cores" }}
+              onChange={(device) => set(i, { device: device as Device })}
+            />
             <details className="advanced">
               <summary>More of this pool</summary>
               <div className="stack">
                 <div className="even top">
-                  {MORE_POOL_FIELDS.map(input)}
+                  {(pool.device === "gpu" ? MORE_POOL_FIELDS : MORE_CORES_FIELDS).map(input)}
                 </div>
-                <Choice
-                  label="Keep the ranks of a job together"
-                  value={pool.placing}
-                  choices={{ any: "No", preferred: "If possible", required: "Always" }}
-                  onChange={(placing) => set(i, { placing: placing as Placing })}
-                />
-                {pool.placing !== "any" && input(LEVEL)}
+                {pool.device === "gpu" && (
+                  <>
+                    <Choice
+                      label="Keep the ranks of a job together"
+                      value={pool.placing}
+                      choices={{ any: "No", preferred: "If possible", required: "Always" }}
+                      onChange={(placing) => set(i, { placing: placing as Placing })}
+                    />
+                    {pool.placing !== "any" && input(LEVEL)}
+                  </>
+                )}
               </div>
             </details>
             {pools.length > 1 && (

@@ -9,7 +9,8 @@ import { OutsideUse } from "./OutsideUse";
 import { PoolTable } from "./PoolTable";
 import { isOut, jobsByNode, matching, whatEvictionDoes } from "./nodes";
 import { outcomeOf, settingsOf, subjectParts } from "./pushes";
-import { fieldsOf, NO_FIELDS, readKubernetes } from "./kubernetesOptions";
+import { ClusterHealth, markOf } from "./ClusterHealth";
+import { fieldsOf, NO_FIELDS, NO_POOL as NO_KUBERNETES_POOL, readKubernetes } from "./kubernetesOptions";
 import { fieldOf } from "./options";
 import { NO_POOL, readOptions } from "./slurmOptions";
 
@@ -50,6 +51,19 @@ describe("cores and GPUs of a cluster", () => {
     expect(screen.getByText(/8 GPUs and 4 cores are held by 2 jobs/)).toHaveTextContent(
       "1 job waits in the cluster's own queue.",
     );
+  });
+
+  // Planted: good while it answers, whatever it says.
+  it("have a warning edge where there is something to see to", () => {
+    const told = { ...slurm, message: "2 Pods hold 6 GPUs outside of the teams' queues." };
+    expect([markOf(slurm, true), markOf(told, true), markOf(slurm, false)]).toEqual([
+      "mark good",
+      "mark warn",
+      "mark warn",
+    ]);
+    expect(markOf({ ...told, is_enabled: false }, true)).toBe("");
+    show(<ClusterHealth cluster={told} />);
+    expect(screen.getByText(told.message)).not.toHaveClass("dim");
   });
 
   it("are told as of the last answer of a cluster that is silent", () => {
@@ -515,7 +529,11 @@ describe("a Kubernetes cluster", () => {
     pull_secrets: ["registry"],
     service_account: "runner",
     run_as_user: 2000,
-    training_runtime: "torch",
+    work_mib: 2048,
+    shared_memory_mib: 1024,
+    unlabelled: "refuse",
+    exempt: ["system:serviceaccount:monitoring:agent"],
+    operators: ["system:serviceaccount:jobs:one", "system:serviceaccount:jobs:two"],
     ray_version: "2.40.0",
     log_root: "/var/logs",
     log_cap_bytes: 1000,
@@ -541,6 +559,16 @@ describe("a Kubernetes cluster", () => {
         runtime_class: "nvidia",
       },
       a100: { preferred_topology: "block" },
+      batch: {
+        device: "cpu",
+        flavor: "cores",
+        node_selector: { kind: "batch" },
+        image: "nvcr.io/x:1",
+        memory_mib_per_core: 4000,
+        reserved_cpu_milli: 500,
+        tolerations: [{ key: "batch", operator: "Exists" }],
+        runtime_class: "runc",
+      },
     },
   };
 
@@ -554,19 +582,31 @@ describe("a Kubernetes cluster", () => {
 
   it("leaves out what belongs to another choice", () => {
     const fields = fieldsOf(all);
+    const ofKueue = ["kind", "mode", "unlabelled", "exempt", "operators"];
     expect(readKubernetes({ ...fields, scheduler: "kai", isInCluster: true, registries: "all" }).options).toEqual({
       ...Object.fromEntries(
-        Object.entries(all).filter(([name]) => !["kubeconfig", "context", "kind", "mode", "allowed_registries"].includes(name)),
+        Object.entries(all).filter(([name]) => ![...ofKueue, "kubeconfig", "context", "allowed_registries"].includes(name)),
       ),
       in_cluster: true,
       scheduler: "kai",
+    });
+    const cores = { ...NO_FIELDS, pools: fields.pools.slice(0, 1).map((pool) => ({ ...pool, device: "cpu" as const })) };
+    expect(readKubernetes(cores).options.pools).toEqual({
+      h100: {
+        device: "cpu",
+        flavor: "big",
+        node_selector: { "nvidia.com/gpu.product": "H100", zone: "" },
+        tolerations: all.pools.h100.tolerations,
+        image: "nvcr.io/x:1",
+        runtime_class: "nvidia",
+      },
     });
   });
 
   it("says what cannot be sent", () => {
     expect(readKubernetes(NO_FIELDS).problems).toEqual({ kubeconfig: "is needed", pools: "Each pool needs a name." });
     const withPool = (texts: Record<string, string>, placing: "any" | "required" = "any") =>
-      readKubernetes({ ...NO_FIELDS, pools: [{ placing, texts: { pool: "h100", ...texts } }] }).problems.pools;
+      readKubernetes({ ...NO_FIELDS, pools: [{ ...NO_KUBERNETES_POOL, placing, texts: { pool: "h100", ...texts } }] }).problems.pools;
     expect(withPool({})).toBeUndefined();
     expect(withPool({ node_selector: "gpu" })).toBe("Pool h100: write the labels of its nodes as label=value.");
     expect(withPool({ cpu_per_gpu: "x" })).toBe("Pool h100: cpu per gpu must be a whole number.");
@@ -603,7 +643,9 @@ describe("a Kubernetes cluster", () => {
     type(/^Labels of its nodes/, "gpu=h100");
     type(/^Image *$|^Image$/, "nvcr.io/x:1");
     type(/^Folder for outputs/, "/logs");
+    type(/^Exempt accounts/, "system:serviceaccount:a:b");
     await user.click(screen.getByRole("radio", { name: "Shared" }));
+    await user.click(screen.getByRole("radio", { name: "Refuse" }));
     await user.click(screen.getByRole("radio", { name: "Pools' own" }));
     await user.click(screen.getByRole("button", { name: "Add the cluster" }));
     expect(await screen.findByText(/which is not listed/)).toBeInTheDocument();
@@ -616,7 +658,9 @@ describe("a Kubernetes cluster", () => {
       options: {
         kubeconfig: "/k",
         log_root: "/logs",
+        exempt: ["system:serviceaccount:a:b"],
         mode: "shared",
+        unlabelled: "refuse",
         allowed_registries: [],
         pools: { h100: { node_selector: { gpu: "h100" }, image: "nvcr.io/x:1" } },
       },

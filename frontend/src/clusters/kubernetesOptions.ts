@@ -5,8 +5,10 @@ export const SCHEDULERS = ["kueue", "volcano", "kai", "yunikorn"] as const;
 export const WORKLOAD_KINDS = ["job", "jobset", "trainjob", "pytorchjob", "mpijob", "rayjob"] as const;
 export type Registries = "all" | "listed" | "own";
 export type Placing = "any" | "preferred" | "required";
+export type Device = "gpu" | "cpu";
 
 export interface KubernetesPoolFields {
+  device: Device;
   placing: Placing;
   texts: Record<string, string>;
 }
@@ -16,6 +18,7 @@ export interface KubernetesFields {
   scheduler: string;
   kind: string;
   isShared: boolean;
+  refusesUnlabelled: boolean;
   registries: Registries;
   requiresDigest: boolean;
   texts: Record<string, string>;
@@ -63,18 +66,42 @@ export const MORE_FIELDS: readonly OptionField[] = [
   },
   { name: "run_as_user", label: "User id of scripts", help: "1000 if empty; never 0.", isNumber: true },
   {
+    name: "work_mib",
+    label: "MiB of each rank's working directory",
+    help: "102400 (100 GiB) if empty.",
+    isNumber: true,
+  },
+  {
+    name: "shared_memory_mib",
+    label: "MiB of each rank's /dev/shm",
+    help: "65536 (64 GiB) if empty, and never more than the rank's memory.",
+    isNumber: true,
+  },
+  {
     name: "log_cap_bytes",
     label: "Bytes of each output that are kept",
     help: "16777216 (16 MiB) if empty.",
     isNumber: true,
   },
-  {
-    name: "training_runtime",
-    label: "ClusterTrainingRuntime",
-    help: "Of TrainJobs; torch-distributed if empty.",
-    placeholder: "torch-distributed",
-  },
   { name: "ray_version", label: "Version of Ray", help: "In the images of RayJobs; not told if empty." },
+];
+
+/** Of Kueue alone: whose objects the cluster's admission policies treat in another way. */
+export const ACCOUNT_FIELDS: readonly OptionField[] = [
+  {
+    name: "exempt",
+    label: "Exempt accounts",
+    help: "Service accounts whose objects need no queue, as in gate.yaml; spaces between them. None if empty.",
+    placeholder: "system:serviceaccount:monitoring:agent",
+    isList: true,
+  },
+  {
+    name: "operators",
+    label: "Accounts of operators",
+    help: "Service accounts that make Jobs and Pods, as in gate.yaml; spaces between them. Those of the operators' own manifests if empty.",
+    placeholder: "system:serviceaccount:kuberay-system:kuberay-operator",
+    isList: true,
+  },
 ];
 
 /** Of the schedulers beside Kueue. */
@@ -100,8 +127,19 @@ export const POOL_FIELDS: readonly OptionField[] = [
   },
 ];
 
+const FLAVOR: OptionField = { name: "flavor", label: "Flavor", help: "Its ResourceFlavor; the pool's name if empty." };
+const TOLERATIONS: OptionField = {
+  name: "tolerations",
+  label: "Tolerations",
+  help: "As taints are written, key=value:Effect or key:Effect; spaces between them.",
+  placeholder: "nvidia.com/gpu:NoSchedule",
+  isList: true,
+};
+const RUNTIME_CLASS: OptionField = { name: "runtime_class", label: "Runtime class", help: "The cluster's own if empty." };
+
+/** More of a pool of GPUs. */
 export const MORE_POOL_FIELDS: readonly OptionField[] = [
-  { name: "flavor", label: "Flavor", help: "Its ResourceFlavor; the pool's name if empty." },
+  FLAVOR,
   { name: "resource", label: "Resource", help: "nvidia.com/gpu if empty; a MIG profile is another.", placeholder: "nvidia.com/gpu" },
   { name: "mgpu_per_unit", label: "Milli-GPU per unit", help: "Of that resource; 1000 if empty.", isNumber: true },
   { name: "device_class", label: "Device class", help: "GPUs are claimed from it (DRA) instead of the resource." },
@@ -121,14 +159,22 @@ export const MORE_POOL_FIELDS: readonly OptionField[] = [
     help: "block=label, rack=label, nvlink=label. Empty: the first label is the block, the second the rack.",
     placeholder: "block=cloud.provider.com/topology-block",
   },
+  TOLERATIONS,
+  RUNTIME_CLASS,
+];
+
+/** More of a pool of CPU cores. */
+export const MORE_CORES_FIELDS: readonly OptionField[] = [
+  FLAVOR,
+  { name: "memory_mib_per_core", label: "MiB of memory per core", help: "Empty: none asked for, no limit.", isNumber: true },
   {
-    name: "tolerations",
-    label: "Tolerations",
-    help: "As taints are written, key=value:Effect or key:Effect; spaces between them.",
-    placeholder: "nvidia.com/gpu:NoSchedule",
-    isList: true,
+    name: "reserved_cpu_milli",
+    label: "Reserved milli-cores of each node",
+    help: "For the node's own services, never offered to jobs; 0 if empty.",
+    isNumber: true,
   },
-  { name: "runtime_class", label: "Runtime class", help: "The cluster's own if empty." },
+  TOLERATIONS,
+  RUNTIME_CLASS,
 ];
 
 /** Where all ranks of a job are to be; asked for with `placing`. */
@@ -143,17 +189,18 @@ export const LEVEL: OptionField = {
 export const FEATURES_HELP =
   "What a feature of nodes is: feature=label or feature=label=value, one a line. Any other is the label feature.node.kubernetes.io/FEATURE.";
 
-const TEXT_FIELDS = [...KUBECONFIG_FIELDS, LOG_ROOT, ...MORE_FIELDS, QUEUE, ALLOWED];
-const TEXT_POOL_FIELDS = [...POOL_FIELDS, ...MORE_POOL_FIELDS, LEVEL];
+const TEXT_FIELDS = [...KUBECONFIG_FIELDS, LOG_ROOT, ...MORE_FIELDS, ...ACCOUNT_FIELDS, QUEUE, ALLOWED];
+const TEXT_POOL_FIELDS = [...POOL_FIELDS, ...MORE_POOL_FIELDS, ...MORE_CORES_FIELDS, LEVEL];
 /** Fields of the form that show what is wrong with them. */
-export const SHOWN: readonly string[] = [...TEXT_FIELDS.map(({ name }) => name), "pools", "features"];
+export const SHOWN: readonly string[] = [...TEXT_FIELDS.map(({ name }) => name), "unlabelled", "pools", "features"];
 
-export const NO_POOL: KubernetesPoolFields = { placing: "any", texts: {} };
+export const NO_POOL: KubernetesPoolFields = { device: "gpu", placing: "any", texts: {} };
 export const NO_FIELDS: KubernetesFields = {
   isInCluster: false,
   scheduler: "kueue",
   kind: "job",
   isShared: false,
+  refusesUnlabelled: false,
   registries: "all",
   requiresDigest: false,
   texts: {},
@@ -194,21 +241,23 @@ function labelsOf(text: string): Record<string, string> | null {
   return labels;
 }
 
-function readPool({ placing, texts }: KubernetesPoolFields): { name: string; pool: Record<string, unknown>; problem?: string } {
+function readPool({ device, placing, texts }: KubernetesPoolFields): { name: string; pool: Record<string, unknown>; problem?: string } {
   const name = (texts.pool ?? "").trim();
-  const reading = readFields([...POOL_FIELDS.slice(2), ...MORE_POOL_FIELDS], texts);
+  const hasGpus = device === "gpu";
+  const reading = readFields([...POOL_FIELDS.slice(2), ...(hasGpus ? MORE_POOL_FIELDS : MORE_CORES_FIELDS)], texts);
   const pool = reading.options;
+  if (!hasGpus) pool.device = device;
   const [wrong] = Object.entries(reading.problems);
   let problem = wrong && `Pool ${name}: ${wrong[0].replaceAll("_", " ")} ${wrong[1]}.`;
   const selector = labelsOf(texts.node_selector ?? "");
   if (selector === null) problem = `Pool ${name}: write the labels of its nodes as label=value.`;
   else if (Object.keys(selector).length > 0) pool.node_selector = selector;
   delete pool.topology_domains;
-  const domains = labelsOf(texts.topology_domains ?? "");
+  const domains = hasGpus ? labelsOf(texts.topology_domains ?? "") : {};
   if (domains === null) problem = `Pool ${name}: write what jobs call the levels as rack=label.`;
   else if (Object.keys(domains).length > 0) pool.topology_domains = domains;
   if (Array.isArray(pool.tolerations)) pool.tolerations = pool.tolerations.map(String).map(tolerationOf);
-  if (placing !== "any") {
+  if (hasGpus && placing !== "any") {
     const level = (texts.level ?? "").trim();
     if (level === "") problem = `Pool ${name}: name the level at which its jobs are kept together.`;
     pool[`${placing}_topology`] = level;
@@ -224,7 +273,7 @@ export function readKubernetes(fields: KubernetesFields): Reading {
       ...(fields.isInCluster ? [] : KUBECONFIG_FIELDS),
       LOG_ROOT,
       ...MORE_FIELDS,
-      ...(hasKueue ? [] : [QUEUE]),
+      ...(hasKueue ? ACCOUNT_FIELDS : [QUEUE]),
       ...(fields.registries === "listed" ? [ALLOWED] : []),
     ],
     fields.texts,
@@ -234,6 +283,7 @@ export function readKubernetes(fields: KubernetesFields): Reading {
   else {
     if (fields.kind !== "job") options.kind = fields.kind;
     if (fields.isShared) options.mode = "shared";
+    if (fields.refusesUnlabelled) options.unlabelled = "refuse";
   }
   if (fields.registries === "own") options.allowed_registries = [];
   if (fields.requiresDigest) options.require_digest = true;
@@ -273,6 +323,7 @@ export function fieldsOf(options: Readonly<Record<string, unknown>>): Kubernetes
     scheduler: typeof options.scheduler === "string" ? options.scheduler : "kueue",
     kind: typeof options.kind === "string" ? options.kind : "job",
     isShared: options.mode === "shared",
+    refusesUnlabelled: options.unlabelled === "refuse",
     registries: !Array.isArray(allowed) ? "all" : allowed.length === 0 ? "own" : "listed",
     requiresDigest: options.require_digest === true,
     texts,
@@ -292,5 +343,5 @@ function poolFieldsOf(name: string, pool: Record<string, unknown>): KubernetesPo
       .map(([label, value]) => `${label}=${String(value)}`)
       .join(" ");
   }
-  return { placing, texts };
+  return { device: pool.device === "cpu" ? "cpu" : "gpu", placing, texts };
 }
