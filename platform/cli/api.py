@@ -43,7 +43,6 @@ class Api:
                 "User-Agent": f"tidegate-cli/{version}",
                 "Accept": "application/json",
             },
-            timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
             transport=transport,
         )
 
@@ -54,6 +53,10 @@ class Api:
     def get(self, path: str, **parameters: object) -> dict[str, Any]:
         """The JSON object at `path`; parameters of None are left out."""
         return _object(self._send("GET", path, parameters=parameters))
+
+    def get_once(self, path: str, *, timeout_s: float) -> dict[str, Any]:
+        """The JSON object at `path`, by one try: for what a command can do without."""
+        return _object(self._send("GET", path, parameters={}, tries=1, timeout_s=timeout_s))
 
     def get_text(self, path: str, **parameters: object) -> str:
         """The body at `path` as text."""
@@ -126,25 +129,28 @@ class Api:
         parameters: Mapping[str, object],
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        tries: int = TRIES,
+        timeout_s: float = TIMEOUT_S,
     ) -> httpx.Response:
-        from httpx import TransportError
+        from httpx import Timeout, TransportError
 
+        timeout = Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
         wanted = {name: str(value) for name, value in parameters.items() if value is not None}
-        for number in range(1, TRIES + 1):
+        for number in range(1, tries + 1):
             pause_s = min(PAUSE_S * 2 ** (number - 1), PAUSE_S_MAX)
             try:
                 response = self._client.request(
-                    method, path, params=wanted, json=body, headers=headers
+                    method, path, params=wanted, json=body, headers=headers, timeout=timeout
                 )
             except TransportError as error:
-                if number == TRIES:
+                if number == tries:
                     reason = str(error) or type(error).__name__
                     raise Unreachable(
                         f"{self.settings.server} does not answer ({reason}). Is the address "
                         "right and the server up?"
                     ) from error
             else:
-                if response.status_code not in _AGAIN or number == TRIES:
+                if response.status_code not in _AGAIN or number == tries:
                     return _checked(response)
                 pause_s = max(pause_s, _retry_after_s(response))
             sleep(pause_s)

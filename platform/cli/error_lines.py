@@ -11,19 +11,28 @@ from cli.api import Api
 from cli.errors import Refused, Unreachable
 from cli.output import plain
 
+#: Seconds for the whole summary: the job itself is on the screen already.
+TIMEOUT_S = 5.0
+#: From this HTTP status on the refusal is the server's or the cluster's, and may pass.
+_AWAY = 500
 _FAILED = frozenset({"failed", "timed_out"})
 
 
 def print_error_lines(api: Api, job: Mapping[str, Any]) -> None:
     """The last error lines of a failed job, and the command that prints the whole log.
 
-    Prints nothing of a job that did not fail, or whose log cannot be read now.
+    Prints nothing of a job that did not fail. Asks once only: while the job's cluster is away,
+    prints that its log cannot be read now.
     """
     if job["state"] not in _FAILED or "logs" not in job["can"]:
         return
     try:
-        summary = api.get(f"jobs/{job['id']}/log-summary")
-    except (Refused, Unreachable):
+        summary = api.get_once(f"jobs/{job['id']}/log-summary", timeout_s=TIMEOUT_S)
+    except (Refused, Unreachable) as error:
+        if isinstance(error, Refused) and error.status < _AWAY:
+            return
+        typer.echo()
+        typer.echo(f"Its log cannot be read now. Try later: tidegate logs {job['id']}")
         return
     if not summary["error_lines"]:
         return
