@@ -124,6 +124,30 @@ sys.meta_path.insert(0, Guard())
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_time_zones_are_known_on_a_machine_without_a_database_of_them() -> None:
+    """As in a minimal image without /usr/share/zoneinfo. Planted: no `tzdata`."""
+    assert "tzdata" in installed_with("server")
+    for lock in ("requirements.lock", "requirements-dev.lock"):
+        assert ";" not in locked(lock)["tzdata"].split(" \\\n")[0], "not for one system alone"
+    program = (
+        f"import sys\n{_paths()}import zoneinfo\n"
+        "from datetime import datetime\n"
+        "from tenants.names import check_time_zone\n"
+        "print(zoneinfo.TZPATH, check_time_zone('Europe/Berlin'))\n"
+        "zone = zoneinfo.ZoneInfo('Europe/Berlin')\n"
+        "print(datetime(2026, 7, 1, tzinfo=zone).utcoffset())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONTZPATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stderr, done.stdout) == ("", "() Europe/Berlin\n2:00:00\n")
+
+
 def test_help_loads_neither_http_nor_yaml() -> None:
     """They take longer to import than all of the command line; planted: `import httpx` at the top
     of `cli.api`."""
