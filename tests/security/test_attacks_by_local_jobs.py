@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from connectors.local import connector as local_connector
 from connectors.local import publishing
 from connectors.local.isolation import Isolation, Level, isolation_here
 from connectors.local.sandbox import Sandbox
-from connectors.protocol import ClusterConnector, Outcome
+from connectors.protocol import ClusterConnector, Outcome, RankSlot
 from connectors.registry import open_connector
 
 HERE = Path(__file__).parent
@@ -228,6 +229,47 @@ def test_what_cannot_be_isolated_as_promised_does_not_run(
     ended = until_released(connector, key)
     assert (ended.outcome, ended.exit_codes) == (Outcome.START_FAILED, {})
     assert "no sandbox" in ended.message
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="cgroups take root")
+def test_each_rank_has_a_cgroup_with_what_the_job_asks_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In folders that are laid out as the kernel's. Planted: memory of all ranks together; a rank
+    that could not be bounded runs all the same."""
+    cgroups = folder / "cgroups"
+    cgroups.mkdir()
+    here = isolation_here(int(ALICE))
+    bounding = Isolation(here.level, here.why, str(cgroups))
+    monkeypatch.setattr(local_connector, "isolation_here", lambda uid: bounding)
+    connector = open_connector("local", options_in(folder), "attacked")
+    connector.prepare()
+
+    def run() -> tuple[Outcome | None, str]:
+        slots = (RankSlot("node-001", 1000), RankSlot("node-002", 1000))
+        workload = replace(
+            a_workload("ls -A /sys/fs/cgroup", slots=slots, cluster_user=ALICE),
+            memory_mib_per_node=512,
+            cpus_per_node=2,
+        )
+        connector.submit(workload)
+        ended = until_released(connector, workload.key)
+        return ended.outcome, whole_log(connector, workload.key)
+
+    assert run() == (Outcome.SUCCEEDED, "")
+    written = sorted(cgroups.iterdir())
+    assert [path.name.rpartition("-")[2] for path in written] == ["0", "1"]
+    for path in written:
+        assert {each.name: each.read_text() for each in path.iterdir()} == {
+            "cgroup.procs": "0",
+            "cpu.max": "200000 100000",
+            "memory.max": "536870912",
+            "pids.max": "64",
+        }
+    cgroups.rename(folder / "gone")
+    cgroups.write_text("no folder")
+    outcome, _ = run()
+    assert outcome is Outcome.START_FAILED
 
 
 def test_an_own_home_outlives_an_attempt_and_is_nobody_elses(folder: Path) -> None:
