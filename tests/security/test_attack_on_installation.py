@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.connector_builders import eventually
 from builders.installation import START_WITHIN_S, STOP_WITHIN_S, Tidegate
 from embedded.ports import a_free_port
 
@@ -68,4 +69,29 @@ def test_a_job_gets_nothing_of_the_portal(tidegate: Tidegate) -> None:
         "fills the disk": "a file of more than 67108864 bytes"
     }
     assert researcher.job(neighbour["id"])["state"] == "running"
+    researcher.end_all()
+
+
+def test_an_isolated_job_reports_its_checkpoint(tidegate: Tidegate) -> None:
+    """The command and the portal are within its reach. Planted: a PATH without Tidegate's own
+    programs."""
+    researcher = tidegate.caller_in("researcher in nlp")
+    job = researcher.submit(
+        "ai-company/research/nlp",
+        nodes=1,
+        gpus=1,
+        name="saves",
+        script="tidegate checkpoint && exec sleep 600",
+    )
+    running = researcher.until(job["id"], "running", "failed")
+    assert running["state"] == "running"
+
+    def log(stream: str) -> str:
+        return str(
+            researcher.get(f"/jobs/{job['id']}/logs", rank=0, stream=stream, offset=0)["text"]
+        )
+
+    assert eventually(lambda: log("stdout") + log("stderr")).startswith("attempt 1: saved at ")
+    attempt = researcher.job(job["id"])["current_attempt"]
+    assert attempt["checkpoint_at"] is not None
     researcher.end_all()

@@ -14,7 +14,7 @@ use_real_gpus   "auto" (default): the GPUs that nvidia-smi lists, if any, on one
                 They are shared if the first group with GPUs is. Nodes with cores are there in
                 any case
 log_cap_bytes   cap of each stream of each rank, 16 MiB by default
-path            PATH of the jobs
+path            PATH of the jobs; the system's folders and then Tidegate's own by default
 run_as          {portal user: UNIX user}; the portal must run as root to use it
 isolation       "auto" (default): as far as this machine allows (see `isolation`); "off": none
 folders         folders of this machine that jobs see besides the system's, none by default, with
@@ -34,6 +34,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -49,7 +50,10 @@ DEVICES_PER_NODE_MAX = 1_024
 FEATURES_MAX = 64
 LOG_CAP_BYTES = 16 << 20
 LOG_CAP_BYTES_MAX = 1 << 40
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: The portal's own programs come last, for `tidegate checkpoint`: the machine's go before them.
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + os.path.join(
+    os.path.realpath(sys.prefix), "bin"
+)
 UID_MIN = 1_000
 _REFUSED_USERS = frozenset({"root", "slurm", "nobody"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
