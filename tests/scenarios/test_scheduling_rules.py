@@ -6,7 +6,7 @@ those of the document; whoever changes one changes both.
 Planted, and each seen to fail one of these: a blocked job's turn is what it draws on now; ranks are
 compared among organizations; no loss is costly; borrowed jobs go where protected ones are; nothing
 is charged at a start; a node lends everything; sisters are asked first; a job that does not fit in
-a guarantee keeps the next one out of it.
+a guarantee keeps the next one out of it; a start delays a reservation.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import pytest
 
+from arbiter.core import Core
 from arbiter.cycle import decide
 from arbiter.decisions import Code, NodeUse, Plan
 from arbiter.policy import Policy, SpareOrder
@@ -212,6 +213,25 @@ def test_r16_a_borrowed_job_becomes_protected_as_soon_as_it_fits() -> None:
         queued=(),
     )
     assert use_of(plan_of(ended), "o/a").protected_mgpu == 4 * GPU
+
+
+def test_r17_a_claim_takes_its_part_of_the_guarantee_before_later_jobs() -> None:
+    """Team a: 8 runs 2 and claims 4, so a later job of 8 has 2 of the guarantee, not 6."""
+    later = a_queued("k", "o/a", gpus=8)
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/a": 8, "o/b": 8},
+        devices=devices(2),
+        running=[
+            runs("r", "o/a", 2, node=0, started_at=NOW - 900),
+            runs("kept", "o/b", 4, node=0, started_at=NOW - 900),
+            a_victim("v", "o/b", slots(1, 1, gpus=8), of="j"),
+        ],
+        queued=[a_queued("j", "o/a", gpus=4), later],
+        claims=[a_claim("j", slots(1, 1, gpus=4))],
+    )
+    alone = replace(snapshot, claims=(), queued=(later,))
+    left = [Core.of(one, Policy()).decide(NOW).guaranteed_of(later) for one in (snapshot, alone)]
+    assert left == [2 * GPU, 6 * GPU]
 
 
 # -- order of service ---------------------------------------------------------------------------
@@ -734,6 +754,25 @@ def test_r59_one_victim_goes_instead_of_four_that_lose_more_together() -> None:
     assert (stopped(1.5), stopped(0.5)) == (["large"], ["s0", "s1", "s2", "s3"])
 
 
+def test_r61_what_a_victim_frees_is_kept_up_to_what_the_job_needs() -> None:
+    world = World(
+        a_snapshot(
+            quotas={"o": 8, "o/a": 6, "o/b": 2},
+            devices=devices(1),
+            running=[runs("lent", "o/b", 8)],
+            queued=[a_queued("j", "o/a", gpus=6)],
+        )
+    )
+    (reclaim,) = world.step().reclaims
+    assert (reclaim.slots, [one.mgpu for one in reclaim.victims]) == (
+        slots(0, 1, gpus=6), [8 * GPU],
+    )  # fmt: skip
+    world.submit(a_queued("k", "o/b", gpus=2))
+    world.submit(a_queued("m", "o/b", gpus=1, submitted_at=NOW))
+    world.leave("lent")
+    assert started(world.step(NOW + 20)) == ["j", "k"]
+
+
 # -- claims -------------------------------------------------------------------------------------
 
 
@@ -886,6 +925,24 @@ def test_r81_what_no_reservation_needs_is_for_everybody() -> None:
     snapshot = blocked_gang(*jobs)
     gang = replace(snapshot.queued[0], mgpu_per_node=5 * GPU)
     assert started(plan_of(replace(snapshot, queued=(gang, *jobs)))) == ["j0", "j1", "j2"]
+
+
+def test_r82_a_stream_of_small_jobs_does_not_delay_the_first_blocked_one() -> None:
+    """A job of 2 and 300 s comes every 100 s. Those that end by +1,000 s start, and no other."""
+    world = World(blocked_gang())
+    gang_at, small = None, dict[str, int]()
+    for after in range(0, 1_001, 100):
+        now = NOW + after
+        for job in [job for job, ends in small.items() if ends == now]:
+            world.leave(job)
+        if after == 1_000:
+            world.leave("r")
+        world.submit(a_queued(f"s{after}", "o/a", gpus=2, time_limit_s=300, submitted_at=now))
+        begun = started(world.step(now))
+        small |= {job: now + 300 for job in begun if job != "gang"}
+        if "gang" in begun:
+            gang_at = after
+    assert (gang_at, list(small)) == (1_000, [f"s{after}" for after in range(0, 701, 100)])
 
 
 # -- why a job waits ----------------------------------------------------------------------------
