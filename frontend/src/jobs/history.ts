@@ -26,6 +26,8 @@ export function describeDetail(detail: Readonly<Record<string, unknown>>, device
   if ("waited_for" in detail || "waited_for_array" in detail) return describeWait(detail);
   return Object.entries(detail)
     .flatMap(([key, value]) => {
+      // A sentence, with names in it as they are.
+      if (key === "because" && typeof value === "string") return [value];
       if (key === "mgpu" && typeof value === "number") return [formatGpuCount(value, device)];
       const text = describeValue(key, value);
       return text === null ? [] : [`${key.replace(/_(?:mgpu|s)$/, "").replaceAll("_", " ")} ${text}`];

@@ -2,7 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aCompany, aProblem } from "../../mock/answer.ts";
-import { aQuota, aSession, theQuotas, TREE, uuid } from "../../mock/company.ts";
+import { aQuota, aSession, theClusters, theQuotas, TREE, uuid } from "../../mock/company.ts";
 import { anExplanation } from "../../mock/jobs.ts";
 import type { Explanation } from "../api/types";
 import { accessibilityFaults, open, show, type Override } from "../test/render";
@@ -529,6 +529,28 @@ describe("the quotas page", () => {
     isBroken = false;
     await user.click(within(alert).getByRole("button", { name: "Try again" }));
     expect(await screen.findByRole("row", { name: /research/ })).toBeInTheDocument();
+  });
+
+  // Planted: no line at all; one for clusters that answer, are disabled, or have nothing of the pool.
+  it("says as of when a silent cluster's GPUs are healthy", async () => {
+    const [first, second, third] = theClusters();
+    if (!first || !second || !third) throw new Error("three clusters");
+    const silent = { state: "unreachable" as const, seen_at: "2026-11-21T11:40:00Z" };
+    const clusters = [
+      { ...first, ...silent, name: "dead" },
+      second,
+      { ...third, ...silent, name: "disabled", is_enabled: false },
+      { ...third, ...silent, name: "elsewhere", pools: [] },
+      { ...third, ...silent, name: "new", seen_at: null },
+    ];
+    open("/quotas", {
+      override: ({ method, path }) =>
+        method === "GET" && path === "/api/v1/clusters" ? { status: 200, body: { items: clusters, next: null } } : undefined,
+    });
+    const told = await screen.findByText(/^\s*▲ dead as of/);
+    expect(within(told).getByText(/ago|11:40|Nov/)).toHaveAttribute("datetime", "2026-11-21T11:40:00Z");
+    expect(screen.getAllByText(/▲ .* as of/)).toEqual([told]);
+    expect(told.parentElement).toHaveTextContent(/^1,000 healthy GPUs on 3 clusters ▲ dead as of /);
   });
 
   it("keeps old numbers in sight when a refresh fails, and says so", async () => {
