@@ -3,35 +3,19 @@ and the page that says who gives back."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from builders.installation import Tidegate, settle
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 WITHIN_MS = 30_000
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FOREVER = "trap 'exit 0' TERM\necho serving\nwhile :; do sleep 0.2; done"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """The machine's own Chromium; its absence fails the test and never skips it."""
-    path = os.environ.get("TIDEGATE_CHROMIUM") or next(
-        (found for name in NAMES if (found := shutil.which(name))), None
-    )
-    assert path, "Chromium is missing: run `make chromium`."
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

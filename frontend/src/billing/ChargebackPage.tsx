@@ -300,7 +300,8 @@ function Capacity({ report }: { report: Chargeback }) {
   const head = headOf(report.capacity);
   const percent = (part: number, whole: number) => `${whole > 0 ? ((part / whole) * 100).toFixed(3) : 0}%`;
   return (
-    <section className="card" aria-label="Capacity">
+    // A wide table scrolls inside the card, also by keyboard.
+    <section className="card" aria-label="Capacity" tabIndex={0}>
       <h2>In use and idle</h2>
       <table>
         <thead>

@@ -6,6 +6,7 @@ import { ApiError, client, unwrap } from "../api/client";
 import { clusterNodesQuery } from "../api/queries";
 import type { ClusterNode } from "../api/types";
 import { toastDone } from "../ui/toast";
+import { useReturnFocus } from "../ui/useReturnFocus";
 import { EVICT_GRACE_S, whatEvictionDoes } from "./nodes";
 
 export interface NodeQuestion {
@@ -19,6 +20,7 @@ export interface NodeQuestion {
 
 /** Asks why, and sends the wish. The cluster is asked a moment later; the node's row tells the rest. */
 export function NodeDialog({ question, onClose }: { question: NodeQuestion; onClose: () => void }) {
+  useReturnFocus();
   const { node, action, jobs, evictionRefusal } = question;
   const queryClient = useQueryClient();
   const [reason, setReason] = useState("");

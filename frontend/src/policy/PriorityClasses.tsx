@@ -13,6 +13,7 @@ import { Confirm } from "../ui/Confirm";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { toastDone } from "../ui/toast";
 import { formatCount, formatDuration, formatGpus, formatMultiplier } from "../ui/units";
+import { useReturnFocus } from "../ui/useReturnFocus";
 import { CLASS_FIELDS, PRICE_FIELD } from "./fields";
 import { NewClassForm } from "./NewClassForm";
 import { RulesForm } from "./RulesForm";
@@ -94,6 +95,7 @@ export function PriorityClasses({ organization }: { organization: TreeNode }) {
 }
 
 function Side({ title, onClose, children }: { title: string; onClose: () => void; children: React.ReactNode }) {
+  useReturnFocus();
   return (
     <Drawer
       opened

@@ -60,7 +60,7 @@ export function RankField({
                   <button
                     type="button"
                     className="plain link small"
-                    aria-label={`${path}: without a rank`}
+                    aria-label={`${path}: remove from the ranks`}
                     onClick={() => onChange(ranked.filter((each) => each !== path))}
                   >
                     remove

@@ -12,6 +12,7 @@ import { Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
 import { formatCount } from "../ui/units";
+import { useReturnFocus } from "../ui/useReturnFocus";
 import { RunningJobs } from "./RunningJobs";
 import { useTreeChanged } from "./useTreeChanged";
 
@@ -43,6 +44,7 @@ export function Archive({ path }: { path: string }) {
 
 /** Shows what runs there first, and asks what becomes of it. */
 function ArchiveDialog({ node, onClose }: { node: TreeNode; onClose: () => void }) {
+  useReturnFocus();
   const work = useQuery(workToArchiveQuery(node.id));
   return (
     <Modal

@@ -9,6 +9,7 @@ import { QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { DEVICE_WORDS, formatGpuCount, formatGpus, percentWords } from "../ui/units";
 import { toastError } from "../ui/toast";
+import { useReturnFocus } from "../ui/useReturnFocus";
 import { Archive } from "./Archive";
 import { Delete } from "./Delete";
 import { Move } from "./Move";
@@ -27,6 +28,7 @@ export function QuotaDrawer({
   parent: Quota | null;
   onClose: () => void;
 }) {
+  useReturnFocus();
   const use = quotaUse(quota);
   const { startMgpu, overMgpu } = startable(quota);
   const limit = (mgpu: number | null, none: string) => (mgpu === null ? none : formatGpus(mgpu));

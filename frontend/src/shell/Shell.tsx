@@ -138,7 +138,7 @@ function Frame({ session }: { session: Session }) {
         title={<Brand />}
         closeButtonProps={{ "aria-label": "Close the menu" }}
       >
-        <nav className="side in-drawer" aria-label="Main" onClick={nav.close}>
+        <nav className="side in-drawer" aria-label="Menu" onClick={nav.close}>
           <NavLinks session={session} />
         </nav>
       </Drawer>
@@ -178,8 +178,12 @@ function NavLinks({ session }: { session: Session }) {
     const shown = items.filter(({ needs }) => needs === undefined || may(session, needs));
     if (shown.length === 0) return null;
     return (
-      <div key={title ?? ""}>
-        {title && <h6>{title}</h6>}
+      <div key={title ?? ""} role={title === null ? undefined : "group"} aria-label={title ?? undefined}>
+        {title && (
+          <div className="nav-title" aria-hidden="true">
+            {title}
+          </div>
+        )}
         {shown.map(({ to, label }) => (
           <Link key={to} to={to} activeOptions={{ exact: to === "/", includeSearch: false }}>
             {label}
@@ -252,7 +256,7 @@ function UserMenu({ session, onHelp }: { session: Session; onHelp: () => void })
   return (
     <Menu position="bottom-end" width={260}>
       <Menu.Target>
-        <button type="button" className="plain top-menu" aria-label={`Account of ${user.name || user.login}`}>
+        <button type="button" className="plain top-menu" aria-label={`Account of ${user.username}`}>
           {user.username}
         </button>
       </Menu.Target>
