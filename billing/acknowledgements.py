@@ -16,7 +16,7 @@ from django.db import transaction
 
 from audit.recording import record
 from billing.models import ReconciledAccount, Reconciliation, ReconciliationStatus
-from live.publishing import publish
+from live.publishing import COSTS, publish
 from primitives.errors import Conflict, Forbidden, NotFound
 from tenants.access import PLATFORM, Actor
 from tenants.roles import Permission
@@ -89,7 +89,7 @@ def acknowledge_day(
         detail={"day": row.day.isoformat(), "reason": reason},
         request_id=current_request_id(),
     )
-    publish("reports", organization_id=None)
+    publish("reports", organization_id=None, audience=COSTS)
     return row
 
 

@@ -100,8 +100,8 @@ class Cycles:
         in_doubt = self._reasons.among(self._memory.touched())
         news = self._reasons.news(plan, unexplained(in_doubt), read.withheld)
         with self._leadership.fence():
-            if record_use(plan.use, as_of=now):
-                publish("quotas", organization_id=None)
+            for organization_id in sorted(record_use(plan.use, as_of=now)):
+                publish("quotas", organization_id=organization_id)
             changed = _Changed()
             for job_id, organization_id in store_reasons(news, read.queued, now):
                 changed.add(job_id, organization_id)

@@ -126,17 +126,18 @@ def _tree(ranked: dict[str, int], rules: dict[str, OrganizationPolicy]) -> Itera
             )
 
 
-def record_use(uses: Sequence[PlannedUse], *, as_of: datetime) -> int:
-    """Store where the nodes stand after a cycle, and say how many rows changed.
+def record_use(uses: Sequence[PlannedUse], *, as_of: datetime) -> set[UUID]:
+    """Store where the nodes stand after a cycle. Return the organizations with a row that changed.
 
     One statement. Rows that say the same already are not written, so `as_of` is when a row
     last changed; uses of nodes or pools that no longer exist are passed over.
     """
     if not uses:
-        return 0
+        return set()
     with connection.cursor() as cursor:
         cursor.execute(
             """
+            WITH written AS (
             INSERT INTO quotas_nodeuse (node_id, pool_id, in_use_mgpu, protected_mgpu,
                 borrowed_mgpu, lent_mgpu, available_mgpu, waiting_mgpu, as_of)
             SELECT new.*, %s
@@ -158,6 +159,10 @@ def record_use(uses: Sequence[PlannedUse], *, as_of: datetime) -> int:
                 available_mgpu = excluded.available_mgpu,
                 waiting_mgpu = excluded.waiting_mgpu,
                 as_of = excluded.as_of
+            RETURNING node_id
+            )
+            SELECT DISTINCT n.organization_id
+            FROM written JOIN tenants_node n ON n.id = written.node_id
             """,
             [
                 as_of,
@@ -171,7 +176,7 @@ def record_use(uses: Sequence[PlannedUse], *, as_of: datetime) -> int:
                 [use.waiting_mgpu for use in uses],
             ],
         )
-        return int(cursor.rowcount)
+        return {organization_id for (organization_id,) in cursor.fetchall()}
 
 
 @dataclass(frozen=True, slots=True)

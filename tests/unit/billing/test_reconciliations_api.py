@@ -23,9 +23,11 @@ from billing.reconciliations import (
     store_result,
 )
 from builders.api_callers import Caller, by_token
+from builders.hints import hints_told
 from builders.portal_builders import Company, a_company, a_pool, an_actor, an_organization
 from builders.reconciliation_builders import DAY, a_metered_run, a_run, an_id
 from clusters.models import CapacitySegment, Cluster
+from live.publishing import COSTS
 from outbox.models import Message
 from primitives.clock import SystemClock
 from tenants.roles import Role
@@ -403,6 +405,16 @@ def test_a_red_day_is_acknowledged_with_a_reason() -> None:
     )
     lead = caller_of(company, Role.TEAM_LEAD, company.nlp)
     assert lead.get(f"reconciliations/{row.pk}").json()["acknowledgement"] is None
+
+
+def test_an_acknowledgement_is_told_to_those_who_may_see_costs() -> None:
+    """Planted: everybody hears of it."""
+    company = a_slurm_company()
+    row = a_result(company, green_and_red()[:2])
+    finance = an_actor(company.organization, Role.FINANCE, "fin")
+    with hints_told() as hints:
+        acknowledge_day(actor=finance, reconciliation_id=row.pk, reason="known", now=NOW)
+    assert [(hint["topic"], hint["to"]) for hint in hints] == [("reports", COSTS)]
 
 
 def test_an_acknowledgement_lapses_when_other_differences_are_found() -> None:

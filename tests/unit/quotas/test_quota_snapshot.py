@@ -139,9 +139,11 @@ def test_use_is_stored_once_per_node_and_pool_and_only_when_it_changed(
     nlp, vision = a_use(company.nlp, company.pool), a_use(company.vision, company.pool)
 
     with django_assert_num_queries(1):
-        assert record_use([nlp, vision], as_of=NOW) == 2
-    assert record_use([nlp, vision], as_of=later) == 0
-    assert record_use([a_use(company.nlp, company.pool, in_use_mgpu=8_000)], as_of=later) == 1
+        assert record_use([nlp, vision], as_of=NOW) == {company.organization.pk}
+    assert record_use([nlp, vision], as_of=later) == set()
+    assert record_use([a_use(company.nlp, company.pool, in_use_mgpu=8_000)], as_of=later) == {
+        company.organization.pk
+    }
 
     rows = {
         row.node_id: (
@@ -167,9 +169,9 @@ def test_use_of_a_node_that_is_no_more_is_passed_over() -> None:
 
     uses = [a_use(company.nlp, company.pool), a_use(unknown, company.pool)]
 
-    assert record_use(uses, as_of=NOW) == 1
+    assert record_use(uses, as_of=NOW) == {company.organization.pk}
 
 
 def test_no_use_is_no_query(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
-        assert record_use([], as_of=NOW) == 0
+        assert record_use([], as_of=NOW) == set()
