@@ -160,7 +160,7 @@ def _shown(
         }
         for quota, before in changed
     )
-    preview.pools.extend(_pools(changed, actor))
+    preview.pools.extend(_pools(changed, actor, now))
     losses = [*found.reclaimed, *found.spared]
     named = _named(actor, found.shifts, losses)
     preview.starts.extend(_start(one, named, pools) for one in found.shifts if one.job in named)
@@ -182,7 +182,9 @@ def _shown(
     return preview
 
 
-def _pools(changed: list[tuple[Quota, dict[str, Any]]], actor: Actor) -> Iterator[dict[str, Any]]:
+def _pools(
+    changed: list[tuple[Quota, dict[str, Any]]], actor: Actor, now: datetime
+) -> Iterator[dict[str, Any]]:
     """What the organizations together would be guaranteed of each pool that is touched."""
     more: dict[UUID, int] = {}
     touched = {quota.pool_id: quota.pool for quota, _ in changed}
@@ -190,7 +192,7 @@ def _pools(changed: list[tuple[Quota, dict[str, Any]]], actor: Actor) -> Iterato
         if quota.node.parent_id is None:
             change_mgpu = quota.guaranteed_mgpu - before["guaranteed_mgpu"]
             more[quota.pool_id] = more.get(quota.pool_id, 0) + change_mgpu
-    for row in pool_rows(actor, sorted(touched.values(), key=lambda pool: pool.name)):
+    for row in pool_rows(actor, sorted(touched.values(), key=lambda pool: pool.name), now=now):
         guaranteed_mgpu, is_over = row.guaranteed_mgpu, row.is_overcommitted
         if guaranteed_mgpu is not None:
             guaranteed_mgpu += more.get(row.pool.pk, 0)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Sum
 
 from clusters.models import Cluster, Pool
 from clusters.outside import OutsideUse
-from clusters.queries import features_of, healthy_capacity_mgpu
+from clusters.queries import features_of, healthy_capacity_mgpu, stale_capacity
 from clusters.registration import Administrator
 from outbox.models import Quarantine
 from outbox.quarantine import sentence_of
@@ -23,10 +25,14 @@ from tenants.roles import Permission
 @dataclass(frozen=True, slots=True)
 class PoolRow:
     """A pool, its healthy capacity on enabled clusters, and what the organizations together are
-    guaranteed of it (None for those who may not know). `features` are what its nodes have."""
+    guaranteed of it (None for those who may not know). `features` are what its nodes have.
+
+    `capacity_as_of` is the oldest answer behind the capacity; None while all its clusters answer.
+    """
 
     pool: Pool
     capacity_mgpu: int
+    capacity_as_of: datetime | None
     guaranteed_mgpu: int | None
     is_overcommitted: bool
     features: Sequence[str]
@@ -72,9 +78,10 @@ def outside_use(actor: Actor, cluster: Cluster) -> dict[str, Any]:
     return told | ({} if sees_names else {"holders": None})
 
 
-def pool_rows(actor: Actor, pools: Sequence[Pool]) -> list[PoolRow]:
-    """`pools` with their capacity and whether more is guaranteed than there is. Three queries."""
+def pool_rows(actor: Actor, pools: Sequence[Pool], *, now: datetime) -> list[PoolRow]:
+    """`pools` with their capacity and whether more is guaranteed than there is. Four queries."""
     capacity = healthy_capacity_mgpu(pools)
+    as_of = stale_capacity(pools, before=now - timedelta(seconds=settings.STALE_AFTER_S))
     features = features_of(pools)
     guaranteed = dict(
         Quota.objects.filter(node__kind=NodeKind.ORGANIZATION, pool__in=pools)
@@ -85,6 +92,7 @@ def pool_rows(actor: Actor, pools: Sequence[Pool]) -> list[PoolRow]:
         PoolRow(
             pool=pool,
             capacity_mgpu=capacity[pool.pk],
+            capacity_as_of=as_of.get(pool.pk),
             guaranteed_mgpu=(int(guaranteed.get(pool.pk, 0)) if actor.is_platform_admin else None),
             is_overcommitted=guaranteed.get(pool.pk, 0) > capacity[pool.pk],
             features=features[pool.pk],

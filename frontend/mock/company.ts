@@ -164,6 +164,9 @@ export function theQuotas(): Quota[] {
   ];
 }
 
+/** How long ago kube-b answered last. */
+const KUBE_B_AGE_S = 372;
+
 export const POOLS: readonly Pool[] = [
   {
     id: uuid(30),
@@ -172,6 +175,7 @@ export const POOLS: readonly Pool[] = [
     device: "gpu",
     weight: 1000,
     capacity_mgpu: 1000 * GPU,
+    capacity_as_of: iso(Date.now() - KUBE_B_AGE_S * 1000),
     guaranteed_mgpu: 1000 * GPU,
     is_overcommitted: false,
     features: ["ib", "nvlink"],
@@ -236,7 +240,7 @@ export function theClusters(): Cluster[] {
   return [
     aCluster(0, "local", "local", 2, 200),
     aCluster(1, "slurm-a", "slurm", 4, 600),
-    { ...aCluster(2, "kube-b", "kubernetes", 372, 200), message: "No answer from the API server for 6 min." },
+    { ...aCluster(2, "kube-b", "kubernetes", KUBE_B_AGE_S, 200), message: "No answer from the API server for 6 min." },
   ];
 }
 

@@ -46,7 +46,8 @@ ClusterOption = Annotated[
 def clusters(ctx: typer.Context, output: Output = Format.TABLE) -> None:
     """List the clusters: whether each answers, and its healthy GPUs or cores by pool.
 
-    SEEN is how old its last complete answer is. What is wrong is told below the table.
+    SEEN is how old its last complete answer is; while a cluster does not answer, its healthy GPUs
+    are of that time. What is wrong is told below the table.
     """
     found = list(open_api(ctx).items("clusters", most=_CLUSTERS_MAX))
     if output is not Format.TABLE:
@@ -65,12 +66,15 @@ def clusters(ctx: typer.Context, output: Output = Format.TABLE) -> None:
             cluster["state"] if cluster["is_enabled"] else f"disabled, {cluster['state']}",
             age(cluster["seen_at"], now=now),
         ]
+        is_stale = cluster["state"] == "unreachable"
+        as_of = f" ({age(cluster['seen_at'], now=now)} ago)" if is_stale else ""
         rows += [
             [
                 *about,
                 pool["pool"],
                 f"{gpus(pool['healthy_mgpu'])}/"
-                + devices.count(pool["capacity_mgpu"], pool["device"]),
+                + devices.count(pool["capacity_mgpu"], pool["device"])
+                + as_of,
                 f"{pool['nodes_healthy']}/{pool['nodes']}",
             ]
             for pool in cluster["pools"]

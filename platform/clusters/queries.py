@@ -19,6 +19,7 @@ from django.db.models import (
     DecimalField,
     F,
     Func,
+    Min,
     Q,
     QuerySet,
     Sum,
@@ -284,6 +285,21 @@ def healthy_capacity_mgpu(pools: Iterable[Pool]) -> dict[UUID, int]:
         .annotate(Sum("capacity_mgpu"))
     )
     return {pool_id: int(capacity_mgpu) for pool_id, capacity_mgpu in found.items()}
+
+
+def stale_capacity(pools: Iterable[Pool], *, before: datetime) -> dict[UUID, datetime]:
+    """Return by pool when the oldest answer was given that its healthy capacity is read from; only
+    pools with nodes on enabled clusters whose last answer is older than `before`. One query."""
+    return dict(
+        ClusterNode.objects.filter(
+            pool__in=list(pools),
+            is_schedulable=True,
+            cluster__is_enabled=True,
+            cluster__seen_at__lt=before,
+        )
+        .values_list("pool_id")
+        .annotate(Min("cluster__seen_at"))
+    )
 
 
 def last_seen(node: ClusterNode) -> datetime:

@@ -51,7 +51,14 @@ class PoolSerializer(serializers.Serializer[Any]):
     weight = serializers.IntegerField(
         help_text="Worth of one device against the reference GPU, per mille"
     )
-    capacity_mgpu = serializers.IntegerField(help_text="Healthy now, on all enabled clusters")
+    capacity_mgpu = serializers.IntegerField(
+        help_text="Healthy as last seen, on all enabled clusters"
+    )
+    capacity_as_of = serializers.DateTimeField(
+        allow_null=True,
+        help_text="When the first of its clusters to stop answering was last seen; null while all "
+        "answer",
+    )
     guaranteed_mgpu = serializers.IntegerField(
         allow_null=True, help_text="To all organizations; null unless you administer the platform"
     )
@@ -73,6 +80,7 @@ class PoolSerializer(serializers.Serializer[Any]):
                 "device": pool.device,
                 "weight": pool.weight,
                 "capacity_mgpu": instance.capacity_mgpu,
+                "capacity_as_of": instance.capacity_as_of,
                 "guaranteed_mgpu": instance.guaranteed_mgpu,
                 "features": instance.features,
                 "is_overcommitted": instance.is_overcommitted,

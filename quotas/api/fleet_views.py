@@ -53,7 +53,9 @@ class PoolList(APIView):
         """A page of pools, by name."""
         refuse_unknown_filters(request, set())
         page = page_by_text(request, Pool.objects.all(), "name")
-        rows = Page(pool_rows(actor_from(request), page.items), page.next_cursor)
+        rows = Page(
+            pool_rows(actor_from(request), page.items, now=SystemClock().now()), page.next_cursor
+        )
         return Response(page_body(request, rows, lambda row: PoolSerializer(row).data))
 
     @extend_schema(
@@ -221,7 +223,7 @@ class ClusterDetail(APIView):
 
 
 def _shown_pool(actor: Actor, pool: Pool) -> dict[str, Any]:
-    (row,) = pool_rows(actor, [pool])
+    (row,) = pool_rows(actor, [pool], now=SystemClock().now())
     return dict(PoolSerializer(row).data)
 
 

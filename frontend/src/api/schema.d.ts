@@ -3732,7 +3732,12 @@ export interface components {
         };
         /** @description Devices of one kind that are interchangeable for quota: GPUs, or CPU cores. */
         Pool: {
-            /** @description Healthy now, on all enabled clusters */
+            /**
+             * Format: date-time
+             * @description When the first of its clusters to stop answering was last seen; null while all answer
+             */
+            capacity_as_of: string | null;
+            /** @description Healthy as last seen, on all enabled clusters */
             capacity_mgpu: number;
             description: string;
             /**

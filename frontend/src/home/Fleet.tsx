@@ -7,6 +7,7 @@ import { rootsOf } from "../quotas/tree";
 import { FreshnessBadge } from "../shell/Freshness";
 import { CliLine } from "../ui/CliLine";
 import { Empty, Lines, QueryView } from "../ui/states";
+import { Time } from "../ui/Time";
 import { countUnder, headOf } from "../ui/units";
 
 /** Pools and clusters of the whole platform, for its administrators. */
@@ -92,7 +93,14 @@ function PoolTable({
               <td className="n">
                 {quotas === undefined ? "…" : countUnder(head, sum(roots.map(({ use }) => use.in_use_mgpu)), pool.device)}
               </td>
-              <td className="n">{countUnder(head, pool.capacity_mgpu, pool.device)}</td>
+              <td className="n">
+                {countUnder(head, pool.capacity_mgpu, pool.device)}
+                {pool.capacity_as_of !== null && (
+                  <div className="small stale-text">
+                    as of <Time at={pool.capacity_as_of} />
+                  </div>
+                )}
+              </td>
               <td className="n hide">
                 {pool.guaranteed_mgpu === null ? "–" : countUnder(head, pool.guaranteed_mgpu, pool.device)}
               </td>

@@ -258,7 +258,7 @@ describe("the small pages", () => {
     expect(await screen.findByText("▲ In quarantine since noon.")).toBeInTheDocument();
     const fleet = await screen.findByRole("region", { name: "Fleet" });
     const row = await within(fleet).findByRole("row", { name: /^h100/ });
-    await waitFor(() => expect(row).toHaveTextContent(/^h1001,0001,000/));
+    await waitFor(() => expect(row).toHaveTextContent(/^h1001,0001,000as of 6 min ago/));
     expect(within(fleet).getByRole("list", { name: "Clusters" })).toHaveTextContent("kube-b stale 6 min");
   });
 

@@ -96,6 +96,16 @@ def test_clusters(server: Server) -> None:
     assert "no cluster yet" in server.run("clusters").err
 
 
+def test_healthy_gpus_of_a_cluster_that_does_not_answer_are_of_a_time(server: Server) -> None:
+    """Planted: the figure alone, as if it were of now."""
+    silent = {**CLUSTER, "state": "unreachable"}
+    server.routes["GET clusters"] = {"items": [silent], "next": None}
+    assert server.run("clusters").out.splitlines() == [
+        "CLUSTER  KIND           STATE        SEEN  POOL  HEALTHY GPUS      NODES",
+        "hpc      slurm v0.0.40  unreachable  2s    h100  504/512 (2s ago)  63/64",
+    ]
+
+
 def test_pools_of_cores_are_named(server: Server) -> None:
     """Mutants: "HEALTHY GPUS" above cores; the cells of cores among GPUs bear no word."""
     gpus = CLUSTER["pools"][0]  # type: ignore[index]

@@ -73,6 +73,31 @@ def test_a_pool_is_overcommitted_when_more_is_guaranteed_than_is_healthy() -> No
     assert flags() == (0, 16_000, True)
 
 
+def test_the_capacity_of_a_pool_says_as_of_when_while_a_cluster_does_not_answer() -> None:
+    """Planted: the latest answer instead of the oldest; disabled clusters counted."""
+    now = SystemClock().now()
+    pool, other = a_pool("h100"), a_pool("a100")
+    fresh, silent, older, disabled = (
+        a_cluster(name) for name in ("fresh", "silent", "older", "disabled")
+    )
+    for cluster, age_s in ((fresh, 0), (silent, 600), (older, 900), (disabled, 1_200)):
+        a_cluster_node(cluster, pool, "n1")
+        Cluster.objects.filter(pk=cluster.pk).update(
+            seen_at=now - timedelta(seconds=age_s), is_enabled=cluster is not disabled
+        )
+    a_cluster_node(fresh, other, "n2")
+
+    someone = somebody()
+
+    def as_of() -> dict[str, str | None]:
+        items = someone.get("pools").json()["items"]
+        return {item["name"]: item["capacity_as_of"] for item in items}
+
+    assert as_of() == {"h100": f"{now - timedelta(seconds=900):%Y-%m-%dT%H:%M:%SZ}", "a100": None}
+    Cluster.objects.filter(pk__in=[silent.pk, older.pk]).update(seen_at=now)
+    assert as_of() == {"h100": None, "a100": None}
+
+
 def test_a_pool_of_cores_is_added_and_keeps_its_devices_once_it_is_used() -> None:
     """Mutants: a core weighs as much as a GPU; what was counted in GPUs is read as cores."""
     admin = platform()
@@ -110,6 +135,7 @@ def test_a_pool_is_added_and_changed_by_platform_admins() -> None:
         "device": "gpu",
         "weight": 600,
         "capacity_mgpu": 0,
+        "capacity_as_of": None,
         "guaranteed_mgpu": 0,
         "is_overcommitted": False,
         "features": [],
@@ -511,15 +537,15 @@ def test_without_credentials_nothing_is_served() -> None:
 
 
 def test_lists_take_the_same_queries_for_any_size(django_assert_num_queries: Any) -> None:
-    """Token with grants; then pools, capacity, features, guaranteed; clusters, shares, quarantine;
-    nodes."""
+    """Token with grants; then pools, capacity, its age, features, guaranteed; clusters, shares,
+    quarantine; nodes."""
     pool, cluster = a_pool(), a_cluster()
     a_cluster_node(cluster, pool)
     someone = somebody()
     someone.get("pools")  # marks the token as used
 
     def look() -> None:
-        with django_assert_num_queries(5):
+        with django_assert_num_queries(6):
             someone.get("pools")
         with django_assert_num_queries(4):
             someone.get("clusters")
