@@ -23,6 +23,7 @@ import { theCycles, theDecisionLines, theDecisions } from "./decisions.ts";
 import { plannedChanges, thePlannedChanges } from "./planned.ts";
 import { priorityClasses, rules, theRules, type TheRules } from "./policy.ts";
 import { aReconciliation, theReconciliations } from "./reconciliation.ts";
+import { theDay } from "./today.ts";
 
 export interface MockRequest {
   method: string;
@@ -188,6 +189,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return tree(request, id, action);
     case "pools":
       return page(POOLS, query);
+    case "today":
+      return { status: 200, body: theDay(query.get("team")) };
     case "scheduler":
       return { status: 200, body: company.scheduler };
     case "clusters":

@@ -15,6 +15,7 @@ from jobs.api.placement_views import ClusterPlacementList
 from jobs.api.quota_preview_views import QuotaChangePreview
 from jobs.api.reason_views import JobReasons
 from jobs.api.scheduler_views import Scheduler
+from jobs.api.today_views import TodayView
 
 urlpatterns: list[URLPattern] = [
     path("jobs", views.JobList.as_view()),
@@ -44,5 +45,6 @@ urlpatterns: list[URLPattern] = [
     path("cycles/<uuid:cycle_id>", cycle_views.CycleDetail.as_view()),
     path("quota-changes/<uuid:planned_id>/preview", QuotaChangePreview.as_view()),
     path("scheduler", Scheduler.as_view()),
+    path("today", TodayView.as_view()),
     path("quarantine", quarantine_views.Quarantine.as_view()),
 ]

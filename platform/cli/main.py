@@ -22,6 +22,7 @@ from cli.push_commands import quota_push
 from cli.replay_command import replay
 from cli.report_commands import quota_app, report_app
 from cli.simulate_command import simulate
+from cli.today_command import today
 from cli.tree_commands import tree_app
 from cli.why_command import why
 
@@ -56,6 +57,7 @@ app.add_typer(tree_app, name="tree")
 app.command()(checkpoint)
 app.command()(estimate)
 app.command()(decisions)
+app.command()(today)
 app.command()(audit)
 app.command()(replay)
 app.command()(simulate)

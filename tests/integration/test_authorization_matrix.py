@@ -274,6 +274,7 @@ TABLE: dict[tuple[str, str], Case] = {
     # What a cycle did with one job is for whoever may see the job.
     ("GET", "jobs/<uuid:job_id>/decisions"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
     ("GET", "decisions"): a_case(CUT_TO_ALL),
+    ("GET", "today"): a_case(CUT_TO_ALL),
     ("GET", "cycles"): a_case(PLATFORM_ADMIN_200),
     ("GET", "cycles/<uuid:cycle_id>"): a_case(PLATFORM_ADMIN_200),
     ("GET", "scheduler"): a_case(CUT_TO_ALL),

@@ -112,6 +112,15 @@ export const schedulerQuery = queryOptions({
   refetchInterval: 10_000,
 });
 
+/** Lost work, ended attempts and changes of quotas of the last 24 hours; of `team` and below, or of all that I may see. */
+export function todayQuery(team: string | undefined) {
+  return queryOptions({
+    queryKey: ["jobs", "today", team ?? null],
+    queryFn: ({ signal }) => unwrap(client.GET("/api/v1/today", { params: { query: { team } }, signal })),
+    staleTime: 60_000,
+  });
+}
+
 /** All nodes of a cluster. Asked again soon while it has not answered what was asked of one. */
 export function clusterNodesQuery(cluster: string) {
   return queryOptions({

@@ -1512,6 +1512,26 @@ export interface paths {
         patch: operations["rename_team"];
         trace?: never;
     };
+    "/api/v1/today": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lost work, ended attempts and changes of quotas since yesterday
+         * @description Of the jobs that the caller may see, and of the quotas of the nodes whose jobs they may see.
+         */
+        get: operations["get_today"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tokens": {
         parameters: {
             query?: never;
@@ -2495,6 +2515,55 @@ export interface components {
             then: components["schemas"]["Fate"];
             today: components["schemas"]["Fate"];
         };
+        /** @description An attempt that ended. */
+        EndedAttempt: {
+            attempt: number;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description Of the job, once it has ended */
+            end_reason: string | null;
+            /** Format: date-time */
+            ended_at: string;
+            exit_code: number | null;
+            how: components["schemas"]["EndedAttemptHowEnum"];
+            /** Format: uuid */
+            id: string;
+            mgpu: number;
+            name: string;
+            team: string;
+            used_mgpu_s: number;
+            user: string;
+        };
+        /**
+         * @description * `succeeded` - succeeded
+         *     * `cancelled` - cancelled
+         *     * `failed` - failed
+         *     * `timed_out` - timed_out
+         *     * `preempted` - preempted
+         *     * `node_lost` - node_lost
+         * @enum {string}
+         */
+        EndedAttemptHowEnum: "succeeded" | "cancelled" | "failed" | "timed_out" | "preempted" | "node_lost";
+        /** @description All attempts that ended, on devices of one kind. */
+        EndedTotal: {
+            attempts: number;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description Of that, work without a checkpoint of those that failed, timed out, were preempted or lost their node */
+            lost_mgpu_s: number;
+            /** @description From their starts to their ends */
+            used_mgpu_s: number;
+        };
         /**
          * @description * `stdout` - stdout
          *     * `stderr` - stderr
@@ -3323,6 +3392,20 @@ export interface components {
             name: string | null;
             team: string | null;
             user: string | null;
+        };
+        /** @description A change of a quota, with the quota that it changed. */
+        NamedQuotaChange: {
+            /** @description Login; null: the system */
+            actor: string | null;
+            after: components["schemas"]["QuotaValues"];
+            /** Format: date-time */
+            at: string;
+            before: components["schemas"]["QuotaValues"] | null;
+            /** Format: uuid */
+            readonly id: string;
+            node: string;
+            pool: string;
+            reason: string;
         };
         /** @description A token just made: the only time that its secret is shown. */
         NewAccessToken: {
@@ -4844,6 +4927,21 @@ export interface components {
             use_before_mgpu: number;
             use_now_mgpu: number;
         };
+        /** @description What happened in [since, until). */
+        Today: {
+            /** @description The latest 20, newest first */
+            ends: components["schemas"]["EndedAttempt"][];
+            /** @description The latest 20, newest first */
+            quota_changes: components["schemas"]["NamedQuotaChange"][];
+            /** Format: date-time */
+            since: string;
+            team: string | null;
+            totals: components["schemas"]["EndedTotal"][];
+            /** Format: date-time */
+            until: string;
+            /** @description The 10 with the most, that first */
+            waste: components["schemas"]["Waste"][];
+        };
         /** @description How long the old token goes on. */
         TokenRotationRequest: {
             /**
@@ -5024,6 +5122,35 @@ export interface components {
          * @enum {string}
          */
         WaitingEnum: "wait" | "cancel";
+        /** @description Work of a job that was lost in one way. */
+        Waste: {
+            /** @description How many ended so */
+            attempts: number;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description Whether one of them reported a checkpoint */
+            has_checkpoint: boolean;
+            how: components["schemas"]["WasteHowEnum"];
+            /** Format: uuid */
+            id: string;
+            lost_mgpu_s: number;
+            name: string;
+            team: string;
+            user: string;
+        };
+        /**
+         * @description * `failed` - failed
+         *     * `timed_out` - timed_out
+         *     * `preempted` - preempted
+         *     * `node_lost` - node_lost
+         * @enum {string}
+         */
+        WasteHowEnum: "failed" | "timed_out" | "preempted" | "node_lost";
         /** @description A pool whose capacity the report does not show, and the unused guarantee there. */
         WithheldPool: {
             /**
@@ -10571,6 +10698,54 @@ export interface operations {
                 };
             };
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_today: {
+        parameters: {
+            query?: {
+                /** @description At most 7 days ago; 24 hours ago if absent */
+                since?: string;
+                /** @description Only below this node (path) */
+                team?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Today"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };

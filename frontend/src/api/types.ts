@@ -13,6 +13,7 @@ export type NewOrganizationRequest = Schemas["OrganizationCreationRequest"];
 export type Pool = Schemas["Pool"];
 export type Cluster = Schemas["Cluster"];
 export type Scheduler = Schemas["Scheduler"];
+export type Today = Schemas["Today"];
 export type ClusterRequest = Schemas["ClusterCreateRequest"];
 export type ClusterNode = Schemas["ClusterNode"];
 export type NodeRequest = Schemas["NodeRequest"];

@@ -10,7 +10,9 @@ import { Fleet } from "./Fleet";
 import { MyJobs } from "./MyJobs";
 import { MyTeams } from "./MyTeams";
 import { Notices } from "./Notices";
+import { SinceYesterday, Waste } from "./Since";
 import { TeamJobs } from "./TeamJobs";
+import { TeamsNow } from "./TeamsNow";
 import { WaitingForDecision } from "./WaitingForDecision";
 
 type Role = Session["grants"][number]["role"];
@@ -36,10 +38,13 @@ export function HomePage() {
         <Notices session={session} />
         {may(session, "manage_quota") && <WaitingForDecision />}
         {may(session, "manage_clusters") && <Fleet />}
+        {isLead && <TeamsNow session={session} scope={scope} />}
         {isLead && <TeamJobs scope={scope} />}
+        {isLead && <Waste scope={scope} />}
         {hasCosts && !submits && <Costs scope={scope} />}
         {submits && <MyJobs session={session} />}
         {may(session, "view_tree") && <MyTeams session={session} scope={scope} />}
+        {isLead && <SinceYesterday scope={scope} />}
         {hasCosts && submits && <Costs scope={scope} />}
         {!submits && !hasCosts && (
           <section className="card" aria-label="No role yet">

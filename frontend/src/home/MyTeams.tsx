@@ -13,7 +13,7 @@ import { countUnder, devicesIn, headOf, type Device } from "../ui/units";
 const TEAMS_SHOWN = 8;
 
 /** Teams that I have a role in, or that lie below one; those with a bar of their own. */
-function myTeams(session: Session, quotas: readonly Quota[]): Quota[] {
+export function myTeams(session: Session, quotas: readonly Quota[]): Quota[] {
   const mine = session.grants.map((grant) => grant.node_path ?? "");
   return quotas
     .filter((quota) => quota.node_kind === "team" && mine.some((path) => isWithin(quota.node, path)))

@@ -228,8 +228,8 @@ describe("the small pages", () => {
     (await screen.findAllByRole("region")).map((each) => each.getAttribute("aria-label")).filter((name) => name !== null);
 
   it.each([
-    ["platform_admin", ["Notices", "Waiting for your decision", "Fleet", "Jobs of my teams", "My jobs", "GPUs of my teams", "Costs"]],
-    ["team_lead", ["Notices", "Waiting for your decision", "Jobs of my teams", "My jobs", "GPUs of my teams"]],
+    ["platform_admin", ["Notices", "Waiting for your decision", "Fleet", "My teams now", "Jobs of my teams", "Lost work", "My jobs", "GPUs of my teams", "Since yesterday", "Costs"]],
+    ["team_lead", ["Notices", "Waiting for your decision", "My teams now", "Jobs of my teams", "Lost work", "My jobs", "GPUs of my teams", "Since yesterday"]],
     ["researcher", ["Notices", "My jobs", "GPUs of my teams"]],
     ["finance", ["Notices", "Costs", "GPUs of the teams"]],
   ] as const)("home of a %s has the blocks of that role, the most pressing first", async (role, blocks) => {
@@ -260,6 +260,29 @@ describe("the small pages", () => {
     const row = await within(fleet).findByRole("row", { name: /^h100/ });
     await waitFor(() => expect(row).toHaveTextContent(/^h1001,0001,000as of 6 min ago/));
     expect(within(fleet).getByRole("list", { name: "Clusters" })).toHaveTextContent("kube-b stale 6 min");
+  });
+
+  it("home of a lead says what the team uses, which work was lost and what happened", async () => {
+    const session = aSession({
+      grants: [{ role: "team_lead", node_path: "ai-company/research/nlp" }],
+      permissions: { "ai-company/research/nlp": ["view_tree", "view_jobs", "manage_jobs"] },
+    });
+    open("/", { company: aCompany({ session }) });
+    const now = await screen.findByRole("region", { name: "My teams now" });
+    await waitFor(() => expect(now).toHaveTextContent(/^nlp uses 0 of its 200 GPUs; 200 are lent to others\. 200 GPUs of 3 jobs are being reclaimed, the first within \d+:\d\d\.$/));
+    const lost = within(await screen.findByRole("table", { name: "Lost work" })).getAllByRole("row");
+    expect(lost.map((row) => row.textContent)).toEqual([
+      "JobWhat happenedGPU-h",
+      "probe-long-contextnlp · anafailed 3 timesno checkpoint40.00",
+      "tokenizer-ablationnlp · sampreemptedsince its checkpoint18.00",
+      "Total1 % of 5,568.00 GPU-h that ended58.00",
+    ]);
+    const events = within(screen.getByRole("table", { name: "Since yesterday" })).getAllByRole("cell");
+    expect(events.map((cell) => cell.textContent)).toEqual([
+      "tokenizer-ablation succeedednlp · sam · 40 GPUs × 20 h",
+      "probe-long-context failed: exit code 137nlp · ana · 64 GPUs × 5 h",
+      "nlp: borrow limit none → 120leo@ai-company · Borrow at most 120 GPUs",
+    ]);
   });
 
   it("home of finance names the teams with the highest cost, and the days that differ", async () => {

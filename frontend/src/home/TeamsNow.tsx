@@ -1,0 +1,73 @@
+import { useQuery } from "@tanstack/react-query";
+
+import { quotasQuery, someJobsQuery } from "../api/queries";
+import type { Quota, Session } from "../api/types";
+import { lastPart } from "../jobs/words";
+import { quotaUse } from "../quotas/use";
+import { Countdown } from "../ui/Time";
+import { DEVICE_WORDS, formatCount, formatGpuCount, formatGpus, type Device } from "../ui/units";
+import { myTeams } from "./MyTeams";
+
+const SHOWN = 100;
+
+/** In a sentence what my teams use, and what is reclaimed from them. */
+export function TeamsNow({ session, scope }: { session: Session; scope: string | undefined }) {
+  const quotas = useQuery(quotasQuery(scope ? { subtree: scope } : {}));
+  const stopping = useQuery(someJobsQuery({ state: ["preempting"], ...(scope ? { team: scope } : {}) }, SHOWN));
+  const teams = myTeams(session, quotas.data ?? []);
+  if (teams.length === 0) return null;
+  const notices = stopping.data?.items ?? [];
+  const devices = [...new Set(teams.map(({ device }) => device))];
+  return (
+    <section className={notices.length > 0 ? "card mark warn" : "card"} aria-label="My teams now">
+      {devices.map((device) => {
+        const leaving = notices.filter((job) => job.device === device);
+        const graces = leaving.flatMap(({ current_attempt }) => current_attempt?.grace_until ?? []);
+        const first = graces.sort()[0];
+        return (
+          <p key={device} className="sentence last">
+            <UseSentence teams={teams.filter((team) => team.device === device)} device={device} />
+            {leaving.length > 0 && (
+              <>
+                {" "}
+                <b>{formatGpuCount(leaving.reduce((sum, job) => sum + job.mgpu, 0), device)}</b> of{" "}
+                {leaving.length === 1 ? "1 job" : `${formatCount(leaving.length)} jobs`} are being reclaimed
+                {first !== undefined && (
+                  <>
+                    , the first within <Countdown until={first} />
+                  </>
+                )}
+                .
+              </>
+            )}
+          </p>
+        );
+      })}
+    </section>
+  );
+}
+
+function UseSentence({ teams, device }: { teams: readonly Quota[]; device: Device }) {
+  const uses = teams.map(quotaUse);
+  const sum = (of: (use: (typeof uses)[number]) => number) => uses.reduce((total, use) => total + of(use), 0);
+  const guaranteed = sum((use) => use.guaranteedMgpu);
+  const inside = sum((use) => use.inUseMgpu - use.borrowedMgpu);
+  const borrowed = sum((use) => use.borrowedMgpu);
+  const lent = sum((use) => use.lentMgpu);
+  const names = new Set(teams.map(({ node }) => node));
+  const [only] = names;
+  const isOne = names.size === 1 && only !== undefined;
+  return (
+    <>
+      {isOne ? lastPart(only) : `Your ${formatCount(names.size)} teams`} {isOne ? "uses" : "use"}{" "}
+      <b>
+        {inside === guaranteed && guaranteed > 0
+          ? `all of ${isOne ? "its" : "their"} ${formatGpus(guaranteed)}`
+          : `${formatGpus(inside)} of ${isOne ? "its" : "their"} ${formatGpus(guaranteed)}`}{" "}
+        {DEVICE_WORDS[device]}
+      </b>
+      {borrowed > 0 && ` and ${formatGpus(borrowed)} borrowed ones`}
+      {lent > 0 && `; ${formatGpus(lent)} are lent to others`}.
+    </>
+  );
+}

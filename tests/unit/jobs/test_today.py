@@ -1,0 +1,270 @@
+"""What a lead reads of since yesterday: lost work, ended attempts, changes of quotas."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from builders.api_callers import by_token
+from builders.billing_builders import a_metered_attempt, at
+from builders.job_builders import a_job, an_attempt
+from builders.portal_builders import Company, a_priority_class, an_actor
+from clusters.models import Cluster
+from jobs import today as module
+from jobs.models import Job
+from jobs.today import today
+from primitives.clock import SystemClock
+from primitives.errors import InvalidRequest, NotFound
+from quotas.models import Quota, QuotaChange
+from tenants.access import Actor, actor_of
+from tenants.models import User
+from tenants.roles import Role
+
+if TYPE_CHECKING:
+    from builders.jobs_world import World
+
+pytestmark = pytest.mark.django_db
+
+AFTER = {
+    "guaranteed_mgpu": 8_000,
+    "guaranteed_percent": None,
+    "borrow_limit_mgpu": None,
+    "lend_limit_mgpu": None,
+    "weight": 2,
+}
+#: The hour that is asked for begins at `at(HOUR)`.
+HOUR = 7_200
+END = HOUR + 3_600
+
+
+def ran(
+    company: Company,
+    user: User,
+    name: str,
+    *,
+    start: int,
+    end: int | None,
+    job: Job | None = None,
+    number: int = 1,
+    state: str = "succeeded",
+    checkpoint: int | None = None,
+    classes: Any = (),
+    is_last: bool = True,
+    **changes: Any,
+) -> Job:
+    """An attempt on 8 GPUs over [start, end), of a new job or of `job`, which ends with its last
+    in `state`."""
+    job = job or a_job(
+        company,
+        user,
+        name=name,
+        mgpu_per_node=8_000,
+        priority_class=a_priority_class(company.organization),
+    )
+    metered = a_metered_attempt(
+        job.team, start, end, user=user, job_id=job.pk, number=number, classes=classes
+    )
+    an_attempt(
+        job,
+        cluster=Cluster.objects.get(name="local"),
+        number=number,
+        id=metered.pk,
+        state="running" if end is None else "ended",
+        started_at=at(start),
+        ended_at=None if end is None else at(end),
+        released_at=None if end is None else at(end),
+        checkpoint_at=None if checkpoint is None else at(checkpoint),
+        **changes,
+    )
+    if end is not None and is_last:
+        Job.objects.filter(pk=job.pk).update(state=state, ended_at=at(end))
+    return job
+
+
+def asked(actor: Actor, team: str | None = None) -> module.Today:
+    return today(actor=actor, team=team, since=at(HOUR), now=at(END))
+
+
+def wasted(found: module.Today) -> list[tuple[Any, ...]]:
+    return [
+        (row["name"], row["how"], row["attempts"], row["has_checkpoint"], row["lost_mgpu_s"])
+        for row in found.waste
+    ]
+
+
+def test_lost_work_is_what_was_used_since_the_checkpoint(world: World) -> None:
+    """Planted: the checkpoint is passed over."""
+    company, bob = world.company, world.bob
+    # 2 h on 8 GPUs, half of it borrowed in between: the class does not matter.
+    failed = ran(
+        company,
+        bob,
+        "failed",
+        start=0,
+        end=HOUR,
+        state="failed",
+        classes=[(600, 0), (1_200, 4_000)],
+    )
+    ran(company, bob, "saved", start=0, end=HOUR + 60, state="failed", checkpoint=HOUR)
+    ran(company, bob, "slow", start=HOUR, end=HOUR + 10, state="timed_out")
+    ran(company, bob, "fine", start=HOUR, end=HOUR + 101)
+    ran(company, bob, "cancelled", start=HOUR, end=HOUR + 100, state="cancelled")
+    again = ran(
+        company,
+        bob,
+        "again",
+        start=HOUR,
+        end=HOUR + 20,
+        is_last=False,
+        outcome="stopped",
+        stop_reason="preempted",
+    )
+    again = ran(
+        company, bob, "", job=again, number=2, start=HOUR + 30, end=HOUR + 60, is_last=False,
+        outcome="stopped", stop_reason="preempted",
+    )  # fmt: skip
+    ran(company, bob, "", job=again, number=3, start=HOUR + 70, end=HOUR + 75, is_last=False)
+    ran(company, bob, "", job=again, number=4, start=HOUR + 80, end=None)
+    ran(company, bob, "before", start=0, end=HOUR - 1, state="failed")
+    ran(company, bob, "after", start=0, end=END, state="failed")
+
+    found = asked(actor_of(world.alice))
+
+    assert wasted(found) == [
+        ("failed", "failed", 1, False, 8_000 * HOUR),
+        ("saved", "failed", 1, True, 8_000 * 60),
+        ("again", "preempted", 2, False, 8_000 * 50),
+        ("slow", "timed_out", 1, False, 8_000 * 10),
+        ("again", "node_lost", 1, False, 8_000 * 5),
+    ]
+    assert found.waste[0] == {
+        "id": failed.pk,
+        "name": "failed",
+        "user": "bob",
+        "team": "ai-company/research/nlp",
+        "device": "gpu",
+        "how": "failed",
+        "attempts": 1,
+        "has_checkpoint": False,
+        "lost_mgpu_s": 8_000 * HOUR,
+    }
+    assert found.totals == [
+        {
+            "device": "gpu",
+            "attempts": 8,
+            "used_mgpu_s": 8_000 * (HOUR + HOUR + 60 + 10 + 201 + 50 + 5),
+            "lost_mgpu_s": 8_000 * (HOUR + 60 + 10 + 50 + 5),
+        }
+    ]
+    assert [(row["name"], row["how"], row["attempt"]) for row in found.ends] == [
+        ("fine", "succeeded", 1),
+        ("cancelled", "cancelled", 1),
+        ("again", "node_lost", 3),
+        ("saved", "failed", 1),
+        ("again", "preempted", 2),
+        ("again", "preempted", 1),
+        ("slow", "timed_out", 1),
+        ("failed", "failed", 1),
+    ]
+
+
+def test_everybody_reads_of_the_jobs_that_they_may_see(world: World) -> None:
+    """Planted: the jobs of all teams; those outside the team that is asked for."""
+    company, bob, dana = world.company, world.bob, world.dana
+    ran(company, bob, "bobs", start=HOUR, end=HOUR + 10, state="failed")
+    ran(company, dana, "danas", start=HOUR, end=HOUR + 20, state="failed")
+    lead = an_actor(company.nlp, Role.TEAM_LEAD, "lead")
+    other = an_actor(company.inference, Role.TEAM_LEAD, "other")
+    nlp = "ai-company/research/nlp"
+
+    def names(actor: Actor, team: str | None = None) -> list[str]:
+        found = asked(actor, team)
+        listed = [row["name"] for row in found.waste]
+        assert sorted(row["name"] for row in found.ends) == sorted(listed)
+        assert sum(row["attempts"] for row in found.totals) == len(listed)
+        return listed
+
+    assert names(lead) == names(lead, nlp) == ["danas", "bobs"]
+    assert names(actor_of(bob)) == ["bobs"]
+    assert names(other) == names(actor_of(world.charlie)) == []
+    assert names(actor_of(world.alice), "ai-company/production") == []
+    assert names(actor_of(world.alice), "ai-company/research") == ["danas", "bobs"]
+    with pytest.raises(NotFound):
+        asked(actor_of(world.charlie), nlp)
+
+
+def test_changes_of_quotas_are_those_of_the_teams_whose_jobs_one_sees(world: World) -> None:
+    """Planted: whoever sees the tree reads all its changes."""
+    company = world.company
+    ours = Quota.objects.filter(node__organization=company.organization).select_related("node")
+    quotas = {quota.node.slug: quota for quota in ours}
+
+    def change(slug: str, second: int, reason: str) -> None:
+        QuotaChange.objects.create(
+            quota=quotas[slug], at=at(second), actor=world.alice, after=AFTER, reason=reason
+        )
+
+    change("nlp", HOUR - 1, "too early")
+    change("nlp", HOUR, "first")
+    change("inference", HOUR + 1, "of others")
+    change("nlp", END, "too late")
+    lead = an_actor(company.nlp, Role.TEAM_LEAD, "lead")
+
+    def reasons(actor: Actor, team: str | None = None) -> list[str]:
+        return [each.reason for each in asked(actor, team).quota_changes]
+
+    assert reasons(lead) == ["first"]
+    assert reasons(actor_of(world.alice)) == ["of others", "first"]
+    assert reasons(actor_of(world.alice), "ai-company/research") == ["first"]
+
+
+def test_lists_have_a_bound_and_sums_have_none(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: the sum of what is listed."""
+    monkeypatch.setattr(module, "WASTE_MAX", 2)
+    monkeypatch.setattr(module, "ENDS_MAX", 1)
+    for number in range(1, 4):
+        ran(world.company, world.bob, f"n{number}", start=HOUR, end=HOUR + number, state="failed")
+    found = asked(actor_of(world.alice))
+    assert [row["name"] for row in found.waste] == ["n3", "n2"]
+    assert [row["name"] for row in found.ends] == ["n3"]
+    assert [row["lost_mgpu_s"] for row in found.totals] == [8_000 * 6]
+
+
+def test_it_reaches_back_a_week(world: World) -> None:
+    actor, now = actor_of(world.alice), at(0)
+    today(actor=actor, team=None, since=now - timedelta(days=7), now=now)
+    for since in (now - timedelta(days=7, seconds=1), now + timedelta(seconds=1)):
+        with pytest.raises(InvalidRequest):
+            today(actor=actor, team=None, since=since, now=now)
+
+
+def test_over_rest_it_is_of_the_last_day(world: World) -> None:
+    (quota,) = Quota.objects.filter(node=world.company.nlp)
+    yesterday = SystemClock().now() - timedelta(hours=23)
+    for reason, moment in (("old", yesterday - timedelta(hours=2)), ("new", yesterday)):
+        QuotaChange.objects.create(
+            quota=quota, at=moment, actor=world.alice, after=AFTER, reason=reason
+        )
+    alice = by_token(world.alice)
+    body = alice.get("today?team=nlp").json()
+    assert body.keys() == {
+        "team", "since", "until", "totals", "waste", "ends", "quota_changes"
+    }  # fmt: skip
+    assert (body["team"], body["totals"], body["waste"], body["ends"]) == (
+        "ai-company/research/nlp",
+        [],
+        [],
+        [],
+    )
+    assert [
+        (change["reason"], change["node"], change["pool"], change["actor"])
+        for change in body["quota_changes"]
+    ] == [("new", "ai-company/research/nlp", "h100", "alice@ai-company")]
+    assert alice.get("today?since=yesterday").status_code == 400
+    assert alice.get("today?since=2020-01-01T00:00:00Z").status_code == 400
+    assert alice.get("today?state=failed").status_code == 400
+    assert by_token(world.charlie).get("today?team=ai-company/research/nlp").status_code == 404
