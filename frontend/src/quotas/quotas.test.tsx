@@ -141,7 +141,7 @@ describe("moving a team", () => {
   const nlp = TREE.find(({ path }) => path === NLP);
   const address = `/api/v1/tree/${nlp?.id}/move`;
 
-  // Planted: the button enabled although the guarantees do not fit; the team's own parent among the choices.
+  // Against: the button enabled although the guarantees do not fit; the team's own parent among the choices.
   it("shows what changes, and refuses what does not fit", async () => {
     const { user, requests } = open(`/quotas?node=${NLP}`);
     await user.click(await screen.findByRole("button", { name: "Move…" }));
@@ -206,7 +206,7 @@ describe("nodes of the tree on the page", () => {
       return undefined;
     };
 
-  // Planted: no mark; the mark at every node.
+  // Against: no mark; the mark at every node.
   it("marks those that are archived", async () => {
     open("/quotas", { override: override(NLP, () => true) });
     await waitFor(() => {
@@ -215,7 +215,7 @@ describe("nodes of the tree on the page", () => {
     });
   });
 
-  // Planted: a drawer for nodes with a quota alone.
+  // Against: a drawer for nodes with a quota alone.
   it("opens those without a quota, too, and gives them their first", async () => {
     const { user, requests } = open("/quotas", { override: override("", (node) => node !== NLP) });
     await user.click(await screen.findByText("1 node without a quota in h100"));

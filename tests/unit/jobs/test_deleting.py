@@ -65,7 +65,7 @@ def used(by: str, path: str = "ai-company/research/nlp") -> str:
 def test_what_was_never_used_goes_with_its_quotas_and_their_history(
     company: Company, admin: Actor
 ) -> None:
-    """Moved about is not used. Planted: quotas, their history and former places left."""
+    """Moved about is not used. Against: quotas, their history and former places left."""
     nlp = company.nlp
     lab = a_department(company.research, "lab")
     zero = QuotaEdit(guaranteed_mgpu=0)
@@ -101,7 +101,7 @@ def test_what_was_never_used_goes_with_its_quotas_and_their_history(
 def test_what_used_it_is_named(
     company: Company, admin: Actor, use: Callable[[Company, User], object], told: str
 ) -> None:
-    """Planted: each of these left out."""
+    """Against: each of these left out."""
     use(company, a_user(company.organization))
     assert refusal_of(company.nlp, admin) == used(told)
 
@@ -109,7 +109,7 @@ def test_what_used_it_is_named(
 def test_members_of_the_past_count_and_those_of_an_older_node_do_not(
     company: Company, admin: Actor
 ) -> None:
-    """Planted: only the roles of today; roles of all times."""
+    """Against: only the roles of today; roles of all times."""
     user = a_user(company.organization)
 
     def had_a_member(now_s: int) -> None:
@@ -146,7 +146,7 @@ def test_plans_and_what_is_below_and_prices_hold_it(company: Company, admin: Act
 
 
 def test_an_organization_without_people_goes_with_its_rules(company: Company) -> None:
-    """Planted: its policy and classes left."""
+    """Against: its policy and classes left."""
     root = an_actor(None, Role.PLATFORM_ADMIN)
     bare = an_organization("bare")
     create_quota("bare", "h100", QuotaEdit(guaranteed_mgpu=0), actor=root, reason="new", now=NOW)
@@ -158,7 +158,7 @@ def test_an_organization_without_people_goes_with_its_rules(company: Company) ->
 
 
 def test_the_history_of_a_quota_goes_with_it_only(company: Company, admin: Actor) -> None:
-    """Planted: the trigger with deletions let through."""
+    """Against: the trigger with deletions let through."""
     lab = a_team(company.research, "lab")
     quota = create_quota(
         lab.path, "h100", QuotaEdit(guaranteed_mgpu=0), actor=admin, reason="new", now=NOW

@@ -81,7 +81,7 @@ def test_what_ran_on_the_account_of_a_former_place_is_the_teams(
 ) -> None:
     """One job was begun before nlp was moved, one after: two accounts, one team, no difference.
 
-    Planted: accounts of former paths left as they are."""
+    Against: accounts of former paths left as they are."""
     company = a_company()
     Quota.objects.filter(node=company.inference).update(guaranteed_mgpu=0)
     attempts = [a_metered_attempt(company.nlp, start, start + 600) for start in (0, 1_800)]

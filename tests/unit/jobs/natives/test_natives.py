@@ -89,7 +89,7 @@ def test_a_number_that_is_given_again_is_another_job(company: Company, control: 
 
 @pytest.mark.usefixtures("bob")
 def test_an_account_of_a_former_place_is_the_teams(company: Company, control: AControl) -> None:
-    """Planted: accounts looked up by present paths alone."""
+    """Against: accounts looked up by present paths alone."""
     Quota.objects.filter(node=company.nlp).update(guaranteed_mgpu=0)
     Node.objects.filter(pk=company.nlp.pk).update(
         parent=company.organization, path="ai-company/nlp/", moved_at=NOW
