@@ -82,7 +82,11 @@ def plan_days(cluster: Cluster, *, now: datetime) -> int:
     known = set(
         Reconciliation.objects.filter(cluster=cluster, day__in=wanted).values_list("day", flat=True)
     )
-    new = sorted(day for day in wanted - known if day >= watched["first"].astimezone(UTC).date())
+    new = sorted(
+        day
+        for day in wanted - known
+        if day >= watched["first"].astimezone(UTC).date() and _was_in_use(cluster, day)
+    )
     Reconciliation.objects.bulk_create(
         [
             Reconciliation(
@@ -100,6 +104,14 @@ def plan_days(cluster: Cluster, *, now: datetime) -> int:
     for row in due:
         _ask(row, now=now)
     return len(due)
+
+
+def _was_in_use(cluster: Cluster, day: date) -> bool:
+    """Whether there is something to compare: not once it is archived and its last job has ended."""
+    if cluster.archived_at is None or day <= cluster.archived_at.astimezone(UTC).date():
+        return True
+    start = start_of(day)
+    return bool(attempts_between(cluster, start, start + _DAY))
 
 
 def request_day(cluster_name: str, day: date, *, actor: Actor, now: datetime) -> Reconciliation:
@@ -130,6 +142,8 @@ def request_day(cluster_name: str, day: date, *, actor: Actor, now: datetime) ->
             f"{cluster.name} is a {cluster.kind} cluster, which keeps no account of its own: "
             "there is nothing to compare the meter with."
         )
+    if cluster.archived_at is not None:
+        raise Conflict(f"{cluster.name} is archived, so nothing is asked of it; restore it first.")
     if not cluster.is_enabled:
         raise Conflict(f"{cluster.name} is disabled, so nothing is asked of it; enable it first.")
     with transaction.atomic():

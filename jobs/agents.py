@@ -10,12 +10,12 @@ import logging
 import random
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -31,7 +31,7 @@ from django.db import (
 from django.db.models import Exists, OuterRef, Q
 
 from arbiter import core
-from billing.reconciliations import account_shard, plan_days
+from billing.reconciliations import DAYS_MAX, account_shard, plan_days
 from clusters.models import Cluster
 from clusters.node_requests import node_shard
 from clusters.observation import check_is_no_other, record_inventory, record_silence
@@ -39,7 +39,7 @@ from clusters.outside import OutsideUse, record_outside_use
 from connectors.errors import ConnectorError
 from connectors.protocol import ClusterConnector, Listing, Observation, TellsNews
 from connectors.recalling import RECALLERS
-from connectors.registry import native_control
+from connectors.registry import ACCOUNTS, native_control
 from jobs.arbitration import Cycles
 from jobs.asking_natives import Memory
 from jobs.dispatch import connector_of, handlers
@@ -92,6 +92,8 @@ CLAIMED_AT_ONCE = 8
 #: Nodes that make no sense are told by name up to so many.
 ODD_NODES_TOLD = 3
 PLAN_DAYS_EVERY_S = 60.0
+#: So long after the last look at an archived cluster its accounting is asked.
+LAST_DAYS = timedelta(days=DAYS_MAX + 1)
 
 
 def lead(role: str, stopping: Event, act: Callable[[Leadership], None], pulse: Pulse) -> None:
@@ -155,25 +157,27 @@ def run_observer(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> N
     former: list[_ClusterAgent] = []
 
     def act(leadership: Leadership) -> None:
-        agents: dict[UUID, _ClusterAgent] = {}
+        agents: dict[_Watched, _ClusterAgent] = {}
         _join_oldest(former, stopping, pulse)
         try:
             with dedicated_connection("tidegate-observer-listener") as own:
                 listener = Listener(own, "observer")
                 while leadership.is_leading and not stopping.is_set():
                     pulse.promise(CLUSTERS_AGAIN_S + STEP_WITHIN_S)
-                    watched = _clusters_to_watch()
-                    for cluster_id, agent in list(agents.items()):
-                        if cluster_id not in watched:
+                    watched = _clusters_to_watch(clock.now())
+                    for one, agent in list(agents.items()):
+                        if one not in watched:
                             agent.end()
                         # Only then: one that is watched again has never two agents in one term.
                         if agent.is_gone:
-                            del agents[cluster_id]
-                    for cluster_id in watched - agents.keys():
-                        agents[cluster_id] = _ClusterAgent(cluster_id, leadership, clock)
+                            del agents[one]
+                    for one in watched - agents.keys():
+                        agents[one] = _ClusterAgent(
+                            one.cluster_id, leadership, clock, looks=one.looks
+                        )
                     # Here, as no cluster is called here: threads of one that hangs wait for it.
                     withdraw_unanswered(
-                        [pk for pk, agent in agents.items() if agent.has_compared],
+                        [one.cluster_id for one, agent in agents.items() if agent.has_compared],
                         leadership=leadership,
                         now=clock.now(),
                     )
@@ -213,19 +217,30 @@ def _recall(
     return {} if opener is None else opener(cluster.options).ended_since(since, listed=listed)
 
 
-def _clusters_to_watch() -> set[UUID]:
-    """Enabled clusters, and disabled ones as long as something of ours runs there."""
-    return set(
-        Cluster.objects.filter(
-            Q(is_enabled=True)
-            | Exists(Attempt.objects.filter(cluster=OuterRef("pk"), released_at=None))
-        ).values_list("pk", flat=True)
+class _Watched(NamedTuple):
+    """A cluster, and whether it is looked at. If not, only its accounting is asked."""
+
+    cluster_id: UUID
+    looks: bool = True
+
+
+def _clusters_to_watch(now: datetime) -> set[_Watched]:
+    """Enabled clusters, and others as long as something of ours runs there. The last days of an
+    archived one are compared with its accounting after that."""
+    runs = Exists(Attempt.objects.filter(cluster=OuterRef("pk"), released_at=None))
+    looked_at = Q(is_enabled=True) | runs
+    last_days = Q(archived_at__isnull=False, kind__in=list(ACCOUNTS), seen_at__gte=now - LAST_DAYS)
+    rows = (
+        Cluster.objects.annotate(runs=runs)
+        .filter(looked_at | last_days)
+        .values_list("pk", "is_enabled", "runs")
     )
+    return {_Watched(pk, is_enabled or runs) for pk, is_enabled, runs in rows}
 
 
 class _ClusterAgent:
     """Threads for one cluster: one looks, some start, and one each stops, changes nodes, compares
-    limits, and compares accounts."""
+    limits, and compares accounts. Where nobody `looks`, only the last of them."""
 
     def __init__(
         self,
@@ -233,6 +248,8 @@ class _ClusterAgent:
         leadership: Leadership,
         clock: Clock,
         monotonic_s: Callable[[], float] = monotonic,
+        *,
+        looks: bool = True,
     ) -> None:
         self.stopping = Event()
         self._news: dict[Callable[[UUID], str], Event] = {
@@ -260,7 +277,7 @@ class _ClusterAgent:
         self._native_memory = Memory()
         self._opening = Lock()
         self._opened: tuple[tuple[Any, ...], ClusterConnector] | None = None
-        self._threads = [
+        looking = [
             Thread(target=self._watch, daemon=True, name="observe"),
             *(
                 Thread(target=self._serve, args=(start_shard,), daemon=True, name=f"start-{number}")
@@ -269,6 +286,9 @@ class _ClusterAgent:
             Thread(target=self._serve, args=(stop_shard,), daemon=True, name="stop"),
             Thread(target=self._serve, args=(node_shard,), daemon=True, name="nodes"),
             Thread(target=self._serve, args=(push_shard,), daemon=True, name="quota"),
+        ]
+        self._threads = [
+            *(looking if looks else ()),
             Thread(target=self._serve, args=(account_shard,), daemon=True, name="account"),
         ]
         self._working = len(self._threads)

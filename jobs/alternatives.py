@@ -41,7 +41,14 @@ from jobs.variants import (
     room_of,
     variants_of,
 )
-from jobs.withholding import ARRAY_LIMIT_REACHED, BEGIN_TIME, DEPENDENCY, TEAM_ARCHIVED
+from jobs.withholding import (
+    ARRAY_LIMIT_REACHED,
+    BEGIN_TIME,
+    CLUSTER_ARCHIVED,
+    DEPENDENCY,
+    TEAM_ARCHIVED,
+    USER_DEACTIVATED,
+)
 from primitives.errors import InvalidRequest
 from primitives.units import MGPU_PER_GPU, DeviceKind
 from tenants.access import Actor, visible_node
@@ -52,7 +59,16 @@ TRYING_S_MAX = 5.0
 
 #: What is waited for here has nothing to do with what is asked for.
 _NO_HELP = frozenset(
-    {HELD_BY_USER, DISPATCHING, DEPENDENCY, ARRAY_LIMIT_REACHED, BEGIN_TIME, TEAM_ARCHIVED}
+    {
+        HELD_BY_USER,
+        DISPATCHING,
+        DEPENDENCY,
+        ARRAY_LIMIT_REACHED,
+        BEGIN_TIME,
+        TEAM_ARCHIVED,
+        USER_DEACTIVATED,
+        CLUSTER_ARCHIVED,
+    }
 )
 _DOES_NOT_HELP = "Asking for something else does not make it start sooner."
 #: The arbiter asks for no script, and this is told nobody.

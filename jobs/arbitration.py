@@ -227,7 +227,9 @@ def _mark_starting(planned: Mapping[UUID, Start]) -> list[tuple[_Started, _Grant
         )
         # Before what the database says of the jobs is waited for.
         slots = {pk: _slots_json(start.slots) for pk, start in planned.items()}
-        rows = [(_Started(*row), before) for *row, before in cursor.fetchall()]
+        found = cursor.fetchall()
+        refused = _refused_by_now({row[0]: UUID(planned[row[0]].cluster) for row in found})
+        rows = [(_Started(*row), before) for *row, before in found if row[0] not in refused]
         # Only a held submission has a number of its own.
         jobs = _take_over_held(
             [job for job, _ in rows],
@@ -248,6 +250,25 @@ def _mark_starting(planned: Mapping[UUID, Start]) -> list[tuple[_Started, _Grant
         (_where_it_starts(job, planned[job.id]), _granted(job, planned[job.id], slots[job.id]))
         for job in jobs
     ]
+
+
+def _refused_by_now(planned: Mapping[UUID, UUID]) -> set[UUID]:
+    """Those of the locked jobs that may not start on their planned clusters any more, by what
+    changed since the snapshot. A statement of its own, as only that sees what was committed while
+    the locks were waited for."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT j.id FROM unnest(%s::uuid[], %s::uuid[]) AS v (job, cluster)
+            JOIN jobs_job j ON j.id = v.job
+            JOIN tenants_node n ON n.id = j.team_id
+            JOIN tenants_user u ON u.id = j.user_id
+            JOIN clusters_cluster c ON c.id = v.cluster
+            WHERE n.archived_at IS NOT NULL OR NOT u.is_active OR c.archived_at IS NOT NULL
+            """,
+            [uuid_array(planned), uuid_array(planned.values())],
+        )
+        return {job for (job,) in cursor.fetchall()}
 
 
 def _take_over_held(
@@ -381,6 +402,7 @@ def _apply_claims(
         .only("id", "job_id", "number", "cluster_id")
         .order_by("pk")
     }
+    refused = _refused_by_now({UUID(planned.job): UUID(planned.cluster) for planned in reclaims})
     claimed = set(
         Reclaim.objects.filter(
             job__in=[UUID(planned.job) for planned in reclaims], closed_at=None
@@ -395,6 +417,7 @@ def _apply_claims(
         if (
             beneficiary.state != JobState.QUEUED
             or beneficiary.id in claimed
+            or beneficiary.id in refused
             or any(attempt is None for attempt, _ in victims)
         ):
             continue

@@ -1,4 +1,5 @@
-"""Archive a part of the tree, and decide what becomes of the work that is there."""
+"""Archive a part of the tree or a cluster, or deactivate a user, and decide what becomes of their
+work."""
 
 from __future__ import annotations
 
@@ -9,17 +10,23 @@ from enum import StrEnum
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
+from clusters.models import Cluster
+from clusters.queries import cluster_by_id
+from clusters.registration import archive_cluster as close_cluster
 from jobs import lifecycle
 from jobs.cancellation import cancel_locked
+from jobs.leadership import keep_out
 from jobs.models import Attempt, Job
 from live.publishing import publish
 from live.waking import wake
 from primitives.errors import Conflict
+from quotas.fleet import administrator
 from tenants.access import Actor, under
 from tenants.audit_trail import record_act
-from tenants.models import Node
+from tenants.membership import change_user, user_to_change
+from tenants.models import Node, User
 from tenants.structure import archive_node, node_to_archive
 
 #: So many running jobs are named.
@@ -42,12 +49,12 @@ class RunningWork(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """What there is below a node that has not ended; at most `NAMED_MAX` running jobs by name."""
+    """Jobs of something that have not ended; at most `NAMED_MAX` running ones by name."""
 
-    node: Node
     waiting: int
     running: int
     running_jobs: Sequence[Job]
+    node: Node | None = None
 
 
 def work_to_archive(node_id: UUID, *, actor: Actor) -> OpenWork:
@@ -57,14 +64,30 @@ def work_to_archive(node_id: UUID, *, actor: Actor) -> OpenWork:
 
 def open_work_below(node: Node) -> OpenWork:
     """What there is below the node that has not ended."""
-    running = _jobs_below(node, lifecycle.ACTIVE)
+    return _open_work(_jobs_below(node), node=node)
+
+
+def work_to_deactivate(user_id: UUID, *, actor: Actor) -> OpenWork:
+    """What has to be decided before the user is deactivated. Raises NotFound and Forbidden."""
+    user = user_to_change(actor, user_id)
+    return _open_work(_jobs_of(user))
+
+
+def work_on_cluster(cluster_id: UUID, *, actor: Actor) -> OpenWork:
+    """What has to be decided before the cluster is archived: jobs that hold GPUs there, and those
+    that wait and are pinned to it. Raises NotFound, and Forbidden for all but platform admins."""
+    administrator(actor)
+    return _open_work(_jobs_on(cluster_by_id(cluster_id)))
+
+
+def _open_work(jobs: QuerySet[Job], *, node: Node | None = None) -> OpenWork:
+    running = jobs.filter(state__in=list(lifecycle.ACTIVE))
+    named = running.select_related("team", "user").defer("script", "environment")
     return OpenWork(
-        node=node,
-        waiting=_jobs_below(node, lifecycle.WAITING).count(),
+        waiting=jobs.filter(state__in=list(lifecycle.WAITING)).count(),
         running=running.count(),
-        running_jobs=list(
-            running.select_related("team", "user").defer("script", "environment")[:NAMED_MAX]
-        ),
+        running_jobs=list(named[:NAMED_MAX]),
+        node=node,
     )
 
 
@@ -86,35 +109,94 @@ def archive(
     """
     node = archive_node(actor=actor, node=node_to_archive(actor, node_id), now=now)
     # Submissions hold a lock on their team, so all that were in time are seen here.
-    open_jobs = list(
-        _jobs_below(node, lifecycle.OPEN)
-        .select_for_update(of=("self",))
-        .defer("script", "environment", "notes")
-    )
-    waits = [job for job in open_jobs if job.state in lifecycle.WAITING]
-    runs = [job for job in open_jobs if job.state in lifecycle.ACTIVE]
-    _refuse_undecided(node, waits, waiting, runs, running)
-    ended = (waits if waiting is WaitingWork.CANCEL else []) + (
-        runs if running is RunningWork.CANCEL else []
-    )
-    _cancel([job for job in ended if job.cancel_requested_at is None], node, actor=actor, now=now)
+    ended = _decided(_jobs_below(node), node.display_path, waiting=waiting, running=running)
+    _cancel(ended, node.kind, node.pk, node, because="archived", actor=actor, now=now)
     wake("arbiter")
     return node
 
 
-def _jobs_below(node: Node, states: frozenset[str]) -> QuerySet[Job]:
-    """In the order of their ids, as a cycle locks them."""
-    teams = Node.objects.filter(under([node.path], "path")).values("pk")
-    return Job.objects.filter(team__in=teams, state__in=list(states)).order_by("pk")
-
-
-def _refuse_undecided(
-    node: Node,
-    waits: Sequence[Job],
+@transaction.atomic
+def deactivate(
+    user_id: UUID,
+    *,
     waiting: WaitingWork | None,
-    runs: Sequence[Job],
     running: RunningWork | None,
-) -> None:
+    actor: Actor,
+    now: datetime,
+) -> User:
+    """Deactivate a person or service account: sessions end, tokens are revoked, and nothing of
+    theirs that waits starts until they are reactivated.
+
+    Deactivating again decides anew about the work. Raises NotFound, Forbidden, and Conflict for
+    oneself, for the last administrator of the platform or of an organization, and where there is
+    work that nothing is said of.
+    """
+    user = change_user(actor=actor, user_id=user_id, is_active=False, now=now)
+    # Submissions hold a lock on their user, too.
+    ended = _decided(_jobs_of(user), user.login, waiting=waiting, running=running)
+    _cancel(ended, "user", user.pk, user.organization, because="deactivated", actor=actor, now=now)
+    wake("arbiter")
+    return user
+
+
+@transaction.atomic
+def archive_cluster(
+    cluster_id: UUID,
+    *,
+    waiting: WaitingWork | None,
+    running: RunningWork | None,
+    actor: Actor,
+    now: datetime,
+) -> Cluster:
+    """Archive a cluster: nothing new starts there, and its capacity counts no more.
+
+    What runs there is observed and metered until it has ended, natives too. History, bills and
+    reconciled days stay. Archiving again decides anew about the work. Raises NotFound, Forbidden,
+    and Conflict where there is work that nothing is said of.
+    """
+    by, cluster = administrator(actor), cluster_by_id(cluster_id)
+    # What the arbiter has granted there is seen here, and its next plan sees the archiving.
+    keep_out("arbiter")
+    cluster = close_cluster(cluster, by=by, now=now)
+    ended = _decided(_jobs_on(cluster), cluster.name, waiting=waiting, running=running)
+    _cancel(ended, "cluster", cluster.pk, None, because="archived", actor=actor, now=now)
+    return cluster
+
+
+def _jobs_below(node: Node) -> QuerySet[Job]:
+    teams = Node.objects.filter(under([node.path], "path")).values("pk")
+    return _in_order(Job.objects.filter(team__in=teams))
+
+
+def _jobs_of(user: User) -> QuerySet[Job]:
+    return _in_order(Job.objects.filter(user=user))
+
+
+def _jobs_on(cluster: Cluster) -> QuerySet[Job]:
+    there = Attempt.objects.filter(cluster=cluster, released_at=None).values("job_id")
+    runs = Q(state__in=list(lifecycle.ACTIVE), pk__in=there)
+    return _in_order(
+        Job.objects.filter(runs | Q(state__in=list(lifecycle.WAITING), cluster=cluster))
+    )
+
+
+def _in_order(jobs: QuerySet[Job]) -> QuerySet[Job]:
+    """Those that have not ended, in the order of their ids, as a cycle locks them."""
+    return jobs.filter(state__in=list(lifecycle.OPEN)).order_by("pk")
+
+
+def _decided(
+    jobs: QuerySet[Job],
+    whose: str,
+    *,
+    waiting: WaitingWork | None,
+    running: RunningWork | None,
+) -> list[Job]:
+    """Lock the jobs; those that are to be cancelled. Raises Conflict for ones that nothing is
+    said of."""
+    open_jobs = list(jobs.select_for_update(of=("self",)).defer("script", "environment", "notes"))
+    waits = [job for job in open_jobs if job.state in lifecycle.WAITING]
+    runs = [job for job in open_jobs if job.state in lifecycle.ACTIVE]
     questions = []
     if runs and running is None:
         questions.append(f"{len(runs):,} jobs run: set running to end or cancel")
@@ -122,13 +204,26 @@ def _refuse_undecided(
         questions.append(f"{len(waits):,} jobs wait: set waiting to wait or cancel")
     if questions:
         raise Conflict(
-            f"{node.display_path} has work. {'; '.join(questions)}.",
+            f"{whose} has work. {'; '.join(questions)}.",
             running=len(runs),
             waiting=len(waits),
         )
+    ended = (waits if waiting is WaitingWork.CANCEL else []) + (
+        runs if running is RunningWork.CANCEL else []
+    )
+    return [job for job in ended if job.cancel_requested_at is None]
 
 
-def _cancel(jobs: Sequence[Job], node: Node, *, actor: Actor, now: datetime) -> None:
+def _cancel(
+    jobs: Sequence[Job],
+    subject_kind: str,
+    subject_id: UUID,
+    node: Node | None,
+    *,
+    because: str,
+    actor: Actor,
+    now: datetime,
+) -> None:
     if not jobs:
         return
     attempts = {
@@ -141,10 +236,12 @@ def _cancel(jobs: Sequence[Job], node: Node, *, actor: Actor, now: datetime) -> 
     record_act(
         actor=actor,
         action="jobs_cancelled",
-        subject_kind=node.kind,
-        subject_id=node.pk,
+        subject_kind=subject_kind,
+        subject_id=subject_id,
         node=node,
         now=now,
-        detail={"jobs": len(jobs), "because": "archived"},
+        detail={"jobs": len(jobs), "because": because},
     )
-    publish("jobs", ids=[job.pk for job in jobs], organization_id=node.organization_id)
+    for organization_id in sorted({job.organization_id for job in jobs}):
+        ids = [job.pk for job in jobs if job.organization_id == organization_id]
+        publish("jobs", ids=ids, organization_id=organization_id)

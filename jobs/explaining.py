@@ -76,6 +76,8 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
         shown["sentence"] = view.quarantine
     for cluster, limit_s in view.too_short:
         shown["sentence"] = _joined(shown["sentence"], _too_long(job, cluster, limit_s))
+    if view.archived:
+        shown["sentence"] = _joined(shown["sentence"], _archived(view.archived))
     if view.unmapped:
         shown["sentence"] = _joined(shown["sentence"], _nobody_mapped(job, view.unmapped))
     if view.unisolated:
@@ -87,6 +89,13 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     if first := _not_started(view.ended_attempt, now):
         shown["sentence"] = _joined(first, shown["sentence"])
     return shown
+
+
+def _archived(clusters: Sequence[str]) -> str:
+    """That clusters which might run it are archived."""
+    if len(clusters) == 1:
+        return f"{clusters[0]}, which has such nodes, is archived and starts nothing."
+    return f"{', '.join(clusters)}, which have such nodes, are archived and start nothing."
 
 
 def _freed_since(view: JobView, numbers: Mapping[str, int]) -> int:

@@ -50,6 +50,12 @@ def fence(role: str, epoch: int) -> Iterator[None]:
         yield
 
 
+def keep_out(role: str) -> None:
+    """Wait for the fenced transactions of `role`, and let none begin before the caller's ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT FROM jobs_leadership WHERE role = %s FOR UPDATE", [role])
+
+
 class Leadership:
     """A bid for the leadership of `role`: `campaign` until it is won, then watch `is_leading`.
 

@@ -301,6 +301,14 @@ class Job(models.Model):
                     state__in=["held", "queued", "starting", "running", "preempting"],
                 ),
             ),
+            # For the queued jobs of deactivated users. A start writes nothing to it.
+            models.Index(fields=["user"], name="job_queued_by_user", condition=Q(state="queued")),
+            # For the queued jobs that are pinned to an archived cluster.
+            models.Index(
+                fields=["cluster"],
+                name="job_queued_by_cluster",
+                condition=Q(cluster__isnull=False, state="queued"),
+            ),
             # Asked by every cycle, among as many as are queued without one.
             models.Index(
                 fields=["begin_at"], name="job_begins_at", condition=Q(begin_at__isnull=False)

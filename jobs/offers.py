@@ -114,6 +114,7 @@ SELECT
                   CASE WHEN n.is_schedulable THEN n.capacity_mgpu ELSE 0 END AS mgpu
            FROM clusters_clusternode n
            JOIN quotas_quota q ON q.pool_id = n.pool_id AND q.node_id = %(organization)s::uuid
+           JOIN clusters_cluster c ON c.id = n.cluster_id AND c.archived_at IS NULL
            WHERE n.is_schedulable OR n.state <> %(gone)s::text
            GROUP BY n.pool_id, n.cluster_id, mgpu) s),
     (SELECT json_agg(json_build_array(

@@ -240,9 +240,10 @@ class JobView:
     `unprepared` those to which the quotas were not pushed since its team is there, and
     `too_short` those with their time limits that allow it less time than it asks for; `quarantine`
     says that nothing at all is started. `first_task` is what the other tasks of its array that are
-    kept back wait for. `guarantees` are those by which it could take GPUs back (path,
-    milli-GPU), of one job by itself that waits for free GPUs. `taken_back` says of a placed job by
-    itself that a silent cluster had it before.
+    kept back wait for. `archived` are the archived clusters with nodes that would do.
+    `guarantees` are those by which it could take GPUs back (path, milli-GPU), of one job by itself
+    that waits for free GPUs. `taken_back` says of a placed job by itself that a silent cluster had
+    it before.
     """
 
     job: JobRow
@@ -261,6 +262,7 @@ class JobView:
     first_task: FirstTask | None = None
     guarantees: Sequence[tuple[str, int]] = ()
     taken_back: str = ""
+    archived: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,6 +480,7 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
     waited_for = _waited_for([row.id for row in rows if _waits_for_jobs(row)])
     first = first_tasks({row.array_id for row in rows if row.array_id and _waits_for_tasks(row)})
     without_cluster = [row.id for row in rows if _waits_for_a_cluster(row)]
+    archived = _archived([row.id for row in rows if _has_no_place(row)])
     unmapped = _unmapped(without_cluster)
     unisolated = _unisolated(without_cluster)
     unprepared = _unprepared(without_cluster)
@@ -505,6 +508,7 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
             too_short.get(row.id, ()),
             "" if quarantine is None or row.id not in without_cluster else sentence_of(quarantine),
             first.get(row.array_id) if row.array_id and _waits_for_tasks(row) else None,
+            archived=archived.get(row.id, ()),
         )
         for row, values in zip(rows, found, strict=True)
     ]
@@ -631,6 +635,41 @@ ORDER BY d.id
 
 def _waits_for_a_cluster(row: JobRow) -> bool:
     return row.explanation is not None and row.explanation["code"] == Code.CLUSTER_UNAVAILABLE
+
+
+def _has_no_place(row: JobRow) -> bool:
+    return row.explanation is not None and row.explanation["code"] in _WITHOUT_PLACE
+
+
+_WITHOUT_PLACE = (Code.CLUSTER_UNAVAILABLE, Code.NEVER_FITS)
+
+
+def _archived(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
+    """The names of the archived clusters whose nodes have the pool and the features of these
+    jobs."""
+    if not job_ids:
+        return {}
+    found: dict[UUID, list[str]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_ARCHIVED, [list(job_ids)])
+        for job_id, cluster in cursor.fetchall():
+            found.setdefault(job_id, []).append(cluster)
+    return found
+
+
+_ARCHIVED = """
+SELECT j.id, c.name
+FROM jobs_job j
+JOIN clusters_cluster c
+    ON c.archived_at IS NOT NULL AND coalesce(j.cluster_id = c.id, true)
+WHERE j.id = ANY(%s)
+  AND EXISTS (
+      SELECT FROM clusters_clusternode n
+      WHERE n.cluster_id = c.id AND (n.pool_id = j.pool_id OR n.pool_id = ANY(j.pools))
+        AND n.features @> to_jsonb(j.features)
+  )
+ORDER BY c.name
+"""
 
 
 def _unmapped(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:

@@ -395,7 +395,10 @@ def _priority_class(
 
 def _cluster(name: str, pool: Pool, errors: list[FieldError]) -> Cluster | None:
     cluster = Cluster.objects.filter(name=name, nodes__pool=pool).distinct().first()
-    if cluster is None:
+    if cluster is not None and cluster.archived_at is not None:
+        detail = f"{cluster.name} is archived and takes no jobs; name another cluster, or none"
+        errors.append(FieldError("/cluster", detail, "archived"))
+    elif cluster is None:
         errors.append(
             FieldError("/cluster", f"there is no cluster {name[:60]!r} with {pool.name}", "unknown")
         )

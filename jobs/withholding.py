@@ -20,6 +20,8 @@ DEPENDENCY = "dependency"
 ARRAY_LIMIT_REACHED = "array_limit_reached"
 BEGIN_TIME = "begin_time"
 TEAM_ARCHIVED = "team_archived"
+USER_DEACTIVATED = "user_deactivated"
+CLUSTER_ARCHIVED = "cluster_archived"
 
 
 _NOTHING: Mapping[str, int] = {}
@@ -48,12 +50,14 @@ def withheld_jobs(now: datetime) -> tuple[Withheld, ...]:
     with connection.cursor() as cursor:
         # Asked first, at once: of a table that it takes for small the planner joins all jobs.
         cursor.execute(_IS_THERE_ANY)
-        has_dependent, has_tasks, has_archived = cursor.fetchone()
+        has_dependent, has_tasks, has_archived, has_deactivated, has_closed = cursor.fetchone()
     return (
         *(_dependent() if has_dependent else ()),
         *(_beyond_their_arrays_limit() if has_tasks else ()),
         *_before_their_begin(now),
+        *(_of_archived_clusters() if has_closed else ()),
         *(_of_archived_teams() if has_archived else ()),
+        *(_of_deactivated_users() if has_deactivated else ()),
     )
 
 
@@ -61,7 +65,11 @@ _IS_THERE_ANY = """
 SELECT EXISTS (SELECT FROM jobs_dependency WHERE closed_at IS NULL),
        EXISTS (SELECT FROM jobs_job WHERE array_id IS NOT NULL
            AND state IN ('held', 'queued', 'starting', 'running', 'preempting')),
-       EXISTS (SELECT FROM tenants_node WHERE archived_at IS NOT NULL)
+       EXISTS (SELECT FROM tenants_node WHERE archived_at IS NOT NULL),
+       EXISTS (
+           SELECT FROM tenants_user u JOIN jobs_job j ON j.user_id = u.id
+           WHERE NOT u.is_active AND j.state = 'queued'),
+       EXISTS (SELECT FROM clusters_cluster WHERE archived_at IS NOT NULL)
 """
 
 
@@ -91,6 +99,32 @@ def _of_archived_teams() -> Iterator[Withheld]:
         )
         for (job,) in cursor.fetchall():
             yield Withheld(job, TEAM_ARCHIVED, _NOTHING)
+
+
+def _of_deactivated_users() -> Iterator[Withheld]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT j.id::text FROM tenants_user u JOIN jobs_job j ON j.user_id = u.id
+            WHERE NOT u.is_active AND j.state = 'queued'
+              AND NOT EXISTS (
+                  SELECT FROM tenants_node n WHERE n.id = j.team_id AND n.archived_at IS NOT NULL)
+            """
+        )
+        for (job,) in cursor.fetchall():
+            yield Withheld(job, USER_DEACTIVATED, _NOTHING)
+
+
+def _of_archived_clusters() -> Iterator[Withheld]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT j.id::text FROM clusters_cluster c JOIN jobs_job j ON j.cluster_id = c.id
+            WHERE c.archived_at IS NOT NULL AND j.state = 'queued'
+            """
+        )
+        for (job,) in cursor.fetchall():
+            yield Withheld(job, CLUSTER_ARCHIVED, _NOTHING)
 
 
 def _before_their_begin(now: datetime) -> Iterator[Withheld]:
@@ -226,6 +260,10 @@ def withheld_sentence(withheld: Withheld) -> str:
         return f"It begins at {moment:%Y-%m-%d %H:%M:%S} UTC at the earliest."
     if withheld.code == TEAM_ARCHIVED:
         return "Its team is archived. It waits until the team is restored; or cancel it."
+    if withheld.code == USER_DEACTIVATED:
+        return "Its user is deactivated. It waits until they are reactivated; or cancel it."
+    if withheld.code == CLUSTER_ARCHIVED:
+        return "Its cluster is archived. It waits until the cluster is restored; or cancel it."
     count = withheld.numbers["jobs_waited_for"]
     return f"It waits for {count:,} other jobs." if count > 1 else "It waits for another job."
 

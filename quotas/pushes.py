@@ -17,12 +17,12 @@ from django.db.models import QuerySet
 
 from audit.recording import record
 from clusters.models import Cluster
-from clusters.registration import Administrator
+from clusters.registration import Administrator, delete_cluster
 from connectors.entitlements import Change, ChangeKind, Value
 from connectors.registry import ENTITLEMENT_CONTROLS
 from live.publishing import PLATFORM, publish
 from live.waking import wake
-from outbox.recording import Intention, intend
+from outbox.recording import Intention, intend, withdraw_unsent
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from quotas.models import (
     AcceptedDifference,
@@ -162,6 +162,16 @@ def check_changed(cluster: Cluster, *, now: datetime) -> None:
     ):
         request_check(cluster, now=now)
         wake("observer")
+
+
+@transaction.atomic
+def delete_never_used(cluster: Cluster, *, by: Administrator, now: datetime) -> None:
+    """Delete a cluster that never answered, with the checks that the observer asked of it by
+    itself. Raises Conflict as `delete_cluster`."""
+    checks = QuotaPush.objects.filter(cluster=cluster, kind=QuotaPushKind.CHECK, requested_by=None)
+    withdraw_unsent(PUSH_QUOTA, list(checks.values_list("pk", flat=True)), now=now)
+    checks.delete()
+    delete_cluster(cluster, by=by, now=now)
 
 
 def _store(cluster: Cluster, kind: QuotaPushKind, *, now: datetime, **values: Any) -> QuotaPush:

@@ -11,12 +11,14 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
 from live.publishing import publish_rights
+from live.waking import wake
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from tenants.access import PLATFORM, Actor, require, require_platform_admin, under, visible_node
 from tenants.audit_trail import record_act
 from tenants.models import AccessToken, Node, PasswordLink, RoleGrant, User, UserKind
 from tenants.names import check_slug, check_username, clean_name
 from tenants.roles import Permission, Role
+from webapi.removing import delete_unused
 
 PASSWORD_LENGTH_MAX = 1024
 
@@ -124,20 +126,15 @@ def change_user(
 
     Deactivation ends every session and revokes every token at once, and reactivation brings
     none of them back. Raises NotFound for users of others, Forbidden without manage_members
-    on their whole organization, and Conflict for oneself and for the last platform admin.
+    on their whole organization, and Conflict for oneself and for the last administrator of the
+    platform or of an organization.
     """
-    if not visible_users(actor).filter(pk=user_id).exists():
-        raise NotFound("It does not exist, or you may not see it.")
-    if is_active is False:
-        # Everybody takes these locks in this order: admins' grants, then the user.
-        other_admins = active_platform_admins(besides=user_id)
+    user_to_change(actor, user_id)
+    # Everybody takes these locks in this order: admins' grants, then the user.
+    left_alone = _left_alone(user_id) if is_active is False else None
     user = (
         User.objects.select_for_update(of=("self",)).select_related("organization").get(pk=user_id)
     )
-    if user.organization is None:
-        require_platform_admin(actor)
-    else:
-        require(actor, Permission.MANAGE_MEMBERS, user.organization)
     detail: dict[str, object] = {"login": user.login}
     if name is not None and clean_name(name) != user.name:
         detail["name"] = {"before": user.name, "after": clean_name(name)}
@@ -151,17 +148,65 @@ def change_user(
     if is_active is False and user.is_active:
         if user.pk == actor.user.pk:
             raise Conflict("You cannot deactivate yourself; ask another administrator.")
-        if (
-            not other_admins
-            and RoleGrant.objects.filter(user=user, role=Role.PLATFORM_ADMIN).exists()
-        ):
-            raise Conflict("This is the last platform administrator; make another one first.")
+        if left_alone is not None:
+            raise Conflict(
+                f"This is the last administrator of {left_alone}; make another one first."
+            )
         _deactivate(user, now)
         _record(actor, "user_deactivated", user, now, {"login": user.login})
     elif is_active is True and not user.is_active:
         user.is_active = True
         user.save(update_fields=["is_active"])
         _record(actor, "user_reactivated", user, now, {"login": user.login})
+        # Their waiting jobs may start.
+        wake("arbiter")
+    return user
+
+
+@transaction.atomic
+def delete_user(*, actor: Actor, user_id: UUID, now: datetime) -> None:
+    """Delete an account that was never used, with its roles.
+
+    Raises NotFound, Forbidden, and Conflict for oneself, for the last administrator of something,
+    and for an account that signed in or that anything refers to.
+    """
+    user_to_change(actor, user_id)
+    left_alone = _left_alone(user_id)
+    user = User.objects.select_for_update().get(pk=user_id)
+    if user.pk == actor.user.pk:
+        raise Conflict("You cannot delete yourself; ask another administrator.")
+    if left_alone is not None:
+        raise Conflict(f"This is the last administrator of {left_alone}; make another one first.")
+    if user.last_login is not None:
+        raise Conflict(
+            f"{user.login} has signed in. Only what was never used can be deleted. "
+            "Deactivate the account instead.",
+            used_by=["sign-ins"],
+        )
+    organization = user.organization
+    RoleGrant.objects.filter(user=user).delete()
+    PasswordLink.objects.filter(user=user).delete()
+    delete_unused(user, called=user.login, instead="Deactivate the account")
+    record_act(
+        actor=actor,
+        action="user_deleted",
+        subject_kind="user",
+        subject_id=user_id,
+        node=organization,
+        now=now,
+        detail={"login": user.login},
+    )
+
+
+def user_to_change(actor: Actor, user_id: UUID) -> User:
+    """The user, for somebody who may change them. Raises NotFound and Forbidden."""
+    user = visible_users(actor).filter(pk=user_id).first()
+    if user is None:
+        raise NotFound("It does not exist, or you may not see it.")
+    if user.organization is None:
+        require_platform_admin(actor)
+    else:
+        require(actor, Permission.MANAGE_MEMBERS, user.organization)
     return user
 
 
@@ -178,6 +223,25 @@ def active_platform_admins(*, besides: UUID) -> int:
         .exclude(pk=besides)
         .count()
     )
+
+
+def _left_alone(user_id: UUID) -> str | None:
+    """What the user is the last active administrator of: the platform or an organization.
+
+    Locks all administrators' grants there, as `active_platform_admins`; must run in a transaction.
+    """
+    own = RoleGrant.objects.filter(user=user_id)
+    if own.filter(role=Role.PLATFORM_ADMIN).exists() and not active_platform_admins(
+        besides=user_id
+    ):
+        return "the platform"
+    own = own.filter(role=Role.ORGANIZATION_ADMIN, node__parent=None)
+    for node in Node.objects.filter(pk__in=own.values("node_id")).order_by("pk"):
+        grants = RoleGrant.objects.filter(role=Role.ORGANIZATION_ADMIN, node=node)
+        list(grants.select_for_update().order_by("pk").values_list("pk", flat=True))
+        if not grants.filter(user__is_active=True).exclude(user=user_id).exists():
+            return node.display_path
+    return None
 
 
 def _deactivate(user: User, now: datetime) -> None:

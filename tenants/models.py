@@ -207,6 +207,10 @@ class User(AbstractBaseUser):
                 condition=Q(kind__in=["person", "service"]), name="user_kind_is_known"
             ),
         ]
+        indexes = [
+            # Asked by every cycle.
+            models.Index(fields=["id"], name="user_deactivated", condition=Q(is_active=False)),
+        ]
 
     def __str__(self) -> str:
         return self.login

@@ -98,13 +98,17 @@ function tree({ method, query }: MockRequest, id = "", action = ""): MockAnswer 
     );
   if (action === "move" && method === "POST") return { status: 200, body: node };
   if (method === "POST") return { status: 200, body: { ...node, archived_at: action === "archive" ? iso(Date.now()) : null } };
-  const there = theJobs().filter(({ team }) => isWithin(team, node.path));
-  const waits = there.filter(({ state }) => state === "queued" || state === "held");
-  const runs = there.filter(({ state }) => state === "running" || state === "preempting");
-  const named = runs.map(({ id: job, name, team, user, state }) => ({ id: job, name, team, user, state }));
-  const work = { waiting: waits.length, running: runs.length, running_jobs: named };
+  const work = openWork(theJobs().filter(({ team }) => isWithin(team, node.path)));
   if (action === "move") return { status: 200, body: { ...work, ...movePreview(node, query.get("parent") ?? "") } };
   return { status: 200, body: { node, ...work } };
+}
+
+/** What of the jobs has to be decided before something is archived or deactivated. */
+function openWork(there: ReturnType<typeof theJobs>) {
+  const waits = there.filter(({ state }) => state === "queued" || state === "held");
+  const runs = there.filter(({ state }) => state === "running" || state === "preempting");
+  const named = runs.map(({ id, name, team, user, state }) => ({ id, name, team, user, state }));
+  return { waiting: waits.length, running: runs.length, running_jobs: named };
 }
 
 function movePreview(node: TreeNode, parent: string): Omit<MovePreview, keyof Omit<OpenWork, "node">> {
@@ -207,7 +211,7 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       }
       return method === "DELETE" ? { status: 204 } : page(theTokens(query.get("user") ?? undefined), query);
     case "users":
-      return users(request, id);
+      return users(request, id, action);
     case "password":
       return password(company, request);
     case "quotas":
@@ -251,14 +255,21 @@ function session(company: Company, { method, body }: MockRequest): MockAnswer {
     : { status: 200, body: company.session };
 }
 
-function users({ method, body }: MockRequest, id?: string): MockAnswer {
+function users({ method, body }: MockRequest, id?: string, action?: string): MockAnswer {
   const found = theUsers();
+  const user = found.find((each) => each.id === id);
+  if (action === "deactivate") {
+    return method === "POST"
+      ? { status: 200, body: { ...user, is_active: false } }
+      : { status: 200, body: openWork(theJobs().filter((job) => job.user === user?.username)) };
+  }
+  if (method === "PATCH") return { status: 200, body: { ...user, ...(body as object) } };
   if (method === "GET") return page(found, new URLSearchParams());
   if (id === undefined) return { status: 201, body: { ...found[1], ...(body as object) } };
   return {
     status: 201,
     body: {
-      user: found.find((user) => user.id === id)?.login,
+      user: user?.login,
       expires_at: new Date(Date.now() + 3_600_000).toISOString(),
       sent_to: null,
       link: "/set-password#tdl_exampleOnly",
@@ -368,6 +379,12 @@ function clusters({ method, query, body, path }: MockRequest, id?: string, actio
   const cluster = theClusters().find((each) => each.id === id);
   const part = path.split("/")[6];
   switch (action) {
+    case "archive":
+    case "restore": {
+      const isArchived = action === "archive";
+      if (method === "GET") return { status: 200, body: { waiting: 0, running: 0, running_jobs: [] } };
+      return { status: 200, body: { ...cluster, is_enabled: !isArchived, archived_at: isArchived ? iso(Date.now()) : null } };
+    }
     case "placements":
       return page(thePlacements(id), query);
     case "users":

@@ -195,6 +195,7 @@ export function theClusters(): Cluster[] {
     name,
     kind,
     is_enabled: true,
+    archived_at: null,
     state: "reachable",
     seen_at: iso(now - ageS * 1000),
     stale_after_s: 60,
@@ -474,6 +475,7 @@ export function theUsers(): User[] {
   return [
     { id: uuid(95), login: "bob@ai-company", username: "bob", name: "Bob Meyer", kind: "person", ...rest },
     { id: uuid(96), login: "ci@ai-company", username: "ci", name: "Continuous integration", kind: "service", ...rest },
+    { id: uuid(97), login: "eve@ai-company", username: "eve", name: "Eve Moreau", kind: "person", ...rest, is_active: false },
   ];
 }
 

@@ -1,4 +1,5 @@
-"""Archiving, restoring and deleting organizations, departments and teams."""
+"""Archiving and restoring organizations, departments, teams and clusters; deactivating users;
+deleting nodes of the tree."""
 
 from __future__ import annotations
 
@@ -11,11 +12,28 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from jobs.archiving import NAMED_MAX, RunningWork, WaitingWork, archive, work_to_archive
+from clusters.models import Cluster
+from clusters.queries import cluster_by_id, shares_of
+from clusters.registration import restore_cluster
+from jobs.archiving import (
+    NAMED_MAX,
+    RunningWork,
+    WaitingWork,
+    archive,
+    archive_cluster,
+    deactivate,
+    work_on_cluster,
+    work_to_archive,
+    work_to_deactivate,
+)
 from jobs.deleting import delete_node
+from outbox.quarantine import open_quarantine
 from primitives.clock import SystemClock
+from quotas.api.fleet_serializers import ClusterSerializer, shown_cluster
+from quotas.fleet import administrator
+from tenants.access import Actor
 from tenants.api.authentication import actor_from
-from tenants.api.serializers import TreeNodeSerializer
+from tenants.api.serializers import TreeNodeSerializer, UserSerializer
 from tenants.structure import restore_node
 from webapi.paging import refuse_body, refuse_unknown_parameters
 from webapi.serializers import StrictSerializer, answers
@@ -31,13 +49,18 @@ class RunningJobSerializer(serializers.Serializer[Any]):
     state = serializers.CharField()
 
 
-class OpenWorkSerializer(serializers.Serializer[Any]):
-    """Work below a node that has not ended."""
+class WorkSerializer(serializers.Serializer[Any]):
+    """Work of a user or on a cluster that has not ended."""
 
-    node = TreeNodeSerializer()
     waiting = serializers.IntegerField(help_text="Jobs that are held or queued")
     running = serializers.IntegerField(help_text="Jobs that start, run or are being stopped")
     running_jobs = RunningJobSerializer(many=True, help_text=f"The first {NAMED_MAX}")
+
+
+class OpenWorkSerializer(WorkSerializer):
+    """Work below a node that has not ended."""
+
+    node = TreeNodeSerializer()
 
 
 class ArchivingSerializer(StrictSerializer):
@@ -74,6 +97,16 @@ class NodeDetail(APIView):
         return Response(status=204)
 
 
+def _decisions(request: Request) -> tuple[WaitingWork | None, RunningWork | None]:
+    body = ArchivingSerializer(data=request.data)
+    body.is_valid(raise_exception=True)
+    waiting, running = (body.validated_data.get(name) for name in ("waiting", "running"))
+    return (
+        None if waiting is None else WaitingWork(waiting),
+        None if running is None else RunningWork(running),
+    )
+
+
 class NodeArchive(APIView):
     """The archiving of a node of the tree."""
 
@@ -101,15 +134,9 @@ class NodeArchive(APIView):
         """The archived node."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
-        body = ArchivingSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        waiting, running = (body.validated_data.get(name) for name in ("waiting", "running"))
+        waiting, running = _decisions(request)
         node = archive(
-            tree_node_id,
-            waiting=None if waiting is None else WaitingWork(waiting),
-            running=None if running is None else RunningWork(running),
-            actor=actor,
-            now=SystemClock().now(),
+            tree_node_id, waiting=waiting, running=running, actor=actor, now=SystemClock().now()
         )
         return Response(TreeNodeSerializer(node).data)
 
@@ -130,3 +157,102 @@ class NodeRestore(APIView):
         refuse_body(request)
         node = restore_node(actor=actor, node_id=tree_node_id, now=SystemClock().now())
         return Response(TreeNodeSerializer(node).data)
+
+
+class UserDeactivate(APIView):
+    """The deactivation of a user."""
+
+    @extend_schema(
+        operation_id="get_work_to_deactivate",
+        summary="Work that deactivating a user has to decide about",
+        responses=answers({200: WorkSerializer}, 403, 404),
+    )
+    def get(self, request: Request, user_id: UUID) -> Response:
+        """Counts, and the running jobs."""
+        refuse_unknown_parameters(request, set())
+        work = work_to_deactivate(user_id, actor=actor_from(request))
+        return Response(WorkSerializer(work).data)
+
+    @extend_schema(
+        operation_id="deactivate_user",
+        summary="Deactivate a person or service account",
+        description="Sessions end, tokens are revoked, and nothing of theirs that waits starts "
+        "until they are reactivated. 409 where work is there and nothing is said of it.",
+        request=ArchivingSerializer,
+        responses=answers({200: UserSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, user_id: UUID) -> Response:
+        """The deactivated user."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        waiting, running = _decisions(request)
+        user = deactivate(
+            user_id, waiting=waiting, running=running, actor=actor, now=SystemClock().now()
+        )
+        return Response(UserSerializer(user).data)
+
+
+class ClusterArchive(APIView):
+    """The archiving of a cluster."""
+
+    @extend_schema(
+        operation_id="get_work_on_cluster",
+        summary="Work that archiving a cluster has to decide about",
+        description="Jobs that hold GPUs there, and jobs that wait and are pinned to it. For "
+        "platform administrators.",
+        responses=answers({200: WorkSerializer}, 403, 404),
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """Counts, and the running jobs."""
+        refuse_unknown_parameters(request, set())
+        work = work_on_cluster(cluster_id, actor=actor_from(request))
+        return Response(WorkSerializer(work).data)
+
+    @extend_schema(
+        operation_id="archive_cluster",
+        summary="Archive a cluster",
+        description="Nothing new starts there, and its capacity counts no more. What runs on is "
+        "metered until it has ended; history and bills stay. 409 where work is there and nothing "
+        "is said of it. For platform administrators.",
+        request=ArchivingSerializer,
+        responses=answers({200: ClusterSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """The archived cluster."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        waiting, running = _decisions(request)
+        cluster = archive_cluster(
+            cluster_id, waiting=waiting, running=running, actor=actor, now=SystemClock().now()
+        )
+        return Response(_shown(cluster, actor))
+
+
+class ClusterRestore(APIView):
+    """The end of an archiving."""
+
+    @extend_schema(
+        operation_id="restore_cluster",
+        summary="Restore a cluster",
+        description="Jobs may start there once it answers. For platform administrators.",
+        request=None,
+        responses=answers({200: ClusterSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """The cluster, in use again."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        by = administrator(actor)
+        refuse_body(request)
+        cluster = restore_cluster(cluster_by_id(cluster_id), by=by, now=SystemClock().now())
+        return Response(_shown(cluster, actor))
+
+
+def _shown(cluster: Cluster, actor: Actor) -> dict[str, Any]:
+    return shown_cluster(
+        cluster,
+        shares_of([cluster]).get(cluster.pk, []),
+        actor=actor,
+        now=SystemClock().now(),
+        quarantine=open_quarantine(),
+    )

@@ -25,7 +25,14 @@ from jobs.models import (
 )
 from jobs.requests import FEATURES_MAX, IMAGE_MAX, TIME_LIMIT_S_MAX
 from jobs.sbatch import FEATURE, NOTICE_SIGNALS, Verdict
-from jobs.withholding import ARRAY_LIMIT_REACHED, BEGIN_TIME, DEPENDENCY, TEAM_ARCHIVED
+from jobs.withholding import (
+    ARRAY_LIMIT_REACHED,
+    BEGIN_TIME,
+    CLUSTER_ARCHIVED,
+    DEPENDENCY,
+    TEAM_ARCHIVED,
+    USER_DEACTIVATED,
+)
 from webapi.serializers import DEVICE_HELP, DEVICES
 
 EXPLANATION_CODES = [
@@ -34,6 +41,8 @@ EXPLANATION_CODES = [
     ARRAY_LIMIT_REACHED,
     BEGIN_TIME,
     TEAM_ARCHIVED,
+    USER_DEACTIVATED,
+    CLUSTER_ARCHIVED,
     reason_documents.HELD_BY_USER,
     explaining.DISPATCHING,
     explaining.NOT_YET_DECIDED,

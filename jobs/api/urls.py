@@ -6,7 +6,14 @@ from django.urls import URLPattern, path
 
 from jobs.api import cycle_views, quarantine_views, views
 from jobs.api.alternative_views import JobAlternatives
-from jobs.api.archive_views import NodeArchive, NodeDetail, NodeRestore
+from jobs.api.archive_views import (
+    ClusterArchive,
+    ClusterRestore,
+    NodeArchive,
+    NodeDetail,
+    NodeRestore,
+    UserDeactivate,
+)
 from jobs.api.checkpoint_views import JobCheckpoints
 from jobs.api.estimate_views import JobEstimate
 from jobs.api.log_views import JobLogSummary
@@ -40,6 +47,11 @@ urlpatterns: list[URLPattern] = [
     path("tree/<uuid:tree_node_id>/archive", NodeArchive.as_view()),
     path("tree/<uuid:tree_node_id>/restore", NodeRestore.as_view()),
     path("tree/<uuid:tree_node_id>/move", NodeMove.as_view()),
+    path("clusters/<uuid:cluster_id>/archive", ClusterArchive.as_view()),
+    path("clusters/<uuid:cluster_id>/restore", ClusterRestore.as_view()),
+    path("tree/<uuid:tree_node_id>/archive", NodeArchive.as_view()),
+    path("tree/<uuid:tree_node_id>/restore", NodeRestore.as_view()),
+    path("users/<uuid:user_id>/deactivate", UserDeactivate.as_view()),
     path("decisions", cycle_views.DecisionList.as_view()),
     path("cycles", cycle_views.CycleList.as_view()),
     path("cycles/<uuid:cycle_id>", cycle_views.CycleDetail.as_view()),

@@ -86,9 +86,11 @@ class Api:
         headers = {} if if_match is None else {"If-Match": if_match}
         return _tagged(self._send("POST", path, parameters={}, body=body or {}, headers=headers))
 
-    def patch(self, path: str, body: Mapping[str, Any], *, if_match: str) -> dict[str, Any]:
-        """Change what is as `if_match` says."""
-        headers = {"If-Match": if_match}
+    def patch(
+        self, path: str, body: Mapping[str, Any], *, if_match: str | None = None
+    ) -> dict[str, Any]:
+        """Change what is at `path`, where given only as `if_match` says."""
+        headers = {} if if_match is None else {"If-Match": if_match}
         return _object(self._send("PATCH", path, parameters={}, body=body, headers=headers))
 
     def delete(self, path: str, *, if_match: str | None = None) -> None:

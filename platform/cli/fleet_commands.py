@@ -13,6 +13,7 @@ from cli import api as api_module
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import REFUSED, STILL_OPEN, CliError
+from cli.open_work import RunningOption, WaitingOption, decided
 from cli.output import (
     Devices,
     Format,
@@ -32,6 +33,11 @@ _POLL_S = 1.0
 _PATIENCE_S = 20
 _NODE_NAME = re.compile(r"[\x21-\x7e]{1,253}")
 
+cluster_app = typer.Typer(
+    no_args_is_help=True,
+    help="Archive, restore and delete clusters.",
+    rich_markup_mode=None,
+)
 node_app = typer.Typer(
     no_args_is_help=True, help="Take nodes of clusters out, and let them in.", rich_markup_mode=None
 )
@@ -63,7 +69,7 @@ def clusters(ctx: typer.Context, output: Output = Format.TABLE) -> None:
         about = [
             cluster["name"],
             " ".join([cluster["kind"], cluster["api_version"]]).strip(),
-            cluster["state"] if cluster["is_enabled"] else f"disabled, {cluster['state']}",
+            _state(cluster),
             age(cluster["seen_at"], now=now),
         ]
         is_stale = cluster["state"] == "unreachable"
@@ -86,6 +92,58 @@ def clusters(ctx: typer.Context, output: Output = Format.TABLE) -> None:
         for words in (cluster["message"], cluster.get("isolation", "")):
             if words:
                 tell(f"{cluster['name']}: {words}")
+
+
+def _state(cluster: Mapping[str, Any]) -> str:
+    if cluster.get("archived_at") is not None:
+        return "archived"
+    state: str = cluster["state"]
+    return state if cluster["is_enabled"] else f"disabled, {state}"
+
+
+ClusterArgument = Annotated[str, typer.Argument(help="Its name.")]
+
+
+@cluster_app.command("archive")
+def cluster_archive(
+    ctx: typer.Context,
+    name: ClusterArgument,
+    waiting: WaitingOption = None,
+    running: RunningOption = None,
+) -> None:
+    """Archive a cluster: nothing new starts there, and its capacity counts no more.
+
+    Lists its running jobs first, and asks for --running and --waiting where there is such work.
+    Jobs that wait are those pinned to it. For platform administrators.
+    """
+    api = open_api(ctx)
+    address = f"clusters/{_cluster(api, name)['id']}/archive"
+    api.post(address, decided(api.get(address), waiting=waiting, running=running))
+    tell(f"{name} is archived. Restore it with `tidegate cluster restore {name}`.")
+
+
+@cluster_app.command("restore")
+def cluster_restore(ctx: typer.Context, name: ClusterArgument) -> None:
+    """Restore a cluster. Jobs may start there once it answers."""
+    api = open_api(ctx)
+    api.post(f"clusters/{_cluster(api, name)['id']}/restore")
+    tell(f"{name} is in use again.")
+
+
+@cluster_app.command("delete")
+def cluster_delete(ctx: typer.Context, name: ClusterArgument) -> None:
+    """Delete a cluster that never answered."""
+    api = open_api(ctx)
+    api.delete(f"clusters/{_cluster(api, name)['id']}")
+    tell(f"{name} is deleted.")
+
+
+def _cluster(api: Api, name: str) -> Mapping[str, Any]:
+    found = (one for one in api.items("clusters", most=_CLUSTERS_MAX) if one["name"] == name)
+    cluster = next(found, None)
+    if cluster is None:
+        raise CliError(f"There is no cluster {name!r}.")
+    return cluster
 
 
 def nodes(

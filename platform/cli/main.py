@@ -44,6 +44,7 @@ for _command in job_commands.COMMANDS:
 app.command()(why)
 app.command()(fleet_commands.clusters)
 app.command()(fleet_commands.nodes)
+app.add_typer(fleet_commands.cluster_app, name="cluster")
 app.add_typer(fleet_commands.node_app, name="node")
 quota_app.command("push")(quota_push)
 app.add_typer(quota_app, name="quota")

@@ -13,6 +13,7 @@ import typer
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
+from cli.open_work import RunningOption, WaitingOption, decided
 from cli.output import Format, print_data, print_table, tell
 
 _USERS_MAX = 10_000
@@ -94,12 +95,16 @@ def password_link(
     this once.
     """
     api = open_api(ctx)
+    made = api.post(f"users/{_user(api, login)['id']}/password-link", {}, key=str(uuid.uuid4()))
+    tell_link(api, made)
+
+
+def _user(api: Api, login: str) -> Mapping[str, Any]:
     users = (user for user in api.items("users", most=_USERS_MAX) if user["login"] == login)
     user = next(users, None)
     if user is None:
         raise CliError(f"There is no user {login!r} that you can see.")
-    made = api.post(f"users/{user['id']}/password-link", {}, key=str(uuid.uuid4()))
-    tell_link(api, made)
+    return user
 
 
 def tell_link(api: Api, made: Mapping[str, Any]) -> None:
@@ -111,6 +116,45 @@ def tell_link(api: Api, made: Mapping[str, Any]) -> None:
     else:
         tell(f"For {made['user']}, once, until {made['expires_at']}; shown this once:")
         typer.echo(api.settings.server + made["link"])
+
+
+@user_app.command("deactivate")
+def user_deactivate(
+    ctx: typer.Context,
+    login: Annotated[str, typer.Argument(help="Login: bob@ai-company.")],
+    waiting: WaitingOption = None,
+    running: RunningOption = None,
+) -> None:
+    """Deactivate an account: sessions end, tokens are revoked, and its waiting jobs do not start.
+
+    Lists its running jobs first, and asks for --running and --waiting where there is such work.
+    """
+    api = open_api(ctx)
+    address = f"users/{_user(api, login)['id']}/deactivate"
+    api.post(address, decided(api.get(address), waiting=waiting, running=running))
+    tell(f"{login} is deactivated. `tidegate user reactivate {login}` lets them in again.")
+
+
+@user_app.command("reactivate")
+def user_reactivate(
+    ctx: typer.Context,
+    login: Annotated[str, typer.Argument(help="Login: bob@ai-company.")],
+) -> None:
+    """Reactivate an account. Its tokens stay revoked; its waiting jobs may start."""
+    api = open_api(ctx)
+    api.patch(f"users/{_user(api, login)['id']}", {"is_active": True})
+    tell(f"{login} is active.")
+
+
+@user_app.command("delete")
+def user_delete(
+    ctx: typer.Context,
+    login: Annotated[str, typer.Argument(help="Login: bob@ai-company.")],
+) -> None:
+    """Delete an account that was never used, with its roles."""
+    api = open_api(ctx)
+    api.delete(f"users/{_user(api, login)['id']}")
+    tell(f"{login} is deleted.")
 
 
 @token_app.command("ls")

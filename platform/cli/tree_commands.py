@@ -9,6 +9,7 @@ import typer
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
+from cli.open_work import RunningOption, WaitingOption, decided
 from cli.output import print_table, tell
 from primitives.units import gpus_text
 
@@ -26,12 +27,8 @@ PathArgument = Annotated[str, typer.Argument(help="Its path: ai-company/research
 def archive(
     ctx: typer.Context,
     path: PathArgument,
-    waiting: Annotated[
-        str | None, typer.Option(help="Jobs that wait: wait (until the restore) or cancel.")
-    ] = None,
-    running: Annotated[
-        str | None, typer.Option(help="Jobs that run: end (run to their end) or cancel.")
-    ] = None,
+    waiting: WaitingOption = None,
+    running: RunningOption = None,
 ) -> None:
     """Archive a node with all below it: nothing new is submitted or starts there.
 
@@ -40,17 +37,7 @@ def archive(
     """
     api = open_api(ctx)
     address = f"tree/{_node_at(api, path)['id']}/archive"
-    work = api.get(address)
-    _print_running(work["running_jobs"])
-    missing = []
-    if work["running"] and running is None:
-        missing.append(f"{work['running']:,} jobs run: add --running end or --running cancel.")
-    if work["waiting"] and waiting is None:
-        missing.append(f"{work['waiting']:,} jobs wait: add --waiting wait or --waiting cancel.")
-    if missing:
-        raise CliError(" ".join(["Nothing is archived yet.", *missing]))
-    chosen = {"waiting": waiting, "running": running}
-    api.post(address, {name: value for name, value in chosen.items() if value is not None})
+    api.post(address, decided(api.get(address), waiting=waiting, running=running))
     tell(f"{path} is archived. Restore it with `tidegate tree restore {path}`.")
 
 
@@ -136,15 +123,6 @@ def _print_move(shown: dict[str, Any]) -> None:
     for change in ("gained", "lost"):
         if shown[f"{change}_count"] > len(shown[change]):
             tell(f"{shown[f'{change}_count']:,} roles are {change} in all.")
-
-
-def _print_running(jobs: list[dict[str, Any]]) -> None:
-    if jobs:
-        print_table(
-            ["RUNS", "TEAM", "USER", "STATE"],
-            [[job["name"], job["team"], job["user"], job["state"]] for job in jobs],
-            squeeze="RUNS",
-        )
 
 
 def _reserve_text(share: dict[str, Any] | None) -> str:

@@ -57,7 +57,8 @@ class Cluster(models.Model):
     more than one. `seen_at` is when we last had its complete answer and
     `observed_at` what its own clock said then. `failing_since` is set while it does not answer;
     `message` says why, or what of its answer could not be used. A disabled cluster accepts no
-    starts; what runs on it is still observed and metered. `outside` sums up what else is on it
+    starts; what runs on it is still observed and metered. An archived cluster is disabled and none
+    of its nodes is schedulable, until it is restored. `outside` sums up what else is on it
     (see `clusters.outside`). `identity` is what it told of itself at first, and must go on to.
     `time_limits` are by the name of the pool the longest time limit there, in seconds; a pool that
     is not in it has none. `isolation` is how far it keeps jobs from the portal's machine and from
@@ -79,9 +80,14 @@ class Cluster(models.Model):
     time_limits = models.JSONField(default=dict)
     isolation = models.CharField(max_length=16, blank=True)
     isolation_reason = models.CharField(max_length=500, blank=True)
+    archived_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [
+            models.CheckConstraint(
+                condition=Q(archived_at=None) | Q(is_enabled=False),
+                name="cluster_that_is_archived_is_disabled",
+            ),
             models.CheckConstraint(
                 condition=Q(name__regex=r"\A[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z"),
                 name="cluster_name_is_plain",

@@ -69,6 +69,8 @@ def record_inventory(
     named in the cluster's message, before other `complaints`. Where healthy capacity of a pool
     changed, its open CapacitySegment ends at `inventory.observed_at` and the next begins there.
 
+    No node of an archived cluster is schedulable, whatever it says.
+
     Repeating an answer changes nothing. An answer older than the last one is late and is
     dropped, unless it is so much older that the cluster's clock must have been set back. So is
     one that was asked for with options which `cluster` has no more: another may have given it.
@@ -242,7 +244,7 @@ def _store_nodes(cluster: Cluster, listed: dict[_NodeKey, NodeCapacity], *, now:
         }
         told: dict[str, Any] = {
             "capacity_mgpu": seen.capacity_mgpu,
-            "is_schedulable": seen.is_schedulable,
+            "is_schedulable": seen.is_schedulable and cluster.archived_at is None,
             "state": state,
             "reason": reason,
             "features": features,

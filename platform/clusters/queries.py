@@ -246,7 +246,7 @@ def shares_of(clusters: Iterable[Cluster]) -> dict[UUID, list[Share]]:
         nodes,
         nodes_healthy,
     ) in (
-        _present()
+        _listed()
         .filter(cluster__in=[cluster.pk for cluster in clusters])
         .values_list("cluster_id", "pool__name", "pool__device")
         .annotate(
@@ -310,5 +310,10 @@ def last_seen(node: ClusterNode) -> datetime:
 
 
 def _present() -> QuerySet[ClusterNode]:
+    """Nodes that their clusters listed last time, but for archived clusters."""
+    return _listed().filter(cluster__archived_at=None)
+
+
+def _listed() -> QuerySet[ClusterNode]:
     """Nodes that their clusters listed last time."""
     return ClusterNode.objects.exclude(state=GONE, is_schedulable=False)

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from audit.recording import record
 from clusters.models import Cluster, Pool
+from clusters.observation import store_capacity
 from clusters.trusted import check_trusted
 from connectors.errors import ClusterUnavailable
 from connectors.registry import ADDRESS_OPTIONS, LASTING_OPTIONS, OPENERS, check_options
@@ -20,6 +21,7 @@ from live.waking import wake
 from primitives.errors import Conflict, FieldError, InvalidRequest
 from primitives.units import DeviceKind
 from webapi.middleware import current_request_id
+from webapi.removing import delete_unused
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +128,15 @@ def change_cluster(
     """Change what is not None; `options` are replaced whole and never written to the audit log.
 
     Disabling stops new starts; what runs there goes on. Raises InvalidRequest for options
-    that the cluster's connector refuses, and Conflict for ones that would make another cluster of
-    it, or other people's of our workloads, while some of ours are on it, and for a cluster that is
-    there by another name.
+    that the cluster's connector refuses, and Conflict for enabling an archived cluster, for options
+    that would make another cluster of it, or other people's of our workloads, while some of ours
+    are on it, and for a cluster that is there by another name.
     """
     kept = Cluster.objects.select_for_update().get(pk=cluster.pk)
     detail: dict[str, Any] = {}
     if is_enabled is not None and is_enabled != kept.is_enabled:
+        if kept.archived_at is not None:
+            raise Conflict(f"{kept.name} is archived. Restore it instead.")
         detail["is_enabled"] = is_enabled
         kept.is_enabled = is_enabled
     if options is not None and dict(options) != kept.options:
@@ -148,6 +152,44 @@ def change_cluster(
         kept.save(update_fields=["is_enabled", "options", "identity"])
         _record("cluster.changed", kept, detail, by=by, now=now)
     return kept
+
+
+def archive_cluster(cluster: Cluster, *, by: Administrator, now: datetime) -> Cluster:
+    """Disable the cluster until it is restored, and count no capacity there from now on. What is
+    archived already stays so. Must run in a transaction; `jobs` asks what becomes of its work."""
+    kept = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
+    if kept.archived_at is None:
+        kept.nodes.filter(is_schedulable=True).update(is_schedulable=False)
+        store_capacity(kept, now)
+        kept.is_enabled = False
+        kept.archived_at = now
+        kept.save(update_fields=["is_enabled", "archived_at"])
+        _record("cluster.archived", kept, {}, by=by, now=now)
+    return kept
+
+
+@transaction.atomic
+def restore_cluster(cluster: Cluster, *, by: Administrator, now: datetime) -> Cluster:
+    """Enable an archived cluster again; its nodes count once it answers.
+
+    Raises Conflict where it was added anew by another name meanwhile.
+    """
+    kept = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
+    if kept.archived_at is not None:
+        kept.is_enabled = True
+        kept.archived_at = None
+        _refuse_second(kept)
+        kept.save(update_fields=["is_enabled", "archived_at"])
+        _record("cluster.restored", kept, {}, by=by, now=now)
+    return kept
+
+
+@transaction.atomic
+def delete_cluster(cluster: Cluster, *, by: Administrator, now: datetime) -> None:
+    """Delete a cluster that never answered and that nothing refers to. Raises Conflict."""
+    kept = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    delete_unused(kept, called=kept.name, instead="Archive it")
+    _record("cluster.deleted", cluster, {"kind": cluster.kind}, by=by, now=now)
 
 
 def _refuse_other_device(pool: Pool) -> None:

@@ -174,6 +174,9 @@ class ClusterSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     kind = serializers.CharField()
     is_enabled = serializers.BooleanField(help_text="Disabled: no new starts, what runs goes on")
+    archived_at = serializers.DateTimeField(
+        allow_null=True, help_text="Since when nothing starts there and its capacity counts no more"
+    )
     state = serializers.ChoiceField(choices=[(state.value, state.name) for state in State])
     seen_at = serializers.DateTimeField(
         allow_null=True, help_text="Last complete answer: `pools` and nodes are as of then"
@@ -227,6 +230,7 @@ def shown_cluster(
                 "name": cluster.name,
                 "kind": cluster.kind,
                 "is_enabled": cluster.is_enabled,
+                "archived_at": cluster.archived_at,
                 "state": state_of(cluster, now=now, stale_after=stale_after).value,
                 "seen_at": cluster.seen_at,
                 "stale_after_s": settings.STALE_AFTER_S,

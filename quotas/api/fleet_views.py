@@ -26,7 +26,7 @@ from quotas.api.fleet_serializers import (
     shown_cluster,
 )
 from quotas.fleet import administrator, pool_rows
-from quotas.pushes import check_changed
+from quotas.pushes import check_changed, delete_never_used
 from tenants.access import Actor
 from tenants.api.authentication import actor_from
 from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
@@ -220,6 +220,19 @@ class ClusterDetail(APIView):
         return Response(
             shown_cluster(cluster, shares, actor=actor, now=now, quarantine=open_quarantine())
         )
+
+    @extend_schema(
+        operation_id="delete_cluster",
+        summary="Delete a cluster that never answered",
+        description="409 names what used it. For platform administrators.",
+        responses=answers({204: None}, 403, 404, 409),
+    )
+    def delete(self, request: Request, cluster_id: UUID) -> Response:
+        """Delete a cluster."""
+        refuse_unknown_parameters(request, set())
+        by = administrator(actor_from(request))
+        delete_never_used(cluster_by_id(cluster_id), by=by, now=SystemClock().now())
+        return Response(status=204)
 
 
 def _shown_pool(actor: Actor, pool: Pool) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from tenants.api import serializers as shapes
 from tenants.api.authentication import actor_from, require_csrf_token
 from tenants.devices import COOKIE_PATH, LIFETIME, cookie_name, cookie_value
 from tenants.granting import grant_role, revoke_role, visible_grants
-from tenants.membership import change_user, create_user, visible_users
+from tenants.membership import change_user, create_user, delete_user, visible_users
 from tenants.models import Node, NodeKind, UserKind
 from tenants.rights_summary import permissions_by_path
 from tenants.roles import Permission, Role
@@ -472,6 +472,18 @@ class UserDetail(APIView):
             now=SystemClock().now(),
         )
         return Response(shapes.UserSerializer(user).data)
+
+    @extend_schema(
+        operation_id="delete_user",
+        summary="Delete an account that was never used",
+        description="Its roles and its password link go with it. 409 names what used it.",
+        responses=answers({204: None}, 403, 404, 409),
+    )
+    def delete(self, request: Request, user_id: UUID) -> Response:
+        """Delete a user."""
+        refuse_unknown_parameters(request, set())
+        delete_user(actor=actor_from(request), user_id=user_id, now=SystemClock().now())
+        return Response(status=204)
 
 
 class RoleGrantList(APIView):

@@ -117,6 +117,13 @@ TABLE: dict[tuple[str, str], Case] = {
     ("PATCH", "users/<uuid:user_id>"): a_case(
         "401 200 200 403 403 403 403 404 403 404 404", {"is_active": False}
     ),
+    ("DELETE", "users/<uuid:user_id>"): a_case("401 409 409 403 403 403 403 404 403 404 404"),
+    ("GET", "users/<uuid:user_id>/deactivate"): a_case(
+        "401 200 200 403 403 403 403 404 403 404 404"
+    ),
+    ("POST", "users/<uuid:user_id>/deactivate"): a_case(
+        "401 200 200 403 403 403 403 404 403 404 404", {"waiting": "wait", "running": "end"}
+    ),
     ("GET", "role-grants"): a_case(CUT_TO_ALL),
     ("POST", "role-grants"): a_case(
         "401 201 201 201 403 201 403 404 403 404 404",
@@ -159,6 +166,12 @@ TABLE: dict[tuple[str, str], Case] = {
     ),
     ("GET", "clusters/<uuid:cluster_id>"): a_case(CUT_TO_ALL),
     ("PATCH", "clusters/<uuid:cluster_id>"): a_case(PLATFORM_ADMIN_200, {"is_enabled": False}),
+    ("DELETE", "clusters/<uuid:cluster_id>"): a_case("401 409 403 403 403 403 403 403 403 403 403"),
+    ("GET", "clusters/<uuid:cluster_id>/archive"): a_case(PLATFORM_ADMIN_200),
+    ("POST", "clusters/<uuid:cluster_id>/archive"): a_case(
+        PLATFORM_ADMIN_200, {"waiting": "wait", "running": "end"}
+    ),
+    ("POST", "clusters/<uuid:cluster_id>/restore"): a_case(PLATFORM_ADMIN_200),
     ("GET", "clusters/<uuid:cluster_id>/users"): a_case(PLATFORM_ADMIN_200),
     # The cluster of this world has no users of its own: 400 for who may map them.
     ("PUT", "clusters/<uuid:cluster_id>/users"): a_case(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from django.test import Client
 
 from audit.models import AuditEvent
-from builders.api_callers import a_token, by_session, by_token, with_secret
+from builders.api_callers import Caller, a_token, by_session, by_token, with_secret
 from builders.cast import a_cast
 from tenants.models import AccessToken
 
 pytestmark = pytest.mark.django_db
 
+PASSWORD = "correct horse battery staple"
 ROBOT = "robot@ai-company"
 BODY = {"name": "ci", "scopes": ["jobs"], "expires_in_days": 30, "user": ROBOT}
 
@@ -114,3 +116,28 @@ def test_a_deactivated_service_account_has_no_way_in() -> None:
     assert alice.patch(f"users/{cast.service.pk}", {"is_active": False}).status_code == 200
     assert with_secret(made["secret"]).get("session").status_code == 401
     assert alice.post("tokens", BODY).status_code == 409
+
+
+def test_a_deactivated_person_has_no_way_in_and_gets_none_of_them_back() -> None:
+    """Planted: tokens not revoked, sessions not ended, each so that a reactivation brings them
+    back; a password that still opens the door."""
+    cast = a_cast()
+    cast.bob.set_password(PASSWORD)
+    cast.bob.save()
+    alice, session = by_session(cast.alice), by_session(cast.bob)
+    token, secret = a_token(cast.bob)
+    path = f"users/{cast.bob.pk}"
+
+    assert alice.post(f"{path}/deactivate", {}).status_code == 200
+    assert session.get("session").status_code == 401
+    assert with_secret(secret).get("session").status_code == 401
+    credentials = {"login": cast.bob.login, "password": PASSWORD}
+    newcomer = Caller({}, Client())
+    assert newcomer.post("session", credentials).status_code == 401
+
+    assert alice.patch(path, {"is_active": True}).status_code == 200
+    assert session.get("session").status_code == 401
+    assert with_secret(secret).get("session").status_code == 401
+    token.refresh_from_db()
+    assert token.revoked_at is not None
+    assert newcomer.post("session", credentials).status_code in {200, 201}

@@ -429,6 +429,28 @@ export function tokensQuery(user?: string) {
   });
 }
 
+/** Jobs that archiving a cluster has to decide about; read anew each time they are shown. */
+export function workOnClusterQuery(id: string) {
+  return queryOptions({
+    queryKey: ["clusters", "archive", id],
+    staleTime: 0,
+    gcTime: 0,
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/clusters/{cluster_id}/archive", { params: { path: { cluster_id: id } }, signal })),
+  });
+}
+
+/** Jobs that deactivating a user has to decide about; read anew each time they are shown. */
+export function workToDeactivateQuery(id: string) {
+  return queryOptions({
+    queryKey: ["users", "deactivate", id],
+    staleTime: 0,
+    gcTime: 0,
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/users/{user_id}/deactivate", { params: { path: { user_id: id } }, signal })),
+  });
+}
+
 /** The people that I may see, by login. */
 export function usersQuery() {
   return infiniteQueryOptions({

@@ -62,7 +62,11 @@ export interface paths {
         get: operations["get_cluster"];
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Delete a cluster that never answered
+         * @description 409 names what used it. For platform administrators.
+         */
+        delete: operations["delete_cluster"];
         options?: never;
         head?: never;
         /**
@@ -107,6 +111,30 @@ export interface paths {
          * @description Nothing. The next comparison shows it again, and the next push changes it.
          */
         delete: operations["withdraw_accepted_difference"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{cluster_id}/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Work that archiving a cluster has to decide about
+         * @description Jobs that hold GPUs there, and jobs that wait and are pinned to it. For platform administrators.
+         */
+        get: operations["get_work_on_cluster"];
+        put?: never;
+        /**
+         * Archive a cluster
+         * @description Nothing new starts there, and its capacity counts no more. What runs on is metered until it has ended; history and bills stay. 409 where work is there and nothing is said of it. For platform administrators.
+         */
+        post: operations["archive_cluster"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -170,6 +198,26 @@ export interface paths {
         get: operations["get_quota_push"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{cluster_id}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore a cluster
+         * @description Jobs may start there once it answers. For platform administrators.
+         */
+        post: operations["restore_cluster"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1722,7 +1770,11 @@ export interface paths {
         get: operations["get_user"];
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Delete an account that was never used
+         * @description Its roles and its password link go with it. 409 names what used it.
+         */
+        delete: operations["delete_user"];
         options?: never;
         head?: never;
         /**
@@ -1730,6 +1782,30 @@ export interface paths {
          * @description Change a user.
          */
         patch: operations["change_user"];
+        trace?: never;
+    };
+    "/api/v1/users/{user_id}/deactivate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Work that deactivating a user has to decide about
+         * @description Counts, and the running jobs.
+         */
+        get: operations["get_work_to_deactivate"];
+        put?: never;
+        /**
+         * Deactivate a person or service account
+         * @description Sessions end, tokens are revoked, and nothing of theirs that waits starts until they are reactivated. 409 where work is there and nothing is said of it.
+         */
+        post: operations["deactivate_user"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/users/{user_id}/password-link": {
@@ -2128,6 +2204,11 @@ export interface components {
         Cluster: {
             /** @description What was last spoken with it; empty where there is only one, or none yet */
             api_version: string;
+            /**
+             * Format: date-time
+             * @description Since when nothing starts there and its capacity counts no more
+             */
+            archived_at: string | null;
             /** @description Where every job runs in an image; empty elsewhere */
             default_images: components["schemas"]["DefaultImage"][];
             /** @description Why a drain cannot evict what runs on a node; empty when it can */
@@ -2292,6 +2373,8 @@ export interface components {
          *     * `array_limit_reached` - array_limit_reached
          *     * `begin_time` - begin_time
          *     * `team_archived` - team_archived
+         *     * `user_deactivated` - user_deactivated
+         *     * `cluster_archived` - cluster_archived
          *     * `held_by_user` - held_by_user
          *     * `dispatching` - dispatching
          *     * `not_yet_decided` - not_yet_decided
@@ -2299,7 +2382,7 @@ export interface components {
          *     * `would_start` - would_start
          * @enum {string}
          */
-        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "array_limit_reached" | "begin_time" | "team_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
+        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "array_limit_reached" | "begin_time" | "team_archived" | "user_deactivated" | "cluster_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
         /**
          * @description * `succeeded` - succeeded
          *     * `ended` - ended
@@ -5179,6 +5262,15 @@ export interface components {
          * @enum {string}
          */
         WithheldPoolReasonEnum: "shared" | "partial";
+        /** @description Work of a user or on a cluster that has not ended. */
+        Work: {
+            /** @description Jobs that start, run or are being stopped */
+            running: number;
+            /** @description The first 50 */
+            running_jobs: components["schemas"]["RunningJob"][];
+            /** @description Jobs that are held or queued */
+            waiting: number;
+        };
     };
     responses: never;
     parameters: never;
@@ -5395,6 +5487,66 @@ export interface operations {
             };
         };
     };
+    delete_cluster: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cluster_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     change_cluster: {
         parameters: {
             query?: never;
@@ -5554,6 +5706,124 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_work_on_cluster: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cluster_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Work"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    archive_cluster: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cluster_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ArchivingRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cluster"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5792,6 +6062,67 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    restore_cluster: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cluster_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cluster"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11554,6 +11885,66 @@ export interface operations {
             };
         };
     };
+    delete_user: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     change_user: {
         parameters: {
             query?: never;
@@ -11566,6 +11957,124 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": components["schemas"]["UserChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_work_to_deactivate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Work"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deactivate_user: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ArchivingRequest"];
             };
         };
         responses: {

@@ -5,6 +5,7 @@ type Schemas = components["schemas"];
 
 export type Session = Schemas["Session"];
 export type TreeNode = Schemas["TreeNode"];
+export type Work = Schemas["Work"];
 export type OpenWork = Schemas["OpenWork"];
 export type MovePreview = Schemas["MovePreview"];
 export type Archiving = Schemas["ArchivingRequest"];

@@ -52,7 +52,7 @@ export function ClusterPills({ cluster }: { cluster: Cluster }) {
           {scheduler}
         </span>
       )}{" "}
-      {!cluster.is_enabled && <span className="pill bad">disabled</span>}
+      {!cluster.is_enabled && <span className="pill bad">{cluster.archived_at === null ? "disabled" : "archived"}</span>}
     </>
   );
 }

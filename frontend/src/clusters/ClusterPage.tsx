@@ -16,6 +16,7 @@ import { useNowMs } from "../ui/now";
 import { Lines, QueryView } from "../ui/states";
 import { toastDone, toastError } from "../ui/toast";
 import { usePageTitle } from "../ui/usePageTitle";
+import { ArchiveCluster } from "./ArchiveCluster";
 import { ClusterHealth, ClusterPills, markOf } from "./ClusterHealth";
 import { ClusterUsers } from "./ClusterUsers";
 import { Nodes } from "./Nodes";
@@ -141,7 +142,10 @@ function ClusterView({ cluster }: { cluster: Cluster }) {
             )}
             {mayManage && (
               <Tabs.Panel value="use">
-                <Use cluster={cluster} />
+                <div className="rows">
+                  {cluster.archived_at === null && <Use cluster={cluster} />}
+                  <ArchiveCluster cluster={cluster} />
+                </div>
               </Tabs.Panel>
             )}
           </Tabs>
@@ -172,7 +176,7 @@ function Use({ cluster }: { cluster: Cluster }) {
     onSettled: () => setAsked(false),
   });
   return (
-    <>
+    <div>
       <p>
         {cluster.is_enabled
           ? "New jobs may start on this cluster."
@@ -194,6 +198,6 @@ function Use({ cluster }: { cluster: Cluster }) {
           ? "Nothing new starts on it, and what it has no longer counts as capacity. Running jobs are not stopped."
           : "Jobs may start on it as soon as it answers."}
       </Confirm>
-    </>
+    </div>
   );
 }

@@ -104,7 +104,7 @@ export function Nodes({ cluster, mayManage }: { cluster: Cluster; mayManage: boo
                           mayManage && (
                             <NodeButton
                               node={node}
-                              refusal={cluster.nodes_refusal || (cluster.is_enabled ? "" : "the cluster is disabled")}
+                              refusal={cluster.nodes_refusal || (cluster.is_enabled ? "" : `the cluster is ${cluster.archived_at === null ? "disabled" : "archived"}`)}
                               onAsk={(action) =>
                                 setQuestion({
                                   node,

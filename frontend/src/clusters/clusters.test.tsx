@@ -2,7 +2,7 @@ import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aCompany, aProblem, answer } from "../../mock/answer.ts";
-import { aSession, theClusters, theNodes } from "../../mock/company.ts";
+import { aSession, theClusters, theNodes, uuid } from "../../mock/company.ts";
 import type { ClusterNode, Placement } from "../api/types";
 import { accessibilityFaults, open, show, type Override } from "../test/render";
 import { OutsideUse } from "./OutsideUse";
@@ -438,6 +438,58 @@ describe("switching a cluster off", () => {
     expect(dialog).toHaveTextContent("Running jobs are not stopped.");
     await user.click(within(dialog).getByRole("button", { name: "Disable" }));
     await waitFor(() => expect(requests.find(({ method }) => method === "PATCH")?.body).toEqual({ is_enabled: false }));
+  });
+});
+
+describe("archiving a cluster", () => {
+  const local = theClusters().find(({ name }) => name === "local");
+  const address = `/api/v1/clusters/${local?.id}/archive`;
+  const job = { id: uuid(77), name: "bert", team: "ai-company/research/nlp", user: "bob", state: "running" };
+  const asked: Override = ({ method, path }) =>
+    method === "GET" && path === address
+      ? { status: 200, body: { running: 1, waiting: 1, running_jobs: [job] } }
+      : undefined;
+  const archived: Override = ({ method, path }) =>
+    method === "GET" && path === "/api/v1/clusters"
+      ? {
+          status: 200,
+          body: { items: [{ ...local, is_enabled: false, archived_at: "2026-11-02T08:00:00Z" }], next: null },
+        }
+      : undefined;
+
+  // Against: the button enabled before it is said what becomes of pinned jobs.
+  it("shows what runs there and asks what becomes of it", async () => {
+    const { user, requests } = open("/clusters/local?tab=use", { company: admin, override: asked });
+    await user.click(await screen.findByRole("button", { name: "Archive…" }));
+    const dialog = await screen.findByRole("dialog", { name: "Archive local?" });
+    const jobs = await within(dialog).findByRole("table", { name: "Running jobs" });
+    expect(within(jobs).getByRole("row", { name: /^bert/ })).toBeInTheDocument();
+    expect(await accessibilityFaults(dialog)).toEqual([]);
+    const archive = within(dialog).getByRole("button", { name: "Archive" });
+    await user.click(within(dialog).getByRole("radio", { name: "Run to the end" }));
+    expect(archive).toBeDisabled();
+    await user.click(within(dialog).getByRole("radio", { name: "Wait until the restore" }));
+    await user.click(archive);
+    await screen.findByText("local is archived");
+    expect(requests.find(({ method, path }) => method === "POST" && path === address)?.body).toEqual({
+      running: "end",
+      waiting: "wait",
+    });
+  });
+
+  // Against: offered to be enabled, too.
+  it("is marked, and undone on its page", async () => {
+    const { user } = open("/clusters/local?tab=use", { company: admin, override: archived });
+    expect(await screen.findByRole("heading", { name: /local .*archived/ })).toBeInTheDocument();
+    expect(screen.queryByRole("button", { name: "Enable it…" })).toBeNull();
+    await user.click(screen.getByRole("button", { name: "Restore" }));
+    await screen.findByText("local is restored");
+  });
+
+  it("is marked in the list", async () => {
+    open("/clusters", { company: admin, override: archived });
+    const card = await screen.findByRole("region", { name: "Cluster local" });
+    expect(card).toHaveTextContent("archived");
   });
 });
 

@@ -33,7 +33,13 @@ export function Fleet() {
             <Link to="/clusters/$name" params={{ name: cluster.name }}>
               {cluster.name}
             </Link>{" "}
-            {cluster.is_enabled ? <FreshnessBadge cluster={cluster} showName={false} /> : "disabled"}
+            {cluster.is_enabled ? (
+              <FreshnessBadge cluster={cluster} showName={false} />
+            ) : cluster.archived_at === null ? (
+              "disabled"
+            ) : (
+              "archived"
+            )}
           </li>
         ))}
       </ul>

@@ -100,6 +100,8 @@ const CODE_WORDS: Record<string, string> = {
   array_limit_reached: "waiting for tasks of its array",
   begin_time: "begin time not reached",
   team_archived: "its team is archived",
+  user_deactivated: "its user is deactivated",
+  cluster_archived: "its cluster is archived",
   cluster_unavailable: "cluster unavailable",
   dispatching: "being sent to the cluster",
 };
@@ -110,6 +112,8 @@ export const WAITS_FOR_JOBS: ReadonlySet<string> = new Set([
   "array_limit_reached",
   "begin_time",
   "team_archived",
+  "user_deactivated",
+  "cluster_archived",
 ]);
 
 const NO_FUTURE: ReadonlySet<string> = new Set([...WAITS_FOR_JOBS, "held_by_user", "never_fits"]);
@@ -129,6 +133,10 @@ export function withoutEstimate(
       return "Unknown: not before the others are done.";
     case "array_limit_reached":
       return "Unknown: not before another task of its array has ended.";
+    case "cluster_archived":
+      return "Unknown: not before its cluster is restored.";
+    case "user_deactivated":
+      return "Unknown: not before its user is reactivated.";
     case "team_archived":
       return "Unknown: not before its team is restored.";
     case "begin_time":

@@ -11,8 +11,9 @@ import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { PagedCard } from "../ui/PagedCard";
 import { Empty } from "../ui/states";
-import { toastDone } from "../ui/toast";
+import { toastDone, toastError } from "../ui/toast";
 import { usePageTitle } from "../ui/usePageTitle";
+import { DeactivateDialog } from "./DeactivateDialog";
 import { NewOrganizationDialog } from "./NewOrganizationDialog";
 import { PasswordLinkDialog } from "./PasswordLinkDialog";
 
@@ -26,7 +27,11 @@ export function PeoplePage() {
   const [linked, setLinked] = useState<User | null>(null);
   const [isAdding, setAdding] = useState(false);
   const [isFounding, setFounding] = useState(false);
+  const [leaving, setLeaving] = useState<User | null>(null);
+  const reactivate = useReactivation();
   const open = users.data?.pages.flatMap((page) => page.items).find(({ login }) => login === chosen);
+  const mayManage = (user: User) =>
+    user.id !== session.user.id && may(session, "manage_members", user.organization ?? "");
   return (
     <>
       <div className="spread">
@@ -107,6 +112,21 @@ export function PeoplePage() {
                       >
                         Tokens
                       </Button>
+                      {mayManage(user) &&
+                        (user.is_active ? (
+                          <Button variant="default" size="xs" c="var(--bad)" onClick={() => setLeaving(user)}>
+                            Deactivate…
+                          </Button>
+                        ) : (
+                          <Button
+                            variant="default"
+                            size="xs"
+                            loading={reactivate.isPending && reactivate.variables.id === user.id}
+                            onClick={() => reactivate.mutate(user)}
+                          >
+                            Reactivate
+                          </Button>
+                        ))}
                     </span>
                   </td>
                 </tr>
@@ -117,6 +137,7 @@ export function PeoplePage() {
       </PagedCard>
       <NewOrganizationDialog opened={isFounding} onClose={() => setFounding(false)} />
       <PasswordLinkDialog user={linked} onClose={() => setLinked(null)} />
+      {leaving && <DeactivateDialog user={leaving} onClose={() => setLeaving(null)} />}
       <Modal
         opened={isAdding}
         onClose={() => setAdding(false)}
@@ -133,6 +154,21 @@ export function PeoplePage() {
       </Modal>
     </>
   );
+}
+
+function useReactivation() {
+  const queryClient = useQueryClient();
+  return useMutation({
+    mutationFn: (user: User) =>
+      unwrap(
+        client.PATCH("/api/v1/users/{user_id}", { params: { path: { user_id: user.id } }, body: { is_active: true } }),
+      ),
+    onSuccess: (user) => {
+      toastDone(`${user.login} is active`);
+      void queryClient.invalidateQueries({ queryKey: ["users"] });
+    },
+    onError: toastError,
+  });
 }
 
 /** A person, who is let in with a password link, or a service account. */

@@ -2,8 +2,8 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { aCompany } from "../../mock/answer.ts";
-import { aSession } from "../../mock/company.ts";
-import { accessibilityFaults, open } from "../test/render";
+import { aSession, theUsers, uuid } from "../../mock/company.ts";
+import { accessibilityFaults, open, type Override } from "../test/render";
 
 const ADMIN = aSession({ permissions: { "ai-company": ["view_tree", "manage_members"] } });
 
@@ -50,6 +50,61 @@ describe("people", () => {
     expect(within(table).getByRole("button", { name: "Revoke" })).toBeInTheDocument();
     expect(within(table).queryByRole("button", { name: "Replace" })).toBeNull();
     expect(screen.queryByRole("button", { name: "New token" })).toBeNull();
+  });
+});
+
+describe("deactivating somebody", () => {
+  const bob = theUsers()[0];
+  const address = `/api/v1/users/${bob?.id}/deactivate`;
+  const job = { id: uuid(77), name: "bert", team: "ai-company/research/nlp", user: "bob", state: "running" };
+  const override: Override = ({ method, path }) =>
+    path === address && method === "GET"
+      ? { status: 200, body: { running: 1, waiting: 2, running_jobs: [job] } }
+      : undefined;
+
+  // Planted: the button enabled before it is said what becomes of running jobs.
+  it("shows what runs and waits, and asks what becomes of it", async () => {
+    const { user, requests } = open("/people", { company: aCompany({ session: ADMIN }), override });
+    const row = await screen.findByRole("row", { name: /bob@ai-company/ });
+    await user.click(within(row).getByRole("button", { name: "Deactivate…" }));
+    const dialog = await screen.findByRole("dialog", { name: "Deactivate bob@ai-company?" });
+    const jobs = await within(dialog).findByRole("table", { name: "Running jobs" });
+    expect(within(jobs).getByRole("row", { name: "bert ai-company/research/nlp bob running" })).toBeInTheDocument();
+    expect(within(dialog).getByRole("radiogroup", { name: "2 waiting jobs" })).toBeInTheDocument();
+    expect(await accessibilityFaults(dialog)).toEqual([]);
+    const deactivate = within(dialog).getByRole("button", { name: "Deactivate" });
+    await user.click(within(dialog).getByRole("radio", { name: "Wait until the reactivation" }));
+    expect(deactivate).toBeDisabled();
+    await user.click(within(dialog).getByRole("radio", { name: "Cancel, with grace" }));
+    await user.click(deactivate);
+    await screen.findByText("bob@ai-company is deactivated");
+    expect(requests.find(({ method, path }) => method === "POST" && path === address)?.body).toEqual({
+      running: "cancel",
+      waiting: "wait",
+    });
+  });
+
+  it("is undone from the list, which says who is deactivated", async () => {
+    const { user, requests } = open("/people", { company: aCompany({ session: ADMIN }) });
+    const row = await screen.findByRole("row", { name: /eve@ai-company deactivated/ });
+    expect(within(row).queryByRole("button", { name: "Deactivate…" })).toBeNull();
+    await user.click(within(row).getByRole("button", { name: "Reactivate" }));
+    await screen.findByText("eve@ai-company is active");
+    expect(requests.find(({ method }) => method === "PATCH")?.body).toEqual({ is_active: true });
+  });
+
+  // Planted: offered for oneself; offered to those who only read.
+  it("is offered neither for oneself nor to auditors", async () => {
+    const session = aSession({ permissions: { "ai-company": ["view_tree", "view_audit"] } });
+    const first = open("/people", { company: aCompany({ session }) });
+    await screen.findByRole("row", { name: /bob@ai-company/ });
+    expect(screen.queryByRole("button", { name: "Deactivate…" })).toBeNull();
+    first.unmount();
+    const own = { ...ADMIN, user: { ...ADMIN.user, id: bob?.id ?? "", login: "bob@ai-company" } };
+    open("/people", { company: aCompany({ session: own }) });
+    const row = await screen.findByRole("row", { name: /bob@ai-company/ });
+    expect(within(row).queryByRole("button", { name: "Deactivate…" })).toBeNull();
+    expect(screen.getAllByRole("button", { name: "Deactivate…" })).toHaveLength(1);
   });
 });
 

@@ -1,19 +1,18 @@
-import { Button, Modal, Radio } from "@mantine/core";
+import { Button, Modal } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { client, unwrap } from "../api/client";
 import { treeQuery, workToArchiveQuery } from "../api/queries";
 import type { Archiving, OpenWork, TreeNode } from "../api/types";
+import { WorkForm } from "../jobs/WorkForm";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
 import { Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
-import { formatCount } from "../ui/units";
 import { useReturnFocus } from "../ui/useReturnFocus";
-import { RunningJobs } from "./RunningJobs";
 import { useTreeChanged } from "./useTreeChanged";
 
 /** Archive or restore the node at `path`. Nothing for a reader who may do neither. */
@@ -63,16 +62,9 @@ function ArchiveDialog({ node, onClose }: { node: TreeNode; onClose: () => void 
 
 function ArchiveForm({ node, work, onClose }: { node: TreeNode; work: OpenWork; onClose: () => void }) {
   const changed = useTreeChanged();
-  const [running, setRunning] = useState<Archiving["running"]>();
-  const [waiting, setWaiting] = useState<Archiving["waiting"]>();
   const archive = useMutation({
-    mutationFn: () =>
-      unwrap(
-        client.POST("/api/v1/tree/{tree_node_id}/archive", {
-          params: { path: { tree_node_id: node.id } },
-          body: { running, waiting },
-        }),
-      ),
+    mutationFn: (body: Archiving) =>
+      unwrap(client.POST("/api/v1/tree/{tree_node_id}/archive", { params: { path: { tree_node_id: node.id } }, body })),
     onSuccess: () => {
       toastDone(`${node.path} is archived`);
       changed();
@@ -80,52 +72,19 @@ function ArchiveForm({ node, work, onClose }: { node: TreeNode; work: OpenWork; 
     },
     onError: toastError,
   });
-  const jobs = (count: number) => (count === 1 ? "job" : "jobs");
-  const isUndecided = (work.running > 0 && running === undefined) || (work.waiting > 0 && waiting === undefined);
   return (
-    <div className="stack">
-      <p>
-        Nobody submits jobs to it, and nothing that waits there starts.
-        {node.kind !== "team" && " Everything below it is archived with it."}
-      </p>
-      {work.running > 0 && (
-        <>
-          <RunningJobs work={work} />
-          <Radio.Group
-            label={`${formatCount(work.running)} running ${jobs(work.running)}`}
-            value={running ?? ""}
-            onChange={(value) => setRunning(value as Archiving["running"])}
-          >
-            <div className="stack" style={{ marginTop: 6 }}>
-              <Radio value="end" label="Run to the end" />
-              <Radio value="cancel" label="Cancel, with grace" />
-            </div>
-          </Radio.Group>
-        </>
-      )}
-      {work.waiting > 0 && (
-        <Radio.Group
-          label={`${formatCount(work.waiting)} waiting ${jobs(work.waiting)}`}
-          value={waiting ?? ""}
-          onChange={(value) => setWaiting(value as Archiving["waiting"])}
-        >
-          <div className="stack" style={{ marginTop: 6 }}>
-            <Radio value="wait" label="Wait until the restore" />
-            <Radio value="cancel" label="Cancel" />
-          </div>
-        </Radio.Group>
-      )}
-      {work.running === 0 && work.waiting === 0 && <p className="dim">No job runs or waits there.</p>}
-      <CliLine command={`tidegate tree archive ${node.path}`} />
-      <div className="inline end">
-        <Button variant="default" onClick={onClose} data-autofocus>
-          Back
-        </Button>
-        <Button color="red" disabled={isUndecided} loading={archive.isPending} onClick={() => archive.mutate()}>
-          Archive
-        </Button>
-      </div>
-    </div>
+    <WorkForm
+      work={work}
+      until="the restore"
+      command={`tidegate tree archive ${node.path}`}
+      confirmLabel="Archive"
+      isBusy={archive.isPending}
+      onConfirm={archive.mutate}
+      onClose={onClose}
+    >
+      Nobody submits jobs to it, and nothing that waits there starts.
+      {node.kind !== "team" && " Everything below it is archived with it."}
+    </WorkForm>
   );
 }
 

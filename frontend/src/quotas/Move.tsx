@@ -1,3 +1,4 @@
+import { RunningJobs } from "../jobs/RunningJobs";
 import { Button, Modal, Select } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
@@ -12,7 +13,6 @@ import { CliLine } from "../ui/CliLine";
 import { Lines, QueryView } from "../ui/states";
 import { toastDone, toastError } from "../ui/toast";
 import { formatCount, formatGpuCount, formatGpus } from "../ui/units";
-import { RunningJobs } from "./RunningJobs";
 import { useTreeChanged } from "./useTreeChanged";
 
 /** Move the node at `path` to another parent. Nothing for a reader who may not, or without a place to move it to. */

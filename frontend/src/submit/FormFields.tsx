@@ -255,7 +255,7 @@ export function FormFields({
               placeholder="any"
               clearable
               clearButtonProps={{ "aria-label": "Any cluster" }}
-              data={(clusters.data ?? []).map(({ name }) => name)}
+              data={(clusters.data ?? []).filter((each) => each.archived_at === null).map(({ name }) => name)}
               value={draft.cluster}
               error={errors.cluster}
               onChange={(cluster) => set({ cluster })}

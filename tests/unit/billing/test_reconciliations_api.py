@@ -23,6 +23,8 @@ from billing.reconciliations import (
     store_result,
 )
 from builders.api_callers import Caller, by_token
+from builders.billing_builders import DAY as METER_DAY
+from builders.billing_builders import a_metered_attempt
 from builders.hints import hints_told
 from builders.portal_builders import Company, a_company, a_pool, an_actor, an_organization
 from builders.reconciliation_builders import DAY, a_metered_run, a_run, an_id
@@ -195,6 +197,22 @@ def test_at_most_a_week_is_planned_and_nothing_where_there_is_no_account() -> No
     assert plan_days(company.cluster, now=NOW) == 0
     company.cluster.kind = "slurm"
     assert plan_days(company.cluster, now=NOW) == 7
+
+
+def test_an_archived_cluster_is_compared_for_the_days_on_which_it_was_used() -> None:
+    """Against: days after its last job, which a cluster that is gone can never answer for."""
+    company = a_company("ai-company")
+    company.cluster.nodes.update(is_schedulable=False)
+    Cluster.objects.update(kind="slurm", is_enabled=False, archived_at=METER_DAY)
+    company.cluster.refresh_from_db()
+    CapacitySegment.objects.create(
+        cluster=company.cluster, pool=company.pool, capacity_mgpu=1, start=METER_DAY
+    )
+    second = 2 * 86_400
+    a_metered_attempt(company.nlp, start=second, end=second + 3_600)
+    assert plan_days(company.cluster, now=METER_DAY + timedelta(days=6)) == 2
+    days = Reconciliation.objects.order_by("day").values_list("day", flat=True)
+    assert list(days) == [date(2026, 11, 1), date(2026, 11, 3)]
 
 
 def test_what_is_due_again_is_asked_again() -> None:

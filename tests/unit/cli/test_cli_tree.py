@@ -1,4 +1,4 @@
-"""`tidegate tree`."""
+"""`tidegate tree`, `tidegate user deactivate` and `tidegate cluster archive`."""
 
 from __future__ import annotations
 
@@ -93,3 +93,36 @@ def test_what_was_never_used_is_deleted(server: Server) -> None:
     ran = server.run("tree", "delete", "a/nlp")
     assert (ran.exit_code, ran.err.strip()) == (0, "a/nlp is deleted.")
     assert server.requests[-1].method == "DELETE"
+
+
+def test_a_user_is_deactivated_once_all_is_decided(server: Server) -> None:
+    bob = f"users/{NODE}"
+    server.routes["GET users"] = {"items": [{"id": NODE, "login": "bob@a"}], "next": None}
+    server.routes[f"GET {bob}/deactivate"] = {"waiting": 1, "running": 0, "running_jobs": []}
+    server.routes[f"POST {bob}/deactivate"] = server.routes[f"PATCH {bob}"] = {"id": NODE}
+    ran = server.run("user", "deactivate", "bob@a")
+    assert ran.exit_code == 2
+    assert "Nothing is changed yet. 1 jobs wait: add --waiting wait" in ran.err
+    assert server.run("user", "deactivate", "bob@a", "--waiting", "wait").exit_code == 0
+    assert json.loads(server.requests[-1].content) == {"waiting": "wait"}
+    assert server.run("user", "reactivate", "bob@a").exit_code == 0
+    assert json.loads(server.requests[-1].content) == {"is_active": True}
+    server.routes[f"DELETE {bob}"] = {}
+    assert server.run("user", "delete", "bob@a").exit_code == 0
+    assert server.requests[-1].url.path.endswith(bob)
+
+
+def test_a_cluster_is_archived_once_all_is_decided(server: Server) -> None:
+    cluster = f"clusters/{NODE}"
+    server.routes["GET clusters"] = {"items": [{"id": NODE, "name": "slurm-a"}], "next": None}
+    server.routes[f"GET {cluster}/archive"] = {"waiting": 0, "running": 0, "running_jobs": []}
+    server.routes[f"POST {cluster}/archive"] = server.routes[f"POST {cluster}/restore"] = {}
+    server.routes[f"DELETE {cluster}"] = {}
+    assert server.run("cluster", "archive", "slurm-a").exit_code == 0
+    assert json.loads(server.requests[-1].content) == {}
+    assert server.run("cluster", "restore", "slurm-a").exit_code == 0
+    assert server.requests[-1].url.path.endswith(f"{cluster}/restore")
+    assert server.run("cluster", "delete", "slurm-a").exit_code == 0
+    assert server.requests[-1].method == "DELETE"
+    ran = server.run("cluster", "archive", "slurm-b")
+    assert (ran.exit_code, ran.err.strip()) == (2, "Error: There is no cluster 'slurm-b'.")

@@ -34,7 +34,7 @@ from outbox.models import Message
 from primitives.errors import Conflict, Forbidden, NotFound
 from quotas.models import NodeUse
 from tenants.access import actor_of
-from tenants.models import User
+from tenants.models import Node, User
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
@@ -133,6 +133,23 @@ def test_a_job_cancelled_since_the_snapshot_is_not_started(
     assert cycles.run(NOW).started == 0
     assert not Attempt.objects.exists()
     assert not Message.objects.exists()
+
+
+@pytest.mark.parametrize("stopped", ["user", "team"])
+def test_a_job_that_is_withheld_since_the_snapshot_is_not_started(
+    cycles: Cycles, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch, stopped: str
+) -> None:
+    """Planted: `_refused_by_now` without users, without teams; then the database refuses the whole
+    cycle."""
+    job = a_job(company.nlp, bob, company.pool, now=NOW)
+    other = a_job(company.inference, a_user(company.organization), company.pool, now=NOW)
+    use_plan(monkeypatch, Plan(0, starts=(a_start(job, company), a_start(other, company))))
+    if stopped == "user":
+        User.objects.filter(pk=bob.pk).update(is_active=False)
+    else:
+        Node.objects.filter(pk=company.nlp.pk).update(archived_at=NOW)
+    assert cycles.run(NOW).started == 1
+    assert [attempt.job_id for attempt in Attempt.objects.all()] == [other.pk]
 
 
 def test_a_leader_of_an_old_epoch_writes_nothing(

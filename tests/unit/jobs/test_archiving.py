@@ -11,13 +11,14 @@ from django.db import IntegrityError, transaction
 from audit.models import AuditEvent
 from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job, an_attempt
-from builders.portal_builders import NOW, Company, a_company, a_team, an_actor
+from builders.portal_builders import NOW, Company, a_company, a_team, a_user, an_actor
 from jobs.archiving import RunningWork, WaitingWork, archive, work_to_archive
 from jobs.memory import Memory
 from jobs.models import Job
 from jobs.snapshots import load_snapshot
 from primitives.errors import Conflict
 from tenants.access import Actor
+from tenants.membership import change_user
 from tenants.models import Node
 from tenants.roles import Role
 from tenants.structure import restore_node
@@ -176,3 +177,81 @@ def test_over_rest_and_as_the_tree_shows_it(company: Company, admin: Actor) -> N
     assert shown["archived_at"] == answer.json()["archived_at"] is not None
     assert caller.post(f"{path}/restore", None).json()["archived_at"] is None
     assert caller.post(f"tree/{company.organization.pk}/archive", {}).status_code == 403
+
+
+def test_work_of_a_user_is_asked_about_before_they_are_deactivated(
+    company: Company, admin: Actor
+) -> None:
+    """What waits is withheld or cancelled, as is said; jobs of others are left alone.
+
+    Planted: the reason left out of what is withheld; the query for it without the state of the
+    jobs; deactivated although nothing was said of the work."""
+    bob = a_user(company.organization, "bob")
+    running, waiting = a_job(company, bob, state="running"), a_job(company, bob)
+    an_attempt(running, cluster=company.cluster)
+    other = a_job(company, admin.user)
+    caller, path = by_token(admin.user), f"users/{bob.pk}/deactivate"
+    work = caller.get(path).json()
+    assert (work["waiting"], work["running"]) == (1, 1)
+    assert [job["id"] for job in work["running_jobs"]] == [str(running.pk)]
+
+    answer = caller.post(path, {"running": "end"})
+    assert (answer.status_code, answer.json()["detail"]) == (
+        409,
+        "bob@ai-company has work. 1 jobs wait: set waiting to wait or cancel.",
+    )
+    bob.refresh_from_db()
+    assert bob.is_active
+
+    assert caller.post(path, {"running": "end", "waiting": "wait"}).json()["is_active"] is False
+    reading = Memory().read(NOW)
+    assert set(reading.queued) == {str(other.pk)}
+    assert [(one.job, one.code) for one in reading.withheld] == [
+        (str(waiting.pk), "user_deactivated")
+    ]
+    caller.post(path, {"running": "cancel", "waiting": "cancel"})
+    for job in (running, waiting, other):
+        job.refresh_from_db()
+    assert (waiting.state, other.state) == ("cancelled", "queued")
+    assert running.cancel_requested_at is not None
+    event = AuditEvent.objects.get(action="jobs_cancelled")
+    assert (event.subject_kind, event.subject_id) == ("user", str(bob.pk))
+    assert event.detail == {"jobs": 2, "because": "deactivated"}
+
+
+def test_a_deactivated_user_submits_nothing_not_even_past_the_portal(
+    company: Company, admin: Actor
+) -> None:
+    """Planted: the trigger without its effect; natives refused, too."""
+    bob = a_user(company.organization, "bob")
+    change_user(actor=admin, user_id=bob.pk, is_active=False, now=NOW)
+    refused("job_is_of_a_user_who_is_active", lambda: a_job(company, bob))
+    a_job(company, bob, origin="native", state="running", script="")
+    a_job(company, admin.user)
+
+
+@pytest.mark.parametrize("stopped", ["user", "team"])
+def test_no_attempt_is_granted_to_what_is_withheld_not_even_past_the_arbiter(
+    company: Company, admin: Actor, stopped: str
+) -> None:
+    """Planted: the trigger on attempts without users, without teams."""
+    bob = a_user(company.organization, "bob")
+    job, going_on = a_job(company, bob), a_job(company, bob, state="running")
+    if stopped == "user":
+        change_user(actor=admin, user_id=bob.pk, is_active=False, now=NOW)
+    else:
+        archived(company.nlp, admin)
+    law = "attempt_is_of_what_may_start"
+    refused(law, lambda: an_attempt(job, cluster=company.cluster, state="reserved"))
+    an_attempt(going_on, cluster=company.cluster, state="running")
+
+
+def test_a_reactivated_user_has_their_jobs_offered_again(company: Company, admin: Actor) -> None:
+    bob = a_user(company.organization, "bob")
+    job = a_job(company, bob)
+    memory = Memory()
+    memory.read(NOW)
+    change_user(actor=admin, user_id=bob.pk, is_active=False, now=NOW)
+    assert set(memory.read(NOW + timedelta(seconds=1)).queued) == set()
+    change_user(actor=admin, user_id=bob.pk, is_active=True, now=NOW)
+    assert set(memory.read(NOW + timedelta(seconds=2)).queued) == {str(job.pk)}

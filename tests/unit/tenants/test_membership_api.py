@@ -238,3 +238,69 @@ def test_other_changes_are_refused(body: Any) -> None:
     before = User.objects.filter(pk=cast.bob.pk).values().get()
     assert by_token(cast.alice).patch(f"users/{cast.bob.pk}", body).status_code == 400
     assert User.objects.filter(pk=cast.bob.pk).values().get() == before
+
+
+def test_the_last_administrator_of_an_organization_stays() -> None:
+    """Planted: administrators elsewhere, or deactivated ones, counted as others."""
+    cast = a_cast()
+    other = a_user(cast.organization, "other")
+    a_grant(other, Role.ORGANIZATION_ADMIN, cast.organization)
+    root = by_token(cast.root)
+    assert root.patch(f"users/{other.pk}", {"is_active": False}).status_code == 200
+    for answer in (
+        root.patch(f"users/{cast.alice.pk}", {"is_active": False}),
+        root.post(f"users/{cast.alice.pk}/deactivate", {}),
+        root.delete(f"users/{cast.alice.pk}"),
+    ):
+        assert (answer.status_code, answer.json()["detail"]) == (
+            409,
+            "This is the last administrator of ai-company; make another one first.",
+        )
+    assert root.patch(f"users/{other.pk}", {"is_active": True}).status_code == 200
+    assert root.post(f"users/{cast.alice.pk}/deactivate", {}).status_code == 200
+
+
+def test_nobody_deactivates_or_deletes_themself() -> None:
+    cast = a_cast()
+    second = a_user(cast.organization, "second")
+    a_grant(second, Role.ORGANIZATION_ADMIN, cast.organization)
+    caller, path = by_session(second), f"users/{second.pk}"
+    answer = caller.post(f"{path}/deactivate", {})
+    assert (answer.status_code, answer.json()["detail"]) == (
+        409,
+        "You cannot deactivate yourself; ask another administrator.",
+    )
+    assert caller.delete(path).json()["detail"] == (
+        "You cannot delete yourself; ask another administrator."
+    )
+
+
+def test_an_account_that_was_never_used_is_deleted_with_its_roles() -> None:
+    """Planted: sign-ins not asked about; tokens left out of what counts as use."""
+    cast = a_cast()
+    erin = a_user(cast.organization, "erin")
+    a_grant(erin, Role.RESEARCHER, cast.nlp)
+    alice = by_session(cast.alice)
+    assert alice.delete(f"users/{erin.pk}").status_code == 204
+    assert not User.objects.filter(pk=erin.pk).exists()
+    event = AuditEvent.objects.get(action="user_deleted")
+    assert (event.actor, event.subject_id, event.node_path, event.detail) == (
+        "alice@ai-company",
+        str(erin.pk),
+        "ai-company/",
+        {"login": "erin@ai-company"},
+    )
+
+    a_token(cast.bob)
+    answer = alice.delete(f"users/{cast.bob.pk}")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        409,
+        "bob@ai-company has access tokens. Only what was never used can be deleted. Deactivate the "
+        "account instead.",
+    )
+    assert cast.bob.grants.count() == 1
+    User.objects.filter(pk=cast.dave.pk).update(last_login=NOW)
+    assert alice.delete(f"users/{cast.dave.pk}").json()["detail"] == (
+        "dave@ai-company has signed in. Only what was never used can be deleted. Deactivate the "
+        "account instead."
+    )

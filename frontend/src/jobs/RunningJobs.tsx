@@ -1,10 +1,10 @@
 import { Link } from "@tanstack/react-router";
 
-import type { OpenWork } from "../api/types";
+import type { Work } from "../api/types";
 import { formatCount } from "../ui/units";
 
-/** The running jobs of a part of the tree by name, and how many more there are. */
-export function RunningJobs({ work }: { work: Pick<OpenWork, "running" | "running_jobs"> }) {
+/** The running jobs of some work by name, and how many more there are. */
+export function RunningJobs({ work }: { work: Pick<Work, "running" | "running_jobs"> }) {
   const more = work.running - work.running_jobs.length;
   return (
     <div style={{ overflowX: "auto" }}>

@@ -1,0 +1,76 @@
+import { Button, Radio } from "@mantine/core";
+import { useState, type ReactNode } from "react";
+
+import type { Archiving, Work } from "../api/types";
+import { CliLine } from "../ui/CliLine";
+import { formatCount } from "../ui/units";
+import { RunningJobs } from "./RunningJobs";
+
+/** Shows the jobs that something ends or withholds, and asks what becomes of them. */
+export function WorkForm({
+  work,
+  children,
+  until,
+  command,
+  confirmLabel,
+  isBusy,
+  onConfirm,
+  onClose,
+}: {
+  work: Work;
+  children: ReactNode;
+  /** What waiting jobs wait for: "the restore". */
+  until: string;
+  command: string;
+  confirmLabel: string;
+  isBusy: boolean;
+  onConfirm: (decided: Archiving) => void;
+  onClose: () => void;
+}) {
+  const [running, setRunning] = useState<Archiving["running"]>();
+  const [waiting, setWaiting] = useState<Archiving["waiting"]>();
+  const jobs = (count: number) => (count === 1 ? "job" : "jobs");
+  const isUndecided = (work.running > 0 && running === undefined) || (work.waiting > 0 && waiting === undefined);
+  return (
+    <div className="stack">
+      <p>{children}</p>
+      {work.running > 0 && (
+        <>
+          <RunningJobs work={work} />
+          <Radio.Group
+            label={`${formatCount(work.running)} running ${jobs(work.running)}`}
+            value={running ?? ""}
+            onChange={(value) => setRunning(value as Archiving["running"])}
+          >
+            <div className="stack" style={{ marginTop: 6 }}>
+              <Radio value="end" label="Run to the end" />
+              <Radio value="cancel" label="Cancel, with grace" />
+            </div>
+          </Radio.Group>
+        </>
+      )}
+      {work.waiting > 0 && (
+        <Radio.Group
+          label={`${formatCount(work.waiting)} waiting ${jobs(work.waiting)}`}
+          value={waiting ?? ""}
+          onChange={(value) => setWaiting(value as Archiving["waiting"])}
+        >
+          <div className="stack" style={{ marginTop: 6 }}>
+            <Radio value="wait" label={`Wait until ${until}`} />
+            <Radio value="cancel" label="Cancel" />
+          </div>
+        </Radio.Group>
+      )}
+      {work.running === 0 && work.waiting === 0 && <p className="dim">No job runs or waits there.</p>}
+      <CliLine command={command} />
+      <div className="inline end">
+        <Button variant="default" onClick={onClose} data-autofocus>
+          Back
+        </Button>
+        <Button color="red" disabled={isUndecided} loading={isBusy} onClick={() => onConfirm({ running, waiting })}>
+          {confirmLabel}
+        </Button>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,74 @@
+"""No job is pinned to an archived cluster, and nothing starts there."""
+
+from django.db import migrations, models
+
+_STARTS = """
+CREATE OR REPLACE FUNCTION refuse_starts_of_what_is_withheld() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM added a
+        JOIN jobs_job j ON j.id = a.job_id
+        JOIN tenants_node n ON n.id = j.team_id
+        JOIN tenants_user u ON u.id = j.user_id
+        {join}
+        WHERE a.state = 'reserved'
+            AND (n.archived_at IS NOT NULL OR NOT u.is_active {either})
+    ) THEN
+        RAISE EXCEPTION 'nothing that is archived or of a deactivated user starts'
+            USING ERRCODE = 'integrity_constraint_violation',
+                  CONSTRAINT = 'attempt_is_of_what_may_start';
+    END IF;
+    RETURN NULL;
+END $$;
+"""
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("jobs", "0035_deactivated_users_start_nothing"),
+        ("clusters", "0012_clusters_are_archived"),
+    ]
+
+    operations = [
+        migrations.AddIndex(
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(("cluster__isnull", False), ("state", "queued")),
+                fields=["cluster"],
+                name="job_queued_by_cluster",
+            ),
+        ),
+        migrations.RunSQL(
+            sql=_STARTS.format(
+                join="JOIN clusters_cluster c ON c.id = a.cluster_id",
+                either="OR c.archived_at IS NOT NULL",
+            ),
+            reverse_sql=_STARTS.format(join="", either=""),
+        ),
+        migrations.RunSQL(
+            sql="""
+            -- Without a lock: a job that was pinned at this moment waits and says why.
+            CREATE FUNCTION refuse_job_of_archived_cluster() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                IF EXISTS (
+                    SELECT FROM clusters_cluster
+                    WHERE id = NEW.cluster_id AND archived_at IS NOT NULL
+                ) THEN
+                    RAISE EXCEPTION 'an archived cluster takes no jobs'
+                        USING ERRCODE = 'integrity_constraint_violation',
+                              CONSTRAINT = 'job_is_for_a_cluster_that_is_not_archived';
+                END IF;
+                RETURN NEW;
+            END $$;
+            CREATE TRIGGER job_is_for_a_cluster_that_is_not_archived
+                BEFORE INSERT ON jobs_job
+                FOR EACH ROW WHEN (NEW.origin <> 'native' AND NEW.cluster_id IS NOT NULL)
+                EXECUTE FUNCTION refuse_job_of_archived_cluster();
+            """,
+            reverse_sql="""
+            DROP TRIGGER job_is_for_a_cluster_that_is_not_archived ON jobs_job;
+            DROP FUNCTION refuse_job_of_archived_cluster();
+            """,
+        ),
+    ]

@@ -1,0 +1,38 @@
+"""Jobs that have not ended, where something is archived or deactivated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from cli.errors import CliError
+from cli.output import print_table
+
+WaitingOption = Annotated[
+    str | None, typer.Option(help="Jobs that wait: wait (until it is undone) or cancel.")
+]
+RunningOption = Annotated[
+    str | None, typer.Option(help="Jobs that run: end (run to their end) or cancel.")
+]
+
+
+def decided(work: Mapping[str, Any], *, waiting: str | None, running: str | None) -> dict[str, str]:
+    """List the running jobs, and return what to send. Raises CliError for work that nothing is
+    said of."""
+    if work["running_jobs"]:
+        print_table(
+            ["RUNS", "TEAM", "USER", "STATE"],
+            [[job["name"], job["team"], job["user"], job["state"]] for job in work["running_jobs"]],
+            squeeze="RUNS",
+        )
+    missing = []
+    if work["running"] and running is None:
+        missing.append(f"{work['running']:,} jobs run: add --running end or --running cancel.")
+    if work["waiting"] and waiting is None:
+        missing.append(f"{work['waiting']:,} jobs wait: add --waiting wait or --waiting cancel.")
+    if missing:
+        raise CliError(" ".join(["Nothing is changed yet.", *missing]))
+    chosen = {"waiting": waiting, "running": running}
+    return {name: value for name, value in chosen.items() if value is not None}
