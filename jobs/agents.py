@@ -171,10 +171,13 @@ def run_observer(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> N
                         # Only then: one that is watched again has never two agents in one term.
                         if agent.is_gone:
                             del agents[one]
-                    for one in watched - agents.keys():
-                        agents[one] = _ClusterAgent(
-                            one.cluster_id, leadership, clock, looks=one.looks
-                        )
+                    # One that is looked at again waits until its former agent is gone.
+                    served = {one.cluster_id for one in agents}
+                    for one in watched:
+                        if one.cluster_id not in served:
+                            agents[one] = _ClusterAgent(
+                                one.cluster_id, leadership, clock, looks=one.looks
+                            )
                     # Here, as no cluster is called here: threads of one that hangs wait for it.
                     withdraw_unanswered(
                         [one.cluster_id for one, agent in agents.items() if agent.has_compared],
