@@ -9,6 +9,7 @@ import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
 import { toastDone } from "../ui/toast";
+import { useReturnFocus } from "../ui/useReturnFocus";
 import { useTreeChanged } from "./useTreeChanged";
 
 /** Delete the node at `path`, if it was never used. Nothing for a reader who may not. */
@@ -40,6 +41,7 @@ function DeleteDialog({
   onClose: () => void;
   onDeleted: () => void;
 }) {
+  useReturnFocus();
   const changed = useTreeChanged();
   const remove = useMutation({
     mutationFn: () =>

@@ -13,6 +13,7 @@ import { CliLine } from "../ui/CliLine";
 import { Lines, QueryView } from "../ui/states";
 import { toastDone, toastError } from "../ui/toast";
 import { formatCount, formatGpuCount, formatGpus } from "../ui/units";
+import { useReturnFocus } from "../ui/useReturnFocus";
 import { useTreeChanged } from "./useTreeChanged";
 
 /** Move the node at `path` to another parent. Nothing for a reader who may not, or without a place to move it to. */
@@ -55,6 +56,7 @@ function MoveDialog({
   parents: readonly TreeNode[];
   onClose: () => void;
 }) {
+  useReturnFocus();
   const [parent, setParent] = useState<string | null>(null);
   return (
     <Modal

@@ -8,6 +8,7 @@ import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { toastDone } from "../ui/toast";
 import { DEVICE_WORDS, formatGpuCount, parseGpus } from "../ui/units";
+import { useReturnFocus } from "../ui/useReturnFocus";
 import { Archive } from "./Archive";
 import { Delete } from "./Delete";
 import { Move } from "./Move";
@@ -28,6 +29,7 @@ export function NodeDrawer({
   parent: Quota | null;
   onClose: () => void;
 }) {
+  useReturnFocus();
   const session = useSession();
   const mayGive = may(session, "manage_quota", node.parent ?? "");
   return (

@@ -191,6 +191,15 @@ describe("deleting a team", () => {
   });
 });
 
+// Planted: dialogs that give the focus back to nothing.
+it.each(["Move…", "Delete…"])("%s has the focus again once its dialog is closed", async (name) => {
+  const { user } = open(`/quotas?node=${NLP}`);
+  await user.click(await screen.findByRole("button", { name }));
+  const dialog = await screen.findByRole("dialog", { name: / ai-company.*\?$/ });
+  await user.click(within(dialog).getByRole("button", { name: "Back" }));
+  await waitFor(() => expect(screen.getByRole("button", { name })).toHaveFocus());
+});
+
 describe("nodes of the tree on the page", () => {
   const override =
     (archived: string, having: (node: string) => boolean): Override =>
