@@ -183,7 +183,8 @@ def _by_pool(
 
 
 def _started_at(run: Run, phase: WorkloadPhase, admitted_at: int | None) -> int | None:
-    """When its first container began since it was admitted; None as long as none did.
+    """When its first container began since it was admitted; None as long as none did. An init
+    container counts: the Pod's GPUs are its own.
 
     Admitted is not started: what gets no Pods or no image is taken back and costs nothing. Of
     what ran and left no Pods, and where a node's clock is late, the admission counts.
@@ -192,10 +193,10 @@ def _started_at(run: Run, phase: WorkloadPhase, admitted_at: int | None) -> int 
         return None
     # Those that are gone may be of an earlier run.
     pods = [*run.alive, *run.over]
-    began = [pod.started_at for pod in run.pods if (pod.started_at or 0) >= admitted_at]
+    began = [pod.held_from for pod in run.pods if (pod.held_from or 0) >= admitted_at]
     if first := min((at for at in began if at is not None), default=None):
         return first
-    if any(pod.has_begun for pod in pods):
+    if any(pod.held_from is not None or pod.has_begun for pod in pods):
         return admitted_at
     return None if pods or phase is WorkloadPhase.STARTING else admitted_at
 

@@ -44,7 +44,12 @@ _BEGUN_PHASES = frozenset({"Running", "Succeeded"})
 @dataclass(frozen=True, slots=True)
 class Pod:
     """What is needed of one Pod. `gpus` are the milli-GPU that it asks for, by pool ("" where that
-    cannot be told), `end` how its main container ended."""
+    cannot be told), `end` how its main container ended.
+
+    `started_at` is the start of its main container, `held_from` that of its first container, init
+    containers included: of a native all are the author's. Pods of ours have no init containers but
+    those that the cluster adds.
+    """
 
     uid: str
     name: str
@@ -57,6 +62,7 @@ class Pod:
     gpus: Mapping[str, int]
     is_deleting: bool
     started_at: int | None
+    held_from: int | None
     ended_at: int | None
     end: RankEnd | None
     source: Object
@@ -329,6 +335,7 @@ class Look:
             gpus=self._gpus(source),
             is_deleting=bool(text(source, "metadata", "deletionTimestamp")),
             started_at=started_at,
+            held_from=_first_start(source),
             ended_at=ended_at,
             end=end,
             source=source,
@@ -439,6 +446,25 @@ def _container_times(source: Object) -> tuple[int | None, int | None, RankEnd | 
             rank_end(terminated),
         )
     return moment(status, "state", "running", "startedAt"), None, None
+
+
+def _first_start(source: Object) -> int | None:
+    """When the first of all the Pod's containers started, as far as it is known: of one that was
+    restarted, its last two starts are. Raises Odd."""
+    statuses = (
+        *parts(source, "status", "initContainerStatuses"),
+        *parts(source, "status", "containerStatuses"),
+    )
+    starts = [
+        moment(part(status, which, state), "startedAt")
+        for status in statuses
+        for which, state in (
+            ("state", "running"),
+            ("state", "terminated"),
+            ("lastState", "terminated"),
+        )
+    ]
+    return min((at for at in starts if at is not None), default=None)
 
 
 def _refusals(events: Iterable[Object]) -> dict[str, str]:

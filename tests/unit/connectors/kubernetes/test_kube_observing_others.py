@@ -20,6 +20,7 @@ from builders.kube_states import (
     ended,
     finished,
     listed,
+    of_one,
     only,
     pools_of,
     recorded,
@@ -143,6 +144,99 @@ def test_a_native_is_charged_from_its_first_container_on(
             status["state"] = {"running": {"startedAt": f"{at:%Y-%m-%dT%H:%M:%SZ}"}}
     (run,) = (one for one in listed(state).natives if one.name == "native-run")
     assert run.started_at == started_at
+
+
+def container(at_s: int | None, *, is_over: bool = False) -> dict[str, Any]:
+    """The state of a container that started so long after the admission."""
+    if at_s is None:
+        return {"waiting": {"reason": "PodInitializing"}}
+    at = f"{datetime.fromtimestamp(ADMITTED - 1 + at_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    end = f"{datetime.fromtimestamp(ADMITTED - 1 + at_s + 7, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if is_over:
+        return {"terminated": {"startedAt": at, "finishedAt": end, "exitCode": 1}}
+    return {"running": {"startedAt": at}}
+
+
+@pytest.mark.parametrize(
+    ("init", "before", "main", "phase", "started_at"),
+    [
+        (container(40), None, None, "Pending", ADMITTED - 1 + 40),
+        (container(40, is_over=True), None, None, "Failed", ADMITTED - 1 + 40),
+        (container(40, is_over=True), None, 60, "Running", ADMITTED - 1 + 40),
+        # Between two tries, and in the second one.
+        (container(None), container(40, is_over=True), None, "Pending", ADMITTED - 1 + 40),
+        (container(55), container(40, is_over=True), None, "Pending", ADMITTED - 1 + 40),
+        # A node whose clock is late: not before it was admitted.
+        (container(-5), None, None, "Pending", ADMITTED - 1),
+        (container(None), None, None, "Pending", None),
+    ],
+    ids=["runs", "failed", "before the script", "waits", "again", "a late clock", "no container"],
+)
+def test_a_native_pays_for_its_init_containers(
+    init: dict[str, Any],
+    before: dict[str, Any] | None,
+    main: int | None,
+    phase: str,
+    started_at: int | None,
+) -> None:
+    """Planted: the start of `containerStatuses` alone, so that GPUs used in an init container that
+    fails were free of charge; without `lastState`; a late clock that counts as no start."""
+    item, workload, pods = of_one(recorded("started"), "native-run")
+    pods = copy.deepcopy(pods)
+    for pod in pods:
+        status = pod["status"]
+        status["phase"] = phase
+        (script,) = status["containerStatuses"]
+        script["state"] = container(main)
+        one = {"name": "fetch", "state": init}
+        status["initContainerStatuses"] = [one | ({"lastState": before} if before else {})]
+    (run,) = listed(alone(item, workload, pods)).natives
+    assert run.started_at == started_at
+
+
+def test_a_native_that_failed_in_an_init_container_pays_until_its_end() -> None:
+    """Planted: the start of `containerStatuses` alone; it ended without having begun."""
+    item, workload, pods = of_one(recorded("started"), "native-run")
+    pods = copy.deepcopy(pods)
+    for pod in pods:
+        pod["status"]["phase"] = "Failed"
+        pod["status"]["containerStatuses"][0]["state"] = container(None)
+        over = {"name": "fetch", "state": container(4, is_over=True)}
+        pod["status"]["initContainerStatuses"] = [over]
+    failed = finished(item, "Failed", "BackoffLimitExceeded")
+    (run,) = listed(alone(failed, workload, pods)).natives
+    # 20:53:12, when its controller said so.
+    assert (run.phase, run.outcome) == (ENDED, Outcome.FAILED)
+    assert (run.started_at, run.ended_at) == (ADMITTED + 3, 1_795_294_392)
+
+
+def test_the_first_of_several_containers_counts() -> None:
+    """Planted: that of the first container in the list."""
+    item, workload, pods = of_one(recorded("started"), "native-run")
+    pods = copy.deepcopy(pods)
+    for pod in pods:
+        pod["status"]["containerStatuses"] = [
+            {"name": "late", "state": container(60)},
+            {"name": "soon", "state": container(40)},
+        ]
+    (run,) = listed(alone(item, workload, pods)).natives
+    assert run.started_at == ADMITTED - 1 + 40
+
+
+def test_what_a_cluster_adds_to_a_job_of_ours_is_not_charged(gang: Gang) -> None:
+    """Planted: init containers count for all. A job of ours has none of its own."""
+    item, workload, pods = gang
+    pods = copy.deepcopy(pods)
+    for pod in pods:
+        pod["status"]["initContainerStatuses"] = [
+            {"name": "proxy", "state": container(40, is_over=True)}
+        ]
+        pod["status"]["containerStatuses"][0]["state"] = container(60)
+    assert only(alone(item, workload, pods)).started_at == ADMITTED - 1 + 60
+    for pod in pods:
+        pod["status"]["phase"] = "Pending"
+        pod["status"]["containerStatuses"][0]["state"] = container(None)
+    assert only(alone(item, workload, pods)).started_at is None
 
 
 def test_a_native_without_pods_says_why() -> None:
