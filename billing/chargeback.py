@@ -19,7 +19,7 @@ from billing.models import RateCard, UsageClass
 from billing.periods import Period
 from billing.usage_sql import JOBS, POOLS_MAX, REPORT, rows_of
 from clusters.models import Pool
-from primitives.errors import NotFound
+from primitives.errors import FieldError, InvalidRequest, NotFound
 from primitives.units import DeviceKind
 from tenants.access import Actor
 from tenants.models import Node, NodeKind
@@ -292,10 +292,14 @@ def _team_and_pool(account: int, teams: Sequence[Node], pools: Sequence[Pool]) -
 
 
 def _account(key: JobKey, teams: Sequence[Node], pools: Sequence[Pool]) -> int:
-    """The number of the account that the key names; 0, which is before all, where it is gone."""
+    """The number of the account that the key names. Raises InvalidRequest where it is gone."""
     paths, names = [team.display_path for team in teams], [pool.name for pool in pools]
     if key.team not in paths or key.pool not in names:
-        return 0
+        raise InvalidRequest(
+            f"{key.team} in {key.pool}, with which the last page ended, is not in this list any "
+            "more; start again without the cursor.",
+            errors=[FieldError("/cursor", "is of a list that has changed")],
+        )
     return (paths.index(key.team) + 1) * POOLS_MAX + names.index(key.pool) + 1
 
 

@@ -27,7 +27,7 @@ from tenants.access import Actor, under
 from tenants.audit_trail import record_act
 from tenants.membership import change_user, user_to_change
 from tenants.models import Node, User
-from tenants.structure import archive_node, node_to_archive
+from tenants.structure import archive_node, locked_node_to_archive, node_to_archive
 
 #: So many running jobs are named.
 NAMED_MAX = 50
@@ -107,7 +107,7 @@ def archive(
     anew about the work. Raises NotFound, Forbidden, and Conflict where there is work that nothing
     is said of.
     """
-    node = archive_node(actor=actor, node=node_to_archive(actor, node_id), now=now)
+    node = archive_node(actor=actor, node=locked_node_to_archive(actor, node_id), now=now)
     # Submissions hold a lock on their team, so all that were in time are seen here.
     ended = _decided(_jobs_below(node), node.display_path, waiting=waiting, running=running)
     _cancel(ended, node.kind, node.pk, node, because="archived", actor=actor, now=now)

@@ -16,11 +16,12 @@ from live.publishing import publish
 from live.waking import wake
 from primitives.errors import Conflict
 from quotas.models import PlannedChange, PlannedEdit
+from quotas.policies import remove_from_rank
 from quotas.removal import remove_quotas
-from tenants.access import Actor
+from tenants.access import Actor, under
 from tenants.audit_trail import record_act
 from tenants.models import FormerPlace, Node, RoleGrant, User
-from tenants.structure import locked_below, node_to_archive, remove_node
+from tenants.structure import locked_below, locked_node_to_archive, remove_node
 
 _MEMBERS = ("role_granted", "role_revoked")
 
@@ -31,7 +32,7 @@ def delete_node(node_id: UUID, *, actor: Actor, now: datetime) -> None:
 
     Raises NotFound, Forbidden, and Conflict with what used it, or lies below it.
     """
-    node = node_to_archive(actor, node_id)
+    node = locked_node_to_archive(actor, node_id)
     if len(locked_below(node)) > 1:
         raise Conflict(f"Something lies below {node.display_path}. Delete that first.")
     used_by = list(_uses(node))
@@ -50,6 +51,7 @@ def delete_node(node_id: UUID, *, actor: Actor, now: datetime) -> None:
         with transaction.atomic(), connection.cursor() as cursor:
             remove_node(node)
             remove_quotas(node)
+            remove_from_rank(node, actor=actor, now=now)
             # What refers to it and is not named above is found here.
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
             cursor.execute("SET CONSTRAINTS ALL DEFERRED")
@@ -80,6 +82,9 @@ def _uses(node: Node) -> Iterator[str]:
     if RateCard.objects.filter(organization=node).exists():
         yield "prices"
     paths = [node.path, *FormerPlace.objects.filter(node=node).values_list("path", flat=True)]
+    lay_below = FormerPlace.objects.filter(under(paths, "path")).exclude(node=node)
+    if lay_below.exists():
+        yield "bills of teams that lay below it"
     # Of an older node of this path nothing counts.
     roles = AuditEvent.objects.filter(
         action__in=_MEMBERS, node_path__in=paths, at__gte=node.created_at

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
@@ -12,6 +11,7 @@ from django.db import transaction
 from clusters.models import Cluster
 from connectors.registry import ENTITLEMENT_CONTROLS
 from jobs.archiving import OpenWork, open_work_below
+from primitives.clock import Clock
 from quotas.moving import (
     MovedGuarantee,
     follow,
@@ -62,13 +62,13 @@ def preview_move(node_id: UUID, parent_path: str, *, actor: Actor) -> MovePrevie
         parent=parent,
         path=path_below(parent, node).rstrip("/"),
         guarantees=moved_guarantees(node, parent, is_locked=False),
-        roles=inherited_roles(node, parent),
+        roles=inherited_roles(actor, node, parent),
         clusters=list(limited.order_by("name").values_list("name", flat=True)),
     )
 
 
 @transaction.atomic
-def move(node_id: UUID, parent_path: str, *, actor: Actor, now: datetime) -> Node:
+def move(node_id: UUID, parent_path: str, *, actor: Actor, clock: Clock) -> Node:
     """Move a team, or a department with all below it, to another parent of its organization.
 
     It counts there from now on: for quotas, fair-share, rights and bills. What was used before
@@ -77,6 +77,8 @@ def move(node_id: UUID, parent_path: str, *, actor: Actor, now: datetime) -> Nod
     guarantees do not fit.
     """
     lock_tree(node_to_move(actor, node_id).organization_id)
+    # Only now: what was used, and done, while this waited was at the former place.
+    now = clock.now()
     node = node_to_move(actor, node_id)
     parent = parent_to_move_to(actor, node, parent_path)
     planned = locked_open_changes(node)

@@ -44,8 +44,10 @@ class MovedGuarantee:
 
 def moved_guarantees(node: Node, parent: Node, *, is_locked: bool) -> list[MovedGuarantee]:
     """What `node` takes along to `parent` in each pool, by the pool's name. Nothing is written."""
-    quotas = Quota.objects.filter(node=node).select_related("pool").order_by("pool__name")
-    return [_moved(node, parent, quota, is_locked=is_locked) for quota in quotas]
+    # As planned changes lock several pools.
+    quotas = Quota.objects.filter(node=node).select_related("pool").order_by("pool_id")
+    found = [_moved(node, parent, quota, is_locked=is_locked) for quota in quotas]
+    return sorted(found, key=lambda moved: moved.quota.pool.name)
 
 
 def refuse_overfull(guarantees: Sequence[MovedGuarantee]) -> None:

@@ -195,6 +195,18 @@ def rename_in_rank(node: Node, former_path: str, *, actor: Actor, now: datetime)
         _edit_policy(found, node.organization, {"rank": rank}, actor=actor, now=now)
 
 
+def remove_from_rank(node: Node, *, actor: Actor, now: datetime) -> None:
+    """Let the rank of the organization no longer name a node that was deleted: no later node of its
+    path is to have its place. Must run in a transaction."""
+    policy = OrganizationPolicy.objects.select_for_update().filter(
+        organization=node.organization_id
+    )
+    found = policy.first()
+    if found is not None and node.display_path in found.rank:
+        rank = [path for path in found.rank if path != node.display_path]
+        _edit_policy(found, node.organization, {"rank": rank}, actor=actor, now=now)
+
+
 @transaction.atomic
 def set_priority_class(
     organization_path: str, name: str, rules: ClassRules, *, actor: Actor, now: datetime

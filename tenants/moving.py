@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -16,6 +16,7 @@ from live.waking import wake
 from primitives.errors import Conflict, FieldError, InvalidRequest
 from tenants.access import Actor, get_visible, require, under, visible_node
 from tenants.audit_trail import record_act
+from tenants.granting import visible_grants
 from tenants.models import Node, NodeKind, RoleGrant, User
 from tenants.roles import Permission
 from tenants.structure import DEPTH_MAX, locked_below, refuse_taken
@@ -32,9 +33,12 @@ class InheritedRole:
 
 @dataclass(frozen=True, slots=True)
 class InheritedRoles:
-    """Roles that somebody has on the moved node afterwards and not before, or the other way."""
+    """Roles that somebody has on the moved node afterwards and not before, or the other way: how
+    many, and those that the actor may see."""
 
+    gained_count: int
     gained: Sequence[InheritedRole]
+    lost_count: int
     lost: Sequence[InheritedRole]
 
 
@@ -71,14 +75,14 @@ def parent_to_move_to(actor: Actor, node: Node, parent_path: str) -> Node:
     for each in (node, parent):
         if each.archived_at is not None:
             raise Conflict(f"{each.display_path} is archived. Restore it first.")
-    paths = Node.objects.filter(under([node.path], "path")).values_list("path", flat=True)
-    levels = max(path.count("/") for path in paths) - node.path.count("/") + 1
+    below = dict(Node.objects.filter(under([node.path], "path")).values_list("path", "pk"))
+    levels = max(path.count("/") for path in below) - node.path.count("/") + 1
     if parent.depth + levels > DEPTH_MAX:
         raise Conflict(
             f"An organization has at most {DEPTH_MAX} levels, and {node.display_path} has "
             f"{levels} with what is below it; {parent.display_path} lies at level {parent.depth}."
         )
-    refuse_taken(node.pk, path_below(parent, node))
+    refuse_taken(actor, _paths_after(node, parent, below))
     return parent
 
 
@@ -95,8 +99,8 @@ def _misplaced(node: Node, parent: Node) -> str:
     return ""
 
 
-def inherited_roles(node: Node, parent: Node) -> InheritedRoles:
-    """Whose roles on `node` come or go when it is moved below `parent`. One query."""
+def inherited_roles(actor: Actor, node: Node, parent: Node) -> InheritedRoles:
+    """Whose roles on `node` come or go when it is moved below `parent`. Two queries."""
     before = {*_above(node.path), node.path}
     after = {*_above(path_below(parent, node)), node.path}
     grants = (
@@ -104,17 +108,27 @@ def inherited_roles(node: Node, parent: Node) -> InheritedRoles:
         .select_related("user", "node")
         .order_by("user__login", "role", "node__path")
     )
-    had: dict[tuple[UUID, str], InheritedRole] = {}
-    has: dict[tuple[UUID, str], InheritedRole] = {}
+    seen = set(visible_grants(actor).filter(node__path__in=before | after).values_list("pk"))
+    had: dict[tuple[UUID, str], RoleGrant] = {}
+    has: dict[tuple[UUID, str], RoleGrant] = {}
     for grant in grants:
         assert grant.node is not None
         for paths, roles in ((before, had), (after, has)):
             if grant.node.path in paths:
-                roles[grant.user_id, grant.role] = InheritedRole(grant.user, grant.role, grant.node)
+                roles[grant.user_id, grant.role] = grant
+    gained = [grant for key, grant in has.items() if key not in had]
+    lost = [grant for key, grant in had.items() if key not in has]
     return InheritedRoles(
-        gained=[each for key, each in has.items() if key not in had],
-        lost=[each for key, each in had.items() if key not in has],
+        gained_count=len(gained),
+        gained=[_role_of(grant) for grant in gained if (grant.pk,) in seen],
+        lost_count=len(lost),
+        lost=[_role_of(grant) for grant in lost if (grant.pk,) in seen],
     )
+
+
+def _role_of(grant: RoleGrant) -> InheritedRole:
+    assert grant.node is not None
+    return InheritedRole(grant.user, grant.role, grant.node)
 
 
 def move_node(*, actor: Actor, node: Node, parent: Node, now: datetime) -> Node:
@@ -136,7 +150,7 @@ def move_node(*, actor: Actor, node: Node, parent: Node, now: datetime) -> Node:
                 moved_at=now,
             )
     except IntegrityError as error:
-        refuse_taken(node.pk, new)
+        refuse_taken(actor, _paths_after(node, parent, {each.path: each.pk for each in found}))
         raise Conflict(
             f"Somebody changed what lies at {new.rstrip('/')} at the same moment; try again."
         ) from error
@@ -171,6 +185,12 @@ def _affected(node: Node, parent: Node) -> list[UUID]:
 def path_below(parent: Node, node: Node) -> str:
     """The path that `node` has below `parent`, with its slash."""
     return f"{parent.path}{node.slug}/"
+
+
+def _paths_after(node: Node, parent: Node, below: Mapping[str, UUID]) -> dict[str, UUID]:
+    """The paths that `node` and what is below it, by their paths, have below `parent`."""
+    new = path_below(parent, node)
+    return {new + path.removeprefix(node.path): pk for path, pk in below.items()}
 
 
 def _above(path: str) -> set[str]:

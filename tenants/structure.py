@@ -3,6 +3,7 @@ are moved by `tenants.moving`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from uuid import UUID
 
@@ -41,7 +42,7 @@ def create_organization(*, actor: Actor, slug: str, name: str, now: datetime) ->
         created_at=now,
     )
     node.organization = node
-    _insert(node)
+    _insert(actor, node)
     _tell(actor, "organization_created", node, now, {"slug": node.slug, "name": node.name})
     return node
 
@@ -82,7 +83,7 @@ def create_below(
         path=f"{parent.path}{slug}/",
         created_at=now,
     )
-    _insert(node)
+    _insert(actor, node)
     _tell(actor, f"{kind.value}_created", node, now, {"slug": node.slug, "name": node.name})
     return node
 
@@ -125,10 +126,17 @@ def node_to_archive(actor: Actor, node_id: UUID) -> Node:
     return node
 
 
+def locked_node_to_archive(actor: Actor, node_id: UUID) -> Node:
+    """As `node_to_archive`, in a tree that nobody else changes until the transaction ends: the
+    node may have been moved while it waited, and then other people may archive it."""
+    lock_tree(node_to_archive(actor, node_id).organization_id)
+    return node_to_archive(actor, node_id)
+
+
 def archive_node(*, actor: Actor, node: Node, now: datetime) -> Node:
-    """Archive the node and all below it that is not archived yet; nothing new is submitted there
-    from the commit on. What is archived already stays so. Must run in a transaction; `jobs` asks
-    what becomes of its work."""
+    """Archive the node of `locked_node_to_archive` and all below it that is not archived yet;
+    nothing new is submitted there from the commit on. What is archived already stays so. Must run
+    in a transaction; `jobs` asks what becomes of its work."""
     found = locked_below(node)
     opened = [each.pk for each in found if each.archived_at is None]
     if node.pk in opened:
@@ -144,7 +152,7 @@ def restore_node(*, actor: Actor, node_id: UUID, now: datetime) -> Node:
 
     Raises NotFound, Forbidden, and Conflict below a node that is archived.
     """
-    node = node_to_archive(actor, node_id)
+    node = locked_node_to_archive(actor, node_id)
     found = {each.pk: each for each in locked_below(node)}
     archived_at = found[node.pk].archived_at
     if archived_at is None:
@@ -174,34 +182,46 @@ def lock_tree(organization_id: UUID) -> None:
 
 
 def locked_below(node: Node) -> list[Node]:
-    """The node and all below it, parents first, locked; read anew once they are."""
-    lock_tree(node.organization_id)
+    """The node and all below it, parents first, locked; read anew once they are. The caller has
+    locked the tree (`lock_tree`), and read the node after that."""
     below = Node.objects.filter(under([node.path], "path")).order_by("path")
     list(below.select_for_update())
     return list(below.all())
 
 
-def refuse_taken(node_id: UUID, path: str) -> None:
-    """Raises Conflict where another node than this lies, or lay before, at `path`."""
-    name = path.rstrip("/")
-    if Node.objects.filter(path=path).exclude(pk=node_id).exists():
-        told = f"There is already a {name}."
-    elif other := FormerPlace.objects.filter(path=path).exclude(node=node_id).first():
-        told = (
-            f"{name} was the path of what is {other.node.display_path} now, and its bills still "
-            "bear it. Take another slug."
-        )
-    else:
-        return
-    raise Conflict(told, errors=[FieldError("/slug", "is taken here", "taken")])
+def refuse_taken(actor: Actor, wanted: Mapping[str, UUID]) -> None:
+    """Raises Conflict where at one of the paths that nodes of these ids are to have another node
+    lies, or lay before. Two queries."""
+    told = next(_taken(actor, wanted), None)
+    if told is not None:
+        raise Conflict(told, errors=[FieldError("/slug", "is taken here", "taken")])
 
 
-def _insert(node: Node) -> None:
+def _taken(actor: Actor, wanted: Mapping[str, UUID]) -> Iterator[str]:
+    paths = list(wanted)
+    for node in Node.objects.filter(path__in=paths).order_by("path"):
+        if node.pk != wanted[node.path]:
+            yield f"There is already a {node.display_path}."
+    former = FormerPlace.objects.filter(path__in=paths).select_related("node").order_by("path")
+    for place in former:
+        if place.node_id != wanted[place.path]:
+            was = (
+                f"the path of what is {place.node.display_path} now"
+                if actor.holds(Permission.VIEW_TREE, place.node.path)
+                else "another node's path"
+            )
+            yield (
+                f"{place.path.rstrip('/')} was {was}, and its bills still bear it. "
+                "Take another slug."
+            )
+
+
+def _insert(actor: Actor, node: Node) -> None:
     try:
         with transaction.atomic():
             node.save(force_insert=True)
     except IntegrityError:
-        refuse_taken(node.pk, node.path)
+        refuse_taken(actor, {node.path: node.pk})
         raise
 
 

@@ -84,11 +84,17 @@ class MovePreviewSerializer(serializers.Serializer[Any]):
         source="work.running_jobs", many=True, help_text=f"The first {NAMED_MAX}"
     )
     guarantees = MovedGuaranteeSerializer(many=True)
-    gained_count = serializers.SerializerMethodField()
+    gained_count = serializers.IntegerField(
+        source="roles.gained_count",
+        help_text="With those that you may not see",
+    )
     gained = serializers.SerializerMethodField(
         help_text=f"Roles on it that come from above it only afterwards; the first {ROLES_MAX}"
     )
-    lost_count = serializers.SerializerMethodField()
+    lost_count = serializers.IntegerField(
+        source="roles.lost_count",
+        help_text="With those that you may not see",
+    )
     lost = serializers.SerializerMethodField(
         help_text=f"Roles on it that come from above it only before; the first {ROLES_MAX}"
     )
@@ -98,14 +104,6 @@ class MovePreviewSerializer(serializers.Serializer[Any]):
         help_text="Clusters with limits of their own: push quotas to them after the move",
     )
     problem = serializers.CharField(help_text='Why the move is refused as things stand, or ""')
-
-    def get_gained_count(self, preview: MovePreview) -> int:
-        """How many roles are gained, also those that are not listed."""
-        return len(preview.roles.gained)
-
-    def get_lost_count(self, preview: MovePreview) -> int:
-        """How many roles are lost, also those that are not listed."""
-        return len(preview.roles.lost)
 
     @extend_schema_field(InheritedRoleSerializer(many=True))
     def get_gained(self, preview: MovePreview) -> Any:
@@ -165,7 +163,6 @@ class NodeMove(APIView):
         actor = actor_from(request)
         body = MoveSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        node = move(
-            tree_node_id, body.validated_data["parent"], actor=actor, now=SystemClock().now()
-        )
+        parent = body.validated_data["parent"]
+        node = move(tree_node_id, parent, actor=actor, clock=SystemClock())
         return Response(TreeNodeSerializer(node).data)

@@ -3430,13 +3430,13 @@ export interface components {
             clusters_to_push: string[];
             /** @description Roles on it that come from above it only afterwards; the first 200 */
             readonly gained: components["schemas"]["InheritedRole"][];
-            /** @description How many roles are gained, also those that are not listed. */
-            readonly gained_count: number;
+            /** @description With those that you may not see */
+            gained_count: number;
             guarantees: components["schemas"]["MovedGuarantee"][];
             /** @description Roles on it that come from above it only before; the first 200 */
             readonly lost: components["schemas"]["InheritedRole"][];
-            /** @description How many roles are lost, also those that are not listed. */
-            readonly lost_count: number;
+            /** @description With those that you may not see */
+            lost_count: number;
             node: components["schemas"]["TreeNode"];
             parent: string;
             /** @description Its path afterwards */

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from audit.models import AuditEvent
 from builders.api_callers import by_token
 from builders.billing_builders import a_metered_attempt, a_rate_card
+from builders.clocks import ClockAt
 from builders.job_builders import a_job, an_array
 from builders.portal_builders import (
     NOW,
@@ -27,13 +28,13 @@ from jobs.deleting import delete_node
 from jobs.moving import move
 from primitives.errors import Conflict
 from quotas.administration import QuotaEdit, create_quota
-from quotas.models import Quota, QuotaChange
+from quotas.models import OrganizationPolicy, Quota, QuotaChange
 from quotas.planned_changes import draft_change
 from tenants.access import Actor
 from tenants.granting import grant_role, revoke_role
 from tenants.models import FormerPlace, Node, User
 from tenants.roles import Role
-from tenants.structure import create_below
+from tenants.structure import create_below, remove_node
 
 pytestmark = pytest.mark.django_db
 
@@ -70,7 +71,7 @@ def test_what_was_never_used_goes_with_its_quotas_and_their_history(
     lab = a_department(company.research, "lab")
     zero = QuotaEdit(guaranteed_mgpu=0)
     create_quota(lab.path, "h100", zero, actor=admin, reason="new", now=NOW)
-    move(lab.pk, "ai-company/production", actor=admin, now=NOW)
+    move(lab.pk, "ai-company/production", actor=admin, clock=ClockAt(NOW))
     delete_node(lab.pk, actor=admin, now=NOW)
     assert not Node.objects.filter(pk=lab.pk).exists()
     assert not QuotaChange.objects.filter(quota__node=lab.pk).exists()
@@ -143,6 +144,59 @@ def test_plans_and_what_is_below_and_prices_hold_it(company: Company, admin: Act
     bare = an_organization("bare")
     a_rate_card(bare)
     assert refusal_of(bare, root) == used("prices", "bare")
+
+
+def test_bills_of_a_team_that_was_moved_away_hold_its_department(
+    company: Company, admin: Actor
+) -> None:
+    """Also where the department itself was moved since: bills bear all these paths, and no later
+    department is to get them.
+
+    Planted: former places below it not asked, by the portal and, with that, by either trigger."""
+    lab = a_department(company.research, "lab")
+    inner = a_team(lab, "inner")
+    a_metered_attempt(inner, user=a_user(company.organization))
+    move(inner.pk, "ai-company/production", actor=admin, clock=ClockAt(NOW))
+    told = "bills of teams that lay below it"
+    assert refusal_of(lab, admin) == used(told, "ai-company/research/lab")
+    move(lab.pk, "ai-company/production", actor=admin, clock=ClockAt(NOW))
+    assert refusal_of(lab, admin) == used(told, "ai-company/production/lab")
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_the_database_keeps_it_too(company: Company, admin: Actor, is_moved: bool) -> None:
+    """Planted: each of the two triggers left out."""
+    lab = a_department(company.research, "lab")
+    inner = a_team(lab, "inner")
+    move(inner.pk, "ai-company/production", actor=admin, clock=ClockAt(NOW))
+    if is_moved:
+        move(lab.pk, "ai-company/production", actor=admin, clock=ClockAt(NOW))
+
+    def past_the_portal() -> None:
+        remove_node(Node.objects.get(pk=lab.pk))
+        with connection.cursor() as cursor:
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+
+    with pytest.raises(IntegrityError) as refusal, transaction.atomic():
+        past_the_portal()
+    constraint = refusal.value.__cause__.diag.constraint_name  # type: ignore[union-attr]
+    assert constraint == "place_of_former_places_is_kept"
+    # A team that never was used leaves nothing that bears the path.
+    delete_node(inner.pk, actor=admin, now=NOW)
+    delete_node(lab.pk, actor=admin, now=NOW)
+
+
+def test_the_rank_names_it_no_longer(company: Company, admin: Actor) -> None:
+    """So that others are moved and ranked, and a later node of the path begins without a rank.
+
+    Planted: the rank left as it was."""
+    policy = OrganizationPolicy.objects.filter(organization=company.organization)
+    policy.update(rank=["ai-company/research/vision", "ai-company/research/nlp"])
+    delete_node(company.vision.pk, actor=admin, now=NOW)
+    assert policy.get().rank == ["ai-company/research/nlp"]
+    Quota.objects.filter(node=company.inference).update(guaranteed_mgpu=0)
+    move(company.nlp.pk, "ai-company/production", actor=admin, clock=ClockAt(NOW))
+    assert policy.get().rank == ["ai-company/production/nlp"]
 
 
 def test_an_organization_without_people_goes_with_its_rules(company: Company) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,12 +11,24 @@ from django.db import IntegrityError, connection, transaction
 
 from audit.models import AuditEvent
 from billing.chargeback import Amounts, JobKey, chargeback, jobs_behind
+from billing.models import UsageClass
 from billing.periods import Period
 from builders.api_callers import by_token
 from builders.billing_builders import LATER, a_metered_attempt, a_rate_card, at
 from builders.cast import Cast, a_cast
+from builders.clocks import ClockAt
 from builders.job_builders import a_job, an_attempt
-from builders.portal_builders import NOW, Company, a_company, a_department, a_quota, a_team
+from builders.portal_builders import (
+    NOW,
+    Company,
+    a_company,
+    a_department,
+    a_grant,
+    a_quota,
+    a_team,
+    a_user,
+    an_actor,
+)
 from jobs.memory import Memory
 from jobs.moving import move, preview_move
 from jobs.workloads import workload_of
@@ -27,6 +40,7 @@ from quotas.planned_changes import draft_change
 from tenants.access import Actor, actor_of
 from tenants.models import FormerPlace, Node, User
 from tenants.places import nodes_by_path, path_at
+from tenants.roles import Role
 from tenants.structure import create_below
 
 pytestmark = pytest.mark.django_db
@@ -53,7 +67,7 @@ def alice(cast: Cast) -> Actor:
 
 
 def to_production(company: Company, actor: Actor, now: datetime = MOVED) -> Node:
-    return move(company.nlp.pk, "ai-company/production", actor=actor, now=now)
+    return move(company.nlp.pk, "ai-company/production", actor=actor, clock=ClockAt(now))
 
 
 def amounts(actor: Actor, path: str | None = None) -> dict[str, tuple[int, int]]:
@@ -175,6 +189,25 @@ def test_the_jobs_behind_a_number_are_cut_at_the_move(
     assert (job.team, job.mgpu_s, more) == ("ai-company/research/nlp", 7_200, False)
 
 
+def test_a_page_after_a_team_that_is_gone_is_refused(company: Company, cast: Cast) -> None:
+    """Planted: the page began before all of the same usage, and listed the last job again."""
+    attempt = a_metered_attempt(company.nlp, 0, HOUR, mgpu=6, user=cast.bob)
+    with pytest.raises(InvalidRequest) as refusal:
+        jobs_behind(
+            actor=actor_of(cast.alice),
+            period=Period(at(0), at(HOUR), LATER),
+            node_path="ai-company",
+            after=JobKey(
+                6 * HOUR, attempt.job_id, UsageClass.GUARANTEED, "ai-company/gone", "h100"
+            ),
+            limit=1,
+        )
+    assert refusal.value.detail == (
+        "ai-company/gone in h100, with which the last page ended, is not in this list any more; "
+        "start again without the cursor."
+    )
+
+
 def test_a_department_takes_along_all_below_it_and_may_come_back(
     company: Company, cast: Cast, alice: Actor
 ) -> None:
@@ -183,14 +216,14 @@ def test_a_department_takes_along_all_below_it_and_may_come_back(
     Quota.objects.filter(node=company.organization).update(guaranteed_mgpu=48_000)
     a_quota(parts, company.pool, 16)
     a_metered_attempt(company.nlp, 0, HOUR, mgpu=1, user=cast.bob)
-    move(company.research.pk, "ai-company/parts", actor=alice, now=at(100))
+    move(company.research.pk, "ai-company/parts", actor=alice, clock=ClockAt(at(100)))
     moved = Node.objects.filter(path__startswith="ai-company/parts/r").order_by("path")
     assert [node.display_path.removeprefix("ai-company/parts/") for node in moved] == [
         "research",
         "research/nlp",
         "research/vision",
     ]
-    move(company.research.pk, "ai-company", actor=alice, now=at(300))
+    move(company.research.pk, "ai-company", actor=alice, clock=ClockAt(at(300)))
     used = {path: mgpu_s for path, (mgpu_s, _) in amounts(alice).items()}
     assert used == {
         "ai-company": 3_600,
@@ -269,7 +302,7 @@ def test_guarantees_must_fit_below_the_new_parent(company: Company, cast: Cast) 
     assert refusal.value.detail == told
     other = a_department(company.organization, "other")
     with pytest.raises(Conflict) as missing:
-        move(company.nlp.pk, other.path, actor=alice, now=MOVED)
+        move(company.nlp.pk, other.path, actor=alice, clock=ClockAt(MOVED))
     assert missing.value.detail == (
         "ai-company/other has no quota in h100; give it one first, of at least the 8 GPUs that "
         "nlp is guaranteed."
@@ -321,7 +354,7 @@ def test_a_draft_of_quotas_follows(company: Company, cast: Cast, alice: Actor) -
         now=NOW,
     )
     assert (draft.node_id, both.node_id) == (inner.pk, lab.pk)
-    move(inner.pk, "ai-company/production", actor=alice, now=NOW)
+    move(inner.pk, "ai-company/production", actor=alice, clock=ClockAt(NOW))
     rows = {each.pk: (each.node.display_path, each.version) for each in PlannedChange.objects.all()}
     assert rows == {draft.pk: ("ai-company/production/inner", 2), both.pk: ("ai-company", 2)}
 
@@ -349,7 +382,7 @@ def test_who_may_move_it(company: Company, cast: Cast, alice: Actor) -> None:
 )
 def test_where_it_cannot_be_moved_to(company: Company, cast: Cast, parent: str, told: str) -> None:
     with pytest.raises(InvalidRequest) as refusal:
-        move(company.nlp.pk, parent, actor=actor_of(cast.root), now=MOVED)
+        move(company.nlp.pk, parent, actor=actor_of(cast.root), clock=ClockAt(MOVED))
     assert refusal.value.detail == told
 
 
@@ -359,7 +392,7 @@ def test_what_else_is_refused(company: Company, cast: Cast, alice: Actor) -> Non
 
     def told(node: Node, parent: Node, now: datetime = MOVED) -> str:
         with pytest.raises(PortalError) as refusal:
-            move(node.pk, parent.path, actor=alice, now=now)
+            move(node.pk, parent.path, actor=alice, clock=ClockAt(now))
         return str(refusal.value.detail)
 
     assert told(company.research, lab) == (
@@ -372,7 +405,7 @@ def test_what_else_is_refused(company: Company, cast: Cast, alice: Actor) -> Non
     assert told(double, company.research) == "There is already a ai-company/research/nlp."
     Node.objects.filter(pk=double.pk).update(archived_at=NOW)
     assert told(double, lab) == "ai-company/production/nlp is archived. Restore it first."
-    move(lab.pk, "ai-company", actor=alice, now=MOVED)
+    move(lab.pk, "ai-company", actor=alice, clock=ClockAt(MOVED))
     assert (
         told(lab, company.research) == "ai-company/lab was moved just now; try again in a second."
     )
@@ -402,6 +435,77 @@ def test_a_path_stays_its_nodes(company: Company, cast: Cast, alice: Actor) -> N
     assert {path: node.pk for path, node in found.items()} == {
         "ai-company/research/nlp": company.nlp.pk,
         "ai-company/production/nlp": company.nlp.pk,
+    }
+
+
+def test_a_path_that_something_below_would_get_is_named(
+    company: Company, cast: Cast, alice: Actor
+) -> None:
+    """Inner was research/lab/inner before it left lab, so lab, which was moved since and has
+    another inner, cannot come back with that one.
+
+    Planted: the path of the moved node alone compared."""
+    lab = a_department(company.research, "lab")
+    a_quota(lab, company.pool, 0)
+    inner = a_team(lab, "inner")
+    a_quota(inner, company.pool, 0)
+    move(inner.pk, "ai-company/production", actor=alice, clock=ClockAt(at(100)))
+    move(lab.pk, "ai-company/production", actor=alice, clock=ClockAt(at(200)))
+    a_team(Node.objects.get(pk=lab.pk), "inner")
+    with pytest.raises(Conflict) as refusal:
+        move(lab.pk, "ai-company/research", actor=alice, clock=ClockAt(at(300)))
+    assert refusal.value.detail == (
+        "ai-company/research/lab/inner was the path of what is ai-company/production/inner now, "
+        "and its bills still bear it. Take another slug."
+    )
+
+
+def test_where_a_former_team_lies_is_told_only_to_those_who_see_it(
+    company: Company, cast: Cast, alice: Actor
+) -> None:
+    """Planted: the new path told to all."""
+    to_production(company, alice)
+    guest = an_actor(company.research, Role.DEPARTMENT_ADMIN)
+    outside = replace(guest, organization_path=None)
+    for actor, told in (
+        (guest, "the path of what is ai-company/production/nlp now"),
+        (outside, "another node's path"),
+    ):
+        with pytest.raises(Conflict) as refusal:
+            create_below(
+                actor=actor,
+                kind=company.nlp.kind,
+                parent_path="ai-company/research",
+                slug="nlp",
+                name="New",
+                now=LATER,
+            )
+        assert refusal.value.detail == (
+            f"ai-company/research/nlp was {told}, and its bills still bear it. Take another slug."
+        )
+
+
+def test_people_above_are_named_to_those_who_see_their_roles(
+    company: Company, cast: Cast, alice: Actor
+) -> None:
+    """Somebody who administers only the two parents learns how many roles come and go, not whose.
+
+    Planted: everybody named."""
+    old, new = (a_department(each, "part") for each in (company.research, company.production))
+    inner = a_team(old, "inner")
+    mover = a_user(company.organization)
+    for node in (old, new):
+        a_grant(mover, Role.DEPARTMENT_ADMIN, node)
+    named = {}
+    for actor in (actor_of(mover), alice):
+        roles = preview_move(inner.pk, new.path, actor=actor).roles
+        named[actor.user.username] = (
+            (roles.gained_count, [each.user.username for each in roles.gained]),
+            (roles.lost_count, [each.user.username for each in roles.lost]),
+        )
+    assert named == {
+        mover.username: ((1, []), (1, [])),
+        "alice": ((1, ["production-admin"]), (1, ["research-admin"])),
     }
 
 

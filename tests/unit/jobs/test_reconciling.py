@@ -9,6 +9,7 @@ import pytest
 from billing.models import ReconciledAccount, Reconciliation, ReconciliationStatus
 from billing.reconciliations import request_day
 from builders.billing_builders import DAY, a_metered_attempt, at
+from builders.clocks import ClockAt
 from builders.loop_builders import Fenced
 from builders.portal_builders import a_company, a_department, a_team, an_actor
 from clusters.models import Cluster
@@ -89,7 +90,7 @@ def test_what_ran_on_the_account_of_a_former_place_is_the_teams(
         company.nlp.pk,
         "ai-company/production",
         actor=an_actor(company.organization, Role.ORGANIZATION_ADMIN),
-        now=at(1_200),
+        clock=ClockAt(at(1_200)),
     )
     runs = [
         AccountedRun(
