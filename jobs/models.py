@@ -313,6 +313,17 @@ class Job(models.Model):
             models.Index(
                 fields=["begin_at"], name="job_begins_at", condition=Q(begin_at__isnull=False)
             ),
+            # Jobs of a reader of which an attempt may have ended lately (`jobs.recent_ends`).
+            models.Index(
+                fields=["team", "ended_at"],
+                name="job_ended_by_team",
+                condition=Q(attempt_number__gt=0),
+            ),
+            models.Index(
+                fields=["user", "ended_at"],
+                name="job_ended_by_user",
+                condition=Q(attempt_number__gt=0),
+            ),
             # For `name__icontains`, which compares in capitals.
             GinIndex(OpClass(Upper("name"), name="gin_trgm_ops"), name="job_by_part_of_name"),
             # Pages show these four digits of an id, and people search for them.

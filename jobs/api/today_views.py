@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from jobs.today import CHANGES_MAX, ENDS_MAX, REACH_MAX, WASTE_MAX, today
+from jobs.recent_ends import CHANGES_MAX, ENDS_MAX, REACH_MAX, WASTE_MAX, recent_ends
 from primitives.clock import SystemClock
 from quotas.api.serializers import QuotaChangeSerializer
 from quotas.models import QuotaChange
@@ -21,8 +21,11 @@ from webapi.paging import refuse_unknown_parameters, time_or_refuse
 from webapi.serializers import DEVICE_HELP, DEVICES, answers
 
 _DAY = timedelta(days=1)
-_LOST = ["failed", "timed_out", "preempted", "node_lost"]
-_ENDS = ["succeeded", "cancelled", *_LOST]
+_LOST = ["failed", "timed_out", "preempted", "withdrawn", "node_lost"]
+_ENDS = ["succeeded", "cancelled", *_LOST, "unknown"]
+_WITHDRAWN_HELP = (
+    "`withdrawn`: its cluster requeued it, or somebody changed it there, so Tidegate took it back"
+)
 
 
 class EndedTotalSerializer(serializers.Serializer[Any]):
@@ -33,7 +36,7 @@ class EndedTotalSerializer(serializers.Serializer[Any]):
     used_mgpu_s = serializers.IntegerField(help_text="From their starts to their ends")
     lost_mgpu_s = serializers.IntegerField(
         help_text="Of that, work without a checkpoint of those that failed, timed out, were "
-        "preempted or lost their node"
+        "preempted, were withdrawn or lost their node"
     )
 
 
@@ -50,7 +53,7 @@ class EndedJobSerializer(serializers.Serializer[Any]):
 class WasteSerializer(EndedJobSerializer):
     """Work of a job that was lost in one way."""
 
-    how = serializers.ChoiceField(choices=_LOST)
+    how = serializers.ChoiceField(choices=_LOST, help_text=_WITHDRAWN_HELP)
     attempts = serializers.IntegerField(help_text="How many ended so")
     has_checkpoint = serializers.BooleanField(help_text="Whether one of them reported a checkpoint")
     lost_mgpu_s = serializers.IntegerField()
@@ -59,7 +62,10 @@ class WasteSerializer(EndedJobSerializer):
 class EndedAttemptSerializer(EndedJobSerializer):
     """An attempt that ended."""
 
-    how = serializers.ChoiceField(choices=_ENDS)
+    how = serializers.ChoiceField(
+        choices=_ENDS,
+        help_text=f"{_WITHDRAWN_HELP}; `unknown`: its cluster does not say how it ended",
+    )
     attempt = serializers.IntegerField()
     mgpu = serializers.IntegerField()
     ended_at = serializers.DateTimeField()
@@ -116,7 +122,7 @@ class TodayView(APIView):
         refuse_unknown_parameters(request, {"team", "since"})
         now = SystemClock().now()
         since = request.query_params.get("since")
-        found = today(
+        found = recent_ends(
             actor=actor_from(request),
             team=request.query_params.get("team"),
             since=now - _DAY if since is None else time_or_refuse(since, "since"),

@@ -13,7 +13,9 @@ from cli.report_commands import moment
 
 _HOW = {
     "timed_out": "reached its time limit",
+    "withdrawn": "withdrawn from its cluster",
     "node_lost": "lost its node",
+    "unknown": "outcome unknown",
 }
 
 
@@ -29,8 +31,8 @@ def today(
 ) -> None:
     """Show what happened since yesterday: lost work, ended attempts, changes of quotas.
 
-    Work is lost where an attempt fails, reaches its time limit, is preempted or loses its node: all
-    since its last checkpoint, or its start.
+    Work is lost where an attempt fails, reaches its time limit, is preempted, is withdrawn from its
+    cluster or loses its node: all since its last checkpoint, or its start.
     """
     start = None if since is None else moment(since, "--since")
     found = open_api(ctx).get("today", team=team, since=start)

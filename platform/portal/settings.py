@@ -264,6 +264,7 @@ SPECTACULAR_SETTINGS = {
         "DecisionEnum": "jobs.api.cycle_views.KINDS",
         "ListedDecision": "jobs.models.DECISIONS",
         "JobAction": "jobs.api.serializers.ACTIONS",
+        "LogStreamEnum": "jobs.logs.STREAMS",
         "AttemptState": "jobs.models.AttemptState.values",
         "ReconciliationStatus": "billing.models.ReconciliationStatus.values",
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 from django.db import connection
@@ -79,3 +80,11 @@ def rows_of_jobs_read() -> int:
             "WHERE relname = 'jobs_job'"
         )
         return int(cursor.fetchone()[0])
+
+
+def rows_read(plan: dict[str, Any], table: str) -> int:
+    """Rows that the scans of an executed plan took from a table or its indexes, filtered or not."""
+    own = 0
+    if plan.get("Relation Name") == table:
+        own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    return int(own) + sum(rows_read(part, table) for part in plan.get("Plans", []))

@@ -2613,6 +2613,18 @@ export interface components {
             /** Format: date-time */
             ended_at: string;
             exit_code: number | null;
+            /**
+             * @description `withdrawn`: its cluster requeued it, or somebody changed it there, so Tidegate took it back; `unknown`: its cluster does not say how it ended
+             *
+             *     * `succeeded` - succeeded
+             *     * `cancelled` - cancelled
+             *     * `failed` - failed
+             *     * `timed_out` - timed_out
+             *     * `preempted` - preempted
+             *     * `withdrawn` - withdrawn
+             *     * `node_lost` - node_lost
+             *     * `unknown` - unknown
+             */
             how: components["schemas"]["EndedAttemptHowEnum"];
             /** Format: uuid */
             id: string;
@@ -2628,10 +2640,12 @@ export interface components {
          *     * `failed` - failed
          *     * `timed_out` - timed_out
          *     * `preempted` - preempted
+         *     * `withdrawn` - withdrawn
          *     * `node_lost` - node_lost
+         *     * `unknown` - unknown
          * @enum {string}
          */
-        EndedAttemptHowEnum: "succeeded" | "cancelled" | "failed" | "timed_out" | "preempted" | "node_lost";
+        EndedAttemptHowEnum: "succeeded" | "cancelled" | "failed" | "timed_out" | "preempted" | "withdrawn" | "node_lost" | "unknown";
         /** @description All attempts that ended, on devices of one kind. */
         EndedTotal: {
             attempts: number;
@@ -2642,17 +2656,11 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
-            /** @description Of that, work without a checkpoint of those that failed, timed out, were preempted or lost their node */
+            /** @description Of that, work without a checkpoint of those that failed, timed out, were preempted, were withdrawn or lost their node */
             lost_mgpu_s: number;
             /** @description From their starts to their ends */
             used_mgpu_s: number;
         };
-        /**
-         * @description * `stdout` - stdout
-         *     * `stderr` - stderr
-         * @enum {string}
-         */
-        ErrorStreamEnum: "stdout" | "stderr";
         /** @description A range and how it came about, never a promise. */
         EstimatedStart: {
             /** Format: date-time */
@@ -3090,7 +3098,7 @@ export interface components {
              *     * `stdout` - stdout
              *     * `stderr` - stderr
              */
-            error_stream: components["schemas"]["ErrorStreamEnum"] | components["schemas"]["NullEnum"];
+            error_stream: components["schemas"]["LogStreamEnum"] | components["schemas"]["NullEnum"];
             /** @description Where the rank ran */
             node: string | null;
             rank: number;
@@ -3408,8 +3416,14 @@ export interface components {
         /** @description One stream of a rank. */
         LogStream: {
             has_output: boolean;
-            stream: components["schemas"]["StreamEnum"];
+            stream: components["schemas"]["LogStreamEnum"];
         };
+        /**
+         * @description * `stdout` - stdout
+         *     * `stderr` - stderr
+         * @enum {string}
+         */
+        LogStreamEnum: "stdout" | "stderr";
         /** @description Who can sign in now. */
         Login: {
             login: string;
@@ -4872,12 +4886,6 @@ export interface components {
             /** @default 86400 */
             horizon_s?: number;
         };
-        /**
-         * @description * `stdout` - stdout
-         *     * `stderr` - stderr
-         * @enum {string}
-         */
-        StreamEnum: "stdout" | "stderr";
         /** @description The new job and what became of the lines of its sbatch text. */
         SubmittedJob: {
             /** @description null: it is no task of an array */
@@ -5218,6 +5226,15 @@ export interface components {
             device: components["schemas"]["DeviceEnum"];
             /** @description Whether one of them reported a checkpoint */
             has_checkpoint: boolean;
+            /**
+             * @description `withdrawn`: its cluster requeued it, or somebody changed it there, so Tidegate took it back
+             *
+             *     * `failed` - failed
+             *     * `timed_out` - timed_out
+             *     * `preempted` - preempted
+             *     * `withdrawn` - withdrawn
+             *     * `node_lost` - node_lost
+             */
             how: components["schemas"]["WasteHowEnum"];
             /** Format: uuid */
             id: string;
@@ -5230,10 +5247,11 @@ export interface components {
          * @description * `failed` - failed
          *     * `timed_out` - timed_out
          *     * `preempted` - preempted
+         *     * `withdrawn` - withdrawn
          *     * `node_lost` - node_lost
          * @enum {string}
          */
-        WasteHowEnum: "failed" | "timed_out" | "preempted" | "node_lost";
+        WasteHowEnum: "failed" | "timed_out" | "preempted" | "withdrawn" | "node_lost";
         /** @description A pool whose capacity the report does not show, and the unused guarantee there. */
         WithheldPool: {
             /**

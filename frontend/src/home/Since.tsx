@@ -26,9 +26,15 @@ const LOST_WORDS: Record<Loss["how"], string> = {
   failed: "failed",
   timed_out: "reached its time limit",
   preempted: "preempted",
+  withdrawn: "withdrawn from its cluster",
   node_lost: "lost its node",
 };
-const END_WORDS: Record<End["how"], string> = { ...LOST_WORDS, succeeded: "succeeded", cancelled: "cancelled" };
+const END_WORDS: Record<End["how"], string> = {
+  ...LOST_WORDS,
+  succeeded: "succeeded",
+  cancelled: "cancelled",
+  unknown: "ended; outcome unknown",
+};
 const EVENTS_SHOWN = 12;
 
 /** Work of the last 24 hours that was lost, the most first. */

@@ -28,6 +28,7 @@ TODAY: dict[str, Any] = {
             "lost_mgpu_s": 8 * HOUR,
         },
         {**JOB, "how": "preempted", "attempts": 1, "has_checkpoint": True, "lost_mgpu_s": 2 * HOUR},
+        {**JOB, "how": "withdrawn", "attempts": 1, "has_checkpoint": True, "lost_mgpu_s": HOUR},
     ],
     "ends": [
         {
@@ -39,7 +40,17 @@ TODAY: dict[str, Any] = {
             "used_mgpu_s": HOUR,
             "end_reason": "time_limit",
             "exit_code": None,
-        }
+        },
+        {
+            **JOB,
+            "how": "unknown",
+            "attempt": 1,
+            "mgpu": 4_000,
+            "ended_at": "2026-11-21T10:30:00Z",
+            "used_mgpu_s": HOUR,
+            "end_reason": None,
+            "exit_code": None,
+        },
     ],
     "quota_changes": [
         {
@@ -69,8 +80,10 @@ def test_today_tells_lost_work_ends_and_changes(server: Server) -> None:
         ["LOST", "WORK", "OF", "TEAM", "USER", "WHAT", "HAPPENED", "TIMES", "GPU-HOURS"],
         ["train", "a/nlp", "bob", "lost", "its", "node,", "no", "checkpoint", "2", "8.000"],
         ["train", "a/nlp", "bob", "preempted", "1", "2.000"],
+        ["train", "a/nlp", "bob", "withdrawn", "from", "its", "cluster", "1", "1.000"],
         ["ENDED", "JOB", "TEAM", "USER", "HOW", "GPUS"],
         ["2026-11-21T11:00:00Z", "train", "a/nlp", "bob", "reached", "its", "time", "limit", "8"],
+        ["2026-11-21T10:30:00Z", "train", "a/nlp", "bob", "outcome", "unknown", "4"],
         ["CHANGED", "NODE", "POOL", "BY", "REASON"],
         ["2026-11-21T10:00:00Z", "a/nlp", "h100", "Tidegate", "planned"],
     ]

@@ -17,6 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from uuid_utils.compat import uuid7
 
 from builders.job_builders import a_job, an_attempt
+from builders.planner import rows_read
 from builders.portal_builders import (
     NOW,
     Company,
@@ -204,14 +205,6 @@ def test_it_is_the_one_scoped_query(monkeypatch: pytest.MonkeyPatch, branches_ma
     assert seen > 500
 
 
-def rows_read(plan: dict[str, Any]) -> int:
-    """Rows of jobs that a plan's scans took from the table or its indexes, filtered out or not."""
-    own = 0
-    if plan.get("Relation Name") == "jobs_job":
-        own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
-    return int(own) + sum(rows_read(part) for part in plan.get("Plans", []))
-
-
 @pytest.mark.usefixtures("statistics")
 def test_a_page_of_a_team_and_ones_own_reads_no_job_of_others() -> None:
     """Two are read as the team's and two as their own, beside 600 that others have.
@@ -234,7 +227,7 @@ def test_a_page_of_a_team_and_ones_own_reads_no_job_of_others() -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {queries[-1]['sql']}")
         plan = cursor.fetchone()[0][0]["Plan"]
-    assert rows_read(plan) == 4
+    assert rows_read(plan, "jobs_job") == 4
 
 
 def test_a_filter_without_a_condition_is_no_filter() -> None:

@@ -6,15 +6,21 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import connection
+from django.db.models import Model
+from django.test.utils import CaptureQueriesContext
+from uuid_utils.compat import uuid7
 
+from billing.models import MeteredAttempt, UsageSegment
 from builders.api_callers import by_token
 from builders.billing_builders import a_metered_attempt, at
 from builders.job_builders import a_job, an_attempt
-from builders.portal_builders import Company, a_priority_class, an_actor
+from builders.planner import Owner, only_wanted_rows_are_looked_up, rows_read
+from builders.portal_builders import Company, a_grant, a_priority_class, an_actor
 from clusters.models import Cluster
-from jobs import today as module
-from jobs.models import Job
-from jobs.today import today
+from jobs import recent_ends as module
+from jobs.models import Attempt, Job
+from jobs.recent_ends import RecentEnds, recent_ends
 from primitives.clock import SystemClock
 from primitives.errors import InvalidRequest, NotFound
 from quotas.models import Quota, QuotaChange
@@ -37,6 +43,7 @@ AFTER = {
 #: The hour that is asked for begins at `at(HOUR)`.
 HOUR = 7_200
 END = HOUR + 3_600
+COUNTED = ("jobs_job", "jobs_attempt", "billing_usagesegment")
 
 
 def ran(
@@ -74,20 +81,19 @@ def ran(
         state="running" if end is None else "ended",
         started_at=at(start),
         ended_at=None if end is None else at(end),
-        released_at=None if end is None else at(end),
         checkpoint_at=None if checkpoint is None else at(checkpoint),
-        **changes,
+        **{"released_at": None if end is None else at(end)} | changes,
     )
     if end is not None and is_last:
         Job.objects.filter(pk=job.pk).update(state=state, ended_at=at(end))
     return job
 
 
-def asked(actor: Actor, team: str | None = None) -> module.Today:
-    return today(actor=actor, team=team, since=at(HOUR), now=at(END))
+def asked(actor: Actor, team: str | None = None) -> RecentEnds:
+    return recent_ends(actor=actor, team=team, since=at(HOUR), now=at(END))
 
 
-def wasted(found: module.Today) -> list[tuple[Any, ...]]:
+def wasted(found: RecentEnds) -> list[tuple[Any, ...]]:
     return [
         (row["name"], row["how"], row["attempts"], row["has_checkpoint"], row["lost_mgpu_s"])
         for row in found.waste
@@ -125,7 +131,10 @@ def test_lost_work_is_what_was_used_since_the_checkpoint(world: World) -> None:
         company, bob, "", job=again, number=2, start=HOUR + 30, end=HOUR + 60, is_last=False,
         outcome="stopped", stop_reason="preempted",
     )  # fmt: skip
-    ran(company, bob, "", job=again, number=3, start=HOUR + 70, end=HOUR + 75, is_last=False)
+    ran(
+        company, bob, "", job=again, number=3, start=HOUR + 70, end=HOUR + 75, is_last=False,
+        outcome="node_failed",
+    )  # fmt: skip
     ran(company, bob, "", job=again, number=4, start=HOUR + 80, end=None)
     ran(company, bob, "before", start=0, end=HOUR - 1, state="failed")
     ran(company, bob, "after", start=0, end=END, state="failed")
@@ -170,13 +179,111 @@ def test_lost_work_is_what_was_used_since_the_checkpoint(world: World) -> None:
     ]
 
 
+def test_the_end_of_an_attempt_is_told_as_its_cluster_and_the_portal_know_it(
+    world: World,
+) -> None:
+    """Planted: whatever did not end its job lost its node; the state of a job that was cancelled
+    while it waited again; attempts that hold their GPUs still.
+    """
+    company, bob = world.company, world.bob
+    kinds: dict[str, dict[str, Any]] = {
+        "doubtful": {"outcome": "unknown"},
+        "altered": {"outcome": "stopped", "stop_reason": "withdrawn"},
+        "moved": {"outcome": "preempted"},
+        "stopped": {"outcome": "unknown", "stop_reason": "preempted"},
+        "broken": {"outcome": "node_failed"},
+        "gone": {"outcome": "lost"},
+    }
+    for second, (name, changes) in enumerate(kinds.items(), 1):
+        ran(company, bob, name, start=HOUR, end=HOUR + second, is_last=False, **changes)
+    waited = ran(
+        company, bob, "waited", start=HOUR, end=HOUR + 7, is_last=False, outcome="stopped",
+        stop_reason="preempted",
+    )  # fmt: skip
+    Job.objects.filter(pk=waited.pk).update(state="cancelled", ended_at=at(HOUR + 9))
+    ran(
+        company, bob, "leaves", start=HOUR, end=HOUR + 80, is_last=False, outcome="failed",
+        classes=[(HOUR + 60, 0)], released_at=None,
+    )  # fmt: skip
+
+    found = asked(actor_of(world.alice))
+
+    expected = [
+        ("waited", "preempted"),
+        ("gone", "node_lost"),
+        ("broken", "node_lost"),
+        ("stopped", "preempted"),
+        ("moved", "preempted"),
+        ("altered", "withdrawn"),
+        ("doubtful", "unknown"),
+    ]
+    assert [(row["name"], row["how"]) for row in found.ends] == expected
+    assert [(row["name"], row["how"]) for row in found.waste] == expected[:-1]
+
+
+def test_a_reader_reads_the_ends_of_their_own_jobs_alone_and_at_once(
+    statistics: Owner, world: World
+) -> None:
+    """Two ended lately that a lead may see, one of them as their own, beside 600 of others and 600
+    of the team that ended before.
+
+    Planted: what ended is looked for first, and then whose it is.
+    Against: a statement for each list.
+    """
+    company = world.company
+    lead = an_actor(company.nlp, Role.TEAM_LEAD, "lead")
+    ran(company, world.bob, "theirs", start=HOUR, end=HOUR + 10, state="failed")
+    ran(company, lead.user, "own", start=HOUR, end=HOUR + 20, state="failed")
+    foreign = ran(company, world.bob, "foreign", start=HOUR, end=HOUR + 30, state="failed")
+    Job.objects.filter(pk=foreign.pk).update(team=company.inference)
+    many_like(foreign)
+    many_like(ran(company, world.bob, "old", start=0, end=60, state="failed"))
+    only_wanted_rows_are_looked_up()
+    with CaptureQueriesContext(connection) as queries:
+        assert [row["name"] for row in asked(lead).ends] == ["own", "theirs"]
+    (statement,) = (each["sql"] for each in queries if "jobs_attempt" in each["sql"])
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}")
+        plan = cursor.fetchone()[0][0]["Plan"]
+    # Two jobs are found as the team's and one of them as the reader's own, and then both are read.
+    assert {table: rows_read(plan, table) for table in COUNTED} == {
+        "jobs_job": 5,
+        "jobs_attempt": 2,
+        "billing_usagesegment": 2,
+    }
+
+
+def many_like(job: Job) -> None:
+    """Store 600 more jobs, each with an attempt and what the meter counted of it."""
+    (attempt,) = job.attempts.all()
+    metered = MeteredAttempt.objects.get(pk=attempt.pk)
+    (segment,) = metered.segments.all()
+    ids = [(uuid7(), uuid7()) for _ in range(600)]
+    values = values_of(job)
+    Job.objects.bulk_create(Job(**values | {"id": pk}) for pk, _ in ids)
+    values = values_of(attempt)
+    Attempt.objects.bulk_create(Attempt(**values | {"id": pk, "job_id": of}) for of, pk in ids)
+    values = values_of(metered)
+    MeteredAttempt.objects.bulk_create(
+        MeteredAttempt(**values | {"id": pk, "job_id": of}) for of, pk in ids
+    )
+    values = values_of(segment)
+    del values["id"]
+    UsageSegment.objects.bulk_create(UsageSegment(**values | {"attempt_id": pk}) for _, pk in ids)
+
+
+def values_of(row: Model) -> dict[str, Any]:
+    return type(row)._default_manager.filter(pk=row.pk).values().get()
+
+
 def test_everybody_reads_of_the_jobs_that_they_may_see(world: World) -> None:
-    """Planted: the jobs of all teams; those outside the team that is asked for."""
+    """Planted: the jobs of all teams; one's own outside the team that is asked for."""
     company, bob, dana = world.company, world.bob, world.dana
     ran(company, bob, "bobs", start=HOUR, end=HOUR + 10, state="failed")
     ran(company, dana, "danas", start=HOUR, end=HOUR + 20, state="failed")
     lead = an_actor(company.nlp, Role.TEAM_LEAD, "lead")
     other = an_actor(company.inference, Role.TEAM_LEAD, "other")
+    a_grant(bob, Role.RESEARCHER, company.inference)
     nlp = "ai-company/research/nlp"
 
     def names(actor: Actor, team: str | None = None) -> list[str]:
@@ -187,7 +294,8 @@ def test_everybody_reads_of_the_jobs_that_they_may_see(world: World) -> None:
         return listed
 
     assert names(lead) == names(lead, nlp) == ["danas", "bobs"]
-    assert names(actor_of(bob)) == ["bobs"]
+    assert names(actor_of(bob)) == names(actor_of(bob), nlp) == ["bobs"]
+    assert names(actor_of(bob), "ai-company/production") == []
     assert names(other) == names(actor_of(world.charlie)) == []
     assert names(actor_of(world.alice), "ai-company/production") == []
     assert names(actor_of(world.alice), "ai-company/research") == ["danas", "bobs"]
@@ -236,10 +344,10 @@ def test_lists_have_a_bound_and_sums_have_none(
 
 def test_it_reaches_back_a_week(world: World) -> None:
     actor, now = actor_of(world.alice), at(0)
-    today(actor=actor, team=None, since=now - timedelta(days=7), now=now)
+    recent_ends(actor=actor, team=None, since=now - timedelta(days=7), now=now)
     for since in (now - timedelta(days=7, seconds=1), now + timedelta(seconds=1)):
         with pytest.raises(InvalidRequest):
-            today(actor=actor, team=None, since=since, now=now)
+            recent_ends(actor=actor, team=None, since=since, now=now)
 
 
 def test_over_rest_it_is_of_the_last_day(world: World) -> None:

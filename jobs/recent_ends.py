@@ -1,0 +1,196 @@
+"""Attempts of a reader's jobs that ended lately, the work that they lost, and changes of quotas.
+
+Work is lost where an attempt failed, ran into its time limit, was preempted, was withdrawn from its
+cluster or lost its node: all that it used since its last known checkpoint, or its start. Only what
+the meter counted is told, so a job that never ran is not in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from primitives.errors import FieldError, InvalidRequest
+from quotas.models import QuotaChange
+from tenants.access import Actor, under, visible, visible_node
+from tenants.models import Node, NodeKind
+from tenants.roles import Permission
+
+#: How far back it may reach.
+REACH_MAX = timedelta(days=7)
+WASTE_MAX = 10
+ENDS_MAX = 20
+CHANGES_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RecentEnds:
+    """`team` is a path, None for all that the reader may see. Of waste the largest, of ends and
+    changes the latest; `totals` are of all attempts that ended in [since, until).
+
+    An attempt is in it once it has released its GPUs: until then it is not known what follows.
+    """
+
+    team: str | None
+    since: datetime
+    until: datetime
+    totals: Sequence[dict[str, Any]]
+    waste: Sequence[dict[str, Any]]
+    ends: Sequence[dict[str, Any]]
+    quota_changes: Sequence[QuotaChange]
+
+
+def recent_ends(*, actor: Actor, team: str | None, since: datetime, now: datetime) -> RecentEnds:
+    """Return what happened in [since, now) to the jobs that the actor may see, and to the quotas
+    of the nodes whose jobs the actor may see. `team` is a path and means its subtree.
+
+    Raises NotFound for a team that the actor may not see, InvalidRequest for a `since` in the
+    future or more than `REACH_MAX` ago.
+    """
+    if not now - REACH_MAX <= since <= now:
+        raise InvalidRequest(
+            f"since must be within the last {REACH_MAX.days} days.",
+            errors=[FieldError("/since", "is too long ago, or in the future")],
+        )
+    top = None if team is None else visible_node(actor, team)
+    totals, waste, ends = _ends(_asked(actor, top, since=since, until=now))
+    return RecentEnds(
+        team=None if top is None else top.path.rstrip("/"),
+        since=since,
+        until=now,
+        totals=totals,
+        waste=waste,
+        ends=ends,
+        quota_changes=_quota_changes(actor, top, since=since, until=now),
+    )
+
+
+def _asked(actor: Actor, top: Node | None, *, since: datetime, until: datetime) -> dict[str, Any]:
+    """Parameters of the statement: whose jobs, and of when."""
+    teams = Node.objects.filter(kind=NodeKind.TEAM)
+    below = None if top is None else teams.filter(under([top.path], "path"))
+    seen = (teams if below is None else below).filter(
+        under(actor.prefixes(Permission.VIEW_JOBS), "path")
+    )
+    has_own = actor.user.is_active and actor.permits(Permission.VIEW_JOBS)
+    return {
+        "teams": _ids(seen),
+        "below": None if below is None else _ids(below),
+        "own": actor.user.pk if has_own else None,
+        "since": since,
+        "until": until,
+        "waste_max": WASTE_MAX,
+        "ends_max": ENDS_MAX,
+    }
+
+
+def _ids(nodes: Any) -> list[UUID]:
+    return list(nodes.values_list("pk", flat=True))
+
+
+def _ends(asked: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """Return totals, waste and ends. One statement, so that they are of one moment."""
+    with connection.cursor() as cursor:
+        cursor.execute(_STATEMENT, asked)
+        row = cursor.fetchone()
+    totals, waste, ends = (json.loads(part) for part in row)
+    for each in (*waste, *ends):
+        each["id"] = UUID(each["id"])
+    for each in ends:
+        each["ended_at"] = datetime.fromisoformat(each["ended_at"])
+    return [totals, waste, ends]
+
+
+def _quota_changes(
+    actor: Actor, top: Node | None, *, since: datetime, until: datetime
+) -> list[QuotaChange]:
+    """The latest changes; one query. Whoever sees the tree alone is concerned by none."""
+    changes = visible(
+        actor,
+        QuotaChange.objects.filter(at__gte=since, at__lt=until),
+        Permission.VIEW_TREE,
+        path_field="quota__node__path",
+    ).filter(under(actor.prefixes(Permission.VIEW_JOBS), "quota__node__path"))
+    if top is not None:
+        changes = changes.filter(under([top.path], "quota__node__path"))
+    return list(
+        changes.select_related("actor", "quota__node", "quota__pool").order_by("-at", "-pk")[
+            :CHANGES_MAX
+        ]
+    )
+
+
+_IS_LOST = "how IN ('failed', 'timed_out', 'preempted', 'withdrawn', 'node_lost')"
+
+# Apart, as an index serves a comparison, or IS NULL, and no OR of both.
+_JOBS = "SELECT id FROM jobs_job WHERE attempt_number > 0"
+_OF_TEAMS = "team_id = ANY(%(teams)s::uuid[])"
+_OWN = """user_id = %(own)s::uuid
+      AND (%(below)s::uuid[] IS NULL OR team_id = ANY(%(below)s::uuid[]))"""
+
+# An attempt ends no later than its job, so that attempts of the window are of jobs that are open or
+# ended in it: the indexes `job_ended_by_team` and `job_ended_by_user` have those of the reader.
+# A job ends when its last attempt does, or later, while it waits: what the end of an attempt meant
+# is as in `jobs.lifecycle.verdict`. One that never ran has no segment.
+_STATEMENT = f"""
+WITH theirs AS (
+    {_JOBS} AND ended_at >= %(since)s AND {_OF_TEAMS} UNION
+    {_JOBS} AND ended_at >= %(since)s AND {_OWN} UNION
+    {_JOBS} AND ended_at IS NULL AND {_OF_TEAMS} UNION
+    {_JOBS} AND ended_at IS NULL AND {_OWN}
+), ended AS MATERIALIZED (
+    SELECT j.id, j.name, j.end_reason, j.exit_code, u.username AS "user", n.path, p.device,
+           t.number, t.mgpu, t.ended_at, t.checkpoint_at,
+           CASE WHEN t.number = j.attempt_number AND t.ended_at = j.ended_at THEN j.state
+                WHEN t.stop_reason IN ('preempted', 'withdrawn') THEN t.stop_reason
+                WHEN t.outcome = 'preempted' THEN 'preempted'
+                WHEN t.outcome IN ('node_failed', 'lost') THEN 'node_lost'
+                ELSE 'unknown' END AS how,
+           used.mgpu_s AS used_mgpu_s, used.unsaved_mgpu_s
+    FROM theirs
+    JOIN jobs_job j ON j.id = theirs.id
+    JOIN jobs_attempt t ON t.job_id = j.id
+    JOIN tenants_user u ON u.id = j.user_id
+    JOIN tenants_node n ON n.id = j.team_id
+    JOIN clusters_pool p ON p.id = j.pool_id
+    CROSS JOIN LATERAL (
+        SELECT SUM(held.mgpu * held.seconds)::bigint AS mgpu_s,
+               SUM(held.mgpu * LEAST(held.seconds, held.unsaved_s))::bigint AS unsaved_mgpu_s
+        FROM (
+            SELECT s.guaranteed_mgpu + s.borrowed_mgpu AS mgpu,
+                   EXTRACT(EPOCH FROM s."end" - s.start)::bigint AS seconds,
+                   GREATEST(
+                       0, EXTRACT(EPOCH FROM s."end" - COALESCE(t.checkpoint_at, s.start))
+                   )::bigint AS unsaved_s
+            FROM billing_usagesegment s WHERE s.attempt_id = t.id AND s."end" IS NOT NULL
+        ) AS held
+    ) AS used
+    WHERE t.ended_at >= %(since)s AND t.ended_at < %(until)s AND t.released_at IS NOT NULL
+      AND used.mgpu_s IS NOT NULL
+)
+SELECT
+    (SELECT COALESCE(json_agg(x ORDER BY x.device DESC), '[]')::text FROM (
+        SELECT device, COUNT(*) AS attempts, SUM(used_mgpu_s)::bigint AS used_mgpu_s,
+               COALESCE(SUM(unsaved_mgpu_s) FILTER (WHERE {_IS_LOST}), 0)::bigint AS lost_mgpu_s
+        FROM ended GROUP BY device
+    ) AS x),
+    (SELECT COALESCE(json_agg(x ORDER BY x.lost_mgpu_s DESC, x.id, x.how), '[]')::text FROM (
+        SELECT id, name, "user", RTRIM(path, '/') AS team, device, how, COUNT(*) AS attempts,
+               BOOL_OR(checkpoint_at IS NOT NULL) AS has_checkpoint,
+               SUM(unsaved_mgpu_s)::bigint AS lost_mgpu_s
+        FROM ended WHERE {_IS_LOST} AND unsaved_mgpu_s > 0
+        GROUP BY id, name, "user", path, device, how
+        ORDER BY lost_mgpu_s DESC, id, how LIMIT %(waste_max)s
+    ) AS x),
+    (SELECT COALESCE(json_agg(x ORDER BY x.ended_at DESC, x.id, x.attempt), '[]')::text FROM (
+        SELECT id, name, "user", RTRIM(path, '/') AS team, device, how, number AS attempt, mgpu,
+               ended_at, used_mgpu_s, end_reason, exit_code
+        FROM ended ORDER BY ended_at DESC, id, number LIMIT %(ends_max)s
+    ) AS x)
+"""  # noqa: S608 - made of constants only
