@@ -56,15 +56,22 @@ def preview_move(node_id: UUID, parent_path: str, *, actor: Actor) -> MovePrevie
     are the preview's `problem`."""
     node = node_to_move(actor, node_id)
     parent = parent_to_move_to(actor, node, parent_path)
-    limited = Cluster.objects.filter(kind__in=list(ENTITLEMENT_CONTROLS), is_enabled=True)
     return MovePreview(
         work=open_work_below(node),
         parent=parent,
         path=path_below(parent, node).rstrip("/"),
         guarantees=moved_guarantees(node, parent, is_locked=False),
         roles=inherited_roles(actor, node, parent),
-        clusters=list(limited.order_by("name").values_list("name", flat=True)),
+        clusters=clusters_to_push(),
     )
+
+
+def clusters_to_push() -> list[str]:
+    """The names of clusters with limits of their own. They refuse jobs of what was moved, until
+    somebody pushes quotas to them: a push also changes what else differs there, so a move makes
+    none by itself."""
+    limited = Cluster.objects.filter(kind__in=list(ENTITLEMENT_CONTROLS), is_enabled=True)
+    return list(limited.order_by("name").values_list("name", flat=True))
 
 
 @transaction.atomic

@@ -96,7 +96,7 @@ function tree({ method, query }: MockRequest, id = "", action = ""): MockAnswer 
       "conflict",
       `${node.path} has jobs, bills. Only what was never used can be deleted. Archive it instead: its history and bills stay readable.`,
     );
-  if (action === "move" && method === "POST") return { status: 200, body: node };
+  if (action === "move" && method === "POST") return { status: 200, body: { ...node, clusters_to_push: ["slurm-a"] } };
   if (method === "POST") return { status: 200, body: { ...node, archived_at: action === "archive" ? iso(Date.now()) : null } };
   const work = openWork(theJobs().filter(({ team }) => isWithin(team, node.path)));
   if (action === "move") return { status: 200, body: { ...work, ...movePreview(node, query.get("parent") ?? "") } };

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from jobs.api.archive_views import RunningJobSerializer
 from jobs.archiving import NAMED_MAX
-from jobs.moving import MovePreview, move, preview_move
+from jobs.moving import MovePreview, clusters_to_push, move, preview_move
 from primitives.clock import SystemClock
 from primitives.errors import FieldError, InvalidRequest
 from primitives.units import DeviceKind
@@ -22,6 +22,7 @@ from quotas.administration import percent_text
 from quotas.moving import MovedGuarantee
 from tenants.api.authentication import actor_from
 from tenants.api.serializers import TreeNodeSerializer
+from tenants.models import Node
 from webapi.paging import refuse_unknown_parameters
 from webapi.serializers import StrictSerializer, answers
 
@@ -124,6 +125,18 @@ class MoveSerializer(StrictSerializer):
     )
 
 
+class MovedNodeSerializer(TreeNodeSerializer):
+    """A node that was moved, and what is left to be done."""
+
+    clusters_to_push = serializers.SerializerMethodField(
+        help_text="Clusters with limits of their own: they refuse its jobs until quotas are pushed"
+    )
+
+    def get_clusters_to_push(self, _: Node) -> list[str]:
+        """Their names."""
+        return clusters_to_push()
+
+
 class NodeMove(APIView):
     """The move of a node of the tree."""
 
@@ -152,10 +165,11 @@ class NodeMove(APIView):
         operation_id="move_node",
         summary="Move a team, or a department with all below it, to another parent",
         description="From now on it counts there for quotas, fair-share, rights and bills. What "
-        "was used before stays with the former parent. Its jobs run and wait on. 409 where its "
+        "was used before stays with the former parent. Its jobs run and wait on; on the clusters "
+        "of `clusters_to_push` none starts before quotas are pushed there. 409 where its "
         "guarantees do not fit below the new parent.",
         request=MoveSerializer,
-        responses=answers({200: TreeNodeSerializer}, 403, 404, 409),
+        responses=answers({200: MovedNodeSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, tree_node_id: UUID) -> Response:
         """The node, at its new place."""
@@ -165,4 +179,4 @@ class NodeMove(APIView):
         body.is_valid(raise_exception=True)
         parent = body.validated_data["parent"]
         node = move(tree_node_id, parent, actor=actor, clock=SystemClock())
-        return Response(TreeNodeSerializer(node).data)
+        return Response(MovedNodeSerializer(node).data)

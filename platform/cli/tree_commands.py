@@ -71,11 +71,13 @@ def move(
         raise CliError("Nothing is moved yet. Add --yes to move it.")
     moved = api.post(address, {"parent": to})
     tell(f"{path} is {moved['path']} now. Its bills until now stay with {shown['node']['parent']}.")
-    if shown["clusters_to_push"]:
+    if moved["clusters_to_push"]:
         tell(
-            f"Push quotas to {', '.join(shown['clusters_to_push'])}, so that its jobs may start "
-            "there: `tidegate quota push CLUSTER`."
+            "Its waiting jobs cannot start on these clusters before a platform administrator "
+            "pushes the quotas:"
         )
+    for cluster in moved["clusters_to_push"]:
+        tell(f"    tidegate quota push {cluster}")
 
 
 @tree_app.command("delete")

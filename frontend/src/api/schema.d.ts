@@ -1703,7 +1703,7 @@ export interface paths {
         put?: never;
         /**
          * Move a team, or a department with all below it, to another parent
-         * @description From now on it counts there for quotas, fair-share, rights and bills. What was used before stays with the former parent. Its jobs run and wait on. 409 where its guarantees do not fit below the new parent.
+         * @description From now on it counts there for quotas, fair-share, rights and bills. What was used before stays with the former parent. Its jobs run and wait on; on the clusters of `clusters_to_push` none starts before quotas are pushed there. 409 where its guarantees do not fit below the new parent.
          */
         post: operations["move_node"];
         delete?: never;
@@ -3481,6 +3481,28 @@ export interface components {
             pool: string;
             /** @description Why it does not fit, or "" */
             problem: string;
+        };
+        /** @description A node that was moved, and what is left to be done. */
+        MovedNode: {
+            /**
+             * Format: date-time
+             * @description Nothing new starts there since; null: it is not archived
+             */
+            archived_at: string | null;
+            /** @description Clusters with limits of their own: they refuse its jobs until quotas are pushed */
+            readonly clusters_to_push: string[];
+            /** @description Levels below the organization, which has 0 */
+            depth: number;
+            /** Format: uuid */
+            id: string;
+            kind: components["schemas"]["TreeNodeKind"];
+            name: string;
+            organization: string;
+            /** @description Path of the node above */
+            parent: string | null;
+            /** @description Slugs from the organization: `ai-company/research/nlp` */
+            path: string;
+            slug: string;
         };
         /** @description A job; null where the caller may not know it. */
         NamedJob: {
@@ -11636,7 +11658,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TreeNode"];
+                    "application/json": components["schemas"]["MovedNode"];
                 };
             };
             400: {

@@ -11,7 +11,7 @@ import { isWithin, may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
 import { Lines, QueryView } from "../ui/states";
-import { toastDone, toastError } from "../ui/toast";
+import { toastDone, toastError, toastToDo } from "../ui/toast";
 import { formatCount, formatGpuCount, formatGpus } from "../ui/units";
 import { useReturnFocus } from "../ui/useReturnFocus";
 import { useTreeChanged } from "./useTreeChanged";
@@ -103,7 +103,9 @@ function Preview({ node, parent, onClose }: { node: TreeNode; parent: string; on
         }),
       ),
     onSuccess: (moved) => {
-      toastDone(`${node.path} is ${moved.path} now`);
+      const done = `${node.path} is ${moved.path} now`;
+      if (moved.clusters_to_push.length === 0) toastDone(done);
+      else toastToDo(done, <ToPush clusters={moved.clusters_to_push} />);
       void navigate({ search: (before) => ({ ...before, node: moved.path }) });
       changed();
       onClose();
@@ -133,7 +135,8 @@ function Preview({ node, parent, onClose }: { node: TreeNode; parent: string; on
           <Roles title="Roles that are lost" roles={found.lost} count={found.lost_count} />
           {found.clusters_to_push.length > 0 && (
             <p className="dim">
-              Push quotas to {found.clusters_to_push.join(", ")} afterwards, so that its jobs may start there.
+              Waiting jobs cannot start on {found.clusters_to_push.join(", ")} afterwards before a platform administrator
+              pushes the quotas there.
             </p>
           )}
           <CliLine command={`tidegate tree move ${node.path} --to ${parent} --yes`} />
@@ -148,6 +151,22 @@ function Preview({ node, parent, onClose }: { node: TreeNode; parent: string; on
         </>
       )}
     </QueryView>
+  );
+}
+
+/** Where quotas are to be pushed. Messages lie outside the router, so these are plain links. */
+function ToPush({ clusters }: { clusters: readonly string[] }) {
+  return (
+    <>
+      <p>Its waiting jobs cannot start on these clusters before a platform administrator pushes the quotas:</p>
+      <ul>
+        {clusters.map((name) => (
+          <li key={name}>
+            <a href={`/clusters/${encodeURIComponent(name)}`}>Push quotas to {name}</a>
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }
 
@@ -191,6 +210,13 @@ function lastOf(path: string): string {
 
 function Roles({ title, roles, count }: { title: string; roles: MovePreview["gained"]; count: number }) {
   if (count === 0) return null;
+  if (roles.length === 0) {
+    return (
+      <p>
+        {title}: {formatCount(count)}, of people whose roles you may not see
+      </p>
+    );
+  }
   return (
     <div style={{ overflowX: "auto" }}>
       <table aria-label={title}>

@@ -159,11 +159,14 @@ describe("moving a team", () => {
     expect(await accessibilityFaults(dialog)).toEqual([]);
   });
 
-  it("moves it, and follows it", async () => {
-    const moved = { ...nlp, parent: "ai-company/production", path: "ai-company/production/nlp" };
+  // Planted: the short message alone after the move; an empty table for roles that are only counted.
+  it("moves it, follows it, and says where quotas are to be pushed", async () => {
+    const moved = {
+      ...nlp, parent: "ai-company/production", path: "ai-company/production/nlp", clusters_to_push: ["slurm-a"],
+    };
     const preview = {
       node: nlp, parent: "ai-company/production", path: moved.path, waiting: 0, running: 0, running_jobs: [],
-      guarantees: [], gained: [], gained_count: 0, lost: [], lost_count: 0, clusters_to_push: [], problem: "",
+      guarantees: [], gained: [], gained_count: 2, lost: [], lost_count: 0, clusters_to_push: [], problem: "",
     };
     const override: Override = ({ method, path }) =>
       path === address ? { status: 200, body: method === "GET" ? preview : moved } : undefined;
@@ -172,8 +175,10 @@ describe("moving a team", () => {
     const dialog = await screen.findByRole("dialog", { name: `Move ${NLP}?` });
     await user.click(within(dialog).getByRole("combobox", { name: "New parent" }));
     await user.click(await screen.findByRole("option", { name: "ai-company/production" }));
+    expect(await within(dialog).findByText(/^Roles that are gained: 2, of people whose/)).toBeInTheDocument();
     await user.click(await within(dialog).findByRole("button", { name: "Move" }));
     await screen.findByText(`${NLP} is ${moved.path} now`);
+    expect(screen.getByRole("link", { name: "Push quotas to slurm-a" })).toHaveAttribute("href", "/clusters/slurm-a");
     expect(requests.find(({ method, path }) => method === "POST" && path === address)?.body).toEqual({
       parent: "ai-company/production",
     });

@@ -1,4 +1,5 @@
 import { notifications } from "@mantine/notifications";
+import type { ReactNode } from "react";
 
 import { ApiError } from "../api/client";
 
@@ -7,6 +8,11 @@ const closeButtonProps = { "aria-label": "Close this message" };
 /** A short word that something was done. */
 export function toastDone(message: string): void {
   notifications.show({ message, withBorder: true, closeButtonProps });
+}
+
+/** What was done, and what is to be done after it; stays until it is closed. */
+export function toastToDo(title: string, message: ReactNode): void {
+  notifications.show({ title, message, withBorder: true, autoClose: false, closeButtonProps });
 }
 
 /** A refusal, in the API's own words. */

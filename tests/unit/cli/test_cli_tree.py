@@ -41,7 +41,7 @@ def test_what_is_decided_is_sent(server: Server) -> None:
 
 
 def test_a_move_is_shown_before_it_is_made(server: Server) -> None:
-    """Planted: moved without --yes."""
+    """Planted: moved without --yes; nothing said of clusters to push to."""
     move = f"tree/{NODE}/move"
     share = {"guaranteed_mgpu": 16_000, "reserve_before_mgpu": 0, "reserve_after_mgpu": 8_000}
     server.routes[f"GET {move}"] = {
@@ -60,7 +60,7 @@ def test_a_move_is_shown_before_it_is_made(server: Server) -> None:
         "clusters_to_push": ["slurm-1"],
         "problem": "",
     }
-    server.routes[f"POST {move}"] = {"path": "a/b/nlp"}
+    server.routes[f"POST {move}"] = {"path": "a/b/nlp", "clusters_to_push": ["slurm-1"]}
     ran = server.run("tree", "move", "a/nlp", "--to", "a/b")
     assert ran.exit_code == 2
     assert [line.split() for line in ran.out.splitlines()][1] == (
@@ -75,7 +75,11 @@ def test_a_move_is_shown_before_it_is_made(server: Server) -> None:
     assert ran.exit_code == 0
     assert json.loads(server.requests[-1].content) == {"parent": "a/b"}
     assert "a/nlp is a/b/nlp now. Its bills until now stay with a." in ran.err
-    assert "Push quotas to slurm-1" in ran.err
+    assert ran.err.splitlines()[-2:] == [
+        "Its waiting jobs cannot start on these clusters before a platform administrator pushes "
+        "the quotas:",
+        "    tidegate quota push slurm-1",
+    ]
 
 
 def test_a_move_that_does_not_fit_says_why(server: Server) -> None:

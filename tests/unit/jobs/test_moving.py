@@ -21,6 +21,7 @@ from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import (
     NOW,
     Company,
+    a_cluster,
     a_company,
     a_department,
     a_grant,
@@ -29,6 +30,7 @@ from builders.portal_builders import (
     a_user,
     an_actor,
 )
+from clusters.models import Cluster
 from jobs.memory import Memory
 from jobs.moving import move, preview_move
 from jobs.workloads import workload_of
@@ -565,6 +567,7 @@ def test_the_database_compares_guarantees_and_archiving_after_a_move(company: Co
 
 
 def test_over_rest(company: Company, cast: Cast) -> None:
+    """Planted: nothing said of the clusters that need a push; disabled ones named, too."""
     running = a_job(company, cast.bob, name="runs", state="running")
     an_attempt(running, cluster=company.cluster)
     a_job(company, cast.bob, name="waits")
@@ -617,8 +620,12 @@ def test_over_rest(company: Company, cast: Cast) -> None:
     )
     assert caller.get(address).status_code == 400
 
+    for name, kind in (("b", "slurm"), ("a", "kubernetes"), ("off", "slurm")):
+        a_cluster(name, kind=kind)
+    Cluster.objects.filter(name="off").update(is_enabled=False)
     moved = caller.post(address, {"parent": "ai-company/production"})
     assert (moved.status_code, moved.json()["path"]) == (200, "ai-company/production/nlp")
+    assert moved.json()["clusters_to_push"] == ["a", "b"]
     running.refresh_from_db()
     assert running.state == "running"
     events = AuditEvent.objects.order_by("pk").values_list("action", "node_path", "detail")
