@@ -17,6 +17,7 @@ export function TeamsNow({ session, scope }: { session: Session; scope: string |
   const teams = myTeams(session, quotas.data ?? []);
   if (teams.length === 0) return null;
   const notices = stopping.data?.items ?? [];
+  const isCut = stopping.data != null && stopping.data.next !== null;
   const devices = [...new Set(teams.map(({ device }) => device))];
   return (
     <section className={notices.length > 0 ? "card mark warn" : "card"} aria-label="My teams now">
@@ -29,7 +30,7 @@ export function TeamsNow({ session, scope }: { session: Session; scope: string |
             <UseSentence teams={teams.filter((team) => team.device === device)} device={device} />
             {leaving.length > 0 && (
               <>
-                {" "}
+                {isCut ? " At least " : " "}
                 <b>{formatGpuCount(leaving.reduce((sum, job) => sum + job.mgpu, 0), device)}</b> of{" "}
                 {leaving.length === 1 ? "1 job" : `${formatCount(leaving.length)} jobs`} are being reclaimed
                 {first !== undefined && (

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 
 import { aCompany } from "../../mock/answer.ts";
 import { aSession, theClusters, theScheduler } from "../../mock/company.ts";
+import { aJob } from "../../mock/jobs.ts";
 import type { Session } from "../api/types";
 import { may, safeNext, type Permission } from "../session/access";
 import { accessibilityFaults, open } from "../test/render";
@@ -283,6 +284,24 @@ describe("the small pages", () => {
       "probe-long-context failed: exit code 137nlp · ana · 64 GPUs × 5 h",
       "nlp: borrow limit none → 120leo@ai-company · Borrow at most 120 GPUs",
     ]);
+  });
+
+  // Planted: the sum of a page of jobs as that of all.
+  it("home of a lead says at least how many GPUs are reclaimed where the list of jobs goes on", async () => {
+    const session = aSession({
+      grants: [{ role: "team_lead", node_path: "ai-company/research/nlp" }],
+      permissions: { "ai-company/research/nlp": ["view_tree", "view_jobs", "manage_jobs"] },
+    });
+    const items = [aJob({ state: "preempting", mgpu: 24_000 })];
+    open("/", {
+      company: aCompany({ session }),
+      override: ({ path, query }) =>
+        path === "/api/v1/jobs" && query.get("state") === "preempting"
+          ? { status: 200, body: { items, next: "more" } }
+          : undefined,
+    });
+    const now = await screen.findByRole("region", { name: "My teams now" });
+    await waitFor(() => expect(now).toHaveTextContent(/ lent to others\. At least 24 GPUs of 1 job are being reclaimed/));
   });
 
   it("home of finance names the teams with the highest cost, and the days that differ", async () => {
