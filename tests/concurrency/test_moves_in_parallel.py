@@ -88,7 +88,7 @@ def test_what_is_moved_at_the_same_moment_is_archived_at_its_new_place(company: 
 
 
 def test_what_is_moved_at_the_same_moment_is_restored_and_deleted(company: Company) -> None:
-    """Planted: the node as it was read before the lock, for both."""
+    """Planted: the node as it was read before the lock."""
     admin = an_actor(company.organization, Role.ORGANIZATION_ADMIN)
     beside_a_move(company, company.nlp, restore_it, admin, archived=True)
     company.nlp.refresh_from_db()
@@ -99,7 +99,7 @@ def test_what_is_moved_at_the_same_moment_is_restored_and_deleted(company: Compa
 
 @pytest.mark.parametrize("act", [archive_it, restore_it, delete_it])
 def test_rights_are_those_at_the_new_place(company: Company, act: Act) -> None:
-    """Planted: rights asked before the lock only, in each of the three."""
+    """Planted: rights asked before the lock only."""
     research = an_actor(company.research, Role.DEPARTMENT_ADMIN)
     with pytest.raises(Forbidden):
         beside_a_move(company, company.nlp, act, research, archived=act is restore_it)

@@ -152,7 +152,7 @@ def test_bills_of_a_team_that_was_moved_away_hold_its_department(
     """Also where the department itself was moved since: bills bear all these paths, and no later
     department is to get them.
 
-    Planted: former places below it not asked, by the portal and, with that, by either trigger."""
+    Planted: former places below it not asked; only those below its present path."""
     lab = a_department(company.research, "lab")
     inner = a_team(lab, "inner")
     a_metered_attempt(inner, user=a_user(company.organization))
