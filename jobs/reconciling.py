@@ -66,10 +66,13 @@ def reconcile_day(
         with leadership.fence():
             store_failure(request_id, status, str(error), now=clock())
         return
-    teams = _teams(account, row.cluster)
-    found = replace(found, runs=_by_present_account(found.runs, account, teams))
+    named = _named_teams(account, row.cluster)
+    names = {team.pk: name for name, team in named}
+    # Of several teams with one account, its runs are the last one's.
+    teams = dict(named)
+    found = replace(found, runs=_by_present_account(found.runs, account, names))
     reports = reconcile(
-        _metered(row.cluster, start, until, found, teams),
+        _metered(row.cluster, start, until, found, names),
         found.runs,
         Span(int(start.timestamp()), int(until.timestamp())),
         owned=_owned(row.cluster, found.runs, teams),
@@ -85,29 +88,28 @@ def reconcile_day(
         )
 
 
-def _teams(account: ClusterAccount, cluster: Cluster) -> dict[str, Node]:
-    """The teams by the cluster's names of their accounts.
+def _named_teams(account: ClusterAccount, cluster: Cluster) -> list[tuple[str, Node]]:
+    """Every team with the cluster's name of its account, which two of them may share.
 
     A team that can have no account there goes by a name that no account has: what the meter has
     of it is told, and the others are compared as ever.
     """
-    teams: dict[str, Node] = {}
+    found: list[tuple[str, Node]] = []
     for team in team_nodes():
         try:
             name = account.account_of(team.path.rstrip("/"))
         except WorkloadRejected as error:
             log.warning("team %s has no account on %s: %s", team.pk, cluster.name, error)
             name = f"no account: team {team.pk}"
-        teams[name] = team
-    return teams
+        found.append((name, team))
+    return found
 
 
 def _by_present_account(
-    runs: Iterable[AccountedRun], account: ClusterAccount, teams: Mapping[str, Node]
+    runs: Iterable[AccountedRun], account: ClusterAccount, names: Mapping[UUID, str]
 ) -> tuple[AccountedRun, ...]:
     """The runs, those on an account of a path that a team had before it was moved on its present
-    one: jobs run on where they were begun, and both are the team's."""
-    names = {team.pk: name for name, team in teams.items()}
+    one of `names`: jobs run on where they were begun, and both are the team's."""
     renamed: dict[str, str] = {}
     for node_id, path in former_paths(NodeKind.TEAM):
         # Without an account there, nothing ran on it.
@@ -124,7 +126,7 @@ def _metered(
     start: datetime,
     until: datetime,
     found: AccountedRuns,
-    teams: Mapping[str, Node],
+    names: Mapping[UUID, str],
 ) -> list[MeteredRun]:
     """What the meter has of the time, and of every run that the account has."""
     named = {_attempt_of(run.key) for run in found.runs if run.key is not None} - {None}
@@ -144,7 +146,7 @@ def _metered(
         start,
         until,
         also=ids,
-        account_of={team.pk: name for name, team in teams.items()},
+        account_of=names,
         natives=natives,
         native_ids={
             pk: native_id or "" for pk, native_id in recorded.values_list("pk", "native_id")

@@ -20,6 +20,7 @@ from jobs.moving import move
 from jobs.reconciling import reconcile_day
 from outbox.models import Message
 from quotas.models import Quota
+from tenants.models import FormerPlace
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
@@ -120,4 +121,28 @@ def test_what_ran_on_the_account_of_a_former_place_is_the_teams(
     fields = ("account", "team_id", "metered_mgpu_s", "accounted_mgpu_s")
     assert list(ReconciledAccount.objects.values_list(*fields)) == [
         ("ai-company_production_nlp", company.nlp.pk, 9_600_000, 9_600_000)
+    ]
+
+
+class OneForAll(AnAccount):
+    """All teams have one account."""
+
+    def account_of(self, team: str) -> str:
+        return "shared"
+
+
+def test_two_teams_with_one_account_stop_no_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: names by account, so that one of the teams had none: KeyError at every try, for
+    what the meter has of it and for its former paths."""
+    company = a_company()
+    for team in (company.nlp, company.vision):
+        a_metered_attempt(team)
+    for team in (company.nlp, company.vision):
+        FormerPlace.objects.create(
+            node=team, path=f"ai-company/old/{team.slug}/", start=at(0), end=at(600)
+        )
+    row = a_compared_day(monkeypatch, company.cluster, OneForAll())
+    assert (row.status, row.message) == (ReconciliationStatus.RED, "")
+    assert list(ReconciledAccount.objects.values_list("account", "metered_mgpu_s")) == [
+        ("shared", 2 * 28_800_000)
     ]
