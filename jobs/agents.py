@@ -55,6 +55,7 @@ from jobs.settling import settle
 from jobs.strays import add_strays, find_strays
 from jobs.waiting_natives import apply_waiting_natives
 from jobs.withdrawing import (
+    UNANSWERED_S,
     StillHeld,
     withdraw_changed,
     withdraw_stuck,
@@ -81,6 +82,8 @@ FORMER_MAX = 32
 ENDED_WITHIN_S = 30.0
 RETRY_S = 1.0
 CLUSTERS_AGAIN_S = 2.0
+#: The observer's turns are CLUSTERS_AGAIN_S apart; one so late says that it was stopped meanwhile.
+STOOD_STILL_S = 5.0
 #: However much happens on a cluster, from one look at it to the next it takes at least so long, and
 #: at least as long as the look took.
 LOOK_AGAIN_S = 0.2
@@ -159,6 +162,7 @@ def run_observer(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> N
     def act(leadership: Leadership) -> None:
         agents: dict[_Watched, _ClusterAgent] = {}
         _join_oldest(former, stopping, pulse)
+        silences = _Silences(leadership, clock)
         try:
             with dedicated_connection("tidegate-observer-listener") as own:
                 listener = Listener(own, "observer")
@@ -179,10 +183,8 @@ def run_observer(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> N
                                 one.cluster_id, leadership, clock, looks=one.looks
                             )
                     # Here, as no cluster is called here: threads of one that hangs wait for it.
-                    withdraw_unanswered(
-                        [one.cluster_id for one, agent in agents.items() if agent.has_compared],
-                        leadership=leadership,
-                        now=clock.now(),
+                    silences.withdraw(
+                        [one.cluster_id for one, agent in agents.items() if agent.has_compared]
                     )
                     leadership.note_work()
                     if listener.wait(CLUSTERS_AGAIN_S):
@@ -239,6 +241,32 @@ def _clusters_to_watch(now: datetime) -> set[_Watched]:
         .values_list("pk", "is_enabled", "runs")
     )
     return {_Watched(pk, is_enabled or runs) for pk, is_enabled, runs in rows}
+
+
+class _Silences:
+    """Takes starts back from silent clusters, once this process has asked them for long enough: of
+    a time in which it stood still itself no cluster's silence follows."""
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        clock: Clock,
+        monotonic_s: Callable[[], float] = monotonic,
+    ) -> None:
+        self._leadership = leadership
+        self._clock = clock
+        self._monotonic_s = monotonic_s
+        self._turned_s = self._asking_since_s = monotonic_s()
+
+    def withdraw(self, clusters: Collection[UUID]) -> int:
+        """Give up what `clusters` left unanswered, see `withdraw_unanswered`; returns how many."""
+        now_s = self._monotonic_s()
+        if now_s - self._turned_s > STOOD_STILL_S:
+            self._asking_since_s = now_s
+        self._turned_s = now_s
+        if now_s - self._asking_since_s < UNANSWERED_S:
+            return 0
+        return withdraw_unanswered(clusters, leadership=self._leadership, now=self._clock.now())
 
 
 class _ClusterAgent:

@@ -211,8 +211,8 @@ def withdraw_unanswered(
     UNANSWERED_S while it answered nothing else; returns how many.
 
     Of `clusters` it must be known that they hold nothing that this database has forgotten: after a
-    restore a start without an id may have run. Until such a cluster answers again, it accepts no
-    starts. Raises NotLeading.
+    restore a start without an id may have run. The caller has asked them all this time. Until such
+    a cluster answers again, it accepts no starts. Raises NotLeading.
     """
     # As long as its last answer counts, the arbiter would place the job there again.
     unanswered_s = max(UNANSWERED_S, settings.STALE_AFTER_S + 1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from django.conf import settings
@@ -15,6 +16,7 @@ from builders.portal_builders import NOW, Company, a_cluster, a_cluster_node, a_
 from builders.sent_attempts import an_attempt, told
 from clusters.models import Cluster
 from connectors.protocol import Listing, Observation, Workload, WorkloadPhase
+from jobs.agents import _Silences
 from jobs.dispatch import handlers
 from jobs.intentions import start_intention
 from jobs.leadership import NotLeading
@@ -190,6 +192,27 @@ def test_an_answer_in_the_last_moment_counts(company: Company, bob: User, dead: 
     unanswered(company, bob, dead)
     assert take_back(dead, leadership=RecordsFirst("observer")) == 0
     assert Attempt.objects.get().state == "reserved"
+
+
+def test_a_time_in_which_the_observer_stood_still_is_no_silence(
+    company: Company, bob: User, dead: Cluster
+) -> None:
+    """Planted: asked for by `seen_at` alone, so that an observer that was stopped took starts back
+    from clusters that it had not asked; a stop that is not noticed."""
+    unanswered(company, bob, dead)
+    passed, clock = [0.0], cast(Any, SimpleNamespace(now=lambda: NOW))
+    silences = _Silences(cast(Any, Fenced("observer")), clock, lambda: passed[0])
+
+    def turns(first: int, last: int) -> list[int]:
+        found = []
+        for passed[0] in range(first, last + 1, 2):
+            found.append(silences.withdraw([dead.pk]))
+        return found
+
+    assert turns(2, 18) == [0] * 9
+    # Stopped for 30 s: it asks for another 20 s.
+    assert turns(48, 66) == [0] * 10
+    assert turns(68, 70) == [1, 0]
 
 
 class AnswersTooLate(AClusterThatHolds):
