@@ -114,6 +114,23 @@ def a_native_jobset(name: str, *, gpus: int = 8, pods: int = 2) -> dict[str, Any
     }
 
 
+def signed_in(admin: KubeApi, kubeconfig: str, folder: Path, namespace: str, name: str) -> Path:
+    """A kubeconfig in `folder` of the service account, for an hour, where `kubeconfig` leads to."""
+    token = admin.create(
+        f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
+        {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 3600},
+        },
+    )["status"]["token"]
+    config = yaml.safe_load(Path(kubeconfig).read_text())
+    config["users"] = [{"name": one["name"], "user": {"token": token}} for one in config["users"]]
+    own = folder / f"{namespace}.{name}.kubeconfig"
+    own.write_text(yaml.safe_dump(config))
+    return own
+
+
 class Person:
     """Somebody of a team with the rights that a team may have there, and some that it should not:
     to write Workloads, their status, and queues."""
@@ -150,20 +167,7 @@ class Person:
             roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "person"},
             subjects=[{"kind": "ServiceAccount", "name": "person", "namespace": namespace}],
         )
-        token = admin.create(
-            f"/api/v1/namespaces/{namespace}/serviceaccounts/person/token",
-            {
-                "apiVersion": "authentication.k8s.io/v1",
-                "kind": "TokenRequest",
-                "spec": {"expirationSeconds": 3600},
-            },
-        )["status"]["token"]
-        config = yaml.safe_load(Path(str(kubeconfig)).read_text())
-        config["users"] = [
-            {"name": one["name"], "user": {"token": token}} for one in config["users"]
-        ]
-        own = folder / f"{namespace}.kubeconfig"
-        own.write_text(yaml.safe_dump(config))
+        own = signed_in(admin, str(kubeconfig), folder, namespace, "person")
         self.api = KubeApi(kubeconfig=str(own))
 
     def submit(self, body: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from builders.kube_natives import (
     a_native_job,
     a_native_jobset,
     a_pod_spec,
+    apply,
+    signed_in,
 )
 from builders.portal_builders import Company
 from connectors.kubernetes.api import Forbidden, KubeApi
@@ -24,6 +27,7 @@ from connectors.kubernetes.gating import GATE, TAKE, gate_manifests, path_of
 from connectors.kubernetes.naming import ADMISSION_GATE, CREATOR, QUEUE_LABEL
 from jobs.models import Attempt, Job
 from kube.gated_kube import admin, company, gated, loop, native, nodes, person
+from kube_bed import KubeBed
 
 __all__ = ["admin", "company", "loop", "nodes", "person"]
 
@@ -116,6 +120,84 @@ def test_nobody_says_that_theirs_is_part_of_something_that_was_let_in(
         job["metadata"] |= {"labels": label, "ownerReferences": [owner]}
         with pytest.raises(Forbidden, match="by the controller of the job alone"):
             person.submit(job)
+
+
+EDITS_JOBS_AND_PODS = [
+    {
+        "apiGroups": ["", "batch"],
+        "resources": ["jobs", "pods"],
+        "verbs": ["create", "get", "list", "watch", "patch", "update", "delete"],
+    }
+]
+
+
+def an_account(
+    admin: KubeApi, kubeconfig: str, folder: Path, *, namespace: str, name: str, of_team: str
+) -> KubeApi:
+    """Signs in as a service account of `namespace` that may edit Jobs and Pods of the team."""
+    version = "rbac.authorization.k8s.io/v1"
+    rbac = f"/apis/{version}/namespaces/{of_team}"
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    apply(admin, f"/api/v1/namespaces/{namespace}", "v1", "Namespace")
+    apply(admin, f"{accounts}/{name}", "v1", "ServiceAccount")
+    apply(admin, f"{rbac}/roles/{name}", version, "Role", rules=EDITS_JOBS_AND_PODS)
+    apply(
+        admin,
+        f"{rbac}/rolebindings/{name}",
+        version,
+        "RoleBinding",
+        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        subjects=[{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+    )
+    return KubeApi(kubeconfig=str(signed_in(admin, kubeconfig, folder, namespace, name)))
+
+
+def test_an_account_of_another_namespace_is_nobody_special(
+    loop: NativesLoop, person: Person, admin: KubeApi, kube_bed: KubeBed, tmp_path: Path
+) -> None:
+    """Planted: all `system:` accounts outside of teams' namespaces act for the cluster. Such a one
+    with rights in a team's namespace opened its gates, and its Pods ran unbilled."""
+    waits, pod = a_native_job("waits", gpus=1), a_pod("waits-pod")
+    person.submit(waits)
+    person.submit(pod)
+    owner = an_owner(person.get(waits))
+    of_job = a_pod("of-job", labels={QUEUE_LABEL: "main"}, ownerReferences=[owner])
+    suspended = {"spec": {"suspend": False}}
+    gates = {"spec": {"schedulingGates": None}}
+
+    def account(namespace: str, name: str) -> KubeApi:
+        return an_account(
+            admin,
+            kube_bed.admin_kubeconfig,
+            tmp_path,
+            namespace=namespace,
+            name=name,
+            of_team=person.namespace,
+        )
+
+    deployer = account("argocd", "deployer")
+    try:
+        with pytest.raises(Forbidden, match="by the controller of the job alone"):
+            deployer.create(person.path(of_job, ""), of_job)
+        for body, patch in ((waits, suspended), (pod, gates)):
+            with pytest.raises(Forbidden, match="started by Kueue alone"):
+                deployer.merge_patch(person.path(body), patch)
+        # Also what asks for no GPUs waits in the team's queue.
+        plain = a_pod("plain", gpus=0)
+        made = deployer.create(person.path(plain, ""), plain)
+        assert made["metadata"]["labels"][QUEUE_LABEL] == "main"
+    finally:
+        deployer.close()
+    # Kueue may, under the account of its own manifests.
+    kueue = account("kueue-system", "kueue-controller-manager")
+    try:
+        freed = kueue.merge_patch(person.path(pod), gates)
+        assert "schedulingGates" not in freed["spec"]
+        assert kueue.merge_patch(person.path(waits), suspended)["spec"]["suspend"] is False
+        assert kueue.create(person.path(of_job, ""), of_job)["metadata"]["name"] == "of-job"
+    finally:
+        kueue.close()
+        admin.delete("/api/v1/namespaces/argocd")
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ do without. Nobody but the portal takes the gate away, moves a workload to anoth
 inactive Workload active, says our admission check's Ready or writes the annotations that are ours.
 Nobody but Kueue says that a workload is admitted or starts what waits suspended in a queue, and no
 queue in a team's namespace leads to another team's quota. What the portal has submitted is changed
-by nobody but the portal and the cluster's own controllers.
+by nobody but the portal and the cluster's own controllers. All accounts that are let through are
+named (`_by_cluster`): nobody is for the start of their name alone, but Kubernetes' own.
 
 Whoever may write admission policies can change whatever the API server stores, so the portal may
 not: an administrator applies them (deploy/kubernetes/gate.yaml, which says the same as this
@@ -72,8 +73,14 @@ _PODS = ("", ("v1",), ("pods",))
 _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSIONS = ("v1beta1", "v1beta2")
 _OURS = (CREATOR, STOPPED, KEY, NOTICE, ASKED)
-#: The start of the names of all teams' namespaces, see `naming.team_namespace`.
-_TEAMS = "tg-"
+#: Kubernetes' own components that write to teams' namespaces, and Kueue by its own manifests.
+SYSTEM = (
+    "system:kube-controller-manager",
+    "system:kube-scheduler",
+    "system:serviceaccount:kueue-system:kueue-controller-manager",
+)
+#: What the names of Kubernetes' own accounts start with beside those: its controllers', and nodes'.
+_SYSTEM_PREFIXES = ("system:serviceaccount:kube-system:", "system:node:")
 _PLURALS: Mapping[str, str] = {
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
@@ -95,7 +102,7 @@ def gate_manifests(
         _binding("ValidatingAdmissionPolicyBinding", "tidegate-gate"),
         _policy("ValidatingAdmissionPolicy", "tidegate-pods", _pod_rules(accounts)),
         _binding("ValidatingAdmissionPolicyBinding", "tidegate-pods"),
-        _policy("ValidatingAdmissionPolicy", "tidegate-workloads", _workload_rules(portal)),
+        _policy("ValidatingAdmissionPolicy", "tidegate-workloads", _workload_rules(accounts)),
         _binding("ValidatingAdmissionPolicyBinding", "tidegate-workloads"),
         _policy("ValidatingAdmissionPolicy", "tidegate-queues", _queue_rules(portal)),
         _binding("ValidatingAdmissionPolicyBinding", "tidegate-queues"),
@@ -164,14 +171,7 @@ _IN_QUEUE = (
     f'(has(object.metadata.labels) && "{QUEUE_LABEL}" in object.metadata.labels && '
     f'object.metadata.labels["{QUEUE_LABEL}"] != "")'
 )
-#: Kueue, and whoever makes Pods of it, suspends and starts it, under names that every cluster gives
-#: them itself: they are Kubernetes' own, or accounts outside of teams' namespaces.
 _BY_MASTERS = '(has(request.userInfo.groups) && "system:masters" in request.userInfo.groups)'
-_BY_CLUSTER = (
-    f"{_BY_MASTERS} || "
-    '(request.userInfo.username.startsWith("system:") && '
-    f'!request.userInfo.username.startsWith("system:serviceaccount:{_TEAMS}"))'
-)
 #: Extended resources have names of a domain. Not of other kinds: they have no containers.
 _ASKS_DEVICES = (
     "(has(object.spec.resourceClaims) && size(object.spec.resourceClaims) > 0) || "
@@ -185,6 +185,21 @@ def _listed(names: Sequence[str]) -> str:
     return "[" + ", ".join(f'"{name}"' for name in names) + "]"
 
 
+def _by_cluster(accounts: _Accounts) -> str:
+    """That Kueue does it, or an account that makes Pods of what is in a queue, suspends and starts
+    it. All of them are named: a service account of any other namespace is somebody's, who may have
+    rights in a team's namespace without being its controller."""
+    prefixes = (f'request.userInfo.username.startsWith("{one}")' for one in _SYSTEM_PREFIXES)
+    return " || ".join(
+        (
+            _BY_MASTERS,
+            f"request.userInfo.username in {_listed((*SYSTEM, *accounts.operators))}",
+            f"request.userInfo.username in {_listed(accounts.exempt)}",
+            *prefixes,
+        )
+    )
+
+
 def _has_controller(kinds: Sequence[str]) -> str:
     """That it says that an object of one of the kinds is its controller."""
     return (
@@ -195,7 +210,7 @@ def _has_controller(kinds: Sequence[str]) -> str:
 
 def _is_let_through(accounts: _Accounts) -> str:
     """That what is new may be outside of every queue: a part of what was let in before, what an
-    exempt account makes, and Pods without GPUs that the cluster itself makes.
+    exempt account makes, and Pods without GPUs that the cluster's named accounts make.
 
     Who asks is what the request says. What the object says of its owners only takes away, but from
     those who could take the policy away as well: an operator may sign in as one of them.
@@ -205,7 +220,7 @@ def _is_let_through(accounts: _Accounts) -> str:
         f"(request.userInfo.username in {_listed((*CONTROLLERS, *accounts.operators))} && "
         f"!{_has_controller(_UNGATED_OWNERS)}) || "
         f"({_BY_MASTERS} && {_has_controller(_GATED_OWNERS)}) || "
-        f'(request.kind.kind == "Pod" && ({_BY_CLUSTER}) && !({_ASKS_DEVICES}))'
+        f'(request.kind.kind == "Pod" && ({_by_cluster(accounts)}) && !({_ASKS_DEVICES}))'
     )
 
 
@@ -245,9 +260,7 @@ def _in_a_queue(accounts: _Accounts) -> Object:
 def _no_false_owner(accounts: _Accounts) -> Object:
     """Kueue lets go whatever says that something in a queue is its controller."""
     return _validation(
-        f"!variables.isNew || {_BY_CLUSTER} || request.userInfo.username in "
-        f"{_listed((*accounts.operators, *accounts.exempt))} || "
-        f"!{_has_controller(_GATED_OWNERS)}",
+        f"!variables.isNew || {_by_cluster(accounts)} || !{_has_controller(_GATED_OWNERS)}",
         "what is part of a job is made by the controller of the job alone",
     )
 
@@ -359,7 +372,7 @@ def _pod_rules(accounts: _Accounts) -> Object:
             _no_false_owner(accounts),
             _validation(
                 f"variables.isNew || !{gated.format('oldObject')} || {gated.format('object')} || "
-                f"{_BY_CLUSTER}",
+                f"{_by_cluster(accounts)}",
                 "what is in a queue is started by Kueue alone",
             ),
         ],
@@ -410,12 +423,12 @@ def _gate_rules(accounts: _Accounts) -> Object:
             ),
             _validation(
                 f'variables.isNew || !("{ATTEMPT}" in variables.labelsBefore) || '
-                f"object.spec == oldObject.spec || {_BY_CLUSTER}",
+                f"object.spec == oldObject.spec || {_by_cluster(accounts)}",
                 "what Tidegate has submitted is changed by Tidegate alone",
             ),
             _validation(
                 f'!variables.waited || variables.waits || !("{QUEUE_LABEL}" in '
-                f"variables.labelsBefore) || {_BY_CLUSTER}",
+                f"variables.labelsBefore) || {_by_cluster(accounts)}",
                 "what is in a queue is started by Kueue alone",
             ),
             _validation(
@@ -433,7 +446,7 @@ def _gate_rules(accounts: _Accounts) -> Object:
     }
 
 
-def _workload_rules(portal: str) -> Object:
+def _workload_rules(accounts: _Accounts) -> Object:
     ready = (
         "(has({0}.status) && has({0}.status.admissionChecks) && "
         "{0}.status.admissionChecks.exists(one, "
@@ -448,7 +461,7 @@ def _workload_rules(portal: str) -> Object:
         "matchConstraints": {
             "resourceRules": _rules(_KUEUE, _KUEUE_VERSIONS, ("workloads",), "CREATE", "UPDATE")
         },
-        "matchConditions": [_not_the_portal(portal)],
+        "matchConditions": [_not_the_portal(accounts.portal)],
         "failurePolicy": "Fail",
         "variables": _variables(),
         "validations": [
@@ -464,11 +477,11 @@ def _workload_rules(portal: str) -> Object:
             # Kueue starts what is said to be admitted, whatever its checks say.
             _validation(
                 f"variables.isNew || !{admitted.format('object')} || "
-                f"{admitted.format('oldObject')} || {_BY_CLUSTER}",
+                f"{admitted.format('oldObject')} || {_by_cluster(accounts)}",
                 "what is in a queue is admitted by Kueue alone",
             ),
             # Kueue copies from the job what we have opened there.
-            _validation(f"{_stays_gated()} || {_BY_CLUSTER}", _OPENED_BY_US),
+            _validation(f"{_stays_gated()} || {_by_cluster(accounts)}", _OPENED_BY_US),
             # One that is new had none: those who may create Workloads do not say who they are.
             _validation(
                 _same(_OURS, "variables.annotations", "variables.before"),

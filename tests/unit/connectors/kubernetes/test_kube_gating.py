@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -168,13 +169,47 @@ def test_whose_the_controllers_are_is_asked_of_the_request_and_never_of_the_obje
         (new,) = [
             one["expression"]
             for one in spec[name]["validations"]
-            if "Tidegate alone" in one["message"]
+            if "written by Tidegate alone" in one["message"]
             and "request.userInfo.username in" in one["expression"]
         ]
         for account in (*CONTROLLERS, *OPERATORS):
             assert f'"{account}"' in new
         for ours in ("attempt", "cluster", "key", "stopped", "notice"):
             assert f'!("tidegate.io/{ours}" in variables.' in new
+
+
+def test_who_acts_for_the_cluster_is_named() -> None:
+    """Planted: every `system:` account outside of teams' namespaces, so that one of any other
+    namespace with rights in a team's opened its gates and said to be its controller; no Kueue in
+    the policy of Workloads; an exempt account left out."""
+    exempt, operator = "system:serviceaccount:monitoring:agent", "system:serviceaccount:ray:op"
+    told = [
+        (one["metadata"]["name"], expression)
+        for one in gate_manifests(PORTAL, (operator,), (exempt,))
+        for expression in expressions_of(one)
+    ]
+    starts = {
+        name
+        for _, expression in told
+        for name in re.findall(r'startsWith\("([^"]*)"\)', expression)
+    }
+    assert starts == {"system:serviceaccount:kube-system:", "system:node:"}
+    by_cluster = (
+        f'{MASTERS} || request.userInfo.username in ["system:kube-controller-manager", '
+        '"system:kube-scheduler", "system:serviceaccount:kueue-system:kueue-controller-manager", '
+        f'"{operator}"] || request.userInfo.username in ["{exempt}"] || '
+        'request.userInfo.username.startsWith("system:serviceaccount:kube-system:") || '
+        'request.userInfo.username.startsWith("system:node:")'
+    )
+    assert sorted(name for name, expression in told if by_cluster in expression) == [
+        # In a queue or not (in both policies), as it was submitted, started, an owner.
+        *("tidegate-gate",) * 5,
+        # In a queue or not, an owner, started.
+        *("tidegate-pods",) * 3,
+        "tidegate-take",
+        # Admitted, and our gate.
+        *("tidegate-workloads",) * 2,
+    ]
 
 
 def expressions_of(manifest: dict[str, Any]) -> list[str]:
@@ -223,7 +258,7 @@ def test_exempt_accounts_are_looked_for_by_their_names() -> None:
     exempt = ("system:serviceaccount:monitoring:agent",)
     api = AnApi(*gate_manifests(exempt=exempt))
     assert GateWatch(api, exempt=exempt).state().is_in_place  # type: ignore[arg-type]
-    assert "tidegate-gate is another one and 3 more" in watch(api).state().complaint
+    assert "tidegate-gate is another one and 4 more" in watch(api).state().complaint
 
 
 def test_where_it_is_refused_the_policy_that_takes_it_is_not_there() -> None:
