@@ -46,6 +46,7 @@ from jobs.withholding import (
     BEGIN_TIME,
     CLUSTER_ARCHIVED,
     DEPENDENCY,
+    POOL_ARCHIVED,
     TEAM_ARCHIVED,
     USER_DEACTIVATED,
 )
@@ -68,6 +69,7 @@ _NO_HELP = frozenset(
         TEAM_ARCHIVED,
         USER_DEACTIVATED,
         CLUSTER_ARCHIVED,
+        POOL_ARCHIVED,
     }
 )
 _DOES_NOT_HELP = "Asking for something else does not make it start sooner."

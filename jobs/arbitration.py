@@ -164,13 +164,14 @@ def _grant_attempts(
     granted = _mark_starting(planned) if planned else []
     if not granted:
         return []
+    # Before their attempts: the database asks whether those start in a pool that is in use.
+    _move_to_pools([job for job, _ in granted if planned[job.id].pool is not None])
     insert_rows(
         Attempt,
         [attempt._asdict() for _, attempt in granted],
         same={"epoch": epoch, "granted_at": now},
         returns_keys=False,
     )
-    _move_to_pools([job for job, _ in granted if planned[job.id].pool is not None])
     # What its cluster has acknowledged is not sent again: its release is left to settling.
     unsent = [attempt for _, attempt in granted if attempt.native_id is None]
     intend([start_intention(attempt) for attempt in unsent], now=now)
@@ -228,7 +229,7 @@ def _mark_starting(planned: Mapping[UUID, Start]) -> list[tuple[_Started, _Grant
         # Before what the database says of the jobs is waited for.
         slots = {pk: _slots_json(start.slots) for pk, start in planned.items()}
         found = cursor.fetchall()
-        refused = _refused_by_now({row[0]: UUID(planned[row[0]].cluster) for row in found})
+        refused = _refused_by_now({row[0]: planned[row[0]] for row in found})
         rows = [(_Started(*row), before) for *row, before in found if row[0] not in refused]
         # Only a held submission has a number of its own.
         jobs = _take_over_held(
@@ -252,21 +253,27 @@ def _mark_starting(planned: Mapping[UUID, Start]) -> list[tuple[_Started, _Grant
     ]
 
 
-def _refused_by_now(planned: Mapping[UUID, UUID]) -> set[UUID]:
-    """Those of the locked jobs that may not start on their planned clusters any more, by what
-    changed since the snapshot. A statement of its own, as only that sees what was committed while
+def _refused_by_now(planned: Mapping[UUID, Start | PlannedReclaim]) -> set[UUID]:
+    """Those of the locked jobs that may not start where it is planned any more, by what changed
+    since the snapshot. A statement of its own, as only that sees what was committed while
     the locks were waited for."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            SELECT j.id FROM unnest(%s::uuid[], %s::uuid[]) AS v (job, cluster)
+            SELECT j.id FROM unnest(%s::uuid[], %s::uuid[], %s::uuid[]) AS v (job, cluster, pool)
             JOIN jobs_job j ON j.id = v.job
             JOIN tenants_node n ON n.id = j.team_id
             JOIN tenants_user u ON u.id = j.user_id
             JOIN clusters_cluster c ON c.id = v.cluster
-            WHERE n.archived_at IS NOT NULL OR NOT u.is_active OR c.archived_at IS NOT NULL
+            JOIN clusters_pool p ON p.id = coalesce(v.pool, j.pool_id)
+            WHERE n.archived_at IS NOT NULL OR NOT u.is_active
+                OR c.archived_at IS NOT NULL OR p.archived_at IS NOT NULL
             """,
-            [uuid_array(planned), uuid_array(planned.values())],
+            [
+                uuid_array(planned),
+                uuid_array(one.cluster for one in planned.values()),
+                uuid_array(one.pool or "NULL" for one in planned.values()),
+            ],
         )
         return {job for (job,) in cursor.fetchall()}
 
@@ -402,7 +409,7 @@ def _apply_claims(
         .only("id", "job_id", "number", "cluster_id")
         .order_by("pk")
     }
-    refused = _refused_by_now({UUID(planned.job): UUID(planned.cluster) for planned in reclaims})
+    refused = _refused_by_now({UUID(planned.job): planned for planned in reclaims})
     claimed = set(
         Reclaim.objects.filter(
             job__in=[UUID(planned.job) for planned in reclaims], closed_at=None

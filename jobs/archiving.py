@@ -1,5 +1,5 @@
-"""Archive a part of the tree or a cluster, or deactivate a user, and decide what becomes of their
-work."""
+"""Archive a part of the tree, a cluster or a pool, or deactivate a user, and decide what becomes
+of their work."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from clusters.models import Cluster
-from clusters.queries import cluster_by_id
+from clusters.models import Cluster, Pool
+from clusters.queries import cluster_by_id, pool_by_id
 from clusters.registration import archive_cluster as close_cluster
+from clusters.registration import archive_pool as close_pool
 from jobs import lifecycle
 from jobs.cancellation import cancel_locked
 from jobs.leadership import keep_out
@@ -78,6 +79,14 @@ def work_on_cluster(cluster_id: UUID, *, actor: Actor) -> OpenWork:
     that wait and are pinned to it. Raises NotFound, and Forbidden for all but platform admins."""
     administrator(actor)
     return _open_work(_jobs_on(cluster_by_id(cluster_id)))
+
+
+def work_in_pool(pool_id: UUID, *, actor: Actor) -> OpenWork:
+    """What has to be decided before the pool is archived: jobs that run in it, and those that wait
+    and accept no other that is in use. Raises NotFound, and Forbidden for all but platform
+    admins."""
+    administrator(actor)
+    return _open_work(_jobs_in(pool_by_id(pool_id)))
 
 
 def _open_work(jobs: QuerySet[Job], *, node: Node | None = None) -> OpenWork:
@@ -163,6 +172,30 @@ def archive_cluster(
     return cluster
 
 
+@transaction.atomic
+def archive_pool(
+    pool_id: UUID,
+    *,
+    waiting: WaitingWork | None,
+    running: RunningWork | None,
+    actor: Actor,
+    now: datetime,
+) -> Pool:
+    """Archive a pool: nothing new starts in it, and its capacity counts no more.
+
+    What runs in it is observed and metered until it has ended. Jobs that accept other pools start
+    in those. History, bills and quotas stay. Archiving again decides anew about the work. Raises
+    NotFound, Forbidden, and Conflict where there is work that nothing is said of.
+    """
+    by, pool = administrator(actor), pool_by_id(pool_id)
+    # As for a cluster.
+    keep_out("arbiter")
+    pool = close_pool(pool, by=by, now=now)
+    ended = _decided(_jobs_in(pool), pool.name, waiting=waiting, running=running)
+    _cancel(ended, "pool", pool.pk, None, because="archived", actor=actor, now=now)
+    return pool
+
+
 def _jobs_below(node: Node) -> QuerySet[Job]:
     teams = Node.objects.filter(under([node.path], "path")).values("pk")
     return _in_order(Job.objects.filter(team__in=teams))
@@ -177,6 +210,16 @@ def _jobs_on(cluster: Cluster) -> QuerySet[Job]:
     runs = Q(state__in=list(lifecycle.ACTIVE), pk__in=there)
     return _in_order(
         Job.objects.filter(runs | Q(state__in=list(lifecycle.WAITING), cluster=cluster))
+    )
+
+
+def _jobs_in(pool: Pool) -> QuerySet[Job]:
+    closed = Pool.objects.exclude(archived_at=None).values_list("pk", flat=True)
+    nowhere_else = Q(pools__contained_by=[pool.pk, *closed])
+    accepts = Q(pool=pool) | Q(pools__contains=[pool.pk])
+    runs = Q(state__in=list(lifecycle.ACTIVE), pool=pool)
+    return _in_order(
+        Job.objects.filter(runs | Q(accepts & nowhere_else, state__in=list(lifecycle.WAITING)))
     )
 
 

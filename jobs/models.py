@@ -137,8 +137,8 @@ class Job(models.Model):
     origin = models.CharField(
         max_length=6, choices=JobOrigin.choices, default=JobOrigin.PORTAL.value
     )
-    # Nothing looks for the jobs of a pool, a cluster or a priority class alone (but for the removal
-    # of one, which may read them all), and a start writes every index.
+    # Nothing looks for the jobs of a pool, a cluster or a priority class alone (but for those that
+    # are queued, and the removal of one, which may read them all). A start writes every index.
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="jobs", db_index=False)
     pools = ArrayField(models.UUIDField(), default=list)
     priority_class = models.ForeignKey(
@@ -303,6 +303,8 @@ class Job(models.Model):
             ),
             # For the queued jobs of deactivated users. A start writes nothing to it.
             models.Index(fields=["user"], name="job_queued_by_user", condition=Q(state="queued")),
+            # For the queued jobs of an archived pool.
+            models.Index(fields=["pool"], name="job_queued_by_pool", condition=Q(state="queued")),
             # For the queued jobs that are pinned to an archived cluster.
             models.Index(
                 fields=["cluster"],

@@ -7,7 +7,7 @@ cost.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -32,6 +32,7 @@ class Offer:
 
     team_path: str
     pools: Mapping[str, Pool]
+    archived_pools: Collection[str]
     priority_classes: Mapping[str, PriorityClass]
     fleets: Mapping[UUID, Fleet]
     quotas: Sequence[ArbiterQuota]
@@ -69,7 +70,11 @@ def offer_to(team: Node, user: User) -> Offer:
         fleets.setdefault(UUID(pool_id), {}).setdefault(cluster_id, {})[mgpu] = count
     return Offer(
         team_path=team.path,
-        pools={name: Pool(id=UUID(pk), name=name, device=device) for pk, name, device in pools},
+        pools={
+            name: Pool(id=UUID(pk), name=name, device=device)
+            for pk, name, device, is_archived in pools
+        },
+        archived_pools={name for _, name, _, is_archived in pools if is_archived},
         priority_classes={row["name"]: _priority_class(row) for row in classes},
         fleets={pool_id: Fleet(by_cluster) for pool_id, by_cluster in fleets.items()},
         quotas=[ArbiterQuota(*row) for row in quotas],
@@ -99,7 +104,8 @@ def _priority_class(row: Mapping[str, Any]) -> PriorityClass:
 _LISTED = ", ".join(f"'{state}'" for state in sorted(state.value for state in OPEN))
 _STATEMENT = f"""
 SELECT
-    (SELECT json_agg(json_build_array(p.id, p.name, p.device) ORDER BY p.name)::text
+    (SELECT json_agg(json_build_array(p.id, p.name, p.device, p.archived_at IS NOT NULL)
+                     ORDER BY p.name)::text
      FROM clusters_pool p
      JOIN quotas_quota q ON q.pool_id = p.id AND q.node_id = %(organization)s::uuid),
     (SELECT json_agg(json_build_object(

@@ -169,7 +169,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     offer = offer_to(team, actor.user)
     errors: list[FieldError] = []
     notes = request.notes
-    pools, notes = _pools(request, team, offer.pools, notes, errors)
+    pools, notes = _pools(request, team, offer, notes, errors)
     errors.extend(_other_devices(request, pools))
     priority_class, notes = _priority_class(request, offer.priority_classes, notes, errors)
     places = []
@@ -294,15 +294,20 @@ def _team(request: JobRequest, actor: Actor) -> Node:
 def _pools(
     request: JobRequest,
     team: Node,
-    offered: Mapping[str, Pool],
+    offer: Offer,
     notes: tuple[Note, ...],
     errors: list[FieldError],
 ) -> tuple[list[Pool], tuple[Note, ...]]:
     """The pools asked for, or hinted at, or the only one that the organization has."""
+    offered, archived = offer.pools, offer.archived_pools
     named = request.pools
     for hint in request.pool_hints:
         # Slurm takes several partitions with commas between them.
-        hinted = tuple(name for name in dict.fromkeys(hint.name.split(",")) if name in offered)
+        hinted = tuple(
+            name
+            for name in dict.fromkeys(hint.name.split(","))
+            if name in offered or name in archived
+        )
         if not named and hinted:
             named = hinted[:POOLS_MAX]
             told = f"pool = {named[0]}" if len(named) == 1 else f"pools = {', '.join(named)}"
@@ -322,14 +327,19 @@ def _pools(
     unknown = [name for name in named if name not in offered]
     if named and not unknown:
         return [offered[name] for name in named], notes
-    if not offered:
+    reason = "unknown" if named else "required"
+    if unknown and unknown[0] in archived:
+        reason = "archived"
+        detail = f"{unknown[0]} is archived and takes no jobs; name another pool"
+        detail += f": you have {_listed(offered)}" if offered else ", once there is one"
+    elif not offered:
         detail = f"{team.path.split('/')[0]} has no quota in any pool"
     elif not named:
         detail = f"is required, because there are several: {_listed(offered)}"
     else:
         detail = f"there is no pool {unknown[0][:60]!r} for you; you have {_listed(offered)}"
     pointer = f"/pools/{named.index(unknown[0])}" if len(named) > 1 else "/pool"
-    errors.append(FieldError(pointer, detail, "unknown" if named else "required"))
+    errors.append(FieldError(pointer, detail, reason))
     return [], notes
 
 

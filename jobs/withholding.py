@@ -22,6 +22,7 @@ BEGIN_TIME = "begin_time"
 TEAM_ARCHIVED = "team_archived"
 USER_DEACTIVATED = "user_deactivated"
 CLUSTER_ARCHIVED = "cluster_archived"
+POOL_ARCHIVED = "pool_archived"
 
 
 _NOTHING: Mapping[str, int] = {}
@@ -50,11 +51,14 @@ def withheld_jobs(now: datetime) -> tuple[Withheld, ...]:
     with connection.cursor() as cursor:
         # Asked first, at once: of a table that it takes for small the planner joins all jobs.
         cursor.execute(_IS_THERE_ANY)
-        has_dependent, has_tasks, has_archived, has_deactivated, has_closed = cursor.fetchone()
+        has_dependent, has_tasks, has_archived, has_deactivated, has_closed, pools = (
+            cursor.fetchone()
+        )
     return (
         *(_dependent() if has_dependent else ()),
         *(_beyond_their_arrays_limit() if has_tasks else ()),
         *_before_their_begin(now),
+        *(_of_archived_pools() if pools else ()),
         *(_of_archived_clusters() if has_closed else ()),
         *(_of_archived_teams() if has_archived else ()),
         *(_of_deactivated_users() if has_deactivated else ()),
@@ -69,7 +73,8 @@ SELECT EXISTS (SELECT FROM jobs_dependency WHERE closed_at IS NULL),
        EXISTS (
            SELECT FROM tenants_user u JOIN jobs_job j ON j.user_id = u.id
            WHERE NOT u.is_active AND j.state = 'queued'),
-       EXISTS (SELECT FROM clusters_cluster WHERE archived_at IS NOT NULL)
+       EXISTS (SELECT FROM clusters_cluster WHERE archived_at IS NOT NULL),
+       EXISTS (SELECT FROM clusters_pool WHERE archived_at IS NOT NULL)
 """
 
 
@@ -125,6 +130,21 @@ def _of_archived_clusters() -> Iterator[Withheld]:
         )
         for (job,) in cursor.fetchall():
             yield Withheld(job, CLUSTER_ARCHIVED, _NOTHING)
+
+
+def _of_archived_pools() -> Iterator[Withheld]:
+    """Those of which all pools are archived; others may start in the rest. The pool of a job that
+    accepts several is one of these."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT j.id::text FROM clusters_pool p JOIN jobs_job j ON j.pool_id = p.id
+            WHERE p.archived_at IS NOT NULL AND j.state = 'queued'
+              AND j.pools <@ ARRAY(SELECT id FROM clusters_pool WHERE archived_at IS NOT NULL)
+            """
+        )
+        for (job,) in cursor.fetchall():
+            yield Withheld(job, POOL_ARCHIVED, _NOTHING)
 
 
 def _before_their_begin(now: datetime) -> Iterator[Withheld]:
@@ -264,6 +284,8 @@ def withheld_sentence(withheld: Withheld) -> str:
         return "Its user is deactivated. It waits until they are reactivated; or cancel it."
     if withheld.code == CLUSTER_ARCHIVED:
         return "Its cluster is archived. It waits until the cluster is restored; or cancel it."
+    if withheld.code == POOL_ARCHIVED:
+        return "Its pool is archived. It waits until the pool is restored; or cancel it."
     count = withheld.numbers["jobs_waited_for"]
     return f"It waits for {count:,} other jobs." if count > 1 else "It waits for another job."
 

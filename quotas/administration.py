@@ -100,7 +100,7 @@ def create_quota(
 
     Raises NotFound for a node that the actor cannot see, InvalidRequest for an unknown pool or a
     meaningless guarantee, Forbidden, Conflict when there is one already or the parent has none,
-    and EnvelopeBroken or LendsTooMuch.
+    and EnvelopeBroken or LendsTooMuch. An archived pool is a Conflict.
     """
     node = visible_node(actor, node_path)
     pool = named_pool(pool_name)
@@ -111,6 +111,12 @@ def create_quota(
         raise InvalidRequest(
             "Say what is guaranteed: guaranteed_mgpu or guaranteed_percent.",
             errors=[FieldError("/guaranteed_mgpu", "is missing", "required")],
+        )
+    if pool.archived_at is not None:
+        raise Conflict(
+            f"{pool.name} is archived, so nobody gets a new quota in it. Restore it first, or name "
+            "another pool.",
+            pool=pool.name,
         )
     with named_refusals(), transaction.atomic():
         locked = lock_quotas(node.parent or node, pool.pk)
@@ -236,7 +242,8 @@ def change_together(
     """Change quotas of a locked family, by their ids, as one: rules are asked of the result only.
 
     Nobody (None) is the system, which takes back what somebody was allowed to do. Must run in a
-    transaction. Raises Forbidden, EnvelopeBroken or LendsTooMuch.
+    transaction. Raises Forbidden, EnvelopeBroken or LendsTooMuch, and Conflict for more of an
+    archived pool.
     """
     before = {quota.pk: values_of(quota) for quota in family.by_node.values()}
     edited = edit_together(edits, family)
@@ -245,7 +252,28 @@ def change_together(
     if edited:
         quotas = [each.quota for each in edited]
         followers = _settle(family, quotas)
+        _refuse_more_of_archived_pool([*quotas, *(each for each, _ in followers)], before)
         _store(quotas, followers, before, actor=actor, reason=reason, now=now)
+
+
+def _refuse_more_of_archived_pool(
+    quotas: Sequence[Quota], before: Mapping[UUID, Mapping[str, Any]]
+) -> None:
+    for quota in quotas:
+        had = before[quota.pk]
+        is_more = quota.guaranteed_mgpu > had["guaranteed_mgpu"] or (
+            had["borrow_limit_mgpu"] is not None
+            and (
+                quota.borrow_limit_mgpu is None
+                or quota.borrow_limit_mgpu > had["borrow_limit_mgpu"]
+            )
+        )
+        if is_more and quota.pool.archived_at is not None:
+            raise Conflict(
+                f"{quota.pool.name} is archived, so its quotas may only be lowered. Restore it "
+                "first.",
+                pool=quota.pool.name,
+            )
 
 
 def named_pool(name: str) -> Pool:

@@ -94,7 +94,8 @@ def pool_rows(actor: Actor, pools: Sequence[Pool], *, now: datetime) -> list[Poo
             capacity_mgpu=capacity[pool.pk],
             capacity_as_of=as_of.get(pool.pk),
             guaranteed_mgpu=(int(guaranteed.get(pool.pk, 0)) if actor.is_platform_admin else None),
-            is_overcommitted=guaranteed.get(pool.pk, 0) > capacity[pool.pk],
+            is_overcommitted=pool.archived_at is None
+            and guaranteed.get(pool.pk, 0) > capacity[pool.pk],
             features=features[pool.pk],
         )
         for pool in pools

@@ -192,7 +192,7 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
     case "tree":
       return tree(request, id, action);
     case "pools":
-      return page(POOLS, query);
+      return pools(request, id, action);
     case "today":
       return { status: 200, body: theDay(query.get("team")) };
     case "scheduler":
@@ -369,6 +369,13 @@ function quotas(company: Company, request: MockRequest, id?: string, action?: st
     Object.assign(found, patch, { version: found.version + 1 });
   }
   return { status: 200, body: found };
+}
+
+function pools({ method, query }: MockRequest, id?: string, action?: string): MockAnswer {
+  const pool = POOLS.find((each) => each.id === id);
+  if (action === undefined) return page(POOLS, query);
+  if (method === "GET") return { status: 200, body: { waiting: 0, running: 0, running_jobs: [] } };
+  return { status: 200, body: { ...pool, archived_at: action === "archive" ? iso(Date.now()) : null } };
 }
 
 function clusters({ method, query, body, path }: MockRequest, id?: string, action?: string): MockAnswer {

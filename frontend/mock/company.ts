@@ -174,6 +174,7 @@ export const POOLS: readonly Pool[] = [
     description: "H100 80 GB",
     device: "gpu",
     weight: 1000,
+    archived_at: null,
     capacity_mgpu: 1000 * GPU,
     capacity_as_of: iso(Date.now() - KUBE_B_AGE_S * 1000),
     guaranteed_mgpu: 1000 * GPU,

@@ -1,5 +1,5 @@
-"""Archiving and restoring organizations, departments, teams and clusters; deactivating users;
-deleting nodes of the tree."""
+"""Archiving and restoring organizations, departments, teams, clusters and pools; deactivating
+users; deleting nodes of the tree."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from clusters.models import Cluster
-from clusters.queries import cluster_by_id, shares_of
-from clusters.registration import restore_cluster
+from clusters.queries import cluster_by_id, pool_by_id, shares_of
+from clusters.registration import restore_cluster, restore_pool
 from jobs.archiving import (
     NAMED_MAX,
     RunningWork,
     WaitingWork,
     archive,
     archive_cluster,
+    archive_pool,
     deactivate,
+    work_in_pool,
     work_on_cluster,
     work_to_archive,
     work_to_deactivate,
@@ -29,7 +31,12 @@ from jobs.archiving import (
 from jobs.deleting import delete_node
 from outbox.quarantine import open_quarantine
 from primitives.clock import SystemClock
-from quotas.api.fleet_serializers import ClusterSerializer, shown_cluster
+from quotas.api.fleet_serializers import (
+    ClusterSerializer,
+    PoolSerializer,
+    shown_cluster,
+    shown_pool,
+)
 from quotas.fleet import administrator
 from tenants.access import Actor
 from tenants.api.authentication import actor_from
@@ -50,7 +57,7 @@ class RunningJobSerializer(serializers.Serializer[Any]):
 
 
 class WorkSerializer(serializers.Serializer[Any]):
-    """Work of a user or on a cluster that has not ended."""
+    """Work of a user, on a cluster or in a pool that has not ended."""
 
     waiting = serializers.IntegerField(help_text="Jobs that are held or queued")
     running = serializers.IntegerField(help_text="Jobs that start, run or are being stopped")
@@ -246,6 +253,62 @@ class ClusterRestore(APIView):
         refuse_body(request)
         cluster = restore_cluster(cluster_by_id(cluster_id), by=by, now=SystemClock().now())
         return Response(_shown(cluster, actor))
+
+
+class PoolArchive(APIView):
+    """The archiving of a pool."""
+
+    @extend_schema(
+        operation_id="get_work_in_pool",
+        summary="Work that archiving a pool has to decide about",
+        description="Jobs that run in it, and jobs that wait and accept no other pool that is in "
+        "use. For platform administrators.",
+        responses=answers({200: WorkSerializer}, 403, 404),
+    )
+    def get(self, request: Request, pool_id: UUID) -> Response:
+        """Counts, and the running jobs."""
+        refuse_unknown_parameters(request, set())
+        work = work_in_pool(pool_id, actor=actor_from(request))
+        return Response(WorkSerializer(work).data)
+
+    @extend_schema(
+        operation_id="archive_pool",
+        summary="Archive a pool",
+        description="Nothing new starts in it, its capacity counts no more, and its quotas may not "
+        "be raised. What runs on is metered until it has ended; history and bills stay. 409 where "
+        "work is there and nothing is said of it. For platform administrators.",
+        request=ArchivingSerializer,
+        responses=answers({200: PoolSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, pool_id: UUID) -> Response:
+        """The archived pool."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        waiting, running = _decisions(request)
+        pool = archive_pool(
+            pool_id, waiting=waiting, running=running, actor=actor, now=SystemClock().now()
+        )
+        return Response(shown_pool(pool, actor=actor))
+
+
+class PoolRestore(APIView):
+    """The end of an archiving."""
+
+    @extend_schema(
+        operation_id="restore_pool",
+        summary="Restore a pool",
+        description="Its nodes count once their clusters answer. For platform administrators.",
+        request=None,
+        responses=answers({200: PoolSerializer}, 403, 404),
+    )
+    def post(self, request: Request, pool_id: UUID) -> Response:
+        """The pool, in use again."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        by = administrator(actor)
+        refuse_body(request)
+        pool = restore_pool(pool_by_id(pool_id), by=by, now=SystemClock().now())
+        return Response(shown_pool(pool, actor=actor))
 
 
 def _shown(cluster: Cluster, actor: Actor) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from jobs.withholding import (
     BEGIN_TIME,
     CLUSTER_ARCHIVED,
     DEPENDENCY,
+    POOL_ARCHIVED,
     TEAM_ARCHIVED,
     USER_DEACTIVATED,
 )
@@ -43,6 +44,7 @@ EXPLANATION_CODES = [
     TEAM_ARCHIVED,
     USER_DEACTIVATED,
     CLUSTER_ARCHIVED,
+    POOL_ARCHIVED,
     reason_documents.HELD_BY_USER,
     explaining.DISPATCHING,
     explaining.NOT_YET_DECIDED,

@@ -12,6 +12,8 @@ from jobs.api.archive_views import (
     NodeArchive,
     NodeDetail,
     NodeRestore,
+    PoolArchive,
+    PoolRestore,
     UserDeactivate,
 )
 from jobs.api.checkpoint_views import JobCheckpoints
@@ -49,8 +51,8 @@ urlpatterns: list[URLPattern] = [
     path("tree/<uuid:tree_node_id>/move", NodeMove.as_view()),
     path("clusters/<uuid:cluster_id>/archive", ClusterArchive.as_view()),
     path("clusters/<uuid:cluster_id>/restore", ClusterRestore.as_view()),
-    path("tree/<uuid:tree_node_id>/archive", NodeArchive.as_view()),
-    path("tree/<uuid:tree_node_id>/restore", NodeRestore.as_view()),
+    path("pools/<uuid:pool_id>/archive", PoolArchive.as_view()),
+    path("pools/<uuid:pool_id>/restore", PoolRestore.as_view()),
     path("users/<uuid:user_id>/deactivate", UserDeactivate.as_view()),
     path("decisions", cycle_views.DecisionList.as_view()),
     path("cycles", cycle_views.CycleList.as_view()),

@@ -27,6 +27,7 @@ from cli.output import (
 )
 
 _CLUSTERS_MAX = 1_000
+_POOLS_MAX = 1_000
 _NODES_MAX = 10_000
 _POLL_S = 1.0
 #: How long `node drain` and `node resume` wait for the cluster's answer.
@@ -36,6 +37,11 @@ _NODE_NAME = re.compile(r"[\x21-\x7e]{1,253}")
 cluster_app = typer.Typer(
     no_args_is_help=True,
     help="Archive, restore and delete clusters.",
+    rich_markup_mode=None,
+)
+pool_app = typer.Typer(
+    no_args_is_help=True,
+    help="Archive, restore and delete pools.",
     rich_markup_mode=None,
 )
 node_app = typer.Typer(
@@ -144,6 +150,51 @@ def _cluster(api: Api, name: str) -> Mapping[str, Any]:
     if cluster is None:
         raise CliError(f"There is no cluster {name!r}.")
     return cluster
+
+
+PoolArgument = Annotated[str, typer.Argument(help="Its name.")]
+
+
+@pool_app.command("archive")
+def pool_archive(
+    ctx: typer.Context,
+    name: PoolArgument,
+    waiting: WaitingOption = None,
+    running: RunningOption = None,
+) -> None:
+    """Archive a pool: nothing new starts in it, and its capacity counts no more.
+
+    Lists its running jobs first, and asks for --running and --waiting where there is such work.
+    Jobs that wait and accept another pool start there. For platform administrators.
+    """
+    api = open_api(ctx)
+    address = f"pools/{_pool(api, name)['id']}/archive"
+    api.post(address, decided(api.get(address), waiting=waiting, running=running))
+    tell(f"{name} is archived. Restore it with `tidegate pool restore {name}`.")
+
+
+@pool_app.command("restore")
+def pool_restore(ctx: typer.Context, name: PoolArgument) -> None:
+    """Restore a pool. Its nodes count once their clusters answer."""
+    api = open_api(ctx)
+    api.post(f"pools/{_pool(api, name)['id']}/restore")
+    tell(f"{name} is in use again.")
+
+
+@pool_app.command("delete")
+def pool_delete(ctx: typer.Context, name: PoolArgument) -> None:
+    """Delete a pool that was never used."""
+    api = open_api(ctx)
+    api.delete(f"pools/{_pool(api, name)['id']}")
+    tell(f"{name} is deleted.")
+
+
+def _pool(api: Api, name: str) -> Mapping[str, Any]:
+    found = (one for one in api.items("pools", most=_POOLS_MAX) if one["name"] == name)
+    pool = next(found, None)
+    if pool is None:
+        raise CliError(f"There is no pool {name!r}.")
+    return pool
 
 
 def nodes(

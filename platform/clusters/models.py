@@ -15,7 +15,8 @@ class Pool(models.Model):
     """Devices of one kind that are interchangeable for quota; may have members in many clusters.
 
     They are GPUs, or CPU cores (`device`): then all that is named `mgpu` counts thousandths of
-    cores. `weight` is the worth of one against the reference GPU, per mille.
+    cores. `weight` is the worth of one against the reference GPU, per mille. No node of an archived
+    pool is schedulable, until it is restored.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -27,6 +28,7 @@ class Pool(models.Model):
         choices=[(kind.value, kind.plural) for kind in DeviceKind],
         default=DeviceKind.GPU.value,
     )
+    archived_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [

@@ -69,7 +69,7 @@ def record_inventory(
     named in the cluster's message, before other `complaints`. Where healthy capacity of a pool
     changed, its open CapacitySegment ends at `inventory.observed_at` and the next begins there.
 
-    No node of an archived cluster is schedulable, whatever it says.
+    No node of an archived cluster or pool is schedulable, whatever the cluster says.
 
     Repeating an answer changes nothing. An answer older than the last one is late and is
     dropped, unless it is so much older that the cluster's clock must have been set back. So is
@@ -231,6 +231,7 @@ def plain(text: str) -> str:
 
 def _store_nodes(cluster: Cluster, listed: dict[_NodeKey, NodeCapacity], *, now: datetime) -> bool:
     stored = {(node.name, node.pool_id): node for node in cluster.nodes.all()}
+    archived = set(Pool.objects.exclude(archived_at=None).values_list("pk", flat=True))
     added: list[ClusterNode] = []
     changed: list[ClusterNode] = []
     for (name, pool_id), seen in listed.items():
@@ -244,7 +245,9 @@ def _store_nodes(cluster: Cluster, listed: dict[_NodeKey, NodeCapacity], *, now:
         }
         told: dict[str, Any] = {
             "capacity_mgpu": seen.capacity_mgpu,
-            "is_schedulable": seen.is_schedulable and cluster.archived_at is None,
+            "is_schedulable": seen.is_schedulable
+            and cluster.archived_at is None
+            and pool_id not in archived,
             "state": state,
             "reason": reason,
             "features": features,

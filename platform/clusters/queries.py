@@ -198,6 +198,14 @@ def cluster_by_id(cluster_id: UUID) -> Cluster:
     return cluster
 
 
+def pool_by_id(pool_id: UUID) -> Pool:
+    """The pool. Raises NotFound; pools are no secret."""
+    pool = Pool.objects.filter(pk=pool_id).first()
+    if pool is None:
+        raise NotFound("There is no such pool.")
+    return pool
+
+
 _SUM: DecimalField[Decimal, Decimal] = DecimalField()
 
 

@@ -91,6 +91,46 @@ def change_pool(
     return kept
 
 
+def archive_pool(pool: Pool, *, by: Administrator, now: datetime) -> Pool:
+    """Let nothing start in the pool until it is restored, and count no capacity of it from now on.
+    What is archived already stays so. Must run in a transaction; `jobs` asks what becomes of its
+    work."""
+    # Before the pool, as an inventory is stored: no node of it is added meanwhile.
+    clusters = list(Cluster.objects.select_for_update(no_key=True).order_by("pk"))
+    kept = Pool.objects.select_for_update(no_key=True).get(pk=pool.pk)
+    if kept.archived_at is None:
+        kept.nodes.filter(is_schedulable=True).update(is_schedulable=False)
+        for cluster in clusters:
+            store_capacity(cluster, now)
+        kept.archived_at = now
+        kept.save(update_fields=["archived_at"])
+        _record("pool.archived", kept, {}, by=by, now=now)
+    return kept
+
+
+@transaction.atomic
+def restore_pool(pool: Pool, *, by: Administrator, now: datetime) -> Pool:
+    """Let jobs start in an archived pool again; its nodes count once their clusters answer."""
+    kept = Pool.objects.select_for_update(no_key=True).get(pk=pool.pk)
+    if kept.archived_at is not None:
+        kept.archived_at = None
+        kept.save(update_fields=["archived_at"])
+        _record("pool.restored", kept, {}, by=by, now=now)
+    return kept
+
+
+@transaction.atomic
+def delete_pool(pool: Pool, *, by: Administrator, now: datetime) -> None:
+    """Delete a pool that nothing refers to. Raises Conflict.
+
+    Jobs that accept several pools refer to the first of them only, but their organization has a
+    quota in each.
+    """
+    kept = Pool.objects.select_for_update().get(pk=pool.pk)
+    delete_unused(kept, called=kept.name, instead="Archive it")
+    _record("pool.deleted", pool, {"device": pool.device}, by=by, now=now)
+
+
 @transaction.atomic
 def add_cluster(
     name: str,

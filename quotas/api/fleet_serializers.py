@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from rest_framework import serializers
 
-from clusters.models import Cluster
+from clusters.models import Cluster, Pool
 from clusters.outside import Stranger
 from clusters.queries import Share, State, state_of
 from clusters.registration import DEFAULT_WEIGHTS
@@ -22,8 +22,15 @@ from connectors.registry import (
     runs_images,
 )
 from outbox.models import Quarantine
+from primitives.clock import SystemClock
 from primitives.units import DeviceKind
-from quotas.fleet import PoolRow, cluster_message, may_manage_clusters, outside_use
+from quotas.fleet import (
+    PoolRow,
+    cluster_message,
+    may_manage_clusters,
+    outside_use,
+    pool_rows,
+)
 from quotas.user_numbers import isolation_of
 from tenants.access import Actor
 from webapi.serializers import (
@@ -50,6 +57,9 @@ class PoolSerializer(serializers.Serializer[Any]):
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     weight = serializers.IntegerField(
         help_text="Worth of one device against the reference GPU, per mille"
+    )
+    archived_at = serializers.DateTimeField(
+        allow_null=True, help_text="Since when nothing starts in it and its capacity counts no more"
     )
     capacity_mgpu = serializers.IntegerField(
         help_text="Healthy as last seen, on all enabled clusters"
@@ -79,6 +89,7 @@ class PoolSerializer(serializers.Serializer[Any]):
                 "description": pool.description,
                 "device": pool.device,
                 "weight": pool.weight,
+                "archived_at": pool.archived_at,
                 "capacity_mgpu": instance.capacity_mgpu,
                 "capacity_as_of": instance.capacity_as_of,
                 "guaranteed_mgpu": instance.guaranteed_mgpu,
@@ -86,6 +97,12 @@ class PoolSerializer(serializers.Serializer[Any]):
                 "is_overcommitted": instance.is_overcommitted,
             }
         )
+
+
+def shown_pool(pool: Pool, *, actor: Actor) -> dict[str, Any]:
+    """The pool as the API answers it to `actor` now."""
+    (row,) = pool_rows(actor, [pool], now=SystemClock().now())
+    return dict(PoolSerializer(row).data)
 
 
 class PoolUpdateSerializer(StrictSerializer):

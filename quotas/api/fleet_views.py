@@ -11,11 +11,16 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from clusters.models import Cluster, Pool
-from clusters.queries import cluster_by_id, shares_of
-from clusters.registration import add_cluster, add_pool, change_cluster, change_pool
+from clusters.queries import cluster_by_id, pool_by_id, shares_of
+from clusters.registration import (
+    add_cluster,
+    add_pool,
+    change_cluster,
+    change_pool,
+    delete_pool,
+)
 from outbox.quarantine import open_quarantine
 from primitives.clock import SystemClock
-from primitives.errors import NotFound
 from quotas.api.fleet_serializers import (
     ClusterCreateSerializer,
     ClusterSerializer,
@@ -24,10 +29,10 @@ from quotas.api.fleet_serializers import (
     PoolSerializer,
     PoolUpdateSerializer,
     shown_cluster,
+    shown_pool,
 )
 from quotas.fleet import administrator, pool_rows
 from quotas.pushes import check_changed, delete_never_used
-from tenants.access import Actor
 from tenants.api.authentication import actor_from
 from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
 from webapi.paging import (
@@ -75,7 +80,8 @@ class PoolList(APIView):
         now = SystemClock().now()
 
         def act() -> tuple[int, dict[str, Any]]:
-            return 201, _shown_pool(actor, add_pool(**body.validated_data, by=by, now=now))
+            pool = add_pool(**body.validated_data, by=by, now=now)
+            return 201, shown_pool(pool, actor=actor)
 
         status, answer, _ = answer_once(
             principal_id=actor.user.pk,
@@ -96,7 +102,7 @@ class PoolDetail(APIView):
     def get(self, request: Request, pool_id: UUID) -> Response:
         """The pool."""
         refuse_unknown_parameters(request, set())
-        return Response(_shown_pool(actor_from(request), _pool(pool_id)))
+        return Response(shown_pool(pool_by_id(pool_id), actor=actor_from(request)))
 
     @extend_schema(
         operation_id="change_pool",
@@ -111,8 +117,23 @@ class PoolDetail(APIView):
         by = administrator(actor)
         body = PoolUpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        pool = change_pool(_pool(pool_id), **body.validated_data, by=by, now=SystemClock().now())
-        return Response(_shown_pool(actor, pool))
+        pool = change_pool(
+            pool_by_id(pool_id), **body.validated_data, by=by, now=SystemClock().now()
+        )
+        return Response(shown_pool(pool, actor=actor))
+
+    @extend_schema(
+        operation_id="delete_pool",
+        summary="Delete a pool that was never used",
+        description="409 names what used it. For platform administrators.",
+        responses=answers({204: None}, 403, 404, 409),
+    )
+    def delete(self, request: Request, pool_id: UUID) -> Response:
+        """Delete a pool."""
+        refuse_unknown_parameters(request, set())
+        by = administrator(actor_from(request))
+        delete_pool(pool_by_id(pool_id), by=by, now=SystemClock().now())
+        return Response(status=204)
 
 
 class ClusterList(APIView):
@@ -233,15 +254,3 @@ class ClusterDetail(APIView):
         by = administrator(actor_from(request))
         delete_never_used(cluster_by_id(cluster_id), by=by, now=SystemClock().now())
         return Response(status=204)
-
-
-def _shown_pool(actor: Actor, pool: Pool) -> dict[str, Any]:
-    (row,) = pool_rows(actor, [pool], now=SystemClock().now())
-    return dict(PoolSerializer(row).data)
-
-
-def _pool(pool_id: UUID) -> Pool:
-    pool = Pool.objects.filter(pk=pool_id).first()
-    if pool is None:
-        raise NotFound("There is no such pool.")
-    return pool

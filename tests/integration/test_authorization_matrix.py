@@ -159,6 +159,12 @@ TABLE: dict[tuple[str, str], Case] = {
     ("POST", "pools"): a_case(PLATFORM_ADMIN_201, {"name": "a100", "weight": 500}),
     ("GET", "pools/<uuid:pool_id>"): a_case(CUT_TO_ALL),
     ("PATCH", "pools/<uuid:pool_id>"): a_case(PLATFORM_ADMIN_200, {"weight": 900}),
+    ("DELETE", "pools/<uuid:pool_id>"): a_case("401 409 403 403 403 403 403 403 403 403 403"),
+    ("GET", "pools/<uuid:pool_id>/archive"): a_case(PLATFORM_ADMIN_200),
+    ("POST", "pools/<uuid:pool_id>/archive"): a_case(
+        PLATFORM_ADMIN_200, {"waiting": "wait", "running": "end"}
+    ),
+    ("POST", "pools/<uuid:pool_id>/restore"): a_case(PLATFORM_ADMIN_200),
     ("GET", "clusters"): a_case(CUT_TO_ALL),
     ("POST", "clusters"): a_case(
         PLATFORM_ADMIN_201,

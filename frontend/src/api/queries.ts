@@ -440,6 +440,17 @@ export function workOnClusterQuery(id: string) {
   });
 }
 
+/** Jobs that archiving a pool has to decide about; read anew each time they are shown. */
+export function workInPoolQuery(id: string) {
+  return queryOptions({
+    queryKey: ["clusters", "pools", "archive", id],
+    staleTime: 0,
+    gcTime: 0,
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/pools/{pool_id}/archive", { params: { path: { pool_id: id } }, signal })),
+  });
+}
+
 /** Jobs that deactivating a user has to decide about; read anew each time they are shown. */
 export function workToDeactivateQuery(id: string) {
   return queryOptions({

@@ -10,6 +10,7 @@ import { CliLine } from "../ui/CliLine";
 import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { usePageTitle } from "../ui/usePageTitle";
+import { ArchivePools } from "./ArchivePools";
 import { ClusterHealth, ClusterPills, markOf } from "./ClusterHealth";
 import { PoolTable } from "./PoolTable";
 
@@ -57,6 +58,7 @@ export function ClustersPage() {
                 <CliLine command="tidegate clusters" />
               </>
             )}
+            {mayAdd && <ArchivePools />}
           </div>
         )}
       </QueryView>

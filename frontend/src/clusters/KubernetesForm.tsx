@@ -194,7 +194,7 @@ function Pools({
   error: string | undefined;
   onChange: (pools: KubernetesPoolFields[]) => void;
 }) {
-  const known = useQuery(poolsQuery).data ?? [];
+  const known = (useQuery(poolsQuery).data ?? []).filter((each) => each.archived_at === null);
   const set = (at: number, change: Partial<KubernetesPoolFields>) =>
     onChange(pools.map((pool, i) => (i === at ? { ...pool, ...change } : pool)));
   return (

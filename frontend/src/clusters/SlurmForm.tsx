@@ -69,7 +69,7 @@ function PoolRows({
   error: string | undefined;
   onChange: (pools: PoolFields[]) => void;
 }) {
-  const known = useQuery(poolsQuery).data ?? [];
+  const known = (useQuery(poolsQuery).data ?? []).filter((each) => each.archived_at === null);
   const set = (at: number, change: Partial<PoolFields>) =>
     onChange(pools.map((pool, i) => (i === at ? { ...pool, ...change } : pool)));
   return (

@@ -2,7 +2,7 @@ import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aCompany, aProblem, answer } from "../../mock/answer.ts";
-import { aSession, theClusters, theNodes, uuid } from "../../mock/company.ts";
+import { aSession, POOLS, theClusters, theNodes, uuid } from "../../mock/company.ts";
 import type { ClusterNode, Placement } from "../api/types";
 import { accessibilityFaults, open, show, type Override } from "../test/render";
 import { OutsideUse } from "./OutsideUse";
@@ -490,6 +490,68 @@ describe("archiving a cluster", () => {
     open("/clusters", { company: admin, override: archived });
     const card = await screen.findByRole("region", { name: "Cluster local" });
     expect(card).toHaveTextContent("archived");
+  });
+});
+
+describe("archiving a pool", () => {
+  const h100 = POOLS[0];
+  const address = `/api/v1/pools/${h100?.id}/archive`;
+  const asked: Override = ({ method, path }) =>
+    method === "GET" && path === address
+      ? { status: 200, body: { running: 0, waiting: 1, running_jobs: [] } }
+      : undefined;
+  const archived: Override = ({ method, path }) =>
+    method === "GET" && path === "/api/v1/pools"
+      ? {
+          status: 200,
+          body: {
+            items: [
+              { ...h100, archived_at: "2026-11-02T08:00:00Z" },
+              { ...h100, id: uuid(31), name: "a100" },
+            ],
+            next: null,
+          },
+        }
+      : undefined;
+
+  // Against: the button enabled before it is said what becomes of waiting jobs.
+  it("asks what becomes of its work", async () => {
+    const { user, requests } = open("/clusters", { company: admin, override: asked });
+    await user.click(await screen.findByRole("button", { name: "Archive h100…" }));
+    const dialog = await screen.findByRole("dialog", { name: "Archive h100?" });
+    const archive = await within(dialog).findByRole("button", { name: "Archive" });
+    expect(archive).toBeDisabled();
+    expect(await accessibilityFaults(dialog)).toEqual([]);
+    await user.click(within(dialog).getByRole("radio", { name: "Wait until the restore" }));
+    await user.click(archive);
+    await screen.findByText("h100 is archived");
+    expect(requests.find(({ method, path }) => method === "POST" && path === address)?.body).toEqual({
+      waiting: "wait",
+    });
+  });
+
+  it("is undone", async () => {
+    const { user, requests } = open("/clusters", { company: admin, override: archived });
+    const table = await screen.findByRole("table", { name: "All pools" });
+    expect(within(table).getByRole("row", { name: /^h100 Archived/ })).toBeInTheDocument();
+    await user.click(screen.getByRole("button", { name: "Restore h100" }));
+    await screen.findByText("h100 is restored");
+    expect(requests.find(({ method }) => method === "POST")?.path).toBe(`/api/v1/pools/${h100?.id}/restore`);
+  });
+
+  it("is for administrators", async () => {
+    open("/clusters");
+    await screen.findByRole("region", { name: "Cluster local" });
+    expect(screen.queryByRole("table", { name: "All pools" })).toBeNull();
+  });
+
+  // Against: archived pools offered.
+  it("takes the pool out of the form", async () => {
+    const { user } = open("/submit", { override: archived });
+    await user.click(await screen.findByRole("combobox", { name: "Pool" }));
+    expect((await screen.findAllByRole("option")).map(({ textContent }) => textContent)).toEqual([
+      "a100 · 1,000 GPUs",
+    ]);
   });
 });
 

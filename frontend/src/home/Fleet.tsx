@@ -94,6 +94,7 @@ function PoolTable({
                 <Link to="/quotas" search={{ pool: pool.name }}>
                   {pool.name}
                 </Link>
+                {pool.archived_at !== null && <div className="small dim">archived</div>}
                 {pool.is_overcommitted && <div className="small bad-text">▲ overcommitted</div>}
               </th>
               <td className="n">

@@ -102,6 +102,7 @@ const CODE_WORDS: Record<string, string> = {
   team_archived: "its team is archived",
   user_deactivated: "its user is deactivated",
   cluster_archived: "its cluster is archived",
+  pool_archived: "its pool is archived",
   cluster_unavailable: "cluster unavailable",
   dispatching: "being sent to the cluster",
 };
@@ -114,6 +115,7 @@ export const WAITS_FOR_JOBS: ReadonlySet<string> = new Set([
   "team_archived",
   "user_deactivated",
   "cluster_archived",
+  "pool_archived",
 ]);
 
 const NO_FUTURE: ReadonlySet<string> = new Set([...WAITS_FOR_JOBS, "held_by_user", "never_fits"]);
@@ -135,6 +137,8 @@ export function withoutEstimate(
       return "Unknown: not before another task of its array has ended.";
     case "cluster_archived":
       return "Unknown: not before its cluster is restored.";
+    case "pool_archived":
+      return "Unknown: not before its pool is restored.";
     case "user_deactivated":
       return "Unknown: not before its user is reactivated.";
     case "team_archived":

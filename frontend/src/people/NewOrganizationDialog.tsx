@@ -137,7 +137,7 @@ function OrganizationForm({ onMade }: { onMade: (made: NewOrganization) => void 
           label="Pool"
           description="Without one no job can be submitted yet."
           clearable
-          data={(pools.data ?? []).map(({ name }) => name)}
+          data={(pools.data ?? []).filter((each) => each.archived_at === null).map(({ name }) => name)}
           value={pool}
           error={refusals["pool"]}
           onChange={setPool}

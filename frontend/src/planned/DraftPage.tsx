@@ -4,7 +4,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useRef, useState } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
-import { comparePaths, quotasQuery } from "../api/queries";
+import { comparePaths, poolsQuery, quotasQuery } from "../api/queries";
 import type { PlannedChange, PlannedEditRequest, Quota } from "../api/types";
 import { inTreeOrder } from "../quotas/tree";
 import { newIdempotencyKey } from "../submit/draft";
@@ -117,7 +117,8 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
   const search = useSearch({ from: "/shell/quota-changes/new" });
   const navigate = useNavigate();
   const queryClient = useQueryClient();
-  const pools = [...new Set(quotas.map((quota) => quota.pool))];
+  const archived = useQuery(poolsQuery).data?.filter((each) => each.archived_at !== null).map(({ name }) => name) ?? [];
+  const pools = [...new Set(quotas.map((quota) => quota.pool))].filter((name) => !archived.includes(name));
   const pool = search.pool ?? old?.edits[0]?.pool ?? pools[0] ?? "";
   const [rows, setRows] = useState<Record<string, TypedFields>>(() => (old === null ? {} : rowsOfDraft(old)));
   const [terms, setTerms] = useState(() => termsOf(old));

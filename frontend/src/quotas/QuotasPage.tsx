@@ -24,12 +24,16 @@ const WAITING_SHOWN = 200;
 export function QuotasPage() {
   const { pool: chosen, scope } = useSearch({ from: "/shell/quotas" });
   const pools = useQuery(poolsQuery);
-  const pool = chosen ?? pools.data?.[0]?.name;
+  const first = pools.data?.find((each) => each.archived_at === null) ?? pools.data?.[0];
+  const pool = chosen ?? first?.name;
+  const isArchived = typeof pools.data?.find(({ name }) => name === pool)?.archived_at === "string";
   usePageTitle(pool ? `Quotas · ${pool}` : "Quotas");
   return (
     <>
       <div className="spread">
-        <h1>Quotas{pool && ` · pool ${pool}`}</h1>
+        <h1>
+          Quotas{pool && ` · pool ${pool}`} {isArchived && <span className="pill">archived</span>}
+        </h1>
         {pools.data && pool && <PoolSwitcher pools={pools.data} pool={pool} />}
       </div>
       {pool ? (

@@ -78,7 +78,8 @@ export function FormFields({
     enabled: organization !== null,
   });
   const chosenClass = classes.data?.find(({ name }) => name === (draft.priorityClass ?? "normal"));
-  const pool = pools.data?.find(({ name }, _, all) => name === (draft.pool ?? (all.length === 1 ? name : null)));
+  const offered = (pools.data ?? []).filter((each) => each.archived_at === null);
+  const pool = offered.find(({ name }, _, all) => name === (draft.pool ?? (all.length === 1 ? name : null)));
   const [hasMore, setMore] = useState(
     draft.environment !== "" ||
       draft.checkpointPath !== "" ||
@@ -120,13 +121,13 @@ export function FormFields({
           placeholder="the default pool"
           clearable
           clearButtonProps={{ "aria-label": "The default pool" }}
-          data={(pools.data ?? []).map(({ name, capacity_mgpu, device }) => ({
+          data={offered.map(({ name, capacity_mgpu, device }) => ({
             value: name,
             label: `${name} · ${formatGpus(capacity_mgpu)} ${DEVICE_WORDS[device]}`,
           }))}
           value={draft.pool}
           error={errors.pool}
-          onChange={(pool) => set({ pool, shape: shapeFor(pools.data?.find(({ name }) => name === pool), draft) })}
+          onChange={(pool) => set({ pool, shape: shapeFor(offered.find(({ name }) => name === pool), draft) })}
         />
         <Select
           label="Priority class"
@@ -156,7 +157,7 @@ export function FormFields({
             data={[
               { value: "total", label: "in total" },
               { value: "per_node", label: "per node" },
-              ...(isOfCores || pools.data?.some(({ device }) => device === "cpu")
+              ...(isOfCores || offered.some(({ device }) => device === "cpu")
                 ? [{ value: "cores", label: "only CPU cores" }]
                 : []),
             ]}
@@ -261,13 +262,13 @@ export function FormFields({
               onChange={(cluster) => set({ cluster })}
             />
           </div>
-          {(draft.otherPools.length > 0 || (pools.data ?? []).length > 1) && (
+          {(draft.otherPools.length > 0 || offered.length > 1) && (
             <MultiSelect
               label="Else in"
               description="It starts in one pool. The order is yours."
               placeholder={draft.otherPools.length === 0 ? "no other pool" : undefined}
               maxValues={MAX_OTHER_POOLS}
-              data={(pools.data ?? []).map(({ name }) => name).filter((name) => name !== draft.pool)}
+              data={offered.map(({ name }) => name).filter((name) => name !== draft.pool)}
               value={draft.otherPools.filter((name) => name !== draft.pool)}
               error={errors.otherPools}
               onChange={(otherPools) => set({ otherPools })}

@@ -1,4 +1,4 @@
-"""`tidegate tree`, `tidegate user deactivate` and `tidegate cluster archive`."""
+"""`tidegate tree`, `tidegate user deactivate`, and `archive` of clusters and pools."""
 
 from __future__ import annotations
 
@@ -130,3 +130,22 @@ def test_a_cluster_is_archived_once_all_is_decided(server: Server) -> None:
     assert server.requests[-1].method == "DELETE"
     ran = server.run("cluster", "archive", "slurm-b")
     assert (ran.exit_code, ran.err.strip()) == (2, "Error: There is no cluster 'slurm-b'.")
+
+
+def test_a_pool_is_archived_once_all_is_decided(server: Server) -> None:
+    pool = f"pools/{NODE}"
+    server.routes["GET pools"] = {"items": [{"id": NODE, "name": "h100"}], "next": None}
+    server.routes[f"GET {pool}/archive"] = {"waiting": 1, "running": 0, "running_jobs": []}
+    server.routes[f"POST {pool}/archive"] = server.routes[f"POST {pool}/restore"] = {}
+    server.routes[f"DELETE {pool}"] = {}
+    ran = server.run("pool", "archive", "h100")
+    assert ran.exit_code == 2
+    assert "Nothing is changed yet. 1 jobs wait: add --waiting wait" in ran.err
+    assert server.run("pool", "archive", "h100", "--waiting", "wait").exit_code == 0
+    assert json.loads(server.requests[-1].content) == {"waiting": "wait"}
+    assert server.run("pool", "restore", "h100").exit_code == 0
+    assert server.requests[-1].url.path.endswith(f"{pool}/restore")
+    assert server.run("pool", "delete", "h100").exit_code == 0
+    assert server.requests[-1].method == "DELETE"
+    ran = server.run("pool", "archive", "a100")
+    assert (ran.exit_code, ran.err.strip()) == (2, "Error: There is no pool 'a100'.")

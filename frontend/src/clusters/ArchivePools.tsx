@@ -1,0 +1,156 @@
+import { Button, Modal } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+
+import { client, unwrap } from "../api/client";
+import { poolsQuery, workInPoolQuery } from "../api/queries";
+import type { Archiving, Pool, Work } from "../api/types";
+import { WorkForm } from "../jobs/WorkForm";
+import { CliLine } from "../ui/CliLine";
+import { Lines, QueryView } from "../ui/states";
+import { Time } from "../ui/Time";
+import { toastDone, toastError } from "../ui/toast";
+import { DEVICE_WORDS, formatGpus } from "../ui/units";
+import { useReturnFocus } from "../ui/useReturnFocus";
+
+/** All pools, to archive and restore, for those who manage clusters. */
+export function ArchivePools() {
+  const pools = useQuery(poolsQuery);
+  const [asked, setAsked] = useState<Pool>();
+  return (
+    <section className="card" aria-label="Pools">
+      <h2>Pools</h2>
+      <p className="dim">Nothing new starts in an archived pool, and its capacity counts no more. History, bills and quotas stay.</p>
+      <QueryView query={pools} loading={<Lines count={3} label="Loading pools" />}>
+        {(items) => (
+          <table aria-label="All pools">
+            <thead>
+              <tr>
+                <th scope="col">Pool</th>
+                <th scope="col">Healthy</th>
+                <th scope="col">
+                  <span className="visually-hidden">Actions</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {items.map((pool) => (
+                <tr key={pool.id}>
+                  <th scope="row">{pool.name}</th>
+                  <td>
+                    {pool.archived_at === null ? (
+                      `${formatGpus(pool.capacity_mgpu)} ${DEVICE_WORDS[pool.device]}`
+                    ) : (
+                      <span className="dim">
+                        Archived <Time at={pool.archived_at} show="both" />
+                      </span>
+                    )}
+                  </td>
+                  <td className="n">
+                    {pool.archived_at === null ? (
+                      <Button
+                        variant="default"
+                        size="xs"
+                        c="var(--bad)"
+                        aria-label={`Archive ${pool.name}…`}
+                        onClick={() => setAsked(pool)}
+                      >
+                        Archive…
+                      </Button>
+                    ) : (
+                      <Restore pool={pool} />
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        )}
+      </QueryView>
+      {asked && <ArchiveDialog pool={asked} onClose={() => setAsked(undefined)} />}
+    </section>
+  );
+}
+
+function ArchiveDialog({ pool, onClose }: { pool: Pool; onClose: () => void }) {
+  useReturnFocus();
+  const work = useQuery(workInPoolQuery(pool.id));
+  return (
+    <Modal
+      opened
+      onClose={onClose}
+      size="lg"
+      title={`Archive ${pool.name}?`}
+      closeButtonProps={{ "aria-label": "Close" }}
+    >
+      <QueryView query={work} loading={<Lines count={4} label="Loading its jobs" />}>
+        {(found) => <ArchiveForm pool={pool} work={found} onClose={onClose} />}
+      </QueryView>
+    </Modal>
+  );
+}
+
+function ArchiveForm({ pool, work, onClose }: { pool: Pool; work: Work; onClose: () => void }) {
+  const changed = useChanged();
+  const archive = useMutation({
+    mutationFn: (body: Archiving) =>
+      unwrap(client.POST("/api/v1/pools/{pool_id}/archive", { params: { path: { pool_id: pool.id } }, body })),
+    onSuccess: () => {
+      toastDone(`${pool.name} is archived`);
+      changed();
+      onClose();
+    },
+    onError: toastError,
+  });
+  return (
+    <WorkForm
+      work={work}
+      until="the restore"
+      command={`tidegate pool archive ${pool.name}`}
+      confirmLabel="Archive"
+      isBusy={archive.isPending}
+      onConfirm={archive.mutate}
+      onClose={onClose}
+    >
+      Nothing new starts in it, and its quotas may not be raised. What runs on is metered until it ends. Jobs that accept
+      another pool start there.
+    </WorkForm>
+  );
+}
+
+function Restore({ pool }: { pool: Pool }) {
+  const changed = useChanged();
+  const restore = useMutation({
+    mutationFn: () =>
+      unwrap(client.POST("/api/v1/pools/{pool_id}/restore", { params: { path: { pool_id: pool.id } } })),
+    onSuccess: () => {
+      toastDone(`${pool.name} is restored`);
+      changed();
+    },
+    onError: toastError,
+  });
+  return (
+    <>
+      <Button
+        variant="default"
+        size="xs"
+        aria-label={`Restore ${pool.name}`}
+        loading={restore.isPending}
+        onClick={() => restore.mutate()}
+      >
+        Restore
+      </Button>
+      <CliLine command={`tidegate pool restore ${pool.name}`} />
+    </>
+  );
+}
+
+/** Read anew what an archiving changes. */
+function useChanged(): () => void {
+  const queryClient = useQueryClient();
+  return () => {
+    for (const key of ["clusters", "nodes", "quotas", "jobs"]) {
+      void queryClient.invalidateQueries({ queryKey: [key] });
+    }
+  };
+}
