@@ -73,6 +73,7 @@ def offer_to(team: Node, user: User) -> Offer:
         pools={
             name: Pool(id=UUID(pk), name=name, device=device)
             for pk, name, device, is_archived in pools
+            if not is_archived
         },
         archived_pools={name for _, name, _, is_archived in pools if is_archived},
         priority_classes={row["name"]: _priority_class(row) for row in classes},
