@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import Model, Q, QuerySet
 
 from primitives.errors import Forbidden, NotFound
-from tenants.models import AccessToken, Node, NodeKind, RoleGrant, User
+from tenants.models import AccessToken, FormerPlace, Node, NodeKind, RoleGrant, User
 from tenants.roles import PERMISSIONS, SCOPE_PERMISSIONS, Permission, Role, Scope
 from webapi.statements import columns, prepared_cursor, taken
 
@@ -237,6 +237,9 @@ def _path_ending_in(wanted: str, actor: Actor, permission: Permission) -> str:
     if found:
         some = ", ".join(path.rstrip("/") for path in found[:_NAMED_MAX])
         raise NotFound(f"{name!r} is the end of several paths; give more of it: {some}.", path=name)
+    former = FormerPlace.objects.filter(path=wanted).select_related("node").first()
+    if former is not None and actor.holds(Permission.VIEW_TREE, former.node.path):
+        raise NotFound(f"{name} was moved to {former.node.display_path}.", path=name)
     suggested = seen.filter(archived_at=None).values_list("path", flat=True)
     paths = [path.rstrip("/") for path in suggested[:_SEARCHED_MAX]]
     # A name alone is compared with the last part of each path.

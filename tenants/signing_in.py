@@ -8,8 +8,11 @@ from math import ceil
 from typing import Any
 from uuid import UUID
 
+from django.contrib.auth import login as django_login
 from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.hashers import make_password
+from django.db import transaction
+from django.http import HttpRequest
 
 from primitives.errors import TooManyRequests, Unauthenticated
 from tenants.access import Actor
@@ -18,9 +21,11 @@ from tenants.devices import device_of, new_device
 from tenants.models import User, UserKind
 from tenants.throttling import Attempt, count_attempt, forgive_attempt
 
+_REFUSED = "Login or password is wrong, or the account cannot sign in."
+
 
 class SessionBackend(BaseBackend):
-    """Loads the user of a session; a session is begun by `authenticated_user` only."""
+    """Loads the user of a session; a session is begun by `begin_session` only."""
 
     def get_user(self, user_id: UUID) -> User | None:
         """The active user with this id and their organization, in one query."""
@@ -61,7 +66,18 @@ def authenticated_user(
         forgive_attempt(attempt)
         return user, device or new_device()
     _audit_failure("sign_in_failed", user, now, known)
-    raise Unauthenticated("Login or password is wrong, or the account cannot sign in.")
+    raise Unauthenticated(_REFUSED)
+
+
+@transaction.atomic
+def begin_session(request: HttpRequest, user: User) -> None:
+    """Begin the session of the user of `authenticated_user`, under a new session key. Raises
+    Unauthenticated for one who was deleted or deactivated since."""
+    # Waits for whoever does so at this moment.
+    still = User.objects.select_for_update(no_key=True).filter(pk=user.pk, is_active=True)
+    if not list(still.values_list("pk")):
+        raise Unauthenticated(_REFUSED)
+    django_login(request, user)
 
 
 def record_session(*, actor: Actor, action: str, now: datetime) -> None:

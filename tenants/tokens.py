@@ -370,6 +370,8 @@ def _lock_users(actor: Actor, owner: User) -> User:
     locked = {
         user.pk: user for user in users.filter(pk__in={actor.user.pk, owner.pk}).order_by("pk")
     }
+    if owner.pk not in locked:
+        raise NotFound(f"{owner.login} was deleted meanwhile.")
     return locked[owner.pk]
 
 

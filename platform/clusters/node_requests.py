@@ -54,7 +54,7 @@ def request_node_change(
     A drain with `evict_grace_s` also stops the jobs on it, each after its own notice and grace, and
     evicts the rest, which gets so many seconds at most. Raises InvalidRequest for a drain without a
     reason, or with one that is not one line, and Conflict where the cluster is known to refuse: its
-    kind or API version cannot, or it is disabled, so that nobody would ask it.
+    kind or API version cannot, or it is disabled or archived, so that nobody would ask it.
     """
     cluster = Cluster.objects.select_for_update().get(pk=node.cluster_id)
     if action == NodeAction.DRAIN:
@@ -63,6 +63,8 @@ def request_node_change(
         raise Conflict(f"{refusal[0].upper()}{refusal[1:]}.")
     if evict_grace_s is not None and (refusal := eviction_refusal(cluster.kind)):
         raise Conflict(f"{refusal[0].upper()}{refusal[1:]}; drain it without evicting.")
+    if cluster.archived_at is not None:
+        raise Conflict(f"{cluster.name} is archived. Restore it instead.")
     if not cluster.is_enabled:
         raise Conflict(f"{cluster.name} is disabled, so nothing is asked of it; enable it first.")
     NodeRequest.objects.filter(

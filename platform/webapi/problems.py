@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, RequestDataTooBig
 from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions
@@ -23,6 +23,22 @@ DETAIL_LENGTH_MAX = 2_000
 FIELD_DETAIL_LENGTH_MAX = 300
 POINTER_LENGTH_MAX = 200
 ERRORS_MAX = 50
+#: What to say where somebody else was faster, so that the database alone refuses: by the name of
+#: its law, or, of a reference to a row that was deleted, by the column that is referred to.
+_LAWS = {
+    "job_is_of_a_team_that_is_not_archived": "The team was archived or deleted meanwhile and takes "
+    "no jobs. Name another team.",
+    "job_is_of_a_user_who_is_active": "The account was deactivated or deleted meanwhile and "
+    "submits no jobs. Ask an administrator.",
+    "job_is_for_a_cluster_that_is_not_archived": "The cluster was archived meanwhile and takes no "
+    "jobs. Name another cluster, or none.",
+    "tree_node_is_archived_with_its_parent": "What lies above it was archived meanwhile. Restore "
+    "that first.",
+    "tenants_node_id": "The organization, department or team was deleted meanwhile. Name another "
+    "one.",
+    "tenants_user_id": "The user was deleted meanwhile. Name another one.",
+    "clusters_cluster_id": "The cluster was deleted meanwhile. Name another one.",
+}
 
 
 def problem(
@@ -105,6 +121,18 @@ def _describe(error: Exception) -> tuple[dict[str, Any] | None, dict[str, str]]:
             ),
             headers,
         )
+    if isinstance(error, ObjectDoesNotExist):
+        # It was there when the request began.
+        log.warning("a row that a request needs is gone", exc_info=error)
+        return (
+            problem(
+                404,
+                code="not_found",
+                title="There is no such thing here",
+                detail="It was deleted meanwhile.",
+            ),
+            headers,
+        )
     if isinstance(error, PermissionDenied):
         error = exceptions.PermissionDenied()
     if isinstance(error, exceptions.ValidationError):
@@ -161,15 +189,19 @@ def _describe(error: Exception) -> tuple[dict[str, Any] | None, dict[str, str]]:
             headers,
         )
     if isinstance(error, IntegrityError):
-        log.warning("constraint refused a request", exc_info=error)
+        constraint = _constraint_of(error)
+        known = _LAWS.get((constraint or "").rpartition("_fk_")[2])
+        if known is None:
+            log.warning("constraint refused a request", exc_info=error)
         return (
             problem(
                 409,
                 code="conflict",
                 title="The current state does not allow this",
-                detail="The database refused this change: it would break a rule that always "
+                detail=known
+                or "The database refused this change: it would break a rule that always "
                 "holds. Look at the current state and try again.",
-                data={"constraint": _constraint_of(error)},
+                data={"constraint": constraint},
             ),
             headers,
         )

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.conf import settings
-from django.contrib.auth import login as begin_session
 from django.contrib.auth import logout as end_session
 from django.middleware.csrf import get_token
 from drf_spectacular.types import OpenApiTypes
@@ -29,7 +28,7 @@ from tenants.membership import change_user, create_user, delete_user, visible_us
 from tenants.models import Node, NodeKind, UserKind
 from tenants.rights_summary import permissions_by_path
 from tenants.roles import Permission, Role
-from tenants.signing_in import authenticated_user, record_session
+from tenants.signing_in import authenticated_user, begin_session, record_session
 from tenants.structure import create_below, rename_node
 from webapi.idempotency import respond_once
 from webapi.paging import (

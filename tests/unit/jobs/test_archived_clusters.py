@@ -28,6 +28,7 @@ from jobs.archiving import RunningWork, WaitingWork, archive_cluster
 from jobs.memory import Memory
 from jobs.models import Attempt, Reclaim
 from tenants.access import actor_of
+from webapi.problems import render_problem
 
 pytestmark = pytest.mark.django_db
 AT = int(NOW.timestamp())
@@ -181,6 +182,20 @@ def test_nobody_names_it_and_nothing_is_submitted_for_it_alone(
     assert (answer.status_code, answer.json()["code"]) == (400, "never_fits")
 
 
+def test_a_job_that_names_it_as_somebody_archives_it_is_refused_in_words(
+    company: Company, cast: Cast
+) -> None:
+    archived(company.cluster, cast)
+    with pytest.raises(IntegrityError) as refusal, transaction.atomic():
+        a_job(company, cast.bob, cluster=company.cluster)
+    response = render_problem(refusal.value, {})
+    assert response is not None
+    assert (response.status_code, response.data["detail"]) == (
+        409,
+        "The cluster was archived meanwhile and takes no jobs. Name another cluster, or none.",
+    )
+
+
 def test_what_was_decided_before_is_left_out(
     cycles: Cycles, company: Company, cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,5 +264,5 @@ def test_what_never_answered_is_deleted_and_what_was_used_is_not(
     answer = root.delete(f"clusters/{company.cluster.pk}")
     assert (answer.status_code, answer.json()["detail"]) == (
         409,
-        "local has cluster nodes. Only what was never used can be deleted. Archive it instead.",
+        "local has nodes. Only what was never used can be deleted. Archive it instead.",
     )

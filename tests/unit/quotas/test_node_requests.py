@@ -65,10 +65,12 @@ def control(monkeypatch: pytest.MonkeyPatch) -> AControl:
 
 def a_node(**values: Any) -> ClusterNode:
     cluster = a_cluster("hpc", kind="slurm")
+    is_schedulable = "archived_at" not in values
+    node = a_cluster_node(cluster, a_pool(), "n1", is_schedulable=is_schedulable)
     for name, value in values.items():
         setattr(cluster, name, value)
     cluster.save()
-    return a_cluster_node(cluster, a_pool(), "n1")
+    return node
 
 
 def platform() -> Caller:
@@ -181,6 +183,7 @@ def test_a_later_request_replaces_one_that_waits(control: AControl) -> None:
         ),
         ({"kind": "other"}, "Nodes of clusters of kind other cannot be drained from here."),
         ({"is_enabled": False}, "hpc is disabled, so nothing is asked of it; enable it first."),
+        ({"is_enabled": False, "archived_at": NOW}, "hpc is archived. Restore it instead."),
     ],
 )
 def test_what_cannot_be_done_is_said_at_once(cluster: dict[str, Any], words: str) -> None:

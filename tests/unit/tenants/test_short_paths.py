@@ -7,7 +7,7 @@ import pytest
 from builders.portal_builders import NOW, a_company, a_department, a_grant, a_team, a_user
 from primitives.errors import Forbidden, NotFound
 from tenants.access import Actor, actor_of, visible_node
-from tenants.models import Node
+from tenants.models import FormerPlace, Node
 from tenants.roles import Permission, Role
 
 pytestmark = pytest.mark.django_db
@@ -89,3 +89,24 @@ def test_an_archived_node_comes_second_and_is_not_suggested(bob: Actor) -> None:
     with pytest.raises(NotFound) as refusal:
         visible_node(bob, "nlpp")
     assert refusal.value.detail == "There is no 'nlpp' that you can see."
+
+
+def test_a_former_path_names_the_new_one_to_whoever_may_see_it(bob: Actor) -> None:
+    """Planted: told to everybody."""
+    for organization in ("ai-company", "rival"):
+        FormerPlace.objects.create(
+            node=Node.objects.get(path=f"{organization}/research/nlp/"),
+            path=f"{organization}/production/nlp/",
+            start=None,
+            end=NOW,
+        )
+    told = {}
+    for path in ("ai-company/production/nlp", "rival/production/nlp/"):
+        with pytest.raises(NotFound) as refusal:
+            visible_node(bob, path, Permission.SUBMIT_JOBS)
+        told[path] = refusal.value.detail
+    assert told == {
+        "ai-company/production/nlp": "ai-company/production/nlp was moved to "
+        "ai-company/research/nlp.",
+        "rival/production/nlp/": "There is no 'rival/production/nlp' that you can see.",
+    }

@@ -4,12 +4,21 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.core.exceptions import PermissionDenied, RequestDataTooBig
-from django.db import DataError, IntegrityError, InterfaceError, OperationalError, ProgrammingError
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, RequestDataTooBig
+from django.db import (
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    ProgrammingError,
+    connection,
+    transaction,
+)
 from django.http import Http404
 from django.test import RequestFactory
 from rest_framework import exceptions
 
+from builders.portal_builders import a_company, an_actor
 from primitives.errors import (
     Conflict,
     FieldError,
@@ -22,6 +31,7 @@ from primitives.errors import (
     TooManyRequests,
     Unauthenticated,
 )
+from tenants.roles import Role
 from webapi.middleware import RequestIdMiddleware, current_request_id
 from webapi.problems import not_found, render_problem, server_error
 
@@ -145,6 +155,43 @@ def test_the_name_of_a_broken_constraint_is_given() -> None:
     response = render_problem(error, {})
     assert response is not None
     assert response.data["constraint"] is None
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("table", "detail"),
+    [
+        ("clusters_cluster", "The cluster was deleted meanwhile. Name another one."),
+        ("tenants_user", "The user was deleted meanwhile. Name another one."),
+    ],
+)
+def test_a_reference_to_what_is_gone_is_told_in_words(
+    table: str, detail: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Planted: the whole name of the constraint looked up."""
+    an_actor(a_company().organization, Role.ORGANIZATION_ADMIN)
+    delete = f"DELETE FROM {table}; SET CONSTRAINTS ALL IMMEDIATE"
+    with (
+        pytest.raises(IntegrityError) as refusal,
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(delete)
+    response = render_problem(refusal.value, {})
+    assert response is not None
+    assert (response.status_code, response.data["detail"]) == (409, detail)
+    assert response.data["constraint"].endswith(f"_fk_{table}_id")
+    assert not caplog.records
+
+
+def test_a_row_that_is_gone_is_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Planted: no answer to it."""
+    response = render_problem(ObjectDoesNotExist("x"), {})
+    assert response is not None
+    assert (response.status_code, response.data["detail"]) == (404, "It was deleted meanwhile.")
+    assert [record.getMessage() for record in caplog.records] == [
+        "a row that a request needs is gone"
+    ]
 
 
 def test_pages_outside_of_the_api_framework() -> None:
