@@ -231,6 +231,33 @@ def test_what_cannot_be_isolated_as_promised_does_not_run(
     assert "no sandbox" in ended.message
 
 
+def test_a_link_that_another_rank_puts_into_its_tmp_leads_nowhere(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt's folder lies below `/tmp`, where the ranks of a job write. Planted: places in
+    the view reached by their paths, so that root makes folders wherever the link leads."""
+    connector = open_connector("local", options_in(folder), "attacked")
+    connector.prepare()
+    build = publishing._sandbox
+    outside = folder / "outside"
+    outside.mkdir()
+
+    def with_link(*arguments: Any) -> Sandbox:
+        sandbox = build(*arguments)
+        sandbox.tmp = str(folder / "tmp")
+        (folder / "tmp").mkdir()
+        (folder / "tmp" / folder.name).symlink_to(outside)
+        return sandbox
+
+    monkeypatch.setattr(publishing, "_sandbox", with_link)
+    key = a_key()
+    connector.submit(a_workload("true", key=key, cluster_user=ALICE))
+    ended = until_released(connector, key)
+    assert (ended.outcome, ended.exit_codes) == (Outcome.START_FAILED, {})
+    assert f"a symbolic link is in the way of the sandbox: '{folder.name}'" in ended.message
+    assert list(outside.iterdir()) == []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="cgroups take root")
 def test_each_rank_has_a_cgroup_with_what_the_job_asks_for(
     folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,11 @@ The process that enters the namespaces (the builder) makes two children and ends
 1 in there, reaps orphans and dies with its keeper, which ends whatever is left; the second becomes
 the rank. Both are then children of the keeper, a subreaper, which waits for them as for any rank.
 
+A view has mounts below folders that other ranks of the job write meanwhile: `/tmp`, and what an
+administrator lists. So no place in it is reached by a path that they could bend with a symbolic
+link: each step is opened from the folder before it, and what is mounted is mounted on what was
+opened (`_place`).
+
 Like the supervisor, this module uses small parts of the standard library only.
 """
 
@@ -16,8 +21,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
+import stat
 from collections.abc import Callable, Mapping, Sequence
 
 from connectors.local.attempt_files import CorruptRecord, text
@@ -217,23 +224,23 @@ def _show(sandbox: Sandbox) -> None:
     _mount("tmpfs", stage, "tmpfs", _MS_NOSUID | _MS_NODEV, _TMPFS)
     for path in ("/tmp", "/var/tmp"):  # noqa: S108 - the attempt's own
         # First, as anything else may lie in there.
-        _bind(sandbox.tmp, f"{stage}{path}")
+        _bind(sandbox.tmp, stage, path)
     for path in sandbox.read_only:
         if os.path.islink(path):
-            os.symlink(os.readlink(path), f"{stage}{path}")
+            _link(os.readlink(path), stage, path)
         else:
-            _bind(path, f"{stage}{path}", is_read_only=True)
+            _bind(path, stage, path, is_read_only=True)
     for path in sandbox.writable:
-        _bind(path, f"{stage}{path}")
+        _bind(path, stage, path)
     for folder in ("dev", "dev/pts", "dev/shm", "proc", "run", "sys"):
         os.makedirs(f"{stage}/{folder}", exist_ok=True)
-    _bind("/sys", f"{stage}/sys", is_read_only=True)
+    _bind("/sys", stage, "/sys", is_read_only=True)
     covered = [path for path in ("/sys/fs/cgroup", *sandbox.hidden) if _cover(path, stage)]
     for name in _DEVICES:
-        _bind(f"/dev/{name}", f"{stage}/dev/{name}", may_be_devices=True)
+        _bind(f"/dev/{name}", stage, f"/dev/{name}", may_be_devices=True)
     for name in os.listdir("/dev"):
         if name.startswith(_GPU_DEVICES):
-            _bind(f"/dev/{name}", f"{stage}/dev/{name}", may_be_devices=True)
+            _bind(f"/dev/{name}", stage, f"/dev/{name}", may_be_devices=True)
     flags = _MS_NOSUID | _MS_NODEV
     _mount("tmpfs", f"{stage}/dev/shm", "tmpfs", flags, _SHARED_MEMORY)  # noqa: S108
     flags = _MS_NOSUID | _MS_NOEXEC
@@ -241,16 +248,17 @@ def _show(sandbox: Sandbox) -> None:
     resolver = os.path.realpath("/etc/resolv.conf")
     for path in (*_RUN, resolver):
         if path.startswith("/run/") and os.path.exists(path):
-            _bind(path, f"{stage}{path}", is_read_only=True)
+            _bind(path, stage, path, is_read_only=True)
     for name, target in _LINKS.items():
         with contextlib.suppress(FileExistsError):
             os.symlink(target, f"{stage}/{name}")
     for path in sandbox.own:
-        _bind(path, f"{stage}{path}")
+        _bind(path, stage, path)
     # Not the mounts in it: jobs write to their own folders, and to nothing of the view itself.
     flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
     for path in ("", *covered):
-        _mount("none", f"{stage}{path}", None, flags)
+        with _place(stage, path) as place:
+            _mount("none", place.path, None, flags)
 
 
 def _start_reaper(stage: str, leash_end: int) -> int:
@@ -292,37 +300,98 @@ def _keep_reaping(leash_end: int) -> None:
             return
 
 
+class _Place:
+    """A file or folder of the view that was opened without following a symbolic link."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __enter__(self) -> _Place:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    @property
+    def path(self) -> str:
+        """A name that leads to it, whatever is renamed meanwhile."""
+        return f"/proc/self/fd/{self._descriptor}"
+
+    @property
+    def flags(self) -> int:
+        """The flags of its mount, as mount(2) takes them."""
+        kept = os.fstatvfs(self._descriptor).f_flag
+        return sum(flag for bit, flag in _KEPT_FLAGS.items() if kept & bit)
+
+
+def _place(stage: str, path: str, *, makes: str = "") -> _Place:
+    """Open `path` of the view, of which `makes` ("folder" or "file") makes what is missing.
+
+    Raises OSError where it is missing, or where a symbolic link is on the way.
+    """
+    place = os.open(stage, os.O_PATH | os.O_DIRECTORY)
+    *above, last = path.split("/")
+    for name in above:
+        if name:
+            place = _step(place, name, makes="folder" if makes else "")
+    return _Place(_step(place, last, makes=makes) if last else place)
+
+
+def _step(folder: int, name: str, *, makes: str) -> int:
+    """Open `name` in `folder`, which is closed."""
+    try:
+        try:
+            found = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
+        except FileNotFoundError:
+            if makes == "folder":
+                os.mkdir(name, 0o755, dir_fd=folder)
+            elif makes == "file":
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                os.close(os.open(name, flags, 0o444, dir_fd=folder))
+            else:
+                raise
+            found = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
+    finally:
+        os.close(folder)
+    if stat.S_ISLNK(os.fstat(found).st_mode):
+        os.close(found)
+        raise OSError(errno.ELOOP, "a symbolic link is in the way of the sandbox", name)
+    return found
+
+
 def _bind(
-    source: str, target: str, *, is_read_only: bool = False, may_be_devices: bool = False
+    source: str, stage: str, path: str, *, is_read_only: bool = False, may_be_devices: bool = False
 ) -> None:
-    """Show `source` at `target` too; what is not there is left out."""
+    """Show `source` at `path` of the view too; what is not there is left out."""
     if not os.path.exists(source):
         return
-    if os.path.isdir(source):
-        os.makedirs(target, exist_ok=True)
-    else:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        if not os.path.lexists(target):
-            os.close(os.open(target, os.O_WRONLY | os.O_CREAT, 0o444))
-    _mount(source, target, None, _MS_BIND | _MS_REC)
-    kept = os.statvfs(target).f_flag
-    flags = sum(flag for bit, flag in _KEPT_FLAGS.items() if kept & bit)
-    flags |= _MS_NOSUID | (0 if may_be_devices else _MS_NODEV)
+    with _place(stage, path, makes="folder" if os.path.isdir(source) else "file") as place:
+        _mount(source, place.path, None, _MS_BIND | _MS_REC)
+    flags = _MS_NOSUID | (0 if may_be_devices else _MS_NODEV)
     flags |= _MS_RDONLY if is_read_only else 0
-    _mount("none", target, None, _MS_REMOUNT | _MS_BIND | flags)
+    # Opened again: what is there now is the mount. Anything else cannot be mounted anew.
+    with _place(stage, path) as place:
+        _mount("none", place.path, None, _MS_REMOUNT | _MS_BIND | flags | place.flags)
 
 
 def _cover(path: str, stage: str) -> bool:
     """Put something empty over `path`, where it is to be seen at all; whether that is a folder."""
-    target = f"{stage}{path}"
     if os.path.isdir(path):
         # Also where it was not seen: what is made for `own` is then in here, and nobody's to write.
-        os.makedirs(target, exist_ok=True)
-        _mount("tmpfs", target, "tmpfs", _MS_NOSUID | _MS_NODEV, _TMPFS)
+        with _place(stage, path, makes="folder") as place:
+            _mount("tmpfs", place.path, "tmpfs", _MS_NOSUID | _MS_NODEV, _TMPFS)
         return True
-    if os.path.exists(target):
-        _mount("/dev/null", target, None, _MS_BIND)
+    with contextlib.suppress(FileNotFoundError), _place(stage, path) as place:
+        _mount("/dev/null", place.path, None, _MS_BIND)
     return False
+
+
+def _link(target: str, stage: str, path: str) -> None:
+    """Make a symbolic link at `path` of the view."""
+    above, _, name = path.rpartition("/")
+    folder = _place(stage, above, makes="folder")
+    with folder:
+        os.symlink(target, f"{folder.path}/{name}")
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
