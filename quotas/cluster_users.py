@@ -101,7 +101,8 @@ def users_beside_the_portal(
 ) -> dict[tuple[UUID, str], UUID]:
     """Who of each organization has each name, on a cluster whose users nobody maps.
 
-    A name is somebody's who signs in here with it ("bob@ai-company") and is of the organization.
+    A name is somebody's who signs in here with it ("bob@ai-company") and is of the organization,
+    also after they were deactivated.
     All others are one user of their organization, whom nobody can sign in as and who is made when
     first needed: what a team is charged does not depend on who in it has submitted.
     """
@@ -110,7 +111,7 @@ def users_beside_the_portal(
     people = {
         (organization_id, login): pk
         for pk, organization_id, login in User.objects.filter(
-            login__in={name for _, name in wanted}, is_active=True
+            login__in={name for _, name in wanted}
         ).values_list("pk", "organization_id", "login")
     }
     others = {
@@ -132,7 +133,6 @@ def _somebody(organization_id: UUID, now: datetime) -> UUID:
         login=f"{SOMEBODY}@{organization.slug}",
         name="Submitted on a cluster",
         kind=UserKind.SERVICE.value,
-        is_active=False,
         created_at=now,
     )
     user.set_unusable_password()

@@ -15,6 +15,7 @@ from connectors.natives import NativeSize, size_of
 from connectors.protocol import Outcome, WorkloadPhase
 from jobs.models import Attempt, Job, JobEvent, attempt_id
 from jobs.natives import job_id
+from jobs.withholding import withheld_jobs
 from quotas.cluster_users import SOMEBODY
 from quotas.models import Quota
 from tenants.models import User, UserKind
@@ -58,8 +59,23 @@ def test_who_is_not_known_is_one_user_of_the_organization_who_cannot_sign_in(sto
     story.at(1).look()
     user = User.objects.get(username=SOMEBODY)
     assert (user.organization, user.kind) == (story.company.organization, UserKind.SERVICE)
-    assert (user.is_active, user.has_usable_password()) == (False, False)
+    assert user.has_usable_password() is False
     assert {job.user for job in Job.objects.all()} == {user}
+    assert withheld_jobs(NOW) == ()
+
+
+def test_the_job_of_a_deactivated_person_waits_for_them(story: Story) -> None:
+    """Planted: their jobs taken for those of somebody whom nobody knows; the user for these
+    deactivated from the first, so that none of theirs starts."""
+    bob = a_user(story.company.organization, "bob")
+    User.objects.filter(pk=bob.pk).update(is_active=False)
+    story.cluster.add(a_gated_native("uid-1", user="bob@ai-company"))
+    story.at(1).look()
+    job = Job.objects.get()
+    assert job.user == bob
+    assert [(one.job, one.code) for one in withheld_jobs(NOW)] == [
+        (str(job.pk), "user_deactivated")
+    ]
 
 
 def test_who_signs_in_here_by_that_name_is_its_user(story: Story) -> None:
