@@ -155,7 +155,7 @@ def an_account(
 def test_an_account_of_another_namespace_is_nobody_special(
     loop: NativesLoop, person: Person, admin: KubeApi, kube_bed: KubeBed, tmp_path: Path
 ) -> None:
-    """Planted: all `system:` accounts outside of teams' namespaces act for the cluster. Such a one
+    """Against: all `system:` accounts outside of teams' namespaces act for the cluster. Such a one
     with rights in a team's namespace opened its gates, and its Pods ran unbilled."""
     waits, pod = a_native_job("waits", gpus=1), a_pod("waits-pod")
     person.submit(waits)

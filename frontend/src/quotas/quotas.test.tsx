@@ -545,7 +545,7 @@ describe("the quotas page", () => {
     expect(await screen.findByRole("row", { name: /research/ })).toBeInTheDocument();
   });
 
-  // Planted: no line at all; one for clusters that answer, are disabled, or have nothing of the pool.
+  // Against: no line at all; one for clusters that answer, are disabled, or have nothing of the pool.
   it("says as of when a silent cluster's GPUs are healthy", async () => {
     const [first, second, third] = theClusters();
     if (!first || !second || !third) throw new Error("three clusters");

@@ -155,7 +155,7 @@ class AControllerIsAway:
 
 
 def test_a_job_that_a_controller_keeps_from_being_sent_says_so(company: Company, bob: User) -> None:
-    """Planted: for minutes it read "it is being started". An id that is there by now, or another
+    """Against: for minutes it read "it is being started". An id that is there by now, or another
     failure, ends it."""
     attempt = an_attempt(company, bob, native_id=None, state="reserved", release_sent_at=None)
     message = Message.objects.create(

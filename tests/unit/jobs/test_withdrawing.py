@@ -405,7 +405,7 @@ def a_push(cluster: Cluster, kind: str, status: str, at: datetime) -> None:
 def test_after_ten_times_it_is_held_for_a_person(
     company: Company, bob: User, silences: int, state: str
 ) -> None:
-    """Planted: a cluster that had fallen silent counted as one that did not start the job."""
+    """Against: a cluster that had fallen silent counted as one that did not start the job."""
     attempt = an_attempt(company, bob)
     Attempt.objects.filter(pk=attempt.pk).update(number=11)
     Job.objects.update(attempt_number=11)

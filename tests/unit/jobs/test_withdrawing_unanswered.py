@@ -106,7 +106,7 @@ def test_what_a_dead_cluster_left_unanswered_queues_again_within_20_s(
 def test_what_may_run_or_was_asked_a_moment_ago_stays(
     company: Company, bob: User, dead: Cluster, values: dict[str, Any]
 ) -> None:
-    """Planted: without a look at the id; without one at the release; 19 s for 20."""
+    """Against: without a look at the id; without one at the release; 19 s for 20."""
     attempt = unanswered(company, bob, dead, **values)
     assert take_back(dead) == 0
     attempt.refresh_from_db()
@@ -168,7 +168,7 @@ def test_nothing_is_taken_back_in_quarantine(company: Company, bob: User, dead: 
 def test_where_older_answers_count_it_waits_until_they_do_not(
     company: Company, bob: User, dead: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: 20 s whatever the setting, so that the arbiter placed it there again."""
+    """Against: 20 s whatever the setting, so that the arbiter placed it there again."""
     monkeypatch.setattr(settings, "STALE_AFTER_S", 25)
     attempt = unanswered(company, bob, dead, granted_at=ago(26))
     Cluster.objects.filter(pk=dead.pk).update(seen_at=ago(25))
@@ -273,7 +273,7 @@ def test_it_goes_elsewhere_until_its_cluster_answers_again(
 
 
 def test_what_people_read_of_it(company: Company, bob: User, dead: Cluster) -> None:
-    """Planted: nothing was said of it once the job was placed again."""
+    """Against: nothing was said of it once the job was placed again."""
     attempt = unanswered(company, bob, dead)
     take_back(dead)
     job, actor = attempt.job, actor_of(bob)
@@ -294,7 +294,7 @@ def test_what_people_read_of_it(company: Company, bob: User, dead: Cluster) -> N
 def test_ten_silent_clusters_hold_no_job_for_a_person(
     company: Company, bob: User, dead: Cluster
 ) -> None:
-    """Planted: each silence counted as a cluster that did not start the job."""
+    """Against: each silence counted as a cluster that did not start the job."""
     attempt = unanswered(company, bob, dead, number=11)
     for number in range(1, 11):
         Attempt.objects.create(

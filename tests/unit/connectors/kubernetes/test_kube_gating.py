@@ -179,7 +179,7 @@ def test_whose_the_controllers_are_is_asked_of_the_request_and_never_of_the_obje
 
 
 def test_who_acts_for_the_cluster_is_named() -> None:
-    """Planted: every `system:` account outside of teams' namespaces, so that one of any other
+    """Against: every `system:` account outside of teams' namespaces, so that one of any other
     namespace with rights in a team's opened its gates and said to be its controller; no Kueue in
     the policy of Workloads; an exempt account left out."""
     exempt, operator = "system:serviceaccount:monitoring:agent", "system:serviceaccount:ray:op"
