@@ -1,8 +1,8 @@
 """Attempts of a reader's jobs that ended lately, the work that they lost, and changes of quotas.
 
 Work is lost where an attempt failed, ran into its time limit, was preempted, was withdrawn from its
-cluster or lost its node: all that it used since its last known checkpoint, or its start. Only what
-the meter counted is told, so a job that never ran is not in it.
+cluster or lost its node: all that it used since its last known checkpoint, or its start. The meter's
+count decides how much. An attempt that failed at once used nothing and is listed with that.
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ _OWN = """user_id = %(own)s::uuid
 # An attempt ends no later than its job, so that attempts of the window are of jobs that are open or
 # ended in it: the indexes `job_ended_by_team` and `job_ended_by_user` have those of the reader.
 # A job ends when its last attempt does, or later, while it waits: what the end of an attempt meant
-# is as in `jobs.lifecycle.verdict`. One that never ran has no segment.
+# is as in `jobs.lifecycle.verdict`. An attempt that ended within its first second has no segment. One
+# that never started is an end only where the job ended with it: the others queued again.
 _STATEMENT = f"""
 WITH theirs AS (
     {_JOBS} AND ended_at >= %(since)s AND {_OF_TEAMS} UNION
@@ -152,7 +153,8 @@ WITH theirs AS (
                 WHEN t.outcome = 'preempted' THEN 'preempted'
                 WHEN t.outcome IN ('node_failed', 'lost') THEN 'node_lost'
                 ELSE 'unknown' END AS how,
-           used.mgpu_s AS used_mgpu_s, used.unsaved_mgpu_s
+           COALESCE(used.mgpu_s, 0) AS used_mgpu_s,
+           COALESCE(used.unsaved_mgpu_s, 0) AS unsaved_mgpu_s
     FROM theirs
     JOIN jobs_job j ON j.id = theirs.id
     JOIN jobs_attempt t ON t.job_id = j.id
@@ -172,7 +174,7 @@ WITH theirs AS (
         ) AS held
     ) AS used
     WHERE t.ended_at >= %(since)s AND t.ended_at < %(until)s AND t.released_at IS NOT NULL
-      AND used.mgpu_s IS NOT NULL
+      AND (used.mgpu_s IS NOT NULL OR t.started_at IS NOT NULL OR t.ended_at = j.ended_at)
 )
 SELECT
     (SELECT COALESCE(json_agg(x ORDER BY x.device DESC), '[]')::text FROM (

@@ -58,6 +58,8 @@ def today(
         )
     for total in found["totals"]:
         device = total["device"]
+        if total["used_mgpu_s"] == 0:
+            continue
         tell(
             f"Lost: {devices.hours(total['lost_mgpu_s'], device)} of "
             f"{devices.hours(total['used_mgpu_s'], device)} {devices.hours_words} that ended."

@@ -221,6 +221,42 @@ def test_the_end_of_an_attempt_is_told_as_its_cluster_and_the_portal_know_it(
     assert [(row["name"], row["how"]) for row in found.waste] == expected[:-1]
 
 
+def test_an_attempt_that_failed_at_once_is_listed_with_no_use(world: World) -> None:
+    """Two failed within their first second, one before its start; a fourth attempt never started
+    and its job queued again.
+
+    Planted: only attempts that the meter counted; attempts that never started and queued again.
+    """
+    company, bob = world.company, world.bob
+    for second, (name, changes) in enumerate(
+        {"at-once": {"started_at": at(HOUR + 1)}, "before-start": {"started_at": None}}.items(), 1
+    ):
+        job = a_job(company, bob, name=name, mgpu_per_node=8_000)
+        attempt = {"ended_at": at(HOUR + second), "released_at": at(HOUR + second)}
+        an_attempt(
+            job, cluster=Cluster.objects.get(name="local"), number=1, state="ended",
+            outcome="failed", **attempt | changes,
+        )  # fmt: skip
+        Job.objects.filter(pk=job.pk).update(
+            state="failed", attempt_number=1, exit_code=127, ended_at=at(HOUR + second)
+        )
+    again = a_job(company, bob, name="again", mgpu_per_node=8_000)
+    an_attempt(
+        again, cluster=Cluster.objects.get(name="local"), number=1, state="ended",
+        outcome="stopped", stop_reason="withdrawn", started_at=None, ended_at=at(HOUR + 3),
+        released_at=at(HOUR + 3),
+    )  # fmt: skip
+    Job.objects.filter(pk=again.pk).update(attempt_number=1)
+
+    found = asked(actor_of(world.alice))
+
+    assert [
+        (row["name"], row["how"], row["exit_code"], row["used_mgpu_s"]) for row in found.ends
+    ] == [("before-start", "failed", 127, 0), ("at-once", "failed", 127, 0)]
+    assert found.waste == []
+    assert found.totals == [{"device": "gpu", "attempts": 2, "used_mgpu_s": 0, "lost_mgpu_s": 0}]
+
+
 def test_a_reader_reads_the_ends_of_their_own_jobs_alone_and_at_once(
     statistics: Owner, world: World
 ) -> None:
