@@ -242,9 +242,11 @@ def _decided(
     runs = [job for job in open_jobs if job.state in lifecycle.ACTIVE]
     questions = []
     if runs and running is None:
-        questions.append(f"{len(runs):,} jobs run: set running to end or cancel")
+        run = "job runs" if len(runs) == 1 else "jobs run"
+        questions.append(f"{len(runs):,} {run}: set running to end or cancel")
     if waits and waiting is None:
-        questions.append(f"{len(waits):,} jobs wait: set waiting to wait or cancel")
+        wait = "job waits" if len(waits) == 1 else "jobs wait"
+        questions.append(f"{len(waits):,} {wait}: set waiting to wait or cancel")
     if questions:
         raise Conflict(
             f"{whose} has work. {'; '.join(questions)}.",

@@ -26,6 +26,9 @@ from webapi.statements import prepared_cursor
 
 #: The end of an id, as pages show it: enough of its last group to tell jobs apart.
 _END_OF_ID = re.compile(r"[0-9a-f]{4,12}")
+#: The beginning of an id, as people copy it: at least its first group.
+_START_OF_ID = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
+_DIGITS_OF_ID = 32
 #: With more conditions than these, those on teams and on organizations become one each.
 _BRANCHES_MAX = 8
 
@@ -33,8 +36,8 @@ _BRANCHES_MAX = 8
 @dataclass(frozen=True, slots=True)
 class JobFilter:
     """Which jobs a list shows; None is no condition. `team` is a path and means its subtree,
-    `name` a part of the name in any case or the end of the id, times are half-open
-    `[from, before)`."""
+    `name` a part of the name in any case, or the end or the beginning of the id, times are
+    half-open `[from, before)`."""
 
     states: Collection[str] | None = None
     team: str | None = None
@@ -183,7 +186,15 @@ def _conditions(wanted: JobFilter) -> Iterator[_Condition]:
         ending = _Condition(
             "RIGHT(j.id::text, 4) = %s AND j.id::text LIKE %s", [end[-4:], f"%{end}"]
         )
-        yield _any([named, ending] if _END_OF_ID.fullmatch(end) else [named])
+        meant = [named, ending] if _END_OF_ID.fullmatch(end) else [named]
+        digits = end.replace("-", "")
+        if _START_OF_ID.fullmatch(end) and len(digits) <= _DIGITS_OF_ID:
+            bounds = [UUID(digits.ljust(_DIGITS_OF_ID, fill)) for fill in "0f"]
+            starting = _Condition(
+                "j.id BETWEEN %s AND %s AND j.id::text LIKE %s", [*bounds, f"{end}%"]
+            )
+            meant.append(starting)
+        yield _any(meant)
     if wanted.submitted_from is not None:
         yield _Condition("j.submitted_at >= %s", [wanted.submitted_from])
     if wanted.submitted_before is not None:

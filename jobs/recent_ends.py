@@ -1,8 +1,8 @@
 """Attempts of a reader's jobs that ended lately, the work that they lost, and changes of quotas.
 
 Work is lost where an attempt failed, ran into its time limit, was preempted, was withdrawn from its
-cluster or lost its node: all that it used since its last known checkpoint, or its start. The meter's
-count decides how much. An attempt that failed at once used nothing and is listed with that.
+cluster or lost its node: all that it used since its last known checkpoint, or its start, as the
+meter counted it. An attempt that failed at once used nothing and is listed with that.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ _OWN = """user_id = %(own)s::uuid
 # An attempt ends no later than its job, so that attempts of the window are of jobs that are open or
 # ended in it: the indexes `job_ended_by_team` and `job_ended_by_user` have those of the reader.
 # A job ends when its last attempt does, or later, while it waits: what the end of an attempt meant
-# is as in `jobs.lifecycle.verdict`. An attempt that ended within its first second has no segment. One
-# that never started is an end only where the job ended with it: the others queued again.
+# is as in `jobs.lifecycle.verdict`. An attempt that ended within its first second has no segment.
+# One that never started is an end only where the job ended with it: the others queued again.
 _STATEMENT = f"""
 WITH theirs AS (
     {_JOBS} AND ended_at >= %(since)s AND {_OF_TEAMS} UNION

@@ -95,7 +95,8 @@ class JobList(APIView):
             OpenApiParameter(
                 "q",
                 OpenApiTypes.STR,
-                description="A part of the name, or the last 4 to 12 digits of the id",
+                description="A part of the name, the last 4 to 12 digits of the id, or at least "
+                "its first 8",
             ),
             OpenApiParameter("submitted_at__gte", OpenApiTypes.DATETIME),
             OpenApiParameter("submitted_at__lt", OpenApiTypes.DATETIME),

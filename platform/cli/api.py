@@ -50,7 +50,7 @@ class Api:
         """Close its connections."""
         self._client.close()
 
-    def get(self, path: str, **parameters: object) -> dict[str, Any]:
+    def get(self, path: str, /, **parameters: object) -> dict[str, Any]:
         """The JSON object at `path`; parameters of None are left out."""
         return _object(self._send("GET", path, parameters=parameters))
 
@@ -98,7 +98,7 @@ class Api:
         headers = {} if if_match is None else {"If-Match": if_match}
         self._send("DELETE", path, parameters={}, headers=headers)
 
-    def items(self, path: str, *, most: int, **parameters: object) -> Iterator[dict[str, Any]]:
+    def items(self, path: str, /, *, most: int, **parameters: object) -> Iterator[dict[str, Any]]:
         """At most `most` items of a list, page by page."""
         from httpx import URL
 

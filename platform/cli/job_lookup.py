@@ -13,7 +13,7 @@ from cli.errors import CliError, Refused
 from cli.output import tell
 
 #: What people may write for a job.
-JOB_HELP = "Its id, the end of its id (c518), or the beginning of the name of a job of yours."
+JOB_HELP = "Its id, the end (c518) or the first 8 digits of it, or the beginning of its name."
 HELD, QUEUED = ("held",), ("queued",)
 WAITING = (*HELD, *QUEUED)
 RUNNING = ("running", "preempting")
@@ -21,59 +21,64 @@ OPEN = (*WAITING, "starting", *RUNNING)
 #: So many jobs of one name are looked at.
 _NAMED_MAX = 200
 _END_OF_ID = re.compile(r"[0-9a-f]{4,12}")
+_START_OF_ID = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
 
 
 def id_of_job(api: Api, given: str, *, states: Sequence[str] = ()) -> str:
-    """The id of the job that `given` is the id, the name, the beginning of the name, or the end
-    of the id (as pages show it) of.
+    """Return the id of the job that `given` names: its id, its name, the beginning of its name, or
+    the end (as pages show it) or the beginning of its id.
 
-    Names are looked up among the caller's own jobs, ends of ids there first. `states` are those of
-    jobs that the command is for: where several match and one of these is in such a state, it is
-    meant, and told. Raises CliError unless it is one job.
+    The caller's own jobs come first, then all that they may see. `states` are those of jobs that
+    the command is for: where several match and one of these is in such a state, it is meant, and
+    told. Raises CliError unless it is one job.
     """
     try:
         return str(UUID(given))
     except ValueError:
         pass
-    username = api.username()
-    found = _named(api, given, user=username) or _by_end_of_id(api, given, username)
+    whose: dict[str, object] = {"user": api.username()}
+    found = _matching(api, given, **whose)
+    if not found:
+        whose = {}
+        found = _matching(api, given)
     if not found:
         raise CliError(
-            f"You have no job whose name begins with {given!r}, and no job that you may see has "
-            "an id that ends so. `tidegate ls` lists jobs."
+            f"You may see no job whose name begins with {given!r}, or whose id ends (4 to 12 "
+            "digits) or begins (8 or more) so. `tidegate ls` lists jobs."
         )
+    jobs = "of your jobs" if whose else "jobs"
     exact = [job for job in found if job["name"] == given]
     found = exact or found
     matching = f"match {given!r}"
     if len(found) > 1 and states:
-        fitting = _named(api, given, user=username, state=",".join(states))
+        fitting = _matching(api, given, **whose, state=",".join(states))
         fitting = [job for job in fitting if job["name"] == given or not exact]
         if len(fitting) == 1:
             (job,) = fitting
-            tell(f"Of your jobs that {matching} only this one is {job['state']}: {_line(job)}")
+            of_jobs = "Of your jobs" if whose else "Of the jobs"
+            tell(f"{of_jobs} that {matching} only this one is {job['state']}: {_line(job)}")
         elif fitting:
             matching += f" and are {' or '.join(states)}"
         found = fitting or found
     if len(found) == 1:
         return str(found[0]["id"])
     some = "\n".join(f"  {_line(job)}  {job['state']}" for job in found[:5])
-    raise CliError(f"{len(found)} of your jobs {matching}; give the id of one:\n{some}")
+    raise CliError(f"{len(found)} {jobs} {matching}; give the id of one:\n{some}")
 
 
-def _named(api: Api, beginning: str, **parameters: object) -> list[dict[str, Any]]:
-    jobs = api.items("jobs", most=_NAMED_MAX, **parameters, q=beginning)
-    return [job for job in jobs if str(job["name"]).startswith(beginning)]
+def _matching(api: Api, given: str, **parameters: object) -> list[dict[str, Any]]:
+    """Jobs whose name begins with `given`, else jobs whose id begins or ends so."""
+    jobs = list(api.items("jobs", most=_NAMED_MAX, **parameters, q=given))
+    named = [job for job in jobs if str(job["name"]).startswith(given)]
+    return named or [job for job in jobs if _has_id(job, given.lower())]
 
 
-def _by_end_of_id(api: Api, end: str, username: str) -> list[dict[str, Any]]:
-    """The caller's jobs whose id ends in `end`, else everybody's that they may see."""
-    if not _END_OF_ID.fullmatch(end.lower()):
-        return []
-    for parameters in ({"user": username}, {}):
-        jobs = api.items("jobs", most=_NAMED_MAX, **parameters, q=end)
-        if found := [job for job in jobs if str(job["id"]).endswith(end.lower())]:
-            return found
-    return []
+def _has_id(job: dict[str, Any], part: str) -> bool:
+    pk = str(job["id"])
+    return bool(
+        (_END_OF_ID.fullmatch(part) and pk.endswith(part))
+        or (_START_OF_ID.fullmatch(part) and pk.startswith(part))
+    )
 
 
 def _line(job: dict[str, Any]) -> str:

@@ -29,9 +29,11 @@ def decided(work: Mapping[str, Any], *, waiting: str | None, running: str | None
         )
     missing = []
     if work["running"] and running is None:
-        missing.append(f"{work['running']:,} jobs run: add --running end or --running cancel.")
+        run = "job runs" if work["running"] == 1 else "jobs run"
+        missing.append(f"{work['running']:,} {run}: add --running end or --running cancel.")
     if work["waiting"] and waiting is None:
-        missing.append(f"{work['waiting']:,} jobs wait: add --waiting wait or --waiting cancel.")
+        wait = "job waits" if work["waiting"] == 1 else "jobs wait"
+        missing.append(f"{work['waiting']:,} {wait}: add --waiting wait or --waiting cancel.")
     if missing:
         raise CliError(" ".join(["Nothing is changed yet.", *missing]))
     chosen = {"waiting": waiting, "running": running}

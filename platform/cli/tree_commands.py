@@ -13,14 +13,12 @@ from cli.open_work import RunningOption, WaitingOption, decided
 from cli.output import print_table, tell
 from primitives.units import gpus_text
 
-_SEARCHED_MAX = 10_000
-
 tree_app = typer.Typer(
     no_args_is_help=True,
     help="Move, archive, restore and delete teams, departments and organizations.",
     rich_markup_mode=None,
 )
-PathArgument = Annotated[str, typer.Argument(help="Its path: ai-company/research/nlp.")]
+PathArgument = Annotated[str, typer.Argument(help="Its path, or the end of it: research/nlp.")]
 
 
 @tree_app.command("archive")
@@ -36,24 +34,28 @@ def archive(
     History and bills stay readable; `tidegate tree restore` brings it back.
     """
     api = open_api(ctx)
-    address = f"tree/{_node_at(api, path)['id']}/archive"
+    node = _node_at(api, path)
+    address = f"tree/{node['id']}/archive"
     api.post(address, decided(api.get(address), waiting=waiting, running=running))
-    tell(f"{path} is archived. Restore it with `tidegate tree restore {path}`.")
+    tell(f"{node['path']} is archived. Restore it with `tidegate tree restore {node['path']}`.")
 
 
 @tree_app.command("restore")
 def restore(ctx: typer.Context, path: PathArgument) -> None:
     """Restore a node with all that was archived together with it."""
     api = open_api(ctx)
-    api.post(f"tree/{_node_at(api, path)['id']}/restore")
-    tell(f"{path} is restored.")
+    node = _node_at(api, path)
+    api.post(f"tree/{node['id']}/restore")
+    tell(f"{node['path']} is restored.")
 
 
 @tree_app.command("move")
 def move(
     ctx: typer.Context,
     path: PathArgument,
-    to: Annotated[str, typer.Option(help="Path of its new parent: ai-company/production.")],
+    to: Annotated[
+        str, typer.Option(help="Its new parent: ai-company/production, or the end of that path.")
+    ],
     yes: Annotated[bool, typer.Option("--yes", help="Move it; else it is only shown.")] = False,
 ) -> None:
     """Move a team, or a department with all below it, to another parent of its organization.
@@ -62,7 +64,8 @@ def move(
     from above. From now on it counts there; what was used before stays with the former parent.
     """
     api = open_api(ctx)
-    address = f"tree/{_node_at(api, path)['id']}/move"
+    node = _node_at(api, path)
+    address = f"tree/{node['id']}/move"
     shown = api.get(address, parent=to)
     _print_move(shown)
     if shown["problem"]:
@@ -70,7 +73,10 @@ def move(
     if not yes:
         raise CliError("Nothing is moved yet. Add --yes to move it.")
     moved = api.post(address, {"parent": to})
-    tell(f"{path} is {moved['path']} now. Its bills until now stay with {shown['node']['parent']}.")
+    tell(
+        f"{node['path']} is {moved['path']} now. Its bills until now stay with "
+        f"{shown['node']['parent']}."
+    )
     if moved["clusters_to_push"]:
         tell(
             "Its waiting jobs cannot start on these clusters before a platform administrator "
@@ -87,8 +93,9 @@ def delete(ctx: typer.Context, path: PathArgument) -> None:
     What has or had jobs, bills, prices or members is archived instead.
     """
     api = open_api(ctx)
-    api.delete(f"tree/{_node_at(api, path)['id']}")
-    tell(f"{path} is deleted.")
+    node = _node_at(api, path)
+    api.delete(f"tree/{node['id']}")
+    tell(f"{node['path']} is deleted.")
 
 
 def _print_move(shown: dict[str, Any]) -> None:
@@ -114,7 +121,11 @@ def _print_move(shown: dict[str, Any]) -> None:
             ],
             squeeze="RUNS ON",
         )
-    tell(f"{shown['running']:,} jobs run on, and {shown['waiting']:,} wait on.")
+    running, waiting = shown["running"], shown["waiting"]
+    tell(
+        f"{running:,} {'job runs' if running == 1 else 'jobs run'} on, and "
+        f"{waiting:,} {'waits' if waiting == 1 else 'wait'} on."
+    )
     roles = [
         [change, each["user"], each["role"], each["given_on"]]
         for change in ("gained", "lost")
@@ -134,11 +145,10 @@ def _reserve_text(share: dict[str, Any] | None) -> str:
 
 
 def _node_at(api: Api, path: str) -> dict[str, Any]:
+    """The node of this path, or the only one whose path ends so. Raises Refused, which names what
+    may be meant."""
     wanted = path.strip("/")
-    parent = wanted.rpartition("/")[0]
-    lists = ("teams", "departments") if parent else ("organizations",)
-    for kind in lists:
-        for node in api.items(kind, most=_SEARCHED_MAX, parent=parent or None):
-            if node["path"] == wanted:
-                return node
+    for kind in ("teams", "departments", "organizations"):
+        for node in api.items(kind, most=1, path=wanted):
+            return node
     raise CliError(f"There is no {wanted!r} that you can see.")

@@ -12,6 +12,7 @@ from rest_framework.views import APIView
 from audit.models import AuditEvent
 from audit.reading import EventFilter, matching_events
 from primitives.clock import SystemClock
+from primitives.errors import Forbidden
 from tenants.access import visible
 from tenants.api.authentication import actor_from
 from tenants.api.serializers import AuditEventSerializer
@@ -64,7 +65,8 @@ class AuditEventList(APIView):
             {
                 (200, "application/json"): page_of(AuditEventSerializer),  # type: ignore[dict-item]
                 (200, "text/csv"): OpenApiTypes.STR,  # type: ignore[dict-item]
-            }
+            },
+            403,
         ),
     )
     def get(self, request: Request) -> Response:
@@ -75,6 +77,12 @@ class AuditEventList(APIView):
         else:
             refuse_unknown_filters(request, {*_NAMES, "format"})
         actor, query = actor_from(request), request.query_params
+        if not actor.prefixes(Permission.VIEW_AUDIT):
+            raise Forbidden(
+                "The audit log needs a token with the scope admin."
+                if actor.granted(Permission.VIEW_AUDIT)
+                else "The audit log is for auditors and administrators; ask one of them."
+            )
         events = matching_events(
             visible(actor, AuditEvent.objects.all(), Permission.VIEW_AUDIT, path_field="node_path"),
             EventFilter(

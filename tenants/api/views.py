@@ -18,7 +18,7 @@ from rest_framework.views import APIView
 
 from primitives.clock import SystemClock
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
-from tenants.access import Actor, actor_of, get_visible, visible
+from tenants.access import Actor, actor_of, get_visible, visible, visible_node
 from tenants.administrators import has_administrator
 from tenants.api import serializers as shapes
 from tenants.api.authentication import actor_from, require_csrf_token
@@ -45,6 +45,12 @@ ORGANIZATION_FILTER = OpenApiParameter(
 )
 PARENT_FILTER = OpenApiParameter(
     "parent", OpenApiTypes.STR, description="Path of the node directly above"
+)
+PATH_FILTER = OpenApiParameter(
+    "path",
+    OpenApiTypes.STR,
+    description="Only the node of this path, or the only one whose path ends so; 404 where none "
+    "is meant, of whatever kind",
 )
 
 
@@ -179,6 +185,9 @@ class _NodeList(APIView):
         parent = request.query_params.get("parent")
         if parent is not None:
             nodes = nodes.filter(parent__path=parent.rstrip("/") + "/")
+        path = request.query_params.get("path")
+        if path is not None:
+            nodes = nodes.filter(pk=visible_node(actor_from(request), path).pk)
         page = page_by_text(request, nodes, "path")
         return Response(page_body(request, page, node_body))
 
@@ -244,12 +253,12 @@ class OrganizationList(_NodeList):
     @extend_schema(
         operation_id="list_organizations",
         summary="Organizations, by path",
-        parameters=PAGE_PARAMETERS,
-        responses=answers({200: page_of(shapes.TreeNodeSerializer)}),
+        parameters=[PATH_FILTER, *PAGE_PARAMETERS],
+        responses=answers({200: page_of(shapes.TreeNodeSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
         """Organizations by path."""
-        return self._list(request, set())
+        return self._list(request, {"path"})
 
 
 class OrganizationDetail(_NodeDetail):
@@ -285,12 +294,12 @@ class DepartmentList(_NodeList):
     @extend_schema(
         operation_id="list_departments",
         summary="Departments, by path",
-        parameters=[ORGANIZATION_FILTER, PARENT_FILTER, *PAGE_PARAMETERS],
-        responses=answers({200: page_of(shapes.TreeNodeSerializer)}),
+        parameters=[ORGANIZATION_FILTER, PARENT_FILTER, PATH_FILTER, *PAGE_PARAMETERS],
+        responses=answers({200: page_of(shapes.TreeNodeSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
         """Departments by path."""
-        return self._list(request, {"organization", "parent"})
+        return self._list(request, {"organization", "parent", "path"})
 
     @extend_schema(
         operation_id="create_department",
@@ -337,12 +346,12 @@ class TeamList(_NodeList):
     @extend_schema(
         operation_id="list_teams",
         summary="Teams, by path",
-        parameters=[ORGANIZATION_FILTER, PARENT_FILTER, *PAGE_PARAMETERS],
-        responses=answers({200: page_of(shapes.TreeNodeSerializer)}),
+        parameters=[ORGANIZATION_FILTER, PARENT_FILTER, PATH_FILTER, *PAGE_PARAMETERS],
+        responses=answers({200: page_of(shapes.TreeNodeSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
         """Teams by path."""
-        return self._list(request, {"organization", "parent"})
+        return self._list(request, {"organization", "parent", "path"})
 
     @extend_schema(
         operation_id="create_team",

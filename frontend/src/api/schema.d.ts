@@ -5428,6 +5428,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_clusters: {
@@ -6588,6 +6596,8 @@ export interface operations {
                 organization?: string;
                 /** @description Path of the node directly above */
                 parent?: string;
+                /** @description Only the node of this path, or the only one whose path ends so; 404 where none is meant, of whatever kind */
+                path?: string;
             };
             header?: never;
             path?: never;
@@ -6612,6 +6622,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6942,7 +6960,7 @@ export interface operations {
                 /** @description native: only those given to their clusters beside the portal */
                 origin?: "native" | "portal";
                 pool?: string;
-                /** @description A part of the name, or the last 4 to 12 digits of the id */
+                /** @description A part of the name, the last 4 to 12 digits of the id, or at least its first 8 */
                 q?: string;
                 sort?: "-submitted_at" | "submitted_at";
                 /** @description One or several, with commas between them */
@@ -8110,6 +8128,8 @@ export interface operations {
                 cursor?: string;
                 /** @description Items a page, 1 to 500; 50 if absent */
                 limit?: number;
+                /** @description Only the node of this path, or the only one whose path ends so; 404 where none is meant, of whatever kind */
+                path?: string;
             };
             header?: never;
             path?: never;
@@ -8134,6 +8154,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11162,6 +11190,8 @@ export interface operations {
                 organization?: string;
                 /** @description Path of the node directly above */
                 parent?: string;
+                /** @description Only the node of this path, or the only one whose path ends so; 404 where none is meant, of whatever kind */
+                path?: string;
             };
             header?: never;
             path?: never;
@@ -11186,6 +11216,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.cli_server import Server, a_server
+from builders.cli_server import Server, a_problem, a_server
 
 EVENT = {
     "at": "2026-11-21T12:00:00Z",
@@ -49,3 +49,11 @@ def test_what_is_no_object_is_refused_before_anything_is_asked(server: Server) -
     ran = server.run("audit", "--object", "/42")
     assert (ran.exit_code, server.requests) == (2, [])
     assert "--object is a kind, or a kind and an id: team, team/ID." in ran.err
+
+
+@pytest.mark.parametrize("how", [["--csv"], []])
+def test_a_refusal_is_no_empty_log(server: Server, how: list[str]) -> None:
+    server.routes["GET audit-events"] = a_problem(403, title="You may not do this")
+    ran = server.run("audit", *how)
+    assert (ran.exit_code, ran.out) == (3, "")
+    assert ran.err == "Error: You may not do this: It is refused.\n"

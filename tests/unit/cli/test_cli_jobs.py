@@ -341,8 +341,8 @@ def test_a_job_by_the_beginning_of_its_name(server: Server) -> None:
     )
     server.routes["GET jobs"] = {"items": [], "next": None}
     assert server.run("get", "x").err == (
-        "Error: You have no job whose name begins with 'x', and no job that you may see has an id "
-        "that ends so. `tidegate ls` lists jobs.\n"
+        "Error: You may see no job whose name begins with 'x', or whose id ends (4 to 12 digits) "
+        "or begins (8 or more) so. `tidegate ls` lists jobs.\n"
     )
 
 
@@ -507,22 +507,37 @@ def test_the_end_of_an_id_names_a_job(server: Server) -> None:
     """What pages show; planted: only jobs of one's own."""
     job = a_shown_job(id=JOB_ID[:-4] + "c518", name="theirs")
     server.routes[f"GET jobs/{job['id']}"] = job
-    ids_by_end(server, [], [], [a_shown_job(name="c518-b"), job])
+    ids_by_end(server, [], [a_shown_job(name="c518-b"), job])
     ran = server.run("get", "C518", "-o", "json")
     assert json.loads(ran.out)["name"] == "theirs"
-    assert [dict(request.url.params) for request in server.requests[1:4]] == [
-        {"limit": "200", "user": "bob", "q": "C518"},
+    assert [dict(request.url.params) for request in server.requests[1:3]] == [
         {"limit": "200", "user": "bob", "q": "C518"},
         {"limit": "200", "q": "C518"},
     ]
 
 
 def test_the_end_of_several_ids_names_none(server: Server) -> None:
-    ids_by_end(server, [], [a_shown_job(id=JOB_ID[:-5] + f"{n}c518") for n in range(2)])
+    ids_by_end(server, [a_shown_job(id=JOB_ID[:-5] + f"{n}c518") for n in range(2)])
     ran = server.run("get", "c518")
     assert (ran.exit_code, ran.err.splitlines()[0]) == (
         2,
         "Error: 2 of your jobs match 'c518'; give the id of one:",
+    )
+
+
+def test_the_beginning_of_a_name_or_of_an_id_names_a_job_of_others(server: Server) -> None:
+    """Planted: names of one's own jobs alone; beginnings of ids of less than 8 digits."""
+    server.routes[f"GET jobs/{JOB_ID}"] = job = a_shown_job(name="pt-vision")
+    for given in ("pt-vis", JOB_ID[:8], JOB_ID[:13].upper()):
+        ids_by_end(server, [], [job])
+        ran = server.run("get", given, "-o", "json")
+        assert json.loads(ran.out)["name"] == "pt-vision"
+    ids_by_end(server, [], [job])
+    assert server.run("get", JOB_ID[:7]).exit_code == 2
+    ids_by_end(server, [], [job, a_shown_job(id="x", name="pt-vis-2")])
+    assert server.run("get", "pt-vi").err == (
+        "Error: 2 jobs match 'pt-vi'; give the id of one:\n"
+        f"  {JOB_ID}  pt-vision  queued\n  x  pt-vis-2  queued\n"
     )
 
 

@@ -33,6 +33,16 @@ def test_what_runs_is_shown_and_asked_about_before_anything_is_archived(server: 
     assert [request.method for request in server.requests] == ["GET", "GET"]
 
 
+def test_the_end_of_a_path_names_a_node_of_any_kind(server: Server) -> None:
+    """Planted: teams alone are asked for; the name as it was given in the answer."""
+    server.routes["GET teams"] = {"items": [], "next": None}
+    server.routes["GET departments"] = {"items": [{"id": NODE, "path": "a/lab"}], "next": None}
+    server.routes[f"POST tree/{NODE}/restore"] = {"id": NODE}
+    ran = server.run("tree", "restore", "lab")
+    assert (ran.exit_code, ran.err) == (0, "a/lab is restored.\n")
+    assert server.sent[:2] == ["GET teams?path=lab&limit=1", "GET departments?path=lab&limit=1"]
+
+
 def test_what_is_decided_is_sent(server: Server) -> None:
     ran = server.run("tree", "archive", "a/nlp", "--running", "end", "--waiting", "cancel")
     assert ran.exit_code == 0
@@ -67,7 +77,7 @@ def test_a_move_is_shown_before_it_is_made(server: Server) -> None:
         ["h100", "8", "0", "->", "8", "no", "quota"]
     )
     assert "gained" in ran.out
-    assert "1 jobs run on, and 2 wait on." in ran.err
+    assert "1 job runs on, and 2 wait on." in ran.err
     assert "Nothing is moved yet. Add --yes to move it." in ran.err
     assert [request.method for request in server.requests] == ["GET", "GET"]
 
@@ -106,7 +116,7 @@ def test_a_user_is_deactivated_once_all_is_decided(server: Server) -> None:
     server.routes[f"POST {bob}/deactivate"] = server.routes[f"PATCH {bob}"] = {"id": NODE}
     ran = server.run("user", "deactivate", "bob@a")
     assert ran.exit_code == 2
-    assert "Nothing is changed yet. 1 jobs wait: add --waiting wait" in ran.err
+    assert "Nothing is changed yet. 1 job waits: add --waiting wait" in ran.err
     assert server.run("user", "deactivate", "bob@a", "--waiting", "wait").exit_code == 0
     assert json.loads(server.requests[-1].content) == {"waiting": "wait"}
     assert server.run("user", "reactivate", "bob@a").exit_code == 0

@@ -73,7 +73,7 @@ def test_work_is_shown_and_asked_about_first(company: Company, cast: Cast) -> No
     answer = root.post(f"{path}/archive", {})
     assert (answer.status_code, answer.json()["detail"]) == (
         409,
-        "local has work. 1 jobs run: set running to end or cancel; 1 jobs wait: set waiting to "
+        "local has work. 1 job runs: set running to end or cancel; 1 job waits: set waiting to "
         "wait or cancel.",
     )
     assert Cluster.objects.get(name="local").archived_at is None

@@ -106,7 +106,7 @@ def test_work_is_shown_and_asked_about_first(company: Company, admin: Actor) -> 
     with pytest.raises(Conflict) as refusal:
         archived(company.research, admin, waiting=None, running=None)
     assert refusal.value.detail == (
-        "ai-company/research has work. 1 jobs run: set running to end or cancel; 1 jobs wait: "
+        "ai-company/research has work. 1 job runs: set running to end or cancel; 1 job waits: "
         "set waiting to wait or cancel."
     )
     assert Node.objects.get(pk=company.nlp.pk).archived_at is None
@@ -198,7 +198,7 @@ def test_work_of_a_user_is_asked_about_before_they_are_deactivated(
     answer = caller.post(path, {"running": "end"})
     assert (answer.status_code, answer.json()["detail"]) == (
         409,
-        "bob@ai-company has work. 1 jobs wait: set waiting to wait or cancel.",
+        "bob@ai-company has work. 1 job waits: set waiting to wait or cancel.",
     )
     bob.refresh_from_db()
     assert bob.is_active

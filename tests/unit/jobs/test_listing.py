@@ -157,7 +157,10 @@ def a_filter(chance: random.Random, paths: list[str]) -> JobFilter:
 
 
 def test_the_end_of_an_id_finds_its_job() -> None:
-    """Against: the end compared without the scope (a rival's job), or with the first group."""
+    """Also the beginning, of 8 digits or more. Planted: beginnings of 7 digits.
+
+    Against: the end compared without the scope (a rival's job), or with the first group.
+    """
     company, rival = a_company(), a_company("rival")
     bob, eve = a_user(company.organization, "bob"), a_user(rival.organization, "eve")
     a_grant(bob, Role.RESEARCHER, company.nlp)
@@ -171,6 +174,10 @@ def test_the_end_of_an_id_finds_its_job() -> None:
         ("00000000c518", {mine.pk}),
         ("518", {named.pk}),
         ("1c518", set()),
+        ("01a1fd00", {mine.pk, named.pk}),
+        ("01A1C518-c518-7", {UUID("01a1c518-c518-7000-8000-000000000001")}),
+        ("01a1c518c", set()),
+        ("01a1c51", set()),
     ):
         assert set(ids(actor_of(bob), JobFilter(name=wanted))) == found, wanted
 

@@ -92,6 +92,14 @@ def test_filters_narrow_and_never_widen() -> None:
     assert paths(bob.get("teams?parent=rival-lab")) == []
     assert paths(by_token(cast.root).get("teams?organization=rival-lab")) == ["rival-lab/team"]
     assert bob.get("teams?organisation=ai-company").status_code == 400
+    assert paths(bob.get("teams?path=nlp")) == ["ai-company/research/nlp"]
+    assert paths(bob.get("departments?path=nlp")) == []
+    assert paths(bob.get("departments?path=research/")) == ["ai-company/research"]
+    unknown = bob.get("teams?path=nlpp")
+    assert (unknown.status_code, unknown.json()["detail"]) == (
+        404,
+        "There is no 'nlpp' that you can see. Did you mean ai-company/research/nlp?",
+    )
 
 
 def test_pages_follow_each_other() -> None:
