@@ -11,6 +11,7 @@ export function WorkForm({
   work,
   children,
   until,
+  none,
   command,
   confirmLabel,
   isBusy,
@@ -21,6 +22,9 @@ export function WorkForm({
   children: ReactNode;
   /** What waiting jobs wait for: "the restore". */
   until: string;
+  /** Where none of the jobs is open: "No job runs or waits there." */
+  none: string;
+  /** The same on the command line; what is chosen here is added to it. */
   command: string;
   confirmLabel: string;
   isBusy: boolean;
@@ -61,8 +65,8 @@ export function WorkForm({
           </div>
         </Radio.Group>
       )}
-      {work.running === 0 && work.waiting === 0 && <p className="dim">No job runs or waits there.</p>}
-      <CliLine command={command} />
+      {work.running === 0 && work.waiting === 0 && <p className="dim">{none}</p>}
+      <CliLine command={[command, running && `--running ${running}`, waiting && `--waiting ${waiting}`].filter(Boolean).join(" ")} />
       <div className="inline end">
         <Button variant="default" onClick={onClose} data-autofocus>
           Back

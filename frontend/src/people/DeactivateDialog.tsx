@@ -44,6 +44,7 @@ function DeactivateForm({ user, work, onClose }: { user: User; work: Work; onClo
     <WorkForm
       work={work}
       until="the reactivation"
+      none="None of their jobs runs or waits."
       command={`tidegate user deactivate ${user.login}`}
       confirmLabel="Deactivate"
       isBusy={deactivate.isPending}

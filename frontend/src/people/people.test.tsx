@@ -75,13 +75,28 @@ describe("deactivating somebody", () => {
     const deactivate = within(dialog).getByRole("button", { name: "Deactivate" });
     await user.click(within(dialog).getByRole("radio", { name: "Wait until the reactivation" }));
     expect(deactivate).toBeDisabled();
+    expect(dialog).toHaveTextContent("tidegate user deactivate bob@ai-company --waiting wait");
     await user.click(within(dialog).getByRole("radio", { name: "Cancel, with grace" }));
+    expect(dialog).toHaveTextContent("tidegate user deactivate bob@ai-company --running cancel --waiting wait");
     await user.click(deactivate);
     await screen.findByText("bob@ai-company is deactivated");
     expect(requests.find(({ method, path }) => method === "POST" && path === address)?.body).toEqual({
       running: "cancel",
       waiting: "wait",
     });
+  });
+
+  // Planted: the words of a node, where jobs wait "there".
+  it("says that nothing of theirs runs or waits", async () => {
+    const idle: Override = ({ method, path }) =>
+      path === address && method === "GET"
+        ? { status: 200, body: { running: 0, waiting: 0, running_jobs: [] } }
+        : undefined;
+    const { user } = open("/people", { company: aCompany({ session: ADMIN }), override: idle });
+    const row = await screen.findByRole("row", { name: /bob@ai-company/ });
+    await user.click(within(row).getByRole("button", { name: "Deactivate…" }));
+    const dialog = await screen.findByRole("dialog", { name: "Deactivate bob@ai-company?" });
+    await within(dialog).findByText("None of their jobs runs or waits.");
   });
 
   it("is undone from the list, which says who is deactivated", async () => {

@@ -15,21 +15,24 @@ import { Delete } from "./Delete";
 import { Move } from "./Move";
 import { describeChange, undoOf, undoReason } from "./changes";
 import { QuotaForm } from "./QuotaForm";
-import { BORROWED_HINT, formatLent, quotaUse, startable } from "./use";
+import { BORROWED_HINT, formatLent, notInForce, quotaUse, startable } from "./use";
 import { QuotaBar } from "./QuotaBar";
 
 /** One node's quota: its numbers, the form that changes it, and who changed it before. */
 export function QuotaDrawer({
   quota,
   parent,
+  isArchived,
   onClose,
 }: {
   quota: Quota;
   parent: Quota | null;
+  /** Whether its node is archived: its quotas are not in force then. */
+  isArchived: boolean;
   onClose: () => void;
 }) {
   useReturnFocus();
-  const use = quotaUse(quota);
+  const use = quotaUse(isArchived ? notInForce(quota) : quota);
   const { startMgpu, overMgpu } = startable(quota);
   const limit = (mgpu: number | null, none: string) => (mgpu === null ? none : formatGpus(mgpu));
   return (
@@ -46,6 +49,12 @@ export function QuotaDrawer({
       closeButtonProps={{ "aria-label": "Close" }}
     >
       <div className="rows quota-drawer">
+        {isArchived && (
+          <p>
+            {quota.node} is archived. Its quotas are not in force until it is restored: jobs that still run there count
+            as borrowed.
+          </p>
+        )}
         <QuotaBar
           use={use}
           scaleMgpu={Math.max(1, use.guaranteedMgpu, use.inUseMgpu, use.waitingMgpu, use.ceilingMgpu ?? 0)}
@@ -53,8 +62,8 @@ export function QuotaDrawer({
         <table className="facts">
           <tbody>
             <Fact name="In use">{formatGpuCount(use.inUseMgpu, quota.device)}</Fact>
-            <Fact name="Guaranteed">
-              {formatGpuCount(use.guaranteedMgpu, quota.device)}
+            <Fact name={isArchived ? "Guaranteed once restored" : "Guaranteed"}>
+              {formatGpuCount(quota.guaranteed_mgpu, quota.device)}
               {quota.guaranteed_percent !== null && parent && (
                 <span className="faint">
                   {" "}
@@ -63,11 +72,15 @@ export function QuotaDrawer({
               )}
             </Fact>
             <Fact name="Borrowed now">{formatGpus(use.borrowedMgpu)}</Fact>
-            <Fact name="Lent now">{formatLent(use.lentMgpu)}</Fact>
-            <Fact name="Could start now">
-              {formatGpus(startMgpu)}
-              {overMgpu > 0 && <span className="faint"> · {formatGpus(overMgpu)} over the limit</span>}
-            </Fact>
+            {!isArchived && (
+              <>
+                <Fact name="Lent now">{formatLent(use.lentMgpu)}</Fact>
+                <Fact name="Could start now">
+                  {formatGpus(startMgpu)}
+                  {overMgpu > 0 && <span className="faint"> · {formatGpus(overMgpu)} over the limit</span>}
+                </Fact>
+              </>
+            )}
             <Fact name="Waiting">{formatGpus(use.waitingMgpu)}</Fact>
             {quota.node_kind !== "team" && (
               <Fact name="Reserve, guaranteed to no one below">{formatGpus(quota.reserve_mgpu)}</Fact>
@@ -78,7 +91,7 @@ export function QuotaDrawer({
           </tbody>
         </table>
         {use.borrowedMgpu > 0 && <p className="small dim">Borrowed: {BORROWED_HINT}</p>}
-        {quota.can_edit.length > 0 && (
+        {quota.can_edit.length > 0 && !isArchived && (
           <section aria-label="Change this quota">
             <h2>Change</h2>
             <QuotaForm key={quota.id} quota={quota} parent={parent} onSaved={onClose} />
@@ -86,7 +99,7 @@ export function QuotaDrawer({
         )}
         <section aria-label="History of changes">
           <h2>Changes so far</h2>
-          <Changes quota={quota} />
+          <Changes quota={quota} isUndoable={quota.can_edit.length > 0 && !isArchived} />
         </section>
         <Move path={quota.node} />
         <Archive path={quota.node} />
@@ -106,7 +119,7 @@ function Fact({ name, children }: { name: string; children: React.ReactNode }) {
   );
 }
 
-function Changes({ quota }: { quota: Quota }) {
+function Changes({ quota, isUndoable }: { quota: Quota; isUndoable: boolean }) {
   const changes = useQuery(quotaChangesQuery(quota.id));
   return (
     <QueryView query={changes}>
@@ -136,7 +149,7 @@ function Changes({ quota }: { quota: Quota }) {
                   </td>
                   <td>
                     {change.reason}
-                    {quota.can_edit.length > 0 && <Undo quota={quota} change={change} />}
+                    {isUndoable && <Undo quota={quota} change={change} />}
                   </td>
                 </tr>
               ))}

@@ -4,7 +4,7 @@ import type { Quota, TreeNode } from "../api/types";
 import { formatCount, formatGpus } from "../ui/units";
 import { QuotaBar, QuotaLegend } from "./QuotaBar";
 import { indented, quotaRows } from "./tree";
-import { BORROWED_HINT, commonScale, formatLent, quotaUse } from "./use";
+import { BORROWED_HINT, commonScale, formatLent, notInForce, quotaUse } from "./use";
 import "./quota-table.css";
 
 /** The tree with its bars, all on one scale. */
@@ -21,7 +21,8 @@ export function QuotaTable({
   onToggle: (node: string) => void;
 }) {
   const rows = quotaRows(quotas, closed);
-  const scaleMgpu = commonScale(quotas.map(quotaUse));
+  const useOf = (quota: Quota) => quotaUse(archived.has(quota.node) ? notInForce(quota) : quota);
+  const scaleMgpu = commonScale(quotas.map(useOf));
   return (
     <>
       <table className="quotas">
@@ -47,7 +48,7 @@ export function QuotaTable({
         </thead>
         <tbody>
           {rows.map(({ quota, level, hasChildren }) => {
-            const use = quotaUse(quota);
+            const use = useOf(quota);
             return (
               <tr key={quota.id}>
                 <th scope="row" title={quota.node} style={indented(level)}>

@@ -174,6 +174,7 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
               <QuotaDrawer
                 quota={open}
                 parent={items.find((quota) => quota.node === open.parent) ?? null}
+                isArchived={archived.has(open.node)}
                 onClose={close}
               />
             )}

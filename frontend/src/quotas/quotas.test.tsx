@@ -114,13 +114,31 @@ describe("archiving a team", () => {
     const archive = within(dialog).getByRole("button", { name: "Archive" });
     await user.click(within(dialog).getByRole("radio", { name: "Run to the end" }));
     expect(archive).toBeDisabled();
+    expect(dialog).toHaveTextContent(`tidegate tree archive ${NLP} --running end`);
     await user.click(within(dialog).getByRole("radio", { name: "Wait until the restore" }));
+    expect(dialog).toHaveTextContent(`tidegate tree archive ${NLP} --running end --waiting wait`);
     await user.click(archive);
     await screen.findByText(`${NLP} is archived`);
     expect(requests.find(({ method, path }) => method === "POST" && path === address)?.body).toEqual({
       running: "end",
       waiting: "wait",
     });
+  });
+
+  // Planted: the drawer of a team in use; the guarantee counted in its row.
+  it("says that its quotas are not in force, and offers no change of them", async () => {
+    open(`/quotas?node=${NLP}`, { override: override(true) });
+    const drawer = await screen.findByRole("dialog");
+    await within(drawer).findByText(/^ai-company\/research\/nlp is archived\. Its quotas are not in force until it is restored/);
+    await within(drawer).findByRole("region", { name: "History of changes" });
+    expect(within(drawer).queryByRole("row", { name: /^Could start now/ })).toBeNull();
+    expect(within(drawer).queryByRole("row", { name: /^Lent now/ })).toBeNull();
+    expect(within(drawer).getByRole("row", { name: /^Guaranteed once restored/ })).toBeInTheDocument();
+    expect(within(drawer).queryByRole("region", { name: "Change this quota" })).toBeNull();
+    expect(within(drawer).queryByRole("button", { name: /^Undo/ })).toBeNull();
+    const row = screen.getByText("archived").closest("tr") as HTMLElement;
+    expect(row.querySelectorAll("td")[2]).toHaveTextContent(/^0$/);
+    expect(row).not.toHaveTextContent("lent");
   });
 
   it("says since when it is archived, and restores it", async () => {

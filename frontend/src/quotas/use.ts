@@ -38,6 +38,17 @@ export function quotaUse(quota: Quota): QuotaUse {
   };
 }
 
+/** The quota of an archived node, as the arbiter counts it: nothing is guaranteed, so all in use is borrowed. */
+export function notInForce(quota: Quota): Quota {
+  const { use } = quota;
+  return {
+    ...quota,
+    guaranteed_mgpu: 0,
+    borrow_limit_mgpu: null,
+    use: { ...use, lent_mgpu: 0, available_mgpu: 0, borrowed_mgpu: use.in_use_mgpu },
+  };
+}
+
 /**
  * The common right end of a table's bars, in milli-GPU. Borrow limits count only up to the
  * largest root guarantee or use, so that a limit of "a million" does not flatten every bar.
