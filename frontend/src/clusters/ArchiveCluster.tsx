@@ -69,7 +69,6 @@ function ArchiveForm({ cluster, work, onClose }: { cluster: Cluster; work: Work;
     <WorkForm
       work={work}
       until="the restore"
-      none="No job runs or waits there."
       command={`tidegate cluster archive ${cluster.name}`}
       confirmLabel="Archive"
       isBusy={archive.isPending}

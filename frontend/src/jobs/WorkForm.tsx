@@ -11,7 +11,7 @@ export function WorkForm({
   work,
   children,
   until,
-  none,
+  none = "No job runs or waits there.",
   command,
   confirmLabel,
   isBusy,
@@ -22,8 +22,8 @@ export function WorkForm({
   children: ReactNode;
   /** What waiting jobs wait for: "the restore". */
   until: string;
-  /** Where none of the jobs is open: "No job runs or waits there." */
-  none: string;
+  /** Said where no job is open. */
+  none?: string;
   /** The same on the command line; what is chosen here is added to it. */
   command: string;
   confirmLabel: string;

@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "react";
 
 import { ApiError, client, unwrapTagged } from "../api/client";
 import type { PlannedChange, QuotaPreview } from "../api/types";
+import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
 import { Confirm } from "../ui/Confirm";
 import { Lines, QueryView } from "../ui/states";
@@ -15,6 +16,7 @@ import { usePageTitle } from "../ui/usePageTitle";
 import { PreviewCard } from "./PreviewCard";
 import { StatusPill } from "./PlannedChangesPage";
 import { plannedChangeQuery } from "./queries";
+import { onlyLowered, whoCanApply } from "./rights";
 import { EditTable, StaleEdits } from "./EditTable";
 import { previewSentence, previewSums } from "./words";
 import "./planned.css";
@@ -354,6 +356,8 @@ function Actions({
   onCancel: () => void;
 }) {
   const [asked, setAsked] = useState<"apply" | "cancel" | null>(null);
+  const session = useSession();
+  const lowered = onlyLowered(session, change);
   const isTimed = change.apply_at !== null;
   const isRefused = looked !== null && looked.preview.refusal !== "";
   const keeps = change.status === "applied" && change.revert_at !== null;
@@ -380,9 +384,14 @@ function Actions({
       {change.can_apply && isRefused && (
         <p className="small dim">This draft cannot be applied. The preview says why; change the draft.</p>
       )}
+      {change.can_apply && lowered !== null && (
+        <p className="small">
+          You cannot raise the borrow limit of {lowered.nodes.join(", ")} again yourself. Only {lowered.who} can.
+        </p>
+      )}
       {change.status === "draft" && !change.can_apply && (
         <p className="small dim">
-          You may not set all of this yourself. Ask an administrator above {change.node} to look at this page and apply it.
+          You may not set all of this yourself. Ask {whoCanApply(session, change)} to look at this page and apply it.
         </p>
       )}
       <Confirm

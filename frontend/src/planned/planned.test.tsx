@@ -412,12 +412,29 @@ describe("one planned change", () => {
 
   it("lets a lead who lacks the rights look, and says who can apply", async () => {
     const company = aCompany({
+      session: aSession({ permissions: { [NLP]: ["view_tree", "view_jobs", "manage_quota"] } }),
       planned: [aPlannedChange(1, [[NLP, { guaranteed_mgpu: 220_000 }]], { can_apply: false })],
     });
     open(`/quota-changes/${DRAFT}`, { company });
-    expect(await screen.findByText(/Ask an administrator above ai-company\/research/)).toBeInTheDocument();
+    expect(await screen.findByText(/Ask an administrator of ai-company\/research to look/)).toBeInTheDocument();
     expect(screen.getByRole("button", { name: "Preview" })).toBeInTheDocument();
     expect(screen.queryByRole("button", { name: /Apply|Schedule/ })).toBeNull();
+  });
+
+  // Planted: the sentence for whoever has the right on the parent.
+  it.each([
+    [NLP, true],
+    [RESEARCH, false],
+  ])("says before a limit is lowered whether %s's administrator can raise it again", async (path, isSaid) => {
+    const company = aCompany({
+      session: aSession({ permissions: { [path]: ["view_tree", "view_jobs", "manage_quota"] } }),
+      planned: [aPlannedChange(1, [[NLP, { borrow_limit_mgpu: 50_000 }]])],
+    });
+    open(`/quota-changes/${DRAFT}`, { company });
+    await screen.findByRole("button", { name: "Apply it now" });
+    const said =
+      "You cannot raise the borrow limit of ai-company/research/nlp again yourself. Only an administrator of ai-company/research can.";
+    expect(screen.queryAllByText(said)).toHaveLength(isSaid ? 1 : 0);
   });
 
   it("previews for a lead of whom a draft would take, who can do no more with it", async () => {

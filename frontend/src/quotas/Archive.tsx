@@ -76,7 +76,6 @@ function ArchiveForm({ node, work, onClose }: { node: TreeNode; work: OpenWork; 
     <WorkForm
       work={work}
       until="the restore"
-      none="No job runs or waits there."
       command={`tidegate tree archive ${node.path}`}
       confirmLabel="Archive"
       isBusy={archive.isPending}

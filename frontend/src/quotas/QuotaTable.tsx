@@ -21,8 +21,8 @@ export function QuotaTable({
   onToggle: (node: string) => void;
 }) {
   const rows = quotaRows(quotas, closed);
-  const useOf = (quota: Quota) => quotaUse(archived.has(quota.node) ? notInForce(quota) : quota);
-  const scaleMgpu = commonScale(quotas.map(useOf));
+  const countedUse = (quota: Quota) => quotaUse(archived.has(quota.node) ? notInForce(quota) : quota);
+  const scaleMgpu = commonScale(quotas.map(countedUse));
   return (
     <>
       <table className="quotas">
@@ -48,7 +48,7 @@ export function QuotaTable({
         </thead>
         <tbody>
           {rows.map(({ quota, level, hasChildren }) => {
-            const use = useOf(quota);
+            const use = countedUse(quota);
             return (
               <tr key={quota.id}>
                 <th scope="row" title={quota.node} style={indented(level)}>
