@@ -125,7 +125,7 @@ describe("archiving a team", () => {
     });
   });
 
-  // Planted: the drawer of a team in use; the guarantee counted in its row.
+  // Planted: the drawer of a team in use. Against: the guarantee counted in its row.
   it("says that its quotas are not in force, and offers no change of them", async () => {
     open(`/quotas?node=${NLP}`, { override: override(true) });
     const drawer = await screen.findByRole("dialog");

@@ -526,7 +526,7 @@ def test_the_end_of_several_ids_names_none(server: Server) -> None:
 
 
 def test_the_beginning_of_a_name_or_of_an_id_names_a_job_of_others(server: Server) -> None:
-    """Planted: names of one's own jobs alone; beginnings of ids of less than 8 digits."""
+    """Planted: one's own jobs alone. Against: beginnings of ids of less than 8 digits."""
     server.routes[f"GET jobs/{JOB_ID}"] = job = a_shown_job(name="pt-vision")
     for given in ("pt-vis", JOB_ID[:8], JOB_ID[:13].upper()):
         ids_by_end(server, [], [job])

@@ -34,7 +34,7 @@ def test_what_runs_is_shown_and_asked_about_before_anything_is_archived(server: 
 
 
 def test_the_end_of_a_path_names_a_node_of_any_kind(server: Server) -> None:
-    """Planted: teams alone are asked for; the name as it was given in the answer."""
+    """Planted: teams alone are asked for. Against: the name as it was given in the answer."""
     server.routes["GET teams"] = {"items": [], "next": None}
     server.routes["GET departments"] = {"items": [{"id": NODE, "path": "a/lab"}], "next": None}
     server.routes[f"POST tree/{NODE}/restore"] = {"id": NODE}

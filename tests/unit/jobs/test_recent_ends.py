@@ -225,7 +225,8 @@ def test_an_attempt_that_failed_at_once_is_listed_with_no_use(world: World) -> N
     """Two failed within their first second, one before its start; a fourth attempt never started
     and its job queued again.
 
-    Planted: only attempts that the meter counted; attempts that never started and queued again.
+    Planted: only attempts that the meter counted.
+    Against: attempts that never started and queued again.
     """
     company, bob = world.company, world.bob
     for second, (name, changes) in enumerate(
