@@ -11,6 +11,7 @@ from primitives.errors import Conflict
 #: What a row that refers to another is to people.
 _WORDS = {
     "billing.meteredparty": "bills",
+    "billing.rateline": "prices",
     "billing.reconciliation": "reconciled days",
     "clusters.capacitysegment": "a history of its capacity",
     "clusters.clusternode": "nodes",
@@ -22,6 +23,7 @@ _WORDS = {
     "quotas.accepteddifference": "accepted differences",
     "quotas.clusteruser": "accounts of users on clusters",
     "quotas.plannedchange": "planned changes of quotas",
+    "quotas.quota": "quotas",
     "quotas.quotachange": "changes of quotas",
     "quotas.quotapush": "quota pushes",
     "quotas.usernumber": "a user number",

@@ -90,7 +90,7 @@ def test_work_is_shown_and_asked_about_first(company: Company, cast: Cast, other
     answer = root.post(f"{path}/archive", {})
     assert (answer.status_code, answer.json()["detail"]) == (
         409,
-        "h100 has work. 1 jobs run: set running to end or cancel; 1 jobs wait: set waiting to "
+        "h100 has work. 1 job runs: set running to end or cancel; 1 job waits: set waiting to "
         "wait or cancel.",
     )
     assert Pool.objects.get(name="h100").archived_at is None
@@ -300,6 +300,6 @@ def test_what_was_never_used_is_deleted_and_what_was_used_is_not(
     answer = root.delete(f"pools/{company.pool.pk}")
     assert (answer.status_code, answer.json()["used_by"]) == (
         409,
-        ["capacity segments", "cluster nodes", "jobs", "quotas"],
+        ["a history of its capacity", "jobs", "nodes", "quotas"],
     )
     assert answer.json()["detail"].endswith("Archive it instead.")
