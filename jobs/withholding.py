@@ -70,9 +70,7 @@ SELECT EXISTS (SELECT FROM jobs_dependency WHERE closed_at IS NULL),
        EXISTS (SELECT FROM jobs_job WHERE array_id IS NOT NULL
            AND state IN ('held', 'queued', 'starting', 'running', 'preempting')),
        EXISTS (SELECT FROM tenants_node WHERE archived_at IS NOT NULL),
-       EXISTS (
-           SELECT FROM tenants_user u JOIN jobs_job j ON j.user_id = u.id
-           WHERE NOT u.is_active AND j.state = 'queued'),
+       EXISTS (SELECT FROM tenants_user WHERE NOT is_active),
        EXISTS (SELECT FROM clusters_cluster WHERE archived_at IS NOT NULL),
        EXISTS (SELECT FROM clusters_pool WHERE archived_at IS NOT NULL)
 """
@@ -216,7 +214,8 @@ def first_tasks(array_ids: Collection[UUID]) -> dict[UUID, FirstTask]:
 # Ids are in the order of the indices, and index job_open_of_array has by id what is open. The first
 # that is queued and waits for no job tells of all behind it: where the limit keeps that one back,
 # none without a claim is offered. Sub-selects have limits so that the planner keeps to this order,
-# also where its statistics are of a table that was empty when they were taken.
+# also where its statistics are of a table that was empty when they were taken; that the state is
+# `queued` is said so that it takes none of the indexes of what is queued, and reads all of that.
 _FIRST_TASKS = """
 WITH claimed AS MATERIALIZED (
     SELECT DISTINCT ON (t.array_id) t.array_id, t.id
@@ -236,7 +235,9 @@ LEFT JOIN claimed ON claimed.array_id = a.id
 LEFT JOIN LATERAL (
     SELECT t.id, coalesce(t.explanation->>'code', '') <> %(kept)s AS is_offered
     FROM jobs_job t
-    WHERE claimed.id IS NULL AND t.array_id = a.id AND t.state = 'queued'
+    WHERE claimed.id IS NULL AND t.array_id = a.id
+        AND t.state IN ('held', 'queued', 'starting', 'running', 'preempting')
+        AND t.state || '' = 'queued'
         AND coalesce(t.explanation->>'code', '') <> %(waits_for_jobs)s
     ORDER BY t.id LIMIT 1
 ) queued ON true

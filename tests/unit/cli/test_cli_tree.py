@@ -150,7 +150,7 @@ def test_a_pool_is_archived_once_all_is_decided(server: Server) -> None:
     server.routes[f"DELETE {pool}"] = {}
     ran = server.run("pool", "archive", "h100")
     assert ran.exit_code == 2
-    assert "Nothing is changed yet. 1 jobs wait: add --waiting wait" in ran.err
+    assert "Nothing is changed yet. 1 job waits: add --waiting wait" in ran.err
     assert server.run("pool", "archive", "h100", "--waiting", "wait").exit_code == 0
     assert json.loads(server.requests[-1].content) == {"waiting": "wait"}
     assert server.run("pool", "restore", "h100").exit_code == 0

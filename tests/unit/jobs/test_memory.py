@@ -408,6 +408,7 @@ def test_which_clusters_a_job_avoids_is_followed_though_it_did_not_change(
         ended_at=NOW,
         released_at=NOW,
         outcome=NOT_STARTED,
+        notice_at=NOW,
         stop_reason="withdrawn",
     )
     assert memory.read(NOW).snapshot.queued[0].clusters == frozenset()
