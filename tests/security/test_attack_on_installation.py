@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builders.connector_builders import eventually
-from builders.installation import START_WITHIN_S, STOP_WITHIN_S, Tidegate
+from builders.installation import START_WITHIN_S, STOP_WITHIN_S, Tidegate, settle
 from embedded.ports import a_free_port
 
 pytestmark = [pytest.mark.story, pytest.mark.timeout(600)]
@@ -39,7 +39,7 @@ def test_a_job_gets_nothing_of_the_portal(tidegate: Tidegate) -> None:
     )
     attempts = tidegate.state / "local" / "attempts"
     researcher.until(neighbour["id"], "running")
-    (key,) = [path.name for path in attempts.iterdir()]
+    (key,) = settle(lambda: [path.parent.parent.name for path in attempts.glob("*/work/private")])
     web = json.loads((tidegate.state / "run" / "web.json").read_text())
     target = {
         "secret": str(tidegate.state / "env"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -64,6 +65,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[ClusterConnector
 @pytest.fixture
 def ended(monkeypatch: pytest.MonkeyPatch) -> list[Caches]:
     """The caches of every connector that has ended."""
+    gc.collect()  # those that earlier tests left end now
     ended: list[Caches] = []
     monkeypatch.setattr(Caches, "stop", lambda self: ended.append(self))
     return ended

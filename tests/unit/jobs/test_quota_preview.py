@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from clusters.models import Pool
 from jobs.heavy_answers import FUTURE
 from jobs.models import Job
 from jobs.quota_preview import ChangePreview, preview_change
+from primitives.clock import SystemClock
 from primitives.errors import Conflict, NotFound, TooManyRequests
 from quotas.administration import QuotaEdit
 from quotas.models import PlannedChange, Quota
@@ -65,14 +66,14 @@ def lent_out() -> tuple[Company, Job, Job]:
     return company, lost, gains
 
 
-def raised(company: Company, actor: Actor, gpus: int = 4) -> PlannedChange:
+def raised(company: Company, actor: Actor, gpus: int = 4, *, now: datetime = NOW) -> PlannedChange:
     return draft_change(
         [(quota_of(company.nlp).pk, QuotaEdit(guaranteed_mgpu=gpus * 1000))],
         reason="conference",
         apply_at=None,
         revert_after_s=None,
         actor=actor,
-        now=NOW,
+        now=now,
     )
 
 
@@ -306,7 +307,8 @@ def test_a_preview_over_rest_changes_nothing_and_carries_the_etag_to_apply_with(
     company, _, gains = lent_out()
     admin = an_actor(company.research, Role.DEPARTMENT_ADMIN)
     caller = by_token(admin.user)
-    planned = raised(company, admin)
+    # Over REST the clock is the machine's, and a draft expires.
+    planned = raised(company, admin, now=SystemClock().now())
     path = f"quota-changes/{planned.pk}"
 
     answer = caller.post(f"{path}/preview", {"horizon_s": 3_600})
