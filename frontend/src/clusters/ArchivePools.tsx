@@ -1,17 +1,17 @@
-import { Button, Modal } from "@mantine/core";
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Button } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { client, unwrap } from "../api/client";
 import { poolsQuery, workInPoolQuery } from "../api/queries";
-import type { Archiving, Pool, Work } from "../api/types";
-import { WorkForm } from "../jobs/WorkForm";
+import type { Pool } from "../api/types";
+import { WorkDialog } from "../jobs/WorkDialog";
 import { CliLine } from "../ui/CliLine";
 import { Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
 import { DEVICE_WORDS, formatGpus } from "../ui/units";
-import { useReturnFocus } from "../ui/useReturnFocus";
+import { useFleetChanged } from "./useFleetChanged";
 
 /** All pools, to archive and restore, for those who manage clusters. */
 export function ArchivePools() {
@@ -73,53 +73,28 @@ export function ArchivePools() {
 }
 
 function ArchiveDialog({ pool, onClose }: { pool: Pool; onClose: () => void }) {
-  useReturnFocus();
-  const work = useQuery(workInPoolQuery(pool.id));
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      size="lg"
+    <WorkDialog
       title={`Archive ${pool.name}?`}
-      closeButtonProps={{ "aria-label": "Close" }}
-    >
-      <QueryView query={work} loading={<Lines count={4} label="Loading its jobs" />}>
-        {(found) => <ArchiveForm pool={pool} work={found} onClose={onClose} />}
-      </QueryView>
-    </Modal>
-  );
-}
-
-function ArchiveForm({ pool, work, onClose }: { pool: Pool; work: Work; onClose: () => void }) {
-  const changed = useChanged();
-  const archive = useMutation({
-    mutationFn: (body: Archiving) =>
-      unwrap(client.POST("/api/v1/pools/{pool_id}/archive", { params: { path: { pool_id: pool.id } }, body })),
-    onSuccess: () => {
-      toastDone(`${pool.name} is archived`);
-      changed();
-      onClose();
-    },
-    onError: toastError,
-  });
-  return (
-    <WorkForm
-      work={work}
+      work={useQuery(workInPoolQuery(pool.id))}
+      act={(body) =>
+        unwrap(client.POST("/api/v1/pools/{pool_id}/archive", { params: { path: { pool_id: pool.id } }, body }))
+      }
+      done={`${pool.name} is archived`}
+      onDone={useFleetChanged()}
       until="the restore"
       command={`tidegate pool archive ${pool.name}`}
       confirmLabel="Archive"
-      isBusy={archive.isPending}
-      onConfirm={archive.mutate}
       onClose={onClose}
     >
       Nothing new starts in it, and its quotas may not be raised. What runs on is metered until it ends. Jobs that accept
       another pool start there.
-    </WorkForm>
+    </WorkDialog>
   );
 }
 
 function Restore({ pool }: { pool: Pool }) {
-  const changed = useChanged();
+  const changed = useFleetChanged();
   const restore = useMutation({
     mutationFn: () =>
       unwrap(client.POST("/api/v1/pools/{pool_id}/restore", { params: { path: { pool_id: pool.id } } })),
@@ -143,14 +118,4 @@ function Restore({ pool }: { pool: Pool }) {
       <CliLine command={`tidegate pool restore ${pool.name}`} />
     </>
   );
-}
-
-/** Read anew what an archiving changes. */
-function useChanged(): () => void {
-  const queryClient = useQueryClient();
-  return () => {
-    for (const key of ["clusters", "nodes", "quotas", "jobs"]) {
-      void queryClient.invalidateQueries({ queryKey: [key] });
-    }
-  };
 }

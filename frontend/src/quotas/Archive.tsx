@@ -1,18 +1,16 @@
-import { Button, Modal } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { client, unwrap } from "../api/client";
 import { treeQuery, workToArchiveQuery } from "../api/queries";
-import type { Archiving, OpenWork, TreeNode } from "../api/types";
-import { WorkForm } from "../jobs/WorkForm";
+import type { TreeNode } from "../api/types";
+import { WorkDialog } from "../jobs/WorkDialog";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
-import { Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
-import { useReturnFocus } from "../ui/useReturnFocus";
 import { useTreeChanged } from "./useTreeChanged";
 
 /** Archive or restore the node at `path`. Nothing for a reader who may do neither. */
@@ -41,50 +39,24 @@ export function Archive({ path }: { path: string }) {
   );
 }
 
-/** Shows what runs there first, and asks what becomes of it. */
 function ArchiveDialog({ node, onClose }: { node: TreeNode; onClose: () => void }) {
-  useReturnFocus();
-  const work = useQuery(workToArchiveQuery(node.id));
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      size="lg"
+    <WorkDialog
       title={`Archive ${node.path}?`}
-      closeButtonProps={{ "aria-label": "Close" }}
-    >
-      <QueryView query={work} loading={<Lines count={4} label="Loading its jobs" />}>
-        {(found) => <ArchiveForm node={node} work={found} onClose={onClose} />}
-      </QueryView>
-    </Modal>
-  );
-}
-
-function ArchiveForm({ node, work, onClose }: { node: TreeNode; work: OpenWork; onClose: () => void }) {
-  const changed = useTreeChanged();
-  const archive = useMutation({
-    mutationFn: (body: Archiving) =>
-      unwrap(client.POST("/api/v1/tree/{tree_node_id}/archive", { params: { path: { tree_node_id: node.id } }, body })),
-    onSuccess: () => {
-      toastDone(`${node.path} is archived`);
-      changed();
-      onClose();
-    },
-    onError: toastError,
-  });
-  return (
-    <WorkForm
-      work={work}
+      work={useQuery(workToArchiveQuery(node.id))}
+      act={(body) =>
+        unwrap(client.POST("/api/v1/tree/{tree_node_id}/archive", { params: { path: { tree_node_id: node.id } }, body }))
+      }
+      done={`${node.path} is archived`}
+      onDone={useTreeChanged()}
       until="the restore"
       command={`tidegate tree archive ${node.path}`}
       confirmLabel="Archive"
-      isBusy={archive.isPending}
-      onConfirm={archive.mutate}
       onClose={onClose}
     >
       Nobody submits jobs to it, and nothing that waits there starts.
       {node.kind !== "team" && " Everything below it is archived with it."}
-    </WorkForm>
+    </WorkDialog>
   );
 }
 

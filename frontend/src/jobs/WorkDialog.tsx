@@ -1,13 +1,63 @@
-import { Button, Radio } from "@mantine/core";
+import { Button, Modal, Radio } from "@mantine/core";
+import { useMutation, type UseQueryResult } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
 
 import type { Archiving, Work } from "../api/types";
 import { CliLine } from "../ui/CliLine";
+import { Lines, QueryView } from "../ui/states";
+import { toastDone, toastError } from "../ui/toast";
 import { formatCount } from "../ui/units";
+import { useReturnFocus } from "../ui/useReturnFocus";
 import { RunningJobs } from "./RunningJobs";
 
-/** Shows the jobs that something ends or withholds, and asks what becomes of them. */
-export function WorkForm({
+interface Asked {
+  children: ReactNode;
+  /** What waiting jobs wait for: "the restore". */
+  until: string;
+  /** Said where no job is open. */
+  none?: string;
+  /** The same on the command line; what is chosen here is added to it. */
+  command: string;
+  confirmLabel: string;
+  onClose: () => void;
+}
+
+/** Shows the jobs that an archiving or a deactivation ends or withholds, asks what becomes of them, and does it. */
+export function WorkDialog({
+  title,
+  work,
+  act,
+  done,
+  onDone,
+  ...asked
+}: Asked & {
+  title: string;
+  work: UseQueryResult<Work>;
+  act: (decided: Archiving) => Promise<unknown>;
+  /** Said once it is done: "nlp is archived". */
+  done: string;
+  onDone: () => void;
+}) {
+  useReturnFocus();
+  const doing = useMutation({
+    mutationFn: act,
+    onSuccess: () => {
+      toastDone(done);
+      onDone();
+      asked.onClose();
+    },
+    onError: toastError,
+  });
+  return (
+    <Modal opened onClose={asked.onClose} size="lg" title={title} closeButtonProps={{ "aria-label": "Close" }}>
+      <QueryView query={work} loading={<Lines count={4} label="Loading its jobs" />}>
+        {(found) => <WorkForm {...asked} work={found} isBusy={doing.isPending} onConfirm={doing.mutate} />}
+      </QueryView>
+    </Modal>
+  );
+}
+
+function WorkForm({
   work,
   children,
   until,
@@ -17,20 +67,7 @@ export function WorkForm({
   isBusy,
   onConfirm,
   onClose,
-}: {
-  work: Work;
-  children: ReactNode;
-  /** What waiting jobs wait for: "the restore". */
-  until: string;
-  /** Said where no job is open. */
-  none?: string;
-  /** The same on the command line; what is chosen here is added to it. */
-  command: string;
-  confirmLabel: string;
-  isBusy: boolean;
-  onConfirm: (decided: Archiving) => void;
-  onClose: () => void;
-}) {
+}: Asked & { work: Work; isBusy: boolean; onConfirm: (decided: Archiving) => void }) {
   const [running, setRunning] = useState<Archiving["running"]>();
   const [waiting, setWaiting] = useState<Archiving["waiting"]>();
   const jobs = (count: number) => (count === 1 ? "job" : "jobs");
