@@ -25,13 +25,15 @@ POINTER_LENGTH_MAX = 200
 ERRORS_MAX = 50
 #: What to say where somebody else was faster, so that the database alone refuses: by the name of
 #: its law, or, of a reference to a row that was deleted, by the column that is referred to.
-_LAWS = {
+LAWS = {
     "job_is_of_a_team_that_is_not_archived": "The team was archived or deleted meanwhile and takes "
     "no jobs. Name another team.",
     "job_is_of_a_user_who_is_active": "The account was deactivated or deleted meanwhile and "
     "submits no jobs. Ask an administrator.",
     "job_is_for_a_cluster_that_is_not_archived": "The cluster was archived meanwhile and takes no "
     "jobs. Name another cluster, or none.",
+    "job_is_for_pools_that_are_not_archived": "A pool was archived meanwhile and takes no jobs. "
+    "Name another pool.",
     "tree_node_is_archived_with_its_parent": "What lies above it was archived meanwhile. Restore "
     "that first.",
     "tenants_node_id": "The organization, department or team was deleted meanwhile. Name another "
@@ -190,7 +192,7 @@ def _describe(error: Exception) -> tuple[dict[str, Any] | None, dict[str, str]]:
         )
     if isinstance(error, IntegrityError):
         constraint = _constraint_of(error)
-        known = _LAWS.get((constraint or "").rpartition("_fk_")[2])
+        known = LAWS.get((constraint or "").rpartition("_fk_")[2])
         if known is None:
             log.warning("constraint refused a request", exc_info=error)
         return (

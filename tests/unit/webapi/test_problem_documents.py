@@ -1,5 +1,6 @@
 """Every refusal is one document, whatever raised it."""
 
+import re
 from typing import Any
 
 import psycopg
@@ -33,7 +34,7 @@ from primitives.errors import (
 )
 from tenants.roles import Role
 from webapi.middleware import RequestIdMiddleware, current_request_id
-from webapi.problems import not_found, render_problem, server_error
+from webapi.problems import LAWS, not_found, render_problem, server_error
 
 
 @pytest.mark.parametrize(
@@ -182,6 +183,23 @@ def test_a_reference_to_what_is_gone_is_told_in_words(
     assert (response.status_code, response.data["detail"]) == (409, detail)
     assert response.data["constraint"].endswith(f"_fk_{table}_id")
     assert not caplog.records
+
+
+@pytest.mark.django_db
+def test_every_law_about_new_jobs_has_a_sentence() -> None:
+    """Whoever submits while something is archived reads what to do. Planted: no sentence for
+    pools."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT prosrc FROM pg_proc WHERE prosrc LIKE '%job_is_%'")
+        sources = " ".join(source for (source,) in cursor.fetchall())
+    laws = set(re.findall(r"CONSTRAINT = '(job_is_(?:of|for)_[a-z_]+)'", sources))
+    assert laws == {
+        "job_is_for_a_cluster_that_is_not_archived",
+        "job_is_for_pools_that_are_not_archived",
+        "job_is_of_a_team_that_is_not_archived",
+        "job_is_of_a_user_who_is_active",
+    }
+    assert laws <= LAWS.keys()
 
 
 def test_a_row_that_is_gone_is_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:
