@@ -26,8 +26,7 @@ from cli.output import (
     tell,
 )
 
-_CLUSTERS_MAX = 1_000
-_POOLS_MAX = 1_000
+_LISTED_MAX = 1_000
 _NODES_MAX = 10_000
 _POLL_S = 1.0
 #: How long `node drain` and `node resume` wait for the cluster's answer.
@@ -61,7 +60,7 @@ def clusters(ctx: typer.Context, output: Output = Format.TABLE) -> None:
     SEEN is how old its last complete answer is; while a cluster does not answer, its healthy GPUs
     are of that time. What is wrong is told below the table.
     """
-    found = list(open_api(ctx).items("clusters", most=_CLUSTERS_MAX))
+    found = list(open_api(ctx).items("clusters", most=_LISTED_MAX))
     if output is not Format.TABLE:
         print_data(found, output)
         return
@@ -123,7 +122,7 @@ def cluster_archive(
     Jobs that wait are those pinned to it. For platform administrators.
     """
     api = open_api(ctx)
-    address = f"clusters/{_cluster(api, name)['id']}/archive"
+    address = _address(api, "cluster", name) + "/archive"
     api.post(address, decided(api.get(address), waiting=waiting, running=running))
     tell(f"{name} is archived. Restore it with `tidegate cluster restore {name}`.")
 
@@ -132,7 +131,7 @@ def cluster_archive(
 def cluster_restore(ctx: typer.Context, name: ClusterArgument) -> None:
     """Restore a cluster. Jobs may start there once it answers."""
     api = open_api(ctx)
-    api.post(f"clusters/{_cluster(api, name)['id']}/restore")
+    api.post(_address(api, "cluster", name) + "/restore")
     tell(f"{name} is in use again.")
 
 
@@ -140,16 +139,8 @@ def cluster_restore(ctx: typer.Context, name: ClusterArgument) -> None:
 def cluster_delete(ctx: typer.Context, name: ClusterArgument) -> None:
     """Delete a cluster that never answered."""
     api = open_api(ctx)
-    api.delete(f"clusters/{_cluster(api, name)['id']}")
+    api.delete(_address(api, "cluster", name))
     tell(f"{name} is deleted.")
-
-
-def _cluster(api: Api, name: str) -> Mapping[str, Any]:
-    found = (one for one in api.items("clusters", most=_CLUSTERS_MAX) if one["name"] == name)
-    cluster = next(found, None)
-    if cluster is None:
-        raise CliError(f"There is no cluster {name!r}.")
-    return cluster
 
 
 PoolArgument = Annotated[str, typer.Argument(help="Its name.")]
@@ -168,7 +159,7 @@ def pool_archive(
     Jobs that wait and accept another pool start there. For platform administrators.
     """
     api = open_api(ctx)
-    address = f"pools/{_pool(api, name)['id']}/archive"
+    address = _address(api, "pool", name) + "/archive"
     api.post(address, decided(api.get(address), waiting=waiting, running=running))
     tell(f"{name} is archived. Restore it with `tidegate pool restore {name}`.")
 
@@ -177,7 +168,7 @@ def pool_archive(
 def pool_restore(ctx: typer.Context, name: PoolArgument) -> None:
     """Restore a pool. Its nodes count once their clusters answer."""
     api = open_api(ctx)
-    api.post(f"pools/{_pool(api, name)['id']}/restore")
+    api.post(_address(api, "pool", name) + "/restore")
     tell(f"{name} is in use again.")
 
 
@@ -185,16 +176,16 @@ def pool_restore(ctx: typer.Context, name: PoolArgument) -> None:
 def pool_delete(ctx: typer.Context, name: PoolArgument) -> None:
     """Delete a pool that was never used."""
     api = open_api(ctx)
-    api.delete(f"pools/{_pool(api, name)['id']}")
+    api.delete(_address(api, "pool", name))
     tell(f"{name} is deleted.")
 
 
-def _pool(api: Api, name: str) -> Mapping[str, Any]:
-    found = (one for one in api.items("pools", most=_POOLS_MAX) if one["name"] == name)
-    pool = next(found, None)
-    if pool is None:
-        raise CliError(f"There is no pool {name!r}.")
-    return pool
+def _address(api: Api, kind: str, name: str) -> str:
+    """The address of the cluster or pool of that name. Raises CliError where there is none."""
+    for each in api.items(f"{kind}s", most=_LISTED_MAX):
+        if each["name"] == name:
+            return f"{kind}s/{each['id']}"
+    raise CliError(f"There is no {kind} {name!r}.")
 
 
 def nodes(
