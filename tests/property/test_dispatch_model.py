@@ -76,6 +76,20 @@ def _is_tidy(state: State) -> bool:
     )
 
 
+def _lost_submissions(found: Found[State], bounds: Bounds) -> int:
+    """How many states lead nowhere, as the last attempt's submission was lost on its way, or
+    forgotten by a crash, and the bounds grant no more."""
+    dead_ends = found.dead_ends(
+        lambda state: _is_tidy(state) or bounds[len(state.attempts) - 1] == 0
+    )
+    for state in dead_ends:
+        tag = len(state.attempts) - 1
+        assert not state.has_started
+        assert Message(Call.SUBMIT, tag) not in state.calls
+        assert not any(job.tag == tag for job in state.jobs)
+    return len(dead_ends)
+
+
 GROWTH = [
     pytest.param(
         RETRY,
@@ -275,16 +289,7 @@ def test_what_is_held_for_a_claim_runs_only_once_the_arbiter_has_started_it(
     assert found.wrong == {}
     assert len(found.states) == states
     assert all(state.has_started for state in found.states if _is_unknown(state))
-    dead_ends = found.dead_ends(
-        lambda state: _is_tidy(state) or bounds[len(state.attempts) - 1] == 0
-    )
-    for state in dead_ends:
-        tag = len(state.attempts) - 1
-        # Lost on its way, or forgotten by a crash; the bounds grant no more.
-        assert not state.has_started
-        assert Message(Call.SUBMIT, tag) not in state.calls
-        assert not any(job.tag == tag for job in state.jobs)
-    assert len(dead_ends) == stuck
+    assert _lost_submissions(found, bounds) == stuck
 
 
 @pytest.mark.parametrize(
@@ -341,15 +346,7 @@ def test_what_a_silent_cluster_left_unanswered_is_taken_back_at_any_moment(
     assert found.wrong == {}
     assert len(found.states) == states
     assert all(state.has_started for state in found.states if _is_unknown(state))
-    dead_ends = found.dead_ends(
-        lambda state: _is_tidy(state) or bounds[len(state.attempts) - 1] == 0
-    )
-    for state in dead_ends:
-        tag = len(state.attempts) - 1
-        assert not state.has_started
-        assert Message(Call.SUBMIT, tag) not in state.calls
-        assert not any(job.tag == tag for job in state.jobs)
-    assert len(dead_ends) == stuck
+    assert _lost_submissions(found, bounds) == stuck
 
 
 @pytest.mark.parametrize(

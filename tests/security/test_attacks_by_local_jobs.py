@@ -258,7 +258,7 @@ def test_a_link_that_another_rank_puts_into_its_tmp_leads_nowhere(
     assert list(outside.iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="cgroups take root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="without root no cgroup is looked for")
 def test_each_rank_has_a_cgroup_with_what_the_job_asks_for(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
