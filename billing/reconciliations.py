@@ -107,7 +107,7 @@ def plan_days(cluster: Cluster, *, now: datetime) -> int:
 
 
 def _was_in_use(cluster: Cluster, day: date) -> bool:
-    """Whether there is something to compare: not once it is archived and its last job has ended."""
+    """Days are compared until the cluster is archived, and later ones while a job still ran."""
     if cluster.archived_at is None or day <= cluster.archived_at.astimezone(UTC).date():
         return True
     start = start_of(day)

@@ -334,7 +334,7 @@ class _ClusterAgent:
 
     @property
     def has_compared(self) -> bool:
-        """Whether the cluster is known to hold nothing that the database has forgotten."""
+        """The cluster was compared with the database in this term, and holds nothing forgotten."""
         return self._memory.is_compared
 
     @property

@@ -31,7 +31,7 @@ ROLES_MAX = 200
 
 
 class ParentsShareSerializer(serializers.Serializer[Any]):
-    """What a parent is guaranteed, and how much of it no child is."""
+    """A parent's guarantee, and its reserve, which no child is guaranteed."""
 
     guaranteed_mgpu = serializers.IntegerField()
     reserve_before_mgpu = serializers.IntegerField()
@@ -39,7 +39,7 @@ class ParentsShareSerializer(serializers.Serializer[Any]):
 
 
 class MovedGuaranteeSerializer(serializers.Serializer[Any]):
-    """What a node takes along in one pool."""
+    """The guarantee that a node takes along in one pool."""
 
     pool = serializers.CharField(source="quota.pool.name")
     device = serializers.ChoiceField(
@@ -68,7 +68,7 @@ class InheritedRoleSerializer(serializers.Serializer[Any]):
 
 
 class MovePreviewSerializer(serializers.Serializer[Any]):
-    """What a move changes."""
+    """The changes that a move would make."""
 
     node = TreeNodeSerializer(source="work.node")
     parent = serializers.CharField(  # type: ignore[assignment]

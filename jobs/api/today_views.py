@@ -1,4 +1,4 @@
-"""What happened lately: lost work, ended attempts and changes of quotas."""
+"""The resource `today`: lost work, ended attempts and changes of quotas."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class NamedQuotaChangeSerializer(QuotaChangeSerializer):
 
 
 class TodaySerializer(serializers.Serializer[Any]):
-    """What happened in [since, until)."""
+    """Lost work, ended attempts and changes of quotas in [since, until)."""
 
     team = serializers.CharField(allow_null=True)
     since = serializers.DateTimeField()
@@ -100,7 +100,7 @@ class TodaySerializer(serializers.Serializer[Any]):
 
 
 class TodayView(APIView):
-    """What happened lately."""
+    """The latest lost work, ended attempts and changes of quotas."""
 
     @extend_schema(
         operation_id="get_today",
