@@ -3487,7 +3487,7 @@ export interface components {
             /** @description Path; null: of another team */
             team: string | null;
         };
-        /** @description What a move changes. */
+        /** @description The changes that a move would make. */
         MovePreview: {
             /** @description Clusters with limits of their own: push quotas to them after the move */
             clusters_to_push: string[];
@@ -3518,7 +3518,7 @@ export interface components {
             /** @description Path of its new parent */
             parent: string;
         };
-        /** @description What a node takes along in one pool. */
+        /** @description The guarantee that a node takes along in one pool. */
         MovedGuarantee: {
             device: components["schemas"]["DeviceEnum"];
             guaranteed_mgpu: number;
@@ -3794,7 +3794,7 @@ export interface components {
          * @enum {string}
          */
         OutsideHolderReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted" | "copy_of_ours" | "ended_and_back" | "makes_no_sense" | "several_pools";
-        /** @description What a parent is guaranteed, and how much of it no child is. */
+        /** @description A parent's guarantee, and its reserve, which no child is guaranteed. */
         ParentsShare: {
             guaranteed_mgpu: number;
             reserve_after_mgpu: number;
@@ -5094,7 +5094,7 @@ export interface components {
             use_before_mgpu: number;
             use_now_mgpu: number;
         };
-        /** @description What happened in [since, until). */
+        /** @description Lost work, ended attempts and changes of quotas in [since, until). */
         Today: {
             /** @description The latest 20, newest first */
             ends: components["schemas"]["EndedAttempt"][];
