@@ -18,9 +18,9 @@ MIN_JOB_AGE_S = 5
 _SHARED_FIRST_PORT = 17_000  # the default of deploy/slurm-bed/settings.sh
 _PORTS = 1_000  # of one bed
 _NAMES = ("own", "frail", "story", "sliced")
-#: Where the bed's ports are when another program has one of those that come first. Jobs of other
-#: tests listen on ports of their choice, and the beds of two checkouts may meet.
-_INSTEAD = 12_000
+#: Where else the bed's ports may be when another program has one of those that come first. Jobs of
+#: other tests listen on ports of their choice, and the beds of two checkouts may meet.
+_INSTEAD = (-12_000, -15_000)
 
 
 @contextmanager
@@ -38,15 +38,29 @@ def a_bed_beside(name: str, **settings: str) -> Iterator[SlurmBed]:
     first = shared + _PORTS * (1 + _NAMES.index(name) * workers + worker)
     settings = {"H100_NODES": "16", "A100_NODES": "1", **settings, "CLUSTER": f"{name}{worker}"}
     try:
-        try:
-            bed = _start(folder, settings, first)
-        except NoSlurm as reason:
-            if "is taken by" not in str(reason):
-                raise
-            bed = _start(folder, settings, first - _INSTEAD)
+        bed = _start_where_ports_are_free(folder, settings, first)
     except NoSlurm as reason:
         did_not_run(reason)
     yield bed
+    _remove(folder)
+
+
+def _start_where_ports_are_free(
+    folder: Path, settings: dict[str, str], first_port: int
+) -> SlurmBed:
+    for ports_from in (first_port, *(first_port + apart for apart in _INSTEAD)):
+        try:
+            return _start(folder, settings, ports_from)
+        except NoSlurm as reason:
+            if "is taken by" not in str(reason):
+                raise
+            taken = reason
+        # A bed remembers the ports that it was started with.
+        _remove(folder)
+    raise taken
+
+
+def _remove(folder: Path) -> None:
     subprocess.run(
         [str(SCRIPTS / "stop.sh"), "--purge"],
         env=os.environ | {FOLDER_VARIABLE: str(folder)},
