@@ -28,7 +28,7 @@ NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 .DEFAULT_GOAL := help
 .PHONY: help up down status reset psql environment frontend-build test checks lint types imports \
 	migrations openapi openapi-check unit laws tests e2e chromium frontend bench bench-smoke lock \
-	compiled compiled-test slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
+	slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
 	kube-bed-stop
 
 help: ## List the targets
@@ -57,9 +57,6 @@ environment:
 		"install one (Debian and Ubuntu: apt install python3 python3-venv), or name it:" \
 		"make up PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) deploy/bootstrap.py environment
-
-compiled: environment ## Compile arbiter and simulator: the same in less time (minutes; needs a C compiler)
-	@$(PYTHON) deploy/bootstrap.py compiled
 
 frontend-build: environment
 	@$(PYTHON) deploy/bootstrap.py frontend
@@ -94,13 +91,6 @@ openapi-check: environment ## frontend/openapi.json is what the code says
 
 unit: environment ## Tests of single modules
 	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/unit tests/property
-
-compiled-test: compiled ## The tests of arbiter and simulator on the compiled ones
-	$(BIN)/pytest -n $(PYTEST_WORKERS) -o pythonpath=".venv/compiled . platform tests deploy/kube-bed" \
-		$(wildcard tests/unit/arbiter tests/property/test_arbiter_*.py tests/property/test_what_if_laws.py \
-		tests/unit/simulator tests/property/test_simulator_laws.py tests/scenarios \
-		tests/unit/cli/test_cli_simulate.py \
-		tests/integration/test_*_loop.py tests/unit/jobs/test_quota_preview.py tests/unit/jobs/test_recording.py)
 
 laws: environment ## The laws on examples that nobody has tried yet
 	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/property --hypothesis-profile=new-examples

@@ -2,7 +2,6 @@
 
     python3 deploy/bootstrap.py environment    .venv with what requirements-dev.lock names
     python3 deploy/bootstrap.py frontend       frontend/node_modules and frontend/dist
-    python3 deploy/bootstrap.py compiled       .venv/compiled: the arbiter in machine code
 
 Standard library only: this runs before anything is installed. Each part is skipped when a stamp
 says that it was made from the same input. What the tools print goes to var/log/bootstrap.log.
@@ -22,17 +21,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
 
 REPO = Path(__file__).resolve().parent.parent
 VENV = REPO / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 LOCK = REPO / "requirements-dev.lock"
 FRONTEND = REPO / "frontend"
-COMPILED = VENV / "compiled"
-COMPILED_STAMP = "tidegate-compiled"
-#: The packages under platform/ that the compiled arbiter is made of, and what plays it.
-CORE = ("arbiter", "primitives", "simulator")
 STATE = Path(os.environ.get("TIDEGATE_STATE_DIR") or REPO / "var")
 LOG = STATE / "log" / "bootstrap.log"
 
@@ -187,7 +181,6 @@ def explain(output: str) -> str | None:
 
 def make_environment() -> None:
     """Create .venv, install what the lock names, and Tidegate itself in place."""
-    remove_stale_arbiter()
     version = ".".join(map(str, sys.version_info[:3]))
     lock_stamp, lock_value = VENV / "tidegate-lock", digest(LOCK, version, str(REPO))
     self_stamp = VENV / "tidegate-self"
@@ -348,65 +341,11 @@ def make_frontend() -> None:
     say("Frontend: ready")
 
 
-def compiled_value() -> str:
-    """What the compiled arbiter is made of."""
-    sources = [path for name in CORE for path in sorted((REPO / "platform" / name).rglob("*.py"))]
-    named = (part for path in sources for part in (str(path.relative_to(REPO)), path))
-    tools = (REPO / "deploy" / "compile_arbiter.py", LOCK, VENV / "pyvenv.cfg")
-    return digest(*tools, *named)
-
-
-def is_compiled() -> bool:
-    """Whether there is a compiled arbiter, and it was made of these sources."""
-    return COMPILED.is_dir() and is_stamped(COMPILED / COMPILED_STAMP, compiled_value())
-
-
-def remove_arbiter() -> None:
-    """The compiled arbiter goes, all of it at once: somebody may start to read it just now."""
-    if COMPILED.is_dir():
-        aside = Path(mkdtemp(prefix="compiled-", dir=VENV))
-        COMPILED.rename(aside / COMPILED.name)
-        shutil.rmtree(aside)
-
-
-def remove_stale_arbiter() -> None:
-    """An arbiter that was compiled from other sources goes, so that nobody decides with it."""
-    if COMPILED.is_dir() and not is_compiled():
-        remove_arbiter()
-        say("The compiled arbiter was of other sources and is gone: `make compiled` makes it anew")
-
-
-def make_compiled() -> None:
-    """Compile the arbiter into .venv/compiled; who has that first on its path decides with it."""
-    if is_compiled():
-        return
-    remove_arbiter()
-    say("Compiled arbiter: building (some minutes)")
-    for left_over in (*VENV.glob("compiling-*"), *VENV.glob("compiled-*")):
-        shutil.rmtree(left_over, ignore_errors=True)
-    # Each build has a name of its own: a compiler whose `make` was killed may still write.
-    new, value = Path(mkdtemp(prefix="compiling-", dir=VENV)), compiled_value()
-    new.chmod(0o755)
-    for name in CORE:
-        folder = REPO / "platform" / name
-        shutil.copytree(folder, new / name, ignore=shutil.ignore_patterns("__pycache__"))
-    run_tool(
-        [str(VENV_PYTHON), str(REPO / "deploy" / "compile_arbiter.py")],
-        cwd=new,
-        env=os.environ | {"MYPYPATH": str(new)},
-        on_failure="The arbiter could not be compiled.",
-    )
-    (new / COMPILED_STAMP).write_text(value)
-    new.rename(COMPILED)
-    say("Compiled arbiter: ready; a Tidegate that runs uses it from its next start on")
-
-
 def main(words: list[str]) -> int:
     """Make the named parts, in the order given."""
     parts = {
         "environment": make_environment,
         "frontend": make_frontend,
-        "compiled": make_compiled,
     }
     if not words or any(word not in parts for word in words):
         print(__doc__, file=sys.stderr)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
@@ -30,7 +29,6 @@ from django.db import (
 )
 from django.db.models import Exists, OuterRef, Q
 
-from arbiter import core
 from billing.reconciliations import DAYS_MAX, account_shard, plan_days
 from clusters.models import Cluster
 from clusters.node_requests import node_shard
@@ -127,9 +125,6 @@ def lead(role: str, stopping: Event, act: Callable[[Leadership], None], pulse: P
 def run_arbiter(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> None:
     """Decide again and again: at every notice, and every few seconds anyway."""
     pulse = pulse or Pulse(None)
-
-    is_compiled = Path(core.__file__).suffix != ".py"
-    log.info("the arbiter decides %s", "as compiled" if is_compiled else "in Python")
 
     def act(leadership: Leadership) -> None:
         cycles = Cycles(leadership)

@@ -55,24 +55,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[_PLAN].stop()
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _nothing_is_put_into_machine_code() -> Iterator[None]:
-    """A compiled class takes another method and never calls it, and a compiled module another
-    constant: a test that looked on would see nothing and pass."""
-    from builders.interpreted import IS_COMPILED, is_compiled
-
-    setattr_ = pytest.MonkeyPatch.setattr
-
-    def checked(patch: pytest.MonkeyPatch, target: object, *rest: Any, **more: Any) -> None:
-        assert not is_compiled(target), "mark this test `interpreted`"
-        setattr_(patch, target, *rest, **more)
-
-    with pytest.MonkeyPatch.context() as patch:
-        if IS_COMPILED:
-            patch.setattr(pytest.MonkeyPatch, "setattr", checked)
-        yield
-
-
 @pytest.fixture(autouse=True)
 def _nothing_is_remembered_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
     from builders.remembering import hold_against_what_there_is

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from arbiter.snapshot import Quota, TreeNode
 
 ROOT = -1
-#: Stands for "no limit"; above any sum of milli-GPU that a snapshot can hold, and the largest power
-#: of two that is a machine integer where the arbiter is compiled.
+#: Stands for "no limit"; above any sum of milli-GPU that a snapshot can hold.
 UNLIMITED = 1 << 61
 #: Weight for spare GPUs of a node that has no quota in a pool.
 WEIGHT_DEFAULT = 100

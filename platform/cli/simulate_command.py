@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -147,8 +145,7 @@ def simulate(
     except (TraceError, ValueError) as error:
         raise CliError(str(error)) from None
     bar = _Bar(sum(1 for name in POLICIES if name in wanted))
-    with _interrupted_at_once():
-        results = compare(works, scene, settings, teams, sorted(wanted), bar.show)
+    results = compare(works, scene, settings, teams, sorted(wanted), bar.show)
     bar.end()
     if picture is not None:
         title = f"{trace.name} on {_counted(scene.capacity_mgpu // MGPU_PER_GPU, 'GPU')}"
@@ -179,19 +176,6 @@ def simulate(
         f"{_counted(scene.capacity_mgpu // MGPU_PER_GPU, 'GPU')}."
     )
     print_table(["", *(one.policy for one in results)], table(results))
-
-
-@contextmanager
-def _interrupted_at_once() -> Iterator[None]:
-    """Ctrl-C ends the process where it is; nothing is written meanwhile. An exception that a signal
-    raises in the midst of a multiplication is want of memory to compiled code, which aborts."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _tell_what_is_not_read(trace: Trace, name: str) -> None:

@@ -9,7 +9,6 @@ from contextlib import suppress
 
 import psutil
 
-from embedded.compiled import ahead_of_path
 from embedded.layout import REPO, Layout
 from embedded.postgres import identity_of
 from embedded.records import (
@@ -50,7 +49,7 @@ def start(service: Service, layout: Layout) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
             service.command,
             cwd="/" if service.run_as else REPO,
-            env={**service.environment, **(ahead_of_path() if service.decides else {})},
+            env=service.environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

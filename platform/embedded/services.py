@@ -13,14 +13,11 @@ from embedded.ports import HOST
 
 STOP_WITHIN_S = 10
 WEB_WORKERS = 2
-#: Those that decide, and those that foresee decisions in previews.
-_DECIDING = frozenset({"arbiter", "web"})
 
 
 @dataclass(frozen=True)
 class Service:
     """One process that is kept running. `run_as` is the system user, None for ours. One that
-    `decides`, or foresees decisions, does so with the compiled arbiter where there is one. One that
     `beats` touches its heartbeat's file (TIDEGATE_HEARTBEAT_FILE) once a second."""
 
     name: str
@@ -28,7 +25,6 @@ class Service:
     environment: Mapping[str, str]
     run_as: str | None = None
     stop_signal: int = signal.SIGTERM
-    decides: bool = False
     beats: bool = False
 
 
@@ -91,7 +87,6 @@ def portal_services(layout: Layout, *, port: int) -> tuple[Service, ...]:
             name,
             command,
             {**environment, "TIDEGATE_HEARTBEAT_FILE": str(layout.heartbeat_of(name))},
-            decides=name in _DECIDING,
             beats=True,
         )
         for name, command in commands.items()

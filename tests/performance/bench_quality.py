@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -241,9 +241,7 @@ def main() -> None:
     tree, knobs = rules.ranked(tree), rules.policy
     seeds = range(1, (1 if given.smoke else given.seeds) + 1)
     policies = (OURS, *(name for name in BASELINES if name != "las"))
-    # What is compiled cannot be sent to another process.
-    is_alone = given.processes == 1
-    with ThreadPoolExecutor(1) if is_alone else ProcessPoolExecutor(given.processes) as pool:
+    with ProcessPoolExecutor(given.processes) as pool:
         for gpus in sizes:
             runs = {
                 name: [

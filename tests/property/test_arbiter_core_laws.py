@@ -16,7 +16,6 @@ from arbiter.errors import TooLate
 from arbiter.prospects import Prospects
 from arbiter.snapshot import Balance, RunningJob, Snapshot, Usage
 from builders.arbiter_histories import histories, policy
-from builders.interpreted import interpreted
 from builders.telling_a_core import tell
 
 _SLOW = settings(max_examples=25, suppress_health_check=list(HealthCheck))
@@ -60,7 +59,6 @@ def test_a_core_that_is_told_of_changes_plans_as_one_made_anew(seed: int) -> Non
         assert core.cycle(snapshot.taken_at, explains=False) == bare
 
 
-@interpreted
 @_SLOW
 @given(st.integers(0, 2**32), st.booleans())
 def test_where_a_cycle_was_decided_makes_no_difference_to_what_is_told_of_it(

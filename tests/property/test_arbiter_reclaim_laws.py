@@ -30,7 +30,6 @@ from builders.arbiter_builders import GPU, World
 from builders.arbiter_crowds import crowds
 from builders.arbiter_histories import histories
 from builders.arbiter_histories import policy as a_policy
-from builders.interpreted import interpreted
 from builders.telling_a_core import tell
 from property.test_arbiter_laws import (
     CYCLE_S,
@@ -300,7 +299,6 @@ def renamed(thing: Any, names: Mapping[str, str]) -> Any:
     )
 
 
-@interpreted
 @given(st.integers(0, 100_000), st.booleans())
 @settings(max_examples=100, suppress_health_check=list(HealthCheck))
 def test_what_could_be_freed_is_what_it_would_be_if_it_were_first_asked_now(

@@ -21,7 +21,6 @@ from arbiter.reservations import Reservations
 from arbiter.snapshot import QueuedJob, RunningJob, Snapshot
 from builders.arbiter_builders import GPU, World
 from builders.arbiter_worlds import FEATURES, Tree, empty_worlds, teams
-from builders.interpreted import interpreted
 
 GRACE_S, CYCLE_S, HORIZON_S = 60, 10, 600
 
@@ -259,7 +258,6 @@ def _asked_anew(reservations: Reservations, shape: Shape) -> ComingFree:
     return ComingFree(reservations._pool.free, reservations._ends.by_time(), shape)
 
 
-@interpreted
 @given(st.data())
 @settings(max_examples=50, suppress_health_check=list(HealthCheck))
 def test_ends_that_were_followed_once_give_the_reservations_of_those_followed_each_time(

@@ -21,7 +21,6 @@ from arbiter.snapshot import Device, Phase, QueuedJob, RunningJob, Snapshot
 from builders.arbiter_builders import GPU, World, a_quota, a_snapshot
 from builders.arbiter_histories import histories, policy
 from builders.arbiter_worlds import empty_worlds, teams
-from builders.interpreted import interpreted
 
 POLICY = Policy(grace_period_s_default=60)
 _SLOW = settings(max_examples=150, suppress_health_check=list(HealthCheck))
@@ -174,7 +173,6 @@ def test_nobody_waits_who_fits_somewhere(data: st.DataObject) -> None:
                 assert not is_within(then, after, "c", device.node), (job, device)
 
 
-@interpreted
 @given(st.integers(0, 2**32))
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))
 def test_what_cannot_run_short_is_not_counted_and_nothing_else_comes_out(seed: int) -> None:

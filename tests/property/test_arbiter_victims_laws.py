@@ -16,7 +16,6 @@ from arbiter.reclaim import Reclaimer
 from arbiter.victims import Search
 from builders.arbiter_crowds import crowds
 from builders.arbiter_histories import policy
-from builders.interpreted import interpreted
 from builders.telling_a_core import tell
 
 _SLOW = settings(max_examples=40, suppress_health_check=list(HealthCheck))
@@ -40,7 +39,6 @@ def test_who_borrows_is_the_same_for_a_core_that_lives_on(seed: int) -> None:
         )
 
 
-@interpreted
 @_SLOW
 @given(st.integers(0, 2**32))
 def test_looking_only_where_it_matters_finds_the_same_victims(seed: int) -> None:

@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arbiter.policy import Policy
-from builders.interpreted import IS_COMPILED, interpreted
 from builders.simulator_builders import PLAIN, a_job, a_scene
 from simulator.comparison import POLICIES, bound_mgpu_s, simulate
 from simulator.fleet import Fleet
@@ -26,8 +25,7 @@ CPUS, MEMORY_MIB = 4, 100
 
 
 class Watched(World):
-    """Checks what no world refuses by itself: who is stopped, and what quotas hold. Nothing can
-    come between the compiled simulator and itself."""
+    """Checks what no world refuses by itself: who is stopped, and what quotas hold."""
 
     guaranteed: dict[str, int]
     is_static = False
@@ -121,13 +119,10 @@ def played(
     works = prepare(found, chosen)
     observer = Observer(scene, horizon_s=works[-1].job.submit_s, tolerance_s=GRACE_S)
     teams = {team: team for team in shares}
-    if IS_COMPILED:
-        outcome = World(works, fleet, scheduler, chosen, observer, teams).run()
-    else:
-        world = Watched(works, fleet, scheduler, chosen, observer, teams)
-        world.guaranteed = dict(scene.teams)
-        world.is_static = name == "static"
-        outcome = world.run()
+    world = Watched(works, fleet, scheduler, chosen, observer, teams)
+    world.guaranteed = dict(scene.teams)
+    world.is_static = name == "static"
+    outcome = world.run()
     assert fleet.free == whole or failures
     return outcome
 
@@ -192,7 +187,6 @@ def test_cpu_and_memory_that_no_node_says_it_has_change_nothing(
     assert logs[0] == logs[1]
 
 
-@interpreted
 @CALM
 @given(jobs(), guarantees(), st.sampled_from([1, 5]), st.booleans())
 def test_cycles_that_are_left_out_would_have_decided_nothing(

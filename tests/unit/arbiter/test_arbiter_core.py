@@ -32,10 +32,8 @@ from builders.arbiter_builders import (
     devices,
     slots,
 )
-from builders.interpreted import interpreted
 
 
-@interpreted
 def test_a_cycle_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: what a failed cycle had started stays taken for good."""
     snapshot = a_snapshot(
@@ -91,7 +89,6 @@ def _of_cycles() -> list[object]:
     return [one for one in gc.get_objects() if type(one) in (PoolCycle, Pool, Agenda)]
 
 
-@interpreted
 def test_what_is_guaranteed_of_a_team_is_looked_at_again_when_its_attempts_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

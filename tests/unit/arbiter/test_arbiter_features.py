@@ -24,7 +24,6 @@ from builders.arbiter_builders import (
     a_victim,
     slots,
 )
-from builders.interpreted import interpreted
 
 NAMES = {"h100": "h100", "alpha": "alpha"}
 
@@ -93,7 +92,6 @@ def test_two_devices_of_one_node_share_their_features() -> None:
     assert members(kinds, "ab") == {"0"}
 
 
-@interpreted
 def test_nodes_stand_once_by_what_is_free_however_many_sets_are_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -31,7 +31,6 @@ from builders.arbiter_builders import (
     slots,
 )
 from builders.arbiter_plans import started, why
-from builders.interpreted import interpreted
 
 #: Nobody is guaranteed anything, so nothing is taken back.
 NOTHING = {"o": 0, "o/a": 0, "o/b": 0}
@@ -686,7 +685,6 @@ def test_ends_are_followed_anew_once_gpus_are_taken_back() -> None:
     assert held(plan) == {"one": 300, "two": 2_300}
 
 
-@interpreted
 def test_nothing_is_reserved_for_nobody_who_could_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one job that fits would delay the first gang: then nobody is to start, and the other
     reservations are made only when somebody asks why all wait.
@@ -713,7 +711,6 @@ def test_nothing_is_reserved_for_nobody_who_could_start(monkeypatch: pytest.Monk
     assert asked == ["gang", "g0", "g1", "g2", "endless"]
 
 
-@interpreted
 @pytest.mark.parametrize(
     ("stopped", "stranger", "reclaimed", "searches"),
     [

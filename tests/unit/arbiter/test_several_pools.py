@@ -22,7 +22,6 @@ from builders.arbiter_builders import (
     devices,
     slots,
 )
-from builders.interpreted import interpreted
 
 
 def _world(
@@ -331,7 +330,6 @@ def test_a_claim_in_vain_takes_nothing_of_what_a_cycle_may_do() -> None:
     assert claims == [("3", ["s"])]
 
 
-@interpreted
 def test_rounds_that_do_not_end_leave_each_job_in_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arbiter.several_pools.ROUNDS_MAX", 1)
     first = a_queued("1", "o/x", gpus=8, others=["a100"])

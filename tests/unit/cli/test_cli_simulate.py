@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from simulator import comparison
 
 JOBS = [
     "job_id,submit_s,duration_s,gpus,vc",
@@ -295,31 +291,3 @@ def test_a_bad_row_is_named(files: list[str], tmp_path: Path) -> None:
     assert result.stderr.splitlines()[-1].endswith(
         "jobs.csv, line 6: duration_s is 'z'; a whole number is needed"
     )
-
-
-def test_ctrl_c_ends_the_process_while_policies_are_played(
-    files: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To what is compiled, an exception in the midst of a multiplication is want of memory.
-    Planted: the signal raises meanwhile; it ends the process later, too; who starts it in the
-    background, where it is ignored, loses it by a Ctrl-C of somebody else."""
-    handlers = []
-    compare = comparison.compare
-
-    def watched(*given: Any) -> Mapping[str, Any]:
-        handlers.append(signal.getsignal(signal.SIGINT))
-        return compare(*given)
-
-    monkeypatch.setattr(comparison, "compare", watched)
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        for handler in (signal.default_int_handler, signal.SIG_IGN):
-            signal.signal(signal.SIGINT, handler)
-            assert run(*files, "--gpus", "4").exit_code == 0
-            handlers.append(signal.getsignal(signal.SIGINT))
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert handlers == [
-        *(signal.SIG_DFL, signal.default_int_handler),
-        *(signal.SIG_IGN, signal.SIG_IGN),
-    ]

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from embedded import logs, processes
+from embedded import logs
 from embedded.environment import (
     load_secrets,
     read_env_file,
@@ -18,7 +18,7 @@ from embedded.environment import (
 from embedded.errors import LauncherError
 from embedded.layout import Layout
 from embedded.personas import introduction, read_personas
-from embedded.services import Service, portal_services
+from embedded.services import portal_services
 
 
 def a_layout(tmp_path: Path) -> Layout:
@@ -149,26 +149,6 @@ def test_jobs_are_told_where_this_portal_is_unless_its_settings_say(
         {service.environment["TIDEGATE_PUBLIC_URL"] for service in portal_services(layout, port=81)}
     )
     assert addresses == [{"http://127.0.0.1:81"}, {"https://gpus.test"}]
-
-
-def test_the_compiled_arbiter_is_for_those_who_decide(tmp_path: Path) -> None:
-    layout = a_layout(tmp_path)
-    load_secrets(layout)
-    services = portal_services(layout, port=81)
-    assert [one.name for one in services if one.decides] == ["web", "arbiter"]
-
-
-@pytest.mark.parametrize("decides", [True, False])
-def test_who_decides_starts_with_the_compiled_arbiter_ahead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decides: bool
-) -> None:
-    """Mutant: all processes do."""
-    monkeypatch.setattr(processes, "ahead_of_path", lambda: {"PYTHONPATH": "/compiled"})
-    layout = a_layout(tmp_path)
-    command = ("/bin/sh", "-c", "echo ${PYTHONPATH-none} $A")
-    service = Service("one", command, {"A": "a"}, decides=decides)
-    assert processes.start(service, layout).wait(30) == 0
-    assert layout.log_of("one").read_text() == ("/compiled a\n" if decides else "none a\n")
 
 
 def test_a_folder_that_was_never_ours_is_not_deleted(tmp_path: Path) -> None:

@@ -120,43 +120,6 @@ def test_other_failures_of_a_compiler_are_not_explained(bootstrap: ModuleType, o
     assert bootstrap.explain(output) is None
 
 
-def test_an_arbiter_compiled_from_other_sources_goes(
-    bootstrap: ModuleType,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Mutants: one that nobody stamped stays; the names of files are not looked at."""
-    for name, file in (("REPO", ""), ("COMPILED", "compiled"), ("LOCK", "lock"), ("VENV", "")):
-        monkeypatch.setattr(bootstrap, name, tmp_path / file)
-    core, script = tmp_path / "platform" / "arbiter", tmp_path / "deploy" / "compile_arbiter.py"
-    for file in (core / "a.py", core / "b.py", script, bootstrap.LOCK, tmp_path / "pyvenv.cfg"):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{file.name}\n")
-    stamp = bootstrap.COMPILED / bootstrap.COMPILED_STAMP
-
-    def is_left() -> bool:
-        bootstrap.remove_stale_arbiter()
-        return bool(bootstrap.COMPILED.exists())
-
-    def compile_it() -> None:
-        stamp.parent.mkdir()
-        stamp.write_text(bootstrap.compiled_value())
-
-    assert not is_left()
-    compile_it()
-    assert is_left()
-    stamp.unlink()
-    assert not is_left()
-    compile_it()
-    (core / "a.py").write_text("b\n")
-    assert not is_left()
-    compile_it()
-    (core / "b.py").rename(core / "c.py")
-    assert not is_left()
-    assert capsys.readouterr().out.count("of other sources and is gone") == 3
-
-
 @pytest.mark.parametrize(
     ("output", "start"),
     [
