@@ -15,7 +15,6 @@ from arbiter.fair_share import FairShares
 from arbiter.ground import Ground
 from arbiter.holdings import Holding
 from arbiter.lines import Lines
-from arbiter.overtaken import Rival, exposed_among, in_the_way, overtaken
 from arbiter.own_limits import Kept
 from arbiter.placement import Place
 from arbiter.policy import SpareOrder
@@ -158,31 +157,6 @@ class PoolCycle:
         for _ in self._service:
             if not self._grows and not self._prospects.are_any():
                 break
-
-    def overtaken(self) -> frozenset[str]:
-        """The jobs whose claims of this cycle others would take in the next, or that would have
-        others of their team lose theirs. Asked once it has run."""
-        if found := in_the_way(self.pool, self._made, self.starts):
-            return found
-        exposed = exposed_among(self._made)
-        if not exposed:
-            return frozenset()
-        # Only in the end it is known of all others why they wait.
-        for _ in self._service:
-            pass
-        made = [one.earmark.stand_in for one in self._made]
-        return overtaken(self.pool, exposed, made, self.starts, self._rivals(), self.reserved)
-
-    def _rivals(self) -> Iterator[Rival]:
-        """One of each kind of those who wait for GPUs."""
-        for queue in self.queues.values():
-            for cls in queue.classes:
-                if cls.code is not Code.WAITING_FOR_FREE_GPUS:
-                    continue
-                waiting = (age[1] for line in cls.lines for age in line.jobs[line.at :])
-                name = next((job for job in waiting if job not in self._only_starts), None)
-                if name is not None:
-                    yield Rival(self.jobs[name], queue.team, cls.shape, cls.priority)
 
     def finish(self) -> None:
         """Serve all the others, of whom no decision is left but why each waits, and who of them

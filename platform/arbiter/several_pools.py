@@ -16,8 +16,7 @@ left over waits for the next cycle.
 
 What a cycle may start and take back in all is dealt out only then. Where it does not do for all,
 everybody stands in one pool only for the rest of the cycle, and each pool may do as much as the
-others, as far as it has anything to do. A claim that others would take in the next cycle
-(`overtaken`) is no service: where one is seen, its job makes none in that pool in later rounds.
+others, as far as it has anything to do.
 
 A start now, wherever, goes before taking GPUs back, and that happens in the first pool that would.
 A job for which GPUs are being given back since an earlier cycle waits for them, and stands in no
@@ -41,8 +40,6 @@ from arbiter.snapshot import QueuedJob
 #: How often at most a pool is decided before every job is left in one pool only. Where more would
 #: be needed it is gangs that go to and fro: sixteen rounds started hardly more (docs/speed.md).
 ROUNDS_MAX = 4
-#: So often at most it is decided after that, each time without the claims seen to be in vain.
-_SETTLING_ROUNDS_MAX = 8
 
 #: Codes that are told of a pool only where there is nothing better to say of another one.
 _LAST_TO_TELL = {Code.CLUSTER_UNAVAILABLE: 1, Code.NEVER_FITS: 2}
@@ -90,26 +87,16 @@ class Rounds:
         self._shared = shared
         self._claimed = claimed
         self._not_again = frozenset(claimed)
-        #: Jobs that make no claim, by pool: once it is seen that others would take it at once, it
-        #: is not made again.
-        self._in_vain: dict[str, frozenset[str]] = dict.fromkeys(self._names, frozenset())
         self._reserves = reserves
-        self._knew: dict[str, tuple[_Line, Budget, frozenset[str]]] = {}
+        self._knew: dict[str, tuple[_Line, Budget]] = {}
 
     def decide(self) -> None:
         """Run the cycles of all pools; `cycles` has the last of each."""
         most = Budget(self._policy.starts_max, self._policy.reclaims_max)
         lines = self._agree(most) if self._shared else {}
-        budgets = dict.fromkeys(self._names, most)
-        for _ in range(_SETTLING_ROUNDS_MAX):
-            is_settled = self._round(lines, budgets)
-            if self._is_too_much(most):
-                budgets = self._dealt(most)
-            elif is_settled:
-                return
-        self._redo_all(lines, budgets)
+        self._round(lines, dict.fromkeys(self._names, most))
         if self._is_too_much(most):
-            self._redo_all(lines, self._dealt(most))
+            self._round(lines, self._dealt(most))
 
     def close(self) -> None:
         """The cycle is over."""
@@ -123,35 +110,26 @@ class Rounds:
         budgets = dict.fromkeys(self._names, most)
         for _ in range(ROUNDS_MAX):
             lines = self._lines(served)
-            is_settled = self._round(lines, budgets)
+            self._round(lines, budgets)
             found = self._served()
             is_too_much = self._is_too_much(most)
-            if is_settled and found == served and not is_too_much:
+            if found == served and not is_too_much:
                 return lines
             served = found
             if is_too_much:
                 break
         return self._lines_of_one(served)
 
-    def _round(self, lines: Mapping[str, _Line], budgets: Mapping[str, Budget]) -> bool:
-        """Decide all pools by these lines and budgets; whether no new claim is seen in vain."""
-        is_settled = True
+    def _round(self, lines: Mapping[str, _Line], budgets: Mapping[str, Budget]) -> None:
+        """Decide all pools by these lines and budgets."""
         for name in self._names:
-            before = self.cycles.get(name)
-            cycle = self._redo(name, lines, budgets[name])
-            if cycle is not before and (in_vain := cycle.overtaken()):
-                self._in_vain[name] |= in_vain
-                is_settled = False
-        return is_settled
+            self._redo(name, lines, budgets[name])
 
     def _dealt(self, most: Budget) -> dict[str, Budget]:
         """What each pool may do where all together would do more than one cycle may."""
         cycles = [self.cycles[name] for name in self._names]
         starts = _deal([[start.job for start in cycle.starts] for cycle in cycles], most.starts)
-        claiming = [
-            [cycle.jobs[one.job] for one in cycle.reclaims if one.job not in self._in_vain[name]]
-            for name, cycle in zip(self._names, cycles, strict=True)
-        ]
+        claiming = [[cycle.jobs[one.job] for one in cycle.reclaims] for cycle in cycles]
         reclaims = _deal(claiming, most.reclaims)
         return {
             name: Budget(*left) for name, *left in zip(self._names, starts, reclaims, strict=True)
@@ -168,35 +146,25 @@ class Rounds:
     def _redo(self, name: str, lines: Mapping[str, _Line], left: Budget) -> PoolCycle:
         """The cycle of a pool by these lines and this budget: the one that it had where that did
         the same."""
-        line, in_vain = lines.get(name, _ALL_IN_LINE), self._in_vain[name]
+        line = lines.get(name, _ALL_IN_LINE)
         cycle = self.cycles.get(name)
         if cycle is not None:
-            knew, had, without = self._knew[name]
-            is_same = (knew, without) == (line, in_vain)
-            if is_same and left.does_as(had, len(cycle.starts), len(cycle.reclaims)):
+            knew, had = self._knew[name]
+            if knew == line and left.does_as(had, len(cycle.starts), len(cycle.reclaims)):
                 return cycle
             del self.cycles[name]
             cycle.close()
-        not_again = self._not_again | in_vain
-        shared = SharedJobs(line.absent, line.only_starts, not_again, self._reserves)
+        shared = SharedJobs(line.absent, line.only_starts, self._not_again, self._reserves)
         cycle = self.cycles[name] = self._run(name, shared, left)
-        self._knew[name] = line, left, in_vain
+        self._knew[name] = line, left
         return cycle
-
-    def _redo_all(self, lines: Mapping[str, _Line], budgets: Mapping[str, Budget]) -> None:
-        for name in self._names:
-            self._redo(name, lines, budgets[name])
 
     def _served(self) -> dict[str, Served]:
         """Where each job is best served, by what the pools decided."""
         found: dict[str, tuple[bool, int]] = {}
         for name, cycle in self.cycles.items():
             starts = [start.job for start in cycle.starts]
-            claims = [
-                earmark.job
-                for earmark in cycle.pool.earmarks.values()
-                if earmark.job.id not in self._in_vain[name]
-            ]
+            claims = [earmark.job for earmark in cycle.pool.earmarks.values()]
             for is_late, jobs in ((False, starts), (True, claims)):
                 for job in jobs:
                     if job.others:

@@ -110,7 +110,7 @@ def _parts(pool: Pool, starts: Sequence[NewStart], over: Collection[int]) -> dic
         if holding.team != ROOT:
             going.setdefault(holding.team, []).append(holding)
     teams = _teams_after(pool, starts, over)
-    after = None if tree.children.keys().isdisjoint(over) else protection_after(pool, starts)
+    after = None if tree.children.keys().isdisjoint(over) else _protection_after(pool, starts)
     parts: dict[Hashable, int] = {}
     for team in over:
         own, left = teams.get(team), guaranteed[team]
@@ -131,17 +131,12 @@ def _parts(pool: Pool, starts: Sequence[NewStart], over: Collection[int]) -> dic
     return parts
 
 
-def protection_after(
-    pool: Pool, starts: Sequence[NewStart], claims: Collection[Holding] = ()
-) -> Protection:
-    """How all that runs after the plan is classed, beside these that stand for `claims`."""
-    everybody, claimed = range(len(pool.tree.ids)), {one.team for one in claims}
-    teams = with_changed(_teams_after(pool, starts, everybody), claimed)
-    for one in claims:
-        teams[one.team].add(one.contender())
+def _protection_after(pool: Pool, starts: Sequence[NewStart]) -> Protection:
+    """Return how all that runs after the plan is classed."""
+    teams = _teams_after(pool, starts, range(len(pool.tree.ids)))
     changed = {start.team for start in starts} | {one.team for one in pool.stopped}
     protection = pool.protection.copy()
-    protection.redo(teams, changed.union(claimed, pool.claimants))
+    protection.redo(teams, changed.union(pool.claimants))
     return protection
 
 
@@ -183,7 +178,7 @@ def in_use_after(pool: Pool, starts: Sequence[NewStart]) -> InUse:
     for start in starts:
         in_use[start.team] += start.job.mgpu
     _sum_up(pool.tree, in_use)
-    return InUse(in_use, protection_after(pool, starts).taken.used_mgpu)
+    return InUse(in_use, _protection_after(pool, starts).taken.used_mgpu)
 
 
 def node_use(pool: Pool, used: InUse, waiting_mgpu: Mapping[int, int]) -> tuple[NodeUse, ...]:

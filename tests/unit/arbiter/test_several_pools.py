@@ -287,49 +287,6 @@ def test_a_pool_named_twice_is_refused() -> None:
         Core.of(_world(a_queued("1", "o/x", others=["h100"])), Policy())
 
 
-def _with_a_claim_in_vain(*more: QueuedJob) -> Snapshot:
-    """Job 1 may stop another of its team in either pool. In h100 that is one whom job 2, which has
-    a right to GPUs, may not stop; but it may take the claim that job 1 would have there."""
-    beta = slots(0, 1, gpus=4, cluster="beta")
-    return a_snapshot(
-        quotas=[
-            a_quota(node, gpus, pool=pool)
-            for pool in ("h100", "a100")
-            for node, gpus in (("o", 0), ("o/x", 4), ("p", 8), ("p/y", 4))
-        ],
-        devices=[*devices(1, gpus=4), *devices(1, gpus=4, cluster="beta", pool="a100")],
-        running=[
-            a_running("r", "o/x", slots(0, 1, gpus=4), is_preemptible=False),
-            a_running("s", "o/x", beta, cluster="beta", pool="a100"),
-        ],
-        queued=[
-            a_queued("1", "o/x", gpus=4, others=["a100"], priority="high"),
-            a_queued("2", "p/y"),
-            *more,
-        ],
-    )
-
-
-@pytest.mark.parametrize("reclaims_max", [100, 1])
-def test_who_claims_in_vain_in_one_pool_claims_in_another(reclaims_max: int) -> None:
-    """Whether or not the pools may go on until they agree.
-
-    Planted: a claim that others would take at once is where its job is served.
-    """
-    plan = decide(_with_a_claim_in_vain(), Policy(reclaims_max=reclaims_max))
-    claims = [(one.job, one.pool, [victim.job for victim in one.victims]) for one in plan.reclaims]
-    assert claims == [("1", "a100", ["s"])]
-
-
-def test_a_claim_in_vain_takes_nothing_of_what_a_cycle_may_do() -> None:
-    """Planted: the pool in which it would be is dealt what there is, and nobody claims ever."""
-    world = _with_a_claim_in_vain(a_queued("3", "o/x", gpus=4, priority="high", pool="a100"))
-    first = replace(world.queued[0], others=(), submitted_at=NOW - 900)
-    plan = decide(replace(world, queued=(first, *world.queued[1:])), Policy(reclaims_max=1))
-    claims = [(one.job, [victim.job for victim in one.victims]) for one in plan.reclaims]
-    assert claims == [("3", ["s"])]
-
-
 def test_rounds_that_do_not_end_leave_each_job_in_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arbiter.several_pools.ROUNDS_MAX", 1)
     first = a_queued("1", "o/x", gpus=8, others=["a100"])
