@@ -68,19 +68,6 @@ def _waits_for_others(pool: Pool, earmark: Earmark) -> bool:
     )
 
 
-def use_at_once(pool: Pool, earmark: Earmark) -> Used | None:
-    """Start the job of a claim of this cycle which nobody is stopped for any more, if it can: there
-    or elsewhere."""
-    if earmark.victims:
-        return None
-    pool.lift(earmark)
-    place = earmark.place if earmark.is_here else pool.free.find(pool.ground.shape_of(earmark.job))
-    if place is not None and pool.blocker(earmark.team, earmark.job.mgpu) is None:
-        return _start(pool, earmark, place)
-    pool.put_back(earmark)
-    return None
-
-
 def _start(pool: Pool, earmark: Earmark, place: Place) -> Used:
     slots = pool.occupy(earmark.job, earmark.team, place)
     del pool.earmarks[earmark.job.id]

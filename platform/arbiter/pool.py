@@ -206,34 +206,26 @@ class Pool:
             self.stopped[holding] = self._protect_no_more(holding)
             holding.is_coming_back = True
             self.later.charge(holding.team, -holding.mgpu)
-            self.give_back(holding)
-        claim = Claim(job.id, place.cluster, (), self.taken_at, self.taken_at)
+            self._give_back(holding)
+        earlier = [one for one in self.leaving if one.run.beneficiary == job.id]
+        own = map(self.grace_until, (*victims, *earlier))
+        grace_until = max((self._last_return(place), *own))
+        held = tuple(self.held_by(job, place))
+        claim = Claim(job.id, place.cluster, held, grace_until, self.taken_at)
         earmark = Earmark(job, claim, team, list(victims), self._stand_in(job, claim, team))
-        earmark.earlier = [one for one in self.leaving if one.run.beneficiary == job.id]
-        self.place(earmark, place)
-        self.lay([earmark])
-        self.wait_for_quota(earmark)
+        earmark.earlier = earlier
+        cover_all((earmark,), self.coming_back)
+        self.restore(earmark)
+        self._wait_for_quota(earmark)
         earmark.fits_guarantee = self.guarantees.fits(team, team, job.mgpu)
         self._count_new(job, team)
         self.earmarks[job.id] = earmark
-        return self.told(earmark)
-
-    def place(self, earmark: Earmark, place: Place) -> None:
-        """A claim of this cycle, which is on no nodes, is to be for `place`."""
-        held = tuple(self.held_by(earmark.job, place))
-        earmark.claim = replace(earmark.claim, cluster=place.cluster, slots=held)
-        own = map(self.grace_until, earmark.going)
-        self.wait_until(earmark, max((self._last_return(place), *own)))
-
-    def wait_until(self, earmark: Earmark, grace_until: int) -> None:
-        """What a claim of this cycle waits for is gone by then."""
-        earmark.claim = replace(earmark.claim, grace_until=grace_until)
-        earmark.stand_in = self._stand_in(earmark.job, earmark.claim, earmark.team)
+        return self._told(earmark)
 
     def _stand_in(self, job: QueuedJob, claim: Claim, team: int) -> Holding:
         return stand_in(job, claim, team, self.ground.priority(job.priority_class).order)
 
-    def wait_for_quota(self, earmark: Earmark) -> None:
+    def _wait_for_quota(self, earmark: Earmark) -> None:
         """A claim of this cycle, which is laid, waits for everybody who goes where quota does not
         allow its job once its own victims are gone."""
         gone = [(one.team, one.mgpu) for one in earmark.going]
@@ -245,13 +237,9 @@ class Pool:
             self.now.charge(team, mgpu)
         if not is_allowed:
             going = map(self.grace_until, (*self.leaving, *self.stopped))
-            self.wait_until(earmark, max((earmark.claim.grace_until, *going)))
-
-    def lay(self, earmarks: Sequence[Earmark]) -> None:
-        """Count claims of this cycle in on their nodes."""
-        cover_all(earmarks, self.coming_back)
-        for earmark in earmarks:
-            self.restore(earmark)
+            grace_until = max((earmark.claim.grace_until, *going))
+            earmark.claim = replace(earmark.claim, grace_until=grace_until)
+            earmark.stand_in = self._stand_in(earmark.job, earmark.claim, earmark.team)
 
     def lift(self, earmark: Earmark) -> None:
         """Take a claim off its nodes; what was coming back for it is free to claim."""
@@ -269,22 +257,13 @@ class Pool:
             going = slot.mgpu - earmark.free_mgpu[slot.node]
             unclaimed[slot.node] = unclaimed.get(slot.node, 0) + sign * going
 
-    def let_run(self, holding: Holding) -> None:
-        """Who was to be stopped in this cycle runs on, where it was protected, too; what it holds
-        and uses is counted so already."""
-        holding.protected = self.stopped.pop(holding)
-        holding.is_going = holding.is_coming_back = False
-        for node in self.tree.paths[holding.team]:
-            if holding.is_protected_at(self.tree.depths[node]):
-                self.guarantees.take(node, holding.team, holding.mgpu)
-
-    def give_back(self, holding: Holding, sign: int = 1) -> None:
-        """What a victim holds is coming back; with a sign of -1, it is not after all."""
+    def _give_back(self, holding: Holding) -> None:
+        """What a victim holds is coming back."""
         unclaimed = self.coming_back.setdefault(holding.run.cluster, {})
         for slot in holding.run.slots:
-            unclaimed[slot.node] = unclaimed.get(slot.node, 0) + sign * slot.mgpu
+            unclaimed[slot.node] = unclaimed.get(slot.node, 0) + slot.mgpu
 
-    def told(self, earmark: Earmark) -> Reclaim:
+    def _told(self, earmark: Earmark) -> Reclaim:
         """A claim of this cycle as the plan tells it."""
         job, place = earmark.job, earmark.place
         notices = []

@@ -241,18 +241,11 @@ class Reclaimer:
             if shelves is not None:
                 shelves.move(node, before, after)
 
-    def note_spared(self, count: int) -> None:
-        """So many of the victims run on after all, and claims may be on other nodes."""
-        self._stopped_count -= count
-        self._too_few.clear()
-        self._without_right.clear()
-        self._forget_most()
-
     def _is_protected(self, holding: Holding) -> bool:
         return holding.is_protected_at(self._pool.tree.depths[holding.team])
 
     def _forget_most(self) -> None:
-        """Who is protected goes or runs on after all, or claims are on other nodes."""
+        """A protected attempt is stopped."""
         self._most = None
         self._most_sorted = {}
         self._most_levels = {}

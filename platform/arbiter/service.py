@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from arbiter.budget import Budget
-from arbiter.claims import use_at_once, use_claims
+from arbiter.claims import use_claims
 from arbiter.decisions import Code, Reclaim
 from arbiter.earlier_starts import EarlierStarts, Position
 from arbiter.earmarks import Earmark
@@ -25,7 +25,6 @@ from arbiter.quota_tree import ROOT
 from arbiter.reclaim import Reclaimer
 from arbiter.reservations import Reservations, Reserved
 from arbiter.snapshot import QueuedJob
-from arbiter.sparing import Made, Sparing
 from arbiter.standing import NewStart
 from arbiter.turns import Turns
 from arbiter.waiting import Spared
@@ -70,9 +69,6 @@ class PoolCycle:
         self._make_shares = make_shares
         self.starts: list[NewStart] = []
         self.reclaims: list[Reclaim] = []
-        #: The claims behind `reclaims`, and how many of them have spared whom they could.
-        self._made: list[Made] = []
-        self._spared_count = 0
         self._left = replace(budget)
         #: How often it may yet be asked whether only reservations keep a job from a claim.
         self._questions_left = _QUESTIONS_MAX
@@ -145,10 +141,6 @@ class PoolCycle:
         self._expect()
         self._prospects.look_out(self.reserved)
         self._serve_prospects()
-        while self._spare_victims():
-            self._begin_anew()
-            self._service = self._serve_all()
-            self._serve_prospects()
         if self._left.starts > 0 and self._left.reclaims > 0:
             self._elastic.grow_all(self.starts, self.standing, self._charge)
 
@@ -198,33 +190,6 @@ class PoolCycle:
         for earmark, place, slots in used:
             self.reserved.note_start(earmark.job, earmark.team, place.cluster, slots)
         return [earmark for earmark, _, _ in used]
-
-    def _spare_victims(self) -> bool:
-        """Let those run on whom the claims of this cycle do not need, all together; whether there
-        are any. Who claims GPUs that nobody is stopped for starts if it can by now."""
-        pool, made = self.pool, self._made
-        if len(made) < 2 or len(made) == self._spared_count:
-            return False
-        with self.reserved.set_aside(
-            *((one.job, one.team, one.job.mgpu, source) for one, source, *_ in made)
-        ) as owed:
-            spared = Sparing(pool, made, self.starts, owed).run()
-        if spared:
-            self._reclaimer.note_spared(len(spared))
-            self._made = [one for one in made if not self._starts_at_once(one.earmark)]
-            self.reclaims = [pool.told(one.earmark) for one in self._made]
-        self._spared_count = len(self._made)
-        return bool(spared)
-
-    def _starts_at_once(self, earmark: Earmark) -> bool:
-        """Start the job of a claim of this cycle if nobody is stopped for it and it can."""
-        used = use_at_once(self.pool, earmark) if self._left.starts > 0 else None
-        if used is None:
-            return False
-        priority = self.pool.ground.priority(earmark.job.priority_class)
-        self._note_start(earmark.job, earmark.team, priority, used.place)
-        self._left.reclaims += 1
-        return True
 
     # -- queues ---------------------------------------------------------------------------
 
@@ -542,8 +507,6 @@ class PoolCycle:
         self.reclaims.append(pool.reclaim(job, team, taking.place, victims))
         claim = pool.earmarks[job.id].claim
         self._reclaimer.note_taken(claim.cluster, claim.slots)
-        left = pool.guarantees.copy() if any(pool.stopped.values()) else None
-        self._made.append(Made(pool.earmarks[job.id], source, taking.victims, left))
         self.reserved.note_claim(pool.earmarks[job.id])
         self._left.reclaims -= 1
         self._charge(team, job, is_borrowed=source != team)

@@ -322,7 +322,7 @@ def test_what_could_be_freed_is_what_it_would_be_if_it_were_first_asked_now(
     def checked(reclaimer: Reclaimer, shape: Shape) -> bool:
         found = asked(reclaimer, shape)
         fresh = copy(reclaimer)
-        fresh.note_spared(0)
+        fresh._forget_most()
         for wish in wishes[id(reclaimer)]:
             for gpus, nodes in product((1, 2, 4), (1, 2, 3)):
                 other = wish._replace(mgpu=gpus * GPU, node_count=nodes)

@@ -52,6 +52,39 @@ def test_a_claim_waits_for_its_last_victim_and_then_starts() -> None:
     assert plan.dropped_claims == ()
 
 
+def test_a_claim_waits_until_the_victims_of_another_one_give_its_quota_back() -> None:
+    """d is full, so `first` cannot start on the free GPU before one of d's jobs ends. `big` is one
+    of them and goes for `later`. The claim of `first` needs no victims; it stands until then.
+
+    Planted: such a claim waits for its own grace only, and one that quota refuses is given up.
+    """
+    quotas = [
+        *(a_quota("d", 1, borrow=10), a_quota("d/a", 1), a_quota("d/c", 0)),
+        a_quota("b", 4),
+    ]
+    one = slots(0, 1, gpus=1)
+    snapshot = a_snapshot(
+        quotas=quotas,
+        devices=(*devices(1, gpus=4), *devices(2)[1:]),
+        queued=[a_queued("later", "b", gpus=4), a_queued("first", "d/a")],
+        running=[
+            *(a_running(f"s{i}", "d/c", one, started_at=NOW - 20 - i) for i in range(3)),
+            a_running("big", "d/c", slots(1, 1)),
+        ],
+        used={("d/a", "alice"): 1_000_000},
+    )
+    world = World(snapshot)
+    plan = world.step()
+    stopped = {one.job: [victim.job for victim in one.victims] for one in plan.reclaims}
+    assert stopped == {"later": ["big"], "first": []}
+    assert plan.reclaims[1].slots == one
+    assert plan.reclaims[1].grace_until == NOW + 300
+    plan = world.step(NOW + 100)
+    assert (plan.dropped_claims, plan.reclaims, plan.starts) == ((), (), ())
+    world.leave("big")
+    assert started(world.step(NOW + 110)) == ["first", "later"]
+
+
 def test_who_waits_for_gpus_of_those_stopped_for_another_is_not_told_of_none() -> None:
     """Planted: "jobs that give back: 0", above the list of those whose GPUs it waits for."""
     half = a_victim("v", "o/other", on(4), of="another", grace_until=NOW + 120)
