@@ -407,16 +407,6 @@ class Agenda:
         self._contests[key].withdraw(team)
         return True
 
-    def further_up(self, level: int) -> Collection[int]:
-        """The teams that draw on guarantees further up than `level`; to be asked once it is the
-        turn of that level."""
-        return [team for team, key in self._at.items() if key[0] > level]
-
-    def is_further_up(self, team: int, level: int) -> bool:
-        """Whether `team` is one of those."""
-        key = self._at.get(team)
-        return key is not None and key[0] > level
-
     @property
     def drawn_on(self) -> Collection[int]:
         """The nodes on whose guarantees teams below them have drawn."""

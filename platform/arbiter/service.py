@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from arbiter.budget import Budget
 from arbiter.claims import use_claims
 from arbiter.decisions import Code, Reclaim
-from arbiter.earlier_starts import EarlierStarts, Position
 from arbiter.earmarks import Earmark
 from arbiter.elastic import Elastic, is_elastic
 from arbiter.fair_share import FairShares
@@ -96,7 +95,6 @@ class PoolCycle:
         self._spared: Spared | None = None
         self._agenda_now: Agenda | None = None
         self._elastic_now: Elastic | None = None
-        self._earlier: EarlierStarts | None = None
 
     @property
     def shares(self) -> FairShares:
@@ -165,7 +163,7 @@ class PoolCycle:
         self.pool.close()
         self._service = iter(())
         self.reserved.limits.close()
-        self._agenda_now = self._earlier = None
+        self._agenda_now = None
 
     def _forget_the_served(self) -> None:
         """Who is served in another pool waits in no line any more."""
@@ -213,8 +211,6 @@ class PoolCycle:
             source, code, turn = self._outlook(queue, line)
             if turn is not None:
                 self._agenda.enlist(turn, line.job, team)
-                if self._earlier is not None:
-                    self._earlier.note(team)
                 return
             self._lines.touch(team)
             if self._only_starts and line.job[1] in self._only_starts:
@@ -267,7 +263,7 @@ class PoolCycle:
         for start in self.starts:
             slots = self.pool.held_by(start.job, start.place)
             self.reserved.note_start(start.job, start.team, start.place.cluster, slots)
-        self._agenda_now = self._elastic_now = self._earlier = None
+        self._agenda_now = self._elastic_now = None
         self._line_up()
         self._expect()
         self._prospects.look_out(self.reserved)
@@ -287,9 +283,6 @@ class PoolCycle:
                 queue.advance()
             elif (code := self._reclaim(queue, line, code, source)) is not None:
                 may_reserve = self._may_reserve(queue, line, code)
-                if may_reserve and turn != source and self._starts_before(queue, line, turn):
-                    self._enlist(queue)
-                    return
                 if code is not Code.RESERVED_FOR_LARGER_JOB:
                     line.cls.code = code
                 if may_reserve:
@@ -314,51 +307,6 @@ class PoolCycle:
                 self._turns.of_reserving(queue.team, line.cls.shape.total_mgpu, source),
             )
         return source, code, None
-
-    def _starts_before(self, queue: TeamQueue, line: JobLine, turn: int) -> bool:
-        """Start the first job that can start and comes before the blocked next job of `line`, which
-        has its turn on a lower guarantee than it draws on, and would hold a reservation. Whether
-        there is one.
-
-        Who can start has its turn on what it really draws on, so that nobody is stopped for who
-        fits in the guarantee. It must not wait for what is reserved for a job which it would come
-        before if it could not start either.
-        """
-        agenda, level = self._agenda, self.pool.tree.level(turn, queue.team)
-        earlier = self._earlier
-        if earlier is None or earlier.level != level:
-            turns = Agenda(self.shares, self.standing)
-            earlier = self._earlier = EarlierStarts(level, agenda.further_up(level), turns)
-        blocked = self._in_turn(queue.team, turn, line.job)
-        team = earlier.pop(self._lower_turn, self._in_turn, blocked)
-        if team is None:
-            return False
-        other = self.queues[team]
-        head = other.head()
-        assert head is not None
-        agenda.withdraw(team)
-        self._lines.touch(team)
-        self._start(other, head, self.pool.source(team, head.cls.shape.total_mgpu))
-        self._enlist(other)
-        return True
-
-    def _lower_turn(self, team: int) -> tuple[int, Age] | None:
-        """On whose guarantee the next job of a team that draws on one further up would have its
-        turn if it could not start, as it can, and the job; None where that is no sooner."""
-        assert self._earlier is not None
-        if not self._agenda.is_further_up(team, self._earlier.level):
-            return None
-        queue = self.queues[team]
-        head = queue.head()
-        if head is None or not self.reserved.fits(head.cls.shape):
-            return None
-        source, code, _ = self._outlook(queue, head)
-        lower = self._turns.of_reserving(team, head.cls.shape.total_mgpu, source)
-        return None if code is not None or lower == source else (lower, head.job)
-
-    def _in_turn(self, team: int, turn: int, job: Age) -> Position:
-        """Where `job` of a team comes in the order of service if it has its turn on that."""
-        return self.standing(team, turn).with_loads(self.shares.order(team)), job
 
     def standing(self, team: int, source: int) -> Standing:
         ratio = self.pool.ratio(source)
@@ -503,7 +451,6 @@ class PoolCycle:
             if not victims and self._obstacle(queue, line, source) is None:
                 self._start(queue, line, source)
                 return None
-        self._earlier = None
         self.reclaims.append(pool.reclaim(job, team, taking.place, victims))
         claim = pool.earmarks[job.id].claim
         self._reclaimer.note_taken(claim.cluster, claim.slots)
@@ -541,19 +488,15 @@ class PoolCycle:
         """The protected use on the team's path changed: renew the standing of who draws on it, be
         it jobs of the nodes above themselves."""
         path = self.pool.tree.paths[team]
-        self._refresh(self._agenda, path)
-        if self._earlier is not None:
-            self._refresh(self._earlier.turns, path)
-        for node in path[1:]:
-            if node in self.queues and node not in self._unseen:
-                self._enlist_anew(node)
-
-    def _refresh(self, agenda: Agenda, path: Sequence[int]) -> None:
+        agenda = self._agenda
         drawn_on = agenda.drawn_on
         if drawn_on:
             for node in path:
                 if node in drawn_on:
                     agenda.refresh(node, self.pool.ratio(node))
+        for node in path[1:]:
+            if node in self.queues and node not in self._unseen:
+                self._enlist_anew(node)
 
     def _enlist_anew(self, team: int) -> None:
         """The team's next job may stand elsewhere than it was enlisted for, or is yet to be."""
