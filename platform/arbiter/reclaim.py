@@ -1,4 +1,4 @@
-"""Whose GPUs are taken back for a job (R-53, R-58, R-63).
+"""Whose GPUs are taken back for a job (R-53, R-63).
 
 Job j may take from a running job v of another team when, with x and y the children of the
 lowest common ancestor on j's and v's side, j fits in what is left of x's guarantee and v is
@@ -181,7 +181,8 @@ class Reclaimer:
         taking = None
         mgpu, order = shape.total_mgpu, priority.order
         if self._pool.source(team, mgpu) != ROOT and self.could_be_freed(shape):
-            taking = self._from_borrowers(team, shape, order, owed)
+            asked = Asked(self._outside(team, shape, order, most=self._most))
+            taking = self._choose(team, shape, asked, owed, self._most)
         if taking is None and priority.preempts:
             own = self._lower((team,), order, mgpu)
             if own:
@@ -195,31 +196,6 @@ class Reclaimer:
                 groups = {LOWER: Group.of(lower), **self._outside(team, shape, order, lower)}
                 taking = self._choose(team, shape, Asked(groups), owed)
         return taking
-
-    def _from_borrowers(self, team: int, shape: Shape, order: int, owed: Owed) -> Taking | None:
-        """The victims among those who borrow, or None.
-
-        Where the guarantee of an ancestor covers the job beside all that is protected there, it
-        covers those it would stop below that, too: they could come straight back and stop others.
-        So they are asked only if those beyond that guarantee are not enough.
-        """
-        covering = self._covering(team, shape.total_mgpu)
-        if covering is not None:
-            beyond = self._outside(team, shape, order, most=self._most, covering=covering)
-            taking = self._choose(team, shape, Asked(beyond), owed, self._most)
-            if taking is not None:
-                return taking
-        asked = Asked(self._outside(team, shape, order, most=self._most))
-        return self._choose(team, shape, asked, owed, self._most)
-
-    def _covering(self, team: int, mgpu: int) -> int | None:
-        """The highest ancestor of a team whose guarantee covers a job of it beside all that is
-        protected there, and gives it a right to ask anybody; None where none does."""
-        parents, fits = self._pool.tree.parents, self._pool.guarantees.fits
-        for node in reversed(self._pool.tree.paths[team][1:]):
-            if fits(node, team, mgpu) and self._borrowed.is_any_beside(node, parents[node]):
-                return node
-        return None
 
     def note_taken(self, cluster: str, slots: Iterable[Slot]) -> None:
         """A start or a claim of this cycle takes `slots`: of others they are to be had no more."""
@@ -323,53 +299,37 @@ class Reclaimer:
         order: int,
         own: Sequence[Candidate] = (),
         most: _Most | None = None,
-        covering: int | None = None,
     ) -> dict[int, Group]:
         """Attempts of other teams that the guarantees above `team` give a right to, by what is
-        above both; `own` are asked already. `most`: as in `_choose`. `covering`: without those who
-        are protected there, which is an ancestor.
+        above both; `own` are asked already. `most`: as in `_choose`.
 
         From the team up: an ancestor gives it if the job fits in its guarantee, at the latest
         once what is stopped below it (by the rights found so far, or in `own`) is gone.
         """
         stopped = [one.holding for one in own]
         asker = _Asker(self, team, order, stopped)
-        parents, depths = self._pool.tree.parents, self._pool.tree.depths
+        parents = self._pool.tree.parents
         near = self._borrowed if most is None else self._near(shape.mgpu, most)
         found: dict[int, Group] = {}
         for node in self._pool.tree.paths[team]:
-            inside = None
-            if covering is not None and depths[node] > depths[covering]:
-                inside = depths[covering]
-            group = self._beside(node, shape.total_mgpu, near, asker, inside)
+            group = self._beside(node, shape.total_mgpu, near, asker)
             gone = chain(stopped, *(one.holdings() for one in found.values()))
             if any(group.holdings()) and self._gives_right(node, team, shape.total_mgpu, gone):
                 found[parents[node]] = group
         return found
 
-    def _beside(
-        self,
-        node: int,
-        mgpu: int,
-        near: Borrowers,
-        asker: _Asker,
-        inside: int | None,
-    ) -> Group:
+    def _beside(self, node: int, mgpu: int, near: Borrowers, asker: _Asker) -> Group:
         """Whom `asker` may ask, for a job of `mgpu`, of those who are not protected at a sister of
-        `node`, and of those who are `near`. `inside`: nor at this depth, further up."""
+        `node`, and of those who are `near`."""
         parent = self._pool.tree.parents[node]
         lines = self._borrowed.beside(node, parent)
-        if inside is not None:
-            lines = [those for those in lines if not _are_protected(those, inside)]
-        everybody = Seen(asker.in_order(self._borrowed, parent, node, mgpu, inside))
+        everybody = Seen(asker.in_order(self._borrowed, parent, node, mgpu))
         at_least = 0
         if self._all_answer and not self._has_shields:
             at_least = sum(map(len, lines)) - self._stopped_count - asker.asked_count
         return Group(
             everybody,
-            everybody
-            if near is self._borrowed
-            else Seen(asker.in_order(near, parent, node, mgpu, inside)),
+            everybody if near is self._borrowed else Seen(asker.in_order(near, parent, node, mgpu)),
             lines,
             asker.may_ask,
             at_least,
@@ -541,22 +501,9 @@ class _Asker:
             holding, self._team, self._order
         )
 
-    def in_order(
-        self, those: Borrowers, parent: int, node: int, mgpu: int, inside: int | None
-    ) -> Iterator[Candidate]:
+    def in_order(self, those: Borrowers, parent: int, node: int, mgpu: int) -> Iterator[Candidate]:
         """Whom one may ask, in order for a job of `mgpu`, of those who are not protected at a child
-        of `parent` other than `node`; `inside`: nor at this depth, further up."""
+        of `parent` other than `node`."""
         for one in those.below(parent, mgpu):
-            if (
-                one.below != node
-                and (inside is None or not one.holding.is_protected_at(inside))
-                and self.may_ask(one.holding)
-            ):
+            if one.below != node and self.may_ask(one.holding):
                 yield one
-
-
-def _are_protected(alike: Collection[Holding], depth: int) -> bool:
-    """Whether those who were protected alike when the first victim was sought, and run on, are so
-    at this depth."""
-    one = next((one for one in alike if not one.is_going), None)
-    return one is not None and one.is_protected_at(depth)

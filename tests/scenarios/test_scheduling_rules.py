@@ -720,21 +720,6 @@ def test_r57_young_jobs_are_spared_but_not_immune() -> None:
     assert (stopped(4), sorted(stopped(8))) == (["old"], ["old", "young"])
 
 
-def test_r58_sister_teams_that_could_come_straight_back_are_asked_last() -> None:
-    """Department d is guaranteed 8 and uses 4 by team b; e, outside of it, borrows the others."""
-    snapshot = a_snapshot(
-        quotas={"o": 12, "o/d": 8, "o/d/a": 4, "o/d/b": 0, "o/e": 0},
-        ranks={"o/e": 9},
-        devices=devices(1),
-        running=[
-            runs("sister", "o/d/b", 4, started_at=NOW - 700),
-            runs("outside", "o/e", 4, started_at=NOW - 9_000),
-        ],
-        queued=[a_queued("j", "o/d/a", gpus=4)],
-    )
-    assert victims(plan_of(snapshot)) == ["outside"]
-
-
 def test_r59_one_victim_goes_instead_of_four_that_lose_more_together() -> None:
     def stopped(hours: float) -> list[str]:
         snapshot = a_snapshot(

@@ -406,61 +406,6 @@ def test_whose_claim_gave_way_makes_no_new_one_before_the_next_cycle() -> None:
     assert [(one.job, victims(then)) for one in then.reclaims] == [("early", ["lent"])]
 
 
-@pytest.mark.parametrize(
-    ("department", "kept", "far", "stopped"),
-    [
-        (24, 0, 8, ["far"]),  # it covers both: near could come straight back, and have far stopped
-        (23, 0, 8, ["near"]),  # it covers one of them
-        (24, 8, 0, ["near"]),  # all of the other department is within its guarantee
-        (24, 4, 4, ["near"]),  # far is not enough
-    ],
-)
-def test_who_could_come_straight_back_is_stopped_after_those_beyond_that_guarantee(
-    department: int, kept: int, far: int, stopped: list[str]
-) -> None:
-    """A job of 8 comes; near, of 16, borrows of its sister team and far of their department. near
-    has the lower rank and has run for less long.
-
-    Planted: all are asked at once (near is stopped in the first case, too); only those beyond are
-    (nobody is stopped in the last)."""
-    near = a_running("near", "o/d/n", slots(0, 2), started_at=NOW - 1_000)
-    others = [
-        a_running(job, "o/e", slots(2, 1, gpus=gpus), started_at=NOW - started_s)
-        for job, gpus, started_s in (("kept", kept, 4_000), ("far", far, 3_000))
-        if gpus
-    ]
-    snapshot = a_snapshot(
-        quotas={"o": 32, "o/d": department, "o/d/n": 0, "o/d/t": 8, "o/e": kept},
-        devices=devices(3),
-        running=[near, *others],
-        queued=[a_queued("own", "o/d/t", gpus=8)],
-        ranks={"o/d": 0, "o/e": 2},
-    )
-    assert victims(plan_of(snapshot)) == stopped
-
-
-def test_a_claim_that_could_be_made_anew_elsewhere_stands() -> None:
-    """s claimed what d leaves idle, and d covers the job of t as well: t takes back what e borrows
-    beyond that and does not have s do it. Planted: all are asked at once (the claim is dropped)."""
-    snapshot = a_snapshot(
-        quotas={"o": 24, "o/d": 16, "o/d/t": 8, "o/d/s": 0, "o/e": 8},
-        devices=devices(3),
-        running=[
-            a_running("e", "o/e", slots(0, 1), started_at=NOW - 900),
-            a_victim("v", "o/e", slots(1, 1), of="early", grace_until=NOW + 50),
-            a_running("lent", "o/e", slots(2, 1)),
-        ],
-        queued=[
-            a_queued("early", "o/d/s", gpus=8, submitted_at=NOW - 900),
-            a_queued("late", "o/d/t", gpus=8),
-        ],
-        claims=[a_claim("early", slots(1, 1), grace_until=NOW + 50)],
-    )
-    plan = plan_of(snapshot)
-    assert plan.dropped_claims == ()
-    assert [(one.job, victims(plan)) for one in plan.reclaims] == [("late", ["lent"])]
-
-
 def a_claim_in_the_way(*queued: QueuedJob, reserves: int = 0, cap_gpus: int | None = None) -> Plan:
     """Two GPUs are free; what d may use is promised to `x` and used by `kept`, but for nothing.
     `cap_gpus` is each team's in the class of all of them."""
@@ -773,21 +718,3 @@ def test_a_claim_that_waits_for_the_quota_of_others_victims_is_made_once() -> No
         told = why(plan, "next")
         assert (told.code, told.latest) == (Code.WAITING_FOR_RECLAIM, NOW + 300)
     assert sorted(started(world.step(NOW + 300))) == ["next", "wants"]
-
-
-def test_who_could_come_straight_back_by_a_guarantee_further_up_is_not_stopped() -> None:
-    """t's job is within s and within d beside all that these protect. e, in d, would be cheaper to
-    stop than f, and would have a right to d's other GPUs at once.
-
-    Planted: others are sought beyond the lowest ancestor that covers the job, not the highest.
-    """
-    snapshot = a_snapshot(
-        quotas={"o": 16, "o/d": 16, "o/d/s": 8, "o/d/s/t": 0, "o/d/e": 0, "o/f": 0},
-        devices=devices(2),
-        running=[
-            a_running("e", "o/d/e", slots(0, 1), started_at=NOW - 900),
-            a_running("f", "o/f", slots(1, 1), started_at=NOW - 9_000),
-        ],
-        queued=[a_queued("t", "o/d/s/t", gpus=8)],
-    )
-    assert victims(plan_of(snapshot)) == ["f"]
