@@ -22,7 +22,6 @@ from arbiter.candidates import LOWER, Asked, Borrowers, Candidate, Group, Seen
 from arbiter.clearing import Cost, cost_of
 from arbiter.holdings import Holding, Node, held_by_node
 from arbiter.node_kinds import Levels
-from arbiter.owed import NOTHING_OWED, Owed
 from arbiter.placement import Place, Shape
 from arbiter.pool import Pool
 from arbiter.queue_order import Priority
@@ -154,16 +153,16 @@ class Reclaimer:
         return found
 
     def find(
-        self, team: int, shape: Shape, priority: Priority, owed: Owed = NOTHING_OWED
+        self, team: int, shape: Shape, priority: Priority, barred: Collection[Node] = ()
     ) -> Taking | None:
-        """The victims with which a job that cannot start now could, or None. `owed`: to those whom
-        it may not delay.
+        """The victims with which a job that cannot start now could, or None. It may take
+        nothing back on the nodes `barred`.
 
         Borrowers are asked first; then, if the job's class preempts within its team, lower
         classes there; then both, when only that makes the job fit in a guarantee; last, if the
         class preempts across teams, borrowers and all lower classes of the organization.
         """
-        taking = self._look(team, shape, priority, owed)
+        taking = self._look(team, shape, priority, barred)
         if taking is not None:
             self._stopped_count += len(taking.victims)
             self._too_few.clear()
@@ -174,27 +173,29 @@ class Reclaimer:
         return taking
 
     def could_find(self, team: int, shape: Shape, priority: Priority) -> bool:
-        """Whether there were victims if nothing were owed to anybody; nobody is stopped."""
-        return self._look(team, shape, priority, NOTHING_OWED) is not None
+        """Whether there were victims if no node were barred; nobody is stopped."""
+        return self._look(team, shape, priority, ()) is not None
 
-    def _look(self, team: int, shape: Shape, priority: Priority, owed: Owed) -> Taking | None:
+    def _look(
+        self, team: int, shape: Shape, priority: Priority, barred: Collection[Node]
+    ) -> Taking | None:
         taking = None
         mgpu, order = shape.total_mgpu, priority.order
         if self._pool.source(team, mgpu) != ROOT and self.could_be_freed(shape):
             asked = Asked(self._outside(team, shape, order, most=self._most))
-            taking = self._choose(team, shape, asked, owed, self._most)
+            taking = self._choose(team, shape, asked, barred, self._most)
         if taking is None and priority.preempts:
             own = self._lower((team,), order, mgpu)
             if own:
                 groups = {LOWER: Group.of(own), **self._outside(team, shape, order, own)}
                 taking = self._choose(
-                    team, shape, Asked({LOWER: groups[LOWER]}), owed
-                ) or self._choose(team, shape, Asked(groups), owed)
+                    team, shape, Asked({LOWER: groups[LOWER]}), barred
+                ) or self._choose(team, shape, Asked(groups), barred)
         if taking is None and priority.preempts_others:
             lower = self._lower(self._teams_beside(team, with_own=priority.preempts), order, mgpu)
             if lower:
                 groups = {LOWER: Group.of(lower), **self._outside(team, shape, order, lower)}
-                taking = self._choose(team, shape, Asked(groups), owed)
+                taking = self._choose(team, shape, Asked(groups), barred)
         return taking
 
     def note_taken(self, cluster: str, slots: Iterable[Slot]) -> None:
@@ -457,7 +458,7 @@ class Reclaimer:
         team: int,
         shape: Shape,
         asked: Asked,
-        owed: Owed,
+        barred: Collection[Node],
         most: _Most | None = None,
     ) -> Taking | None:
         """The cheapest cluster's victims: by what it costs to stop them, then by their GPUs.
@@ -465,7 +466,7 @@ class Reclaimer:
         best: tuple[Cost, int, str] | None = None
         found: Taking | None = None
         for cluster in self._pool.free.clusters(shape.clusters):
-            search = Search(self._pool, team, shape, cluster, owed)
+            search = Search(self._pool, team, shape, cluster, barred)
             victims = search.run(asked, self._most_slots(), None if most is None else most[cluster])
             if victims is None:
                 continue

@@ -15,14 +15,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from heapq import nsmallest
 
 from arbiter.coming_free import ComingFree
 from arbiter.decisions import Reservation
 from arbiter.earmarks import Earmark
 from arbiter.holdings import Holding, Node
-from arbiter.owed import NOTHING_OWED, Due, Owed
 from arbiter.own_limits import Kept, OwnLimits
 from arbiter.placement import Place, Shape
 from arbiter.pool import Pool
@@ -115,7 +113,6 @@ class Reservations:
         self._on_node: dict[Node, list[Reserved]] = {}
         self._held: dict[Node, int] = {}
         self._fits: dict[Shape, bool] = {}
-        self._owed_to: dict[tuple[int, ...], Owed] = {}
         self._longest: dict[tuple[Shape, tuple[str, ...]], tuple[int, Reserved | None]] = {}
         #: What started while nothing was reserved, whose ends nobody has asked for yet.
         self._started: list[tuple[QueuedJob, int, str, list[Slot]]] = []
@@ -186,39 +183,25 @@ class Reservations:
         return self._held
 
     @contextmanager
-    def set_aside(self, *asking: tuple[QueuedJob, int, int, int]) -> Iterator[Owed]:
-        """For a while, hold back only what some job may not delay for which GPUs are taken back:
-        by the job, its team, the size and what it draws on of each that is `asking`. It starts when
-        the last of those who leave is gone, and runs as long as it may. Yields what it owes of what
-        comes free later."""
-        in_way = list[Reserved]()
-        for job, team, mgpu, source in asking:
-            in_way += self._in_way(self._claimed_s(job), team, mgpu, source)
-        with self._released(in_way):
-            yield self._owed(in_way)
+    def set_aside(
+        self, job: QueuedJob, team: int, mgpu: int, source: int
+    ) -> Iterator[frozenset[Node]]:
+        """For a while, hold back only what `job` of `team` may not delay if GPUs are taken back for
+        it, drawing on the guarantee of `source`. It starts when the last victim is gone, and runs
+        as long as it may.
 
-    def _owed(self, in_way: Sequence[Reserved]) -> Owed:
-        """What is owed to these reservations of what comes free on their nodes."""
-        if not in_way:
-            return NOTHING_OWED
-        key = tuple(id(one) for one in in_way)
-        if key in self._owed_to:
-            return self._owed_to[key]
-        on_node: dict[Node, list[Reserved]] = {}
-        for one in in_way:
-            for node in one.needs:
-                on_node.setdefault(node, []).append(one)
-        dues = {}
-        for node, those in on_node.items():
-            # What is not held back of it, and may be had now.
-            here = self._pool.free.left(node[0], node[1])
-            dues[node] = [
-                Due(one.start_at, self._left(node, one.start_at, those) - here) for one in those
-            ]
-        # Nothing of it knows this object, which remembers it: rings would outlive the cycle.
-        end_of = partial(_end_of, self._pool, self._ends)
-        owed = self._owed_to[key] = Owed(dues, end_of, self._ends.grace_on)
-        return owed
+        Yields the nodes and rooms on which it may take nothing back: a reservation that begins
+        before the job ends holds them. So no claims can delay a reservation for ever.
+        """
+        in_way = self._in_way(self._claimed_s(job), team, mgpu, source)
+        with self._released(in_way):
+            yield frozenset(node for one in in_way for node in one.needs)
+
+    @contextmanager
+    def set_aside_nothing(self) -> Iterator[None]:
+        """For a while, hold back nothing."""
+        with self._released(()):
+            yield
 
     def claim_takes_quota(
         self, job: QueuedJob, team: int, source: int, victims: Collection[Holding]
@@ -437,7 +420,6 @@ class Reservations:
         """What was found out no longer holds."""
         self._longest.clear()
         self._fits.clear()
-        self._owed_to.clear()
 
     # -- new reservations -------------------------------------------------------------------
 

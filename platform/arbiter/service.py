@@ -435,8 +435,8 @@ class PoolCycle:
         ) or not self._prospects.may_look_for_victims(team, cls.shape, cls.priority):
             return code
         job, mgpu = self.jobs[line.job[1]], cls.shape.total_mgpu
-        with self.reserved.set_aside((job, team, mgpu, source)) as owed:
-            taking = self._reclaimer.find(team, cls.shape, cls.priority, owed)
+        with self.reserved.set_aside(job, team, mgpu, source) as barred:
+            taking = self._reclaimer.find(team, cls.shape, cls.priority, barred)
         if taking is None:
             return Code.RESERVED_FOR_LARGER_JOB if self._is_held_up(queue, line, source) else code
         holdings = [one.holding for one in taking.victims]
@@ -473,7 +473,7 @@ class PoolCycle:
         if self._questions_left <= 0 or self.reserved.longest_of_claim_s(job, team, source) is None:
             return False
         self._questions_left -= 1
-        with self.reserved.set_aside():
+        with self.reserved.set_aside_nothing():
             return self._reclaimer.could_find(team, cls.shape, cls.priority)
 
     def _give_up(self, claims: Sequence[Holding]) -> None:

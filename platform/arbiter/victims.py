@@ -9,18 +9,16 @@ left the job would not fit.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from arbiter.candidates import LOWER, Asked, Candidate
 from arbiter.clearing import Cost, clearings, cost_of
-from arbiter.holdings import Holding
-from arbiter.owed import NOTHING_OWED, Owed
+from arbiter.holdings import Holding, Node
 from arbiter.placement import Shape
 from arbiter.pool import Pool
 from arbiter.protection import Guarantees
 from arbiter.quota_tree import ROOT
 from arbiter.rooms import node_of
-from arbiter.snapshot import Slot
 from arbiter.topology import Domain
 
 
@@ -59,23 +57,11 @@ class _Lacks(dict[str, int]):
         return lacking
 
 
-class _Helping:
-    """Those of some candidates that help, as often as somebody goes through them."""
-
-    __slots__ = ("_candidates", "_helps")
-
-    def __init__(self, candidates: Iterable[Candidate], helps: Callable[[Candidate], bool]) -> None:
-        self._candidates = candidates
-        self._helps = helps
-
-    def __iter__(self) -> Iterator[Candidate]:
-        return filter(self._helps, self._candidates)
-
-
 class Search:
     """Looks for victims on one cluster, and keeps the standing as it were without them."""
 
     __slots__ = (
+        "_barred",
         "_by",
         "_cluster",
         "_counts_rooms",
@@ -84,8 +70,6 @@ class Search:
         "_ledger",
         "_left",
         "_most",
-        "_owed",
-        "_owed_on",
         "_pool",
         "_ready",
         "_shape",
@@ -95,8 +79,9 @@ class Search:
     )
 
     def __init__(
-        self, pool: Pool, team: int, shape: Shape, cluster: str, owed: Owed = NOTHING_OWED
+        self, pool: Pool, team: int, shape: Shape, cluster: str, barred: Collection[Node] = ()
     ) -> None:
+        """On the nodes and rooms `barred` nothing that comes free is for the job."""
         self._pool = pool
         self._team = team
         self._shape = shape
@@ -105,8 +90,7 @@ class Search:
         self._counts_rooms = cluster in pool.free.beside
         #: What comes free on nodes and in rooms.
         self._extra: dict[str, int] = {}
-        self._owed = owed
-        self._owed_on = owed.on(cluster)
+        self._barred = frozenset(name for at, name in barred if at == cluster)
         self._slots_max = 0
         self._most: Mapping[str, int] | None = None
         self._ready = pool.free.tally(cluster, shape)
@@ -119,8 +103,6 @@ class Search:
         ]
         self._left = pool.guarantees.copy() if self._short else pool.guarantees
         for node, coming in pool.coming_back.get(cluster, {}).items():
-            if node in self._owed_on:
-                coming = self._owed_on[node].take(coming, owed.back_at(cluster, node))
             self._give(node, coming)
 
     def run(
@@ -204,10 +186,6 @@ class Search:
         if self._ready.is_enough:
             yield []
             return
-        if self._owed_on:
-            if not self._could_do(lacks):
-                return
-            candidates = _Helping(candidates, self._helps)
         if not shape.is_bound:
             count = shape.node_count - self._ready.count
             yield from clearings(candidates, self._cluster, lacks, count, self._slots_max)
@@ -220,16 +198,6 @@ class Search:
                         found.append((cost_of(chosen), [one.key for one in chosen], chosen))
             found.sort()
             yield from (chosen for _, _, chosen in found[:_DOMAINS_MAX])
-
-    def _could_do(self, lacks: Mapping[str, int]) -> bool:
-        """Whether enough nodes have room, or might have if nobody ran on there."""
-        lacking = self._shape.node_count - self._ready.count
-        for node in self._free:
-            if lacks[node] > 0:
-                lacking -= 1
-                if lacking <= 0:
-                    return True
-        return False
 
     def _by_domain(
         self, candidates: Iterable[Candidate]
@@ -264,7 +232,10 @@ class Search:
             free is None
             or (most is not None and most[node] < wanted)
             or not self._pool.free.is_of(self._shape.kinds, self._cluster, node)
-            or (node in self._owed_on and self._could_ever_have(node) < wanted)
+            or (
+                node in self._barred
+                and not self._pool.free.has_room(self._cluster, node, self._shape, {})
+            )
         ):
             return None
         lacking = wanted - free - self._extra.get(node, 0)
@@ -320,7 +291,7 @@ class Search:
             give_back(self._pool, self._left, holding, self._short, sign)
         if holding.run.cluster == self._cluster:
             for slot in holding.run.slots:
-                self._give(slot.node, self._gain(holding, slot, sign))
+                self._give(slot.node, sign * slot.mgpu)
 
     def _needs_devices_of(self, victim: Candidate) -> bool:
         """Whether the nodes would not do if this victim ran on."""
@@ -330,7 +301,7 @@ class Search:
         lost = {
             node_of(slot.node)
             for slot in run.slots
-            if self._is_lost(slot.node, self._loss(victim.holding, slot))
+            if slot.node not in self._barred and self._is_lost(slot.node, slot.mgpu)
         }
         for node in lost:
             self._ready.add(node, -1)
@@ -368,63 +339,10 @@ class Search:
             self._cluster, node, shape, {**extra, room: coming - amount}
         )
 
-    def _gain(self, holding: Holding, slot: Slot, sign: int) -> int:
-        """How much more of a node or room the job may use once one who has `slot` there is stopped;
-        with a sign of -1, runs on."""
-        here = self._owed_on.get(slot.node)
-        if here is None:
-            return sign * slot.mgpu
-        return here.take(sign * slot.mgpu, self._owed.end_of(holding))
-
-    def _helps(self, candidate: Candidate) -> bool:
-        """Whether a victim alone would leave anything more to the job, on one of its nodes."""
-        holding, helping = candidate.holding, self._owed.helping
-        if holding.run.cluster != self._cluster:
-            return False
-        known = helping.get(id(holding))
-        if known is None:
-            known = helping[id(holding)] = any(
-                self._helps_on(holding, s) for s in holding.run.slots
-            )
-        return known
-
-    def _helps_on(self, holding: Holding, slot: Slot) -> bool:
-        if slot.node not in self._owed_on:
-            return True
-        gain = self._gain(holding, slot, 1)
-        self._gain(holding, slot, -1)
-        return gain > 0
-
-    def _loss(self, victim: Holding, slot: Slot) -> int:
-        """How much less of a node or room the job could use if a victim ran on."""
-        loss = -self._gain(victim, slot, -1)
-        self._gain(victim, slot, 1)
-        return loss
-
-    def _could_ever_have(self, node: str) -> int:
-        """What of a node that is owed the job could use if nobody ran on there."""
-        known = self._owed.could_have.get((self._cluster, node))
-        if known is not None:
-            return known
-        holdings = self._pool.holdings
-        those = [holdings.all[name] for name in holdings.on_node.get((self._cluster, node), ())]
-        those += [one.stand_in for one in self._pool.earmarks.values()]
-        slots = [
-            (one, slot)
-            for one in those
-            if one.run.cluster == self._cluster and not one.is_going
-            for slot in one.run.slots
-            if slot.node == node
-        ]
-        more = sum(self._gain(one, slot, 1) for one, slot in slots)
-        for one, slot in slots:
-            self._gain(one, slot, -1)
-        found = self._free[node] + self._extra.get(node, 0) + more
-        self._owed.could_have[self._cluster, node] = found
-        return found
-
     def _give(self, node: str, mgpu: int) -> None:
         """Count what comes free on a node or in a room, unless the job cannot use it there."""
+        if node in self._barred:
+            return
         if self._counts_rooms:
             self._give_room(node, mgpu)
             return
