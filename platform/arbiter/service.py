@@ -25,7 +25,7 @@ from arbiter.reclaim import Reclaimer
 from arbiter.reservations import Reservations, Reserved
 from arbiter.snapshot import QueuedJob
 from arbiter.standing import NewStart
-from arbiter.turns import Turns
+from arbiter.turns import BlockedOrder
 from arbiter.waiting import Spared
 
 #: So many times a cycle it is asked whether only reservations keep a job from a claim.
@@ -89,7 +89,7 @@ class PoolCycle:
         self._grows = False
         #: Whether a claim was given up since everybody was looked at.
         self._has_more_room = False
-        self._turns = Turns(pool)
+        self._blocked_order = BlockedOrder(pool.tree, pool.guarantees)
         #: Made at the first question.
         self._shares: FairShares | None = None
         self._spared: Spared | None = None
@@ -304,7 +304,7 @@ class PoolCycle:
             return (
                 source,
                 code,
-                self._turns.of_reserving(queue.team, line.cls.shape.total_mgpu, source),
+                self._blocked_order.source_of(queue.team, line.cls.shape.total_mgpu, source),
             )
         return source, code, None
 

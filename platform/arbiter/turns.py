@@ -1,41 +1,47 @@
-"""On whose guarantee a job has its turn that cannot start and would hold a reservation (R-23)."""
+"""Where a blocked job stands in the order of service (R-23)."""
 
 from __future__ import annotations
 
-from arbiter.pool import Pool
+from arbiter.protection import Guarantees
+from arbiter.quota_tree import Tree
 
 
-class Turns:
-    """The turns in one pool: by what is left of guarantees when somebody first asks."""
+class BlockedOrder:
+    """The guarantees on which blocked jobs of one pool have their turns.
 
-    __slots__ = ("_left", "_pool")
+    What teams leave of a guarantee is counted when somebody first asks, and stays so for the cycle.
+    """
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    __slots__ = ("_guarantees", "_left", "_tree")
+
+    def __init__(self, tree: Tree, guarantees: Guarantees) -> None:
+        self._tree = tree
+        self._guarantees = guarantees
         self._left: dict[int, int] = {}
 
-    def of_reserving(self, team: int, mgpu: int, source: int) -> int:
-        """On whose guarantee a job has its turn that cannot start, and would hold a reservation:
-        where it would fit if nobody drew on the guarantee but teams on their own. Else those that
-        do would go before it again and again."""
+    def source_of(self, team: int, mgpu: int, source: int) -> int:
+        """Return the node on whose guarantee a blocked job has its turn if it may reserve.
+
+        That is where it would fit if only teams drew on their own guarantees. By `source`, on which
+        it draws now, smaller jobs would go before it again and again.
+        """
         if source == team:
             return source
-        for node in self._pool.tree.paths[team][1:]:
+        for node in self._tree.paths[team][1:]:
             if node == source or mgpu <= self._left_by_teams(node):
                 return node
         return source
 
     def _left_by_teams(self, node: int) -> int:
-        """What teams that draw on their own guarantees leave of that of a node above them, as it
-        was when first asked."""
+        """Return what teams leave of the guarantee of a node above them, drawing on their own."""
         left = self._left.get(node)
         if left is None:
-            guarantees, tree = self._pool.guarantees, self._pool.tree
-            left, below = guarantees.quota.guaranteed[node], [*tree.children.get(node, ())]
+            tree = self._tree
+            left, below = self._guarantees.quota.guaranteed[node], [*tree.children.get(node, ())]
             for one in below:
                 children = tree.children.get(one, ())
                 below.extend(children)
                 if not children:
-                    left -= guarantees.used_mgpu[one]
+                    left -= self._guarantees.used_mgpu[one]
             self._left[node] = left
         return left
