@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from arbiter.fair_share import Decay
-from arbiter.policy import Policy
-from arbiter.snapshot import Usage
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Usage
+from arbiter.fairshare.decay import Decay
 from billing.late_use import LATE_MAX
 from billing.models import DecayedUntil, DecayedUse, LateUse
 from bulk.arrays import uuid_array

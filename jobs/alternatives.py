@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from arbiter.decisions import Code
+from arbiter.api.plan import Code
 from jobs.explaining import (
     DISPATCHING,
     NOT_WAITING,

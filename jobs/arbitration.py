@@ -17,9 +17,9 @@ from uuid import UUID
 
 from django.db import connection
 
-from arbiter.decisions import Plan, Start
-from arbiter.decisions import Reclaim as PlannedReclaim
-from arbiter.snapshot import Slot
+from arbiter.api.plan import Plan, Start
+from arbiter.api.plan import Reclaim as PlannedReclaim
+from arbiter.api.snapshot import Slot
 from billing.fair_use import carry_on
 from billing.metering import Grant, record_classed, register_attempts
 from bulk.arrays import uuid_array

@@ -15,8 +15,8 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from arbiter.record import Record
-from arbiter.replay import Kind, Replayed
+from arbiter.replay.record import Record
+from arbiter.replay.replay import Kind, Replayed
 from jobs.models import Cycle, Decision, Job
 from jobs.queries import may_see
 from jobs.reason_documents import iso

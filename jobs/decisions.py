@@ -13,10 +13,11 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from arbiter.cycle import decide
-from arbiter.decisions import Start
-from arbiter.explain import device_of, duration_text
-from arbiter.replay import (
+from arbiter.api.plan import Start
+from arbiter.api.snapshot import QueuedJob
+from arbiter.cycle.decide import decide
+from arbiter.explain.sentences import device_of, duration_text
+from arbiter.replay.replay import (
     Decided,
     Difference,
     Fate,
@@ -28,7 +29,6 @@ from arbiter.replay import (
     by_rules_of,
     differences,
 )
-from arbiter.snapshot import QueuedJob
 from jobs.decision_list import named_job
 from jobs.heavy_answers import ONE_CYCLE, worked_out
 from jobs.models import Cycle, Job

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from arbiter.explain import duration_text
+from arbiter.explain.sentences import duration_text
 from jobs.dependencies import fate
 from jobs.giving_back import beneficiary_text, shown_victim
 from jobs.lifecycle import FINAL, NOT_STARTED

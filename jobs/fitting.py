@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, gcd
 
-from arbiter.cycle import decide
-from arbiter.decisions import Code, Waiting
-from arbiter.policy import Policy
-from arbiter.snapshot import NOWHERE, Device, Domains, Level, QueuedJob, Snapshot, TreeNode
-from arbiter.snapshot import PriorityClass as ArbiterPriorityClass
-from arbiter.snapshot import Quota as ArbiterQuota
+from arbiter.api.plan import Code, Waiting
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import NOWHERE, Device, Domains, Level, QueuedJob, Snapshot, TreeNode
+from arbiter.api.snapshot import PriorityClass as ArbiterPriorityClass
+from arbiter.api.snapshot import Quota as ArbiterQuota
+from arbiter.cycle.decide import decide
 from connectors.workload_checks import RANKS_MAX
 from primitives.units import MGPU_PER_GPU
 from quotas.models import PriorityClass

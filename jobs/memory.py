@@ -28,9 +28,9 @@ from itertools import chain
 from django.conf import settings
 from django.db import connection
 
-from arbiter.core import Core
-from arbiter.decided import Decided
-from arbiter.snapshot import QueuedJob, RunningJob, Snapshot, Usage
+from arbiter.api.snapshot import QueuedJob, RunningJob, Snapshot, Usage
+from arbiter.cycle.result import Decided
+from arbiter.cycle.scheduler import Core
 from billing.fair_use import RecentUse
 from clusters.queries import read_fleet
 from jobs.snapshots import (

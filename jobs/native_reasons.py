@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import F
 
-from arbiter.decisions import Code
+from arbiter.api.plan import Code
 from clusters.outside import Stranger
 from connectors.natives import NativeRef, NativeStarter
 from connectors.protocol import NativeWorkload, WorkloadPhase

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from arbiter.decisions import Waiting
-from arbiter.explain import features_text, missing_features, too_far_apart, too_few_large_enough
+from arbiter.api.plan import Waiting
+from arbiter.explain.sentences import (
+    features_text,
+    missing_features,
+    too_far_apart,
+    too_few_large_enough,
+)
 from jobs.errors import NeverFits
 from jobs.resolved_requests import ResolvedRequest, size_pointer
 from primitives.errors import FieldError

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from arbiter.snapshot import Quota as ArbiterQuota
-from arbiter.snapshot import TreeNode
+from arbiter.api.snapshot import Quota as ArbiterQuota
+from arbiter.api.snapshot import TreeNode
 from clusters.models import Pool
 from clusters.observation import GONE
 from jobs.fitting import Fleet

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from uuid_utils.compat import uuid7
 
-from arbiter.core import Core
-from arbiter.decided import Decided
-from arbiter.decisions import Code
-from arbiter.explain import Names
-from arbiter.policy import Policy
-from arbiter.snapshot import OtherPool, QueuedJob, Snapshot
+from arbiter.api.plan import Code
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import OtherPool, QueuedJob, Snapshot
+from arbiter.cycle.result import Decided
+from arbiter.cycle.scheduler import Core
+from arbiter.explain.sentences import Names
 from billing.queries import cost_per_hour_nano
 from clusters.models import Cluster, Pool
 from jobs.dependencies import fate

@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import F, Q, QuerySet
 
-from arbiter.decisions import Code
+from arbiter.api.plan import Code
 from audit.models import AuditEvent
 from audit.recording import record
 from billing.queries import USAGE_OF_JOB

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from arbiter.snapshot import Quota as ArbiterQuota
+from arbiter.api.snapshot import Quota as ArbiterQuota
 from billing.models import UsageClass
 from billing.queries import current_prices
 from billing.rating import cost_nano

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from arbiter.decisions import NUMBERS
+from arbiter.api.plan import NUMBERS
 from jobs.lifecycle import NOT_STARTED, NOT_STARTED_MAX
 
 HELD_BY_USER = "held_by_user"

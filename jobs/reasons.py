@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from arbiter.decisions import Obstacle, Plan, Waiting
-from arbiter.explain import sentence
-from arbiter.snapshot import QueuedJob
+from arbiter.api.plan import Obstacle, Plan, Waiting
+from arbiter.api.snapshot import QueuedJob
+from arbiter.explain.sentences import sentence
 from jobs.reason_documents import iso, stored_reason
 from jobs.reason_history import write_reasons
 from jobs.snapshots import display_names

@@ -18,10 +18,10 @@ from django.conf import settings
 from django.db import connection
 from uuid_utils.compat import uuid7
 
-from arbiter.decisions import Plan
-from arbiter.policy import Policy
-from arbiter.record import Record, UnreadableRecord, from_document, to_document
-from arbiter.snapshot import Snapshot
+from arbiter.api.plan import Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Snapshot
+from arbiter.replay.record import Record, UnreadableRecord, from_document, to_document
 from jobs.decision_list import write_decisions
 from jobs.models import Cycle
 from primitives.errors import Conflict

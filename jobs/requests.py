@@ -12,8 +12,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from arbiter.explain import beside_text
-from arbiter.snapshot import Level
+from arbiter.api.snapshot import Level
+from arbiter.explain.sentences import beside_text
 from connectors.workload_checks import RESERVED_ENVIRONMENT, SCRIPT_BYTES_MAX
 from jobs.array_text import STORED_BYTES_MAX, ArrayShape, parse_array, task_name
 from jobs.dependencies import DEPENDENCIES_MAX

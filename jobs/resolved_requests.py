@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from arbiter.decisions import Waiting
+from arbiter.api.plan import Waiting
 from clusters.models import Cluster, Pool
 from jobs.fitting import Fleet
 from jobs.models import Condition, JobType

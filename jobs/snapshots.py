@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.db import connection, transaction
 
-from arbiter.explain import Names
-from arbiter.policy import Policy
-from arbiter.snapshot import (
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import (
     Claim,
     Level,
     OtherPool,
@@ -26,6 +25,7 @@ from arbiter.snapshot import (
     Snapshot,
     Usage,
 )
+from arbiter.explain.sentences import Names
 from billing.fair_use import read_usage
 from bulk.arrays import uuid_array
 from clusters.queries import Fleet, accepting, read_fleet

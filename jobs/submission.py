@@ -9,9 +9,7 @@ from typing import NamedTuple
 
 from uuid_utils.compat import uuid7
 
-from arbiter.explain import (
-    duration_text,
-)
+from arbiter.explain.sentences import duration_text
 from audit.recording import record
 from bulk.inserting import insert_row, insert_rows
 from clusters.models import Cluster, Pool

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from arbiter.decisions import Code
-from arbiter.explain import duration_text, level_text
-from arbiter.snapshot import Level
+from arbiter.api.plan import Code
+from arbiter.api.snapshot import Level
+from arbiter.explain.sentences import duration_text, level_text
 from primitives.units import MGPU_PER_GPU, DeviceKind, mgpu_of
 
 VARIANTS_MAX = 7

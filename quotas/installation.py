@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from django.db import transaction
 
-from arbiter.policy import Policy
+from arbiter.api.policy import Policy
 from audit.recording import record
 from live.publishing import publish
 from quotas.models import InstallationPolicy

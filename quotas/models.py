@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import F, Q
 from uuid_utils.compat import uuid7
 
-from arbiter.policy import GRACE_PERIOD_S_MAX, RANGES, Policy, SpareOrder
+from arbiter.api.policy import GRACE_PERIOD_S_MAX, RANGES, Policy, SpareOrder
 from clusters.models import Cluster, Pool
 from primitives.units import BASIS_POINTS, MGPU_MAX, PPM
 from tenants.models import Node, User
@@ -279,7 +279,7 @@ class InstallationPolicy(models.Model):
     `grace_period_s_max` cuts what organizations and their classes give: a guarantee is kept a
     grace after it was asked for, whoever has to stop for it. `min_run_s` and `preemptions_max`
     count where one organization takes its GPUs back from another. The others: see
-    `arbiter.policy.Policy`. `version` counts changes and is the ETag.
+    `arbiter.api.policy.Policy`. `version` counts changes and is the ETag.
     """
 
     grace_period_s_max = models.PositiveIntegerField(default=GRACE_PERIOD_S_MAX)
@@ -315,8 +315,8 @@ class OrganizationPolicy(models.Model):
 
     `rank` lists node paths, first served first; nodes not listed come after all that are.
     `spare_order`, `min_run_s`, `preemptions_max` and `skips_blocked_within_team`: see
-    `arbiter.policy.Policy`. `time_zone` is an IANA name, which the arbiter does not read. `version`
-    counts changes and is the ETag.
+    `arbiter.api.policy.Policy`. `time_zone` is an IANA name, which the arbiter does not read.
+    `version` counts changes and is the ETag.
     """
 
     organization = models.OneToOneField(Node, models.PROTECT, primary_key=True)

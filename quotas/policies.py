@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, connection, models, transaction
 
-from arbiter.policy import SpareOrder
+from arbiter.api.policy import SpareOrder
 from audit.recording import record
 from live.publishing import publish
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound

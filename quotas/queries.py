@@ -11,11 +11,11 @@ from django.db import connection
 from django.db.models import QuerySet, Sum, TextField
 from django.db.models.functions import Cast
 
-from arbiter.decisions import NodeUse as PlannedUse
-from arbiter.policy import SpareOrder
-from arbiter.snapshot import PriorityClass as ArbiterPriorityClass
-from arbiter.snapshot import Quota as ArbiterQuota
-from arbiter.snapshot import TreeNode
+from arbiter.api.plan import NodeUse as PlannedUse
+from arbiter.api.policy import SpareOrder
+from arbiter.api.snapshot import PriorityClass as ArbiterPriorityClass
+from arbiter.api.snapshot import Quota as ArbiterQuota
+from arbiter.api.snapshot import TreeNode
 from quotas.administration import editable_fields
 from quotas.models import NodeUse, OrganizationPolicy, PriorityClass, Quota
 from tenants.access import Actor, visible

@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from arbiter.decisions import Code
+from arbiter.api.plan import Code
 from jobs import explaining, reason_documents
 from jobs.array_text import TASKS_MAX, TEXT_MAX
 from jobs.dependencies import DEPENDENCIES_MAX

@@ -27,7 +27,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce, Least
 
-from arbiter.snapshot import NOWHERE, Device, Domains
+from arbiter.api.snapshot import NOWHERE, Device, Domains
 from clusters.models import Cluster, ClusterNode, Pool
 from clusters.observation import GONE
 from primitives.errors import NotFound

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from arbiter.credit_bank import Account, Interval, Limits, expire, settle, share_out
-from arbiter.fair_share import CHARGED_AT_START_S, WEIGHT_OF_REFERENCE, Decay
-from arbiter.policy import DAY_S
-from arbiter.snapshot import Balance, Usage
+from arbiter.api.policy import DAY_S
+from arbiter.api.snapshot import Balance, Usage
+from arbiter.fairshare.credits import Account, Interval, Limits, expire, settle, share_out
+from arbiter.fairshare.decay import CHARGED_AT_START_S, Decay
+from arbiter.fairshare.fair_tree import WEIGHT_OF_REFERENCE
 from simulator.scene import POOL
 
 #: Sums of those who hold nothing are brought to the same moment so often, so that few different

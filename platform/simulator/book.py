@@ -6,10 +6,10 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 
-from arbiter.core import Core
-from arbiter.decisions import Reclaim, Start
-from arbiter.quota_tree import UNLIMITED
-from arbiter.snapshot import Claim, Phase, QueuedJob, RunningJob
+from arbiter.api.plan import Reclaim, Start
+from arbiter.api.snapshot import Claim, Phase, QueuedJob, RunningJob
+from arbiter.cycle.scheduler import Core
+from arbiter.quota.tree import UNLIMITED
 
 
 class Book:

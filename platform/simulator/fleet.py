@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from arbiter.layout import Layout
-from arbiter.node_kinds import NodeKinds
-from arbiter.placement import FreeDevices, Shape
-from arbiter.rooms import Demand, Rooms, Wants, has_beside
-from arbiter.snapshot import Device, Slot
+from arbiter.api.snapshot import Device, Slot
+from arbiter.placement.capacity import Layout
+from arbiter.placement.free_devices import FreeDevices, Shape
+from arbiter.placement.node_sets import NodeKinds
+from arbiter.placement.resources import Demand, Rooms, Wants, has_beside
 from simulator.scene import POOL
 from simulator.traces import Machine
 from simulator.workload import TraceJob, Work
@@ -59,8 +59,8 @@ def counted(works: Sequence[Work], machines: Sequence[Machine]) -> Sequence[Work
 
 class Fleet:
     """What is free, by node in milli-GPU, and by room in milli-CPU or MiB where CPU and memory are
-    counted (`arbiter.rooms`): where `jobs` could run short of them. `sizes` are of whole nodes, of
-    those that are down, too.
+    counted (`arbiter.placement.resources`): where `jobs` could run short of them. `sizes` are of
+    whole nodes, of those that are down, too.
 
     Nodes stand in order from the first search on: a scheduler that places by itself searches none.
     """

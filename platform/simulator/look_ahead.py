@@ -12,11 +12,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
-from arbiter.core import Core
-from arbiter.decisions import Plan, Victim
-from arbiter.policy import Policy
-from arbiter.quota_tree import tree_of
-from arbiter.snapshot import Phase, QueuedJob, RunningJob, Snapshot
+from arbiter.api.plan import Plan, Victim
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Phase, QueuedJob, RunningJob, Snapshot
+from arbiter.cycle.scheduler import Core
+from arbiter.quota.tree import tree_of
 from simulator.accounts import RecentUse
 from simulator.book import Book
 

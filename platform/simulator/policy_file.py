@@ -8,7 +8,7 @@ from enum import EnumType
 from pathlib import Path
 from typing import Any
 
-from arbiter.policy import GRACE_PERIOD_S_MAX, RANGES, Policy
+from arbiter.api.policy import GRACE_PERIOD_S_MAX, RANGES, Policy
 from simulator.scene import QuotaTree, load_yaml, mapping_of, shown
 from simulator.traces import TraceError
 

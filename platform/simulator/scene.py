@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from arbiter.policy import Policy
-from arbiter.snapshot import Quota, TreeNode
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Quota, TreeNode
 from primitives.units import MGPU_PER_GPU, largest_remainder
 from simulator.traces import NO_TEXT, Machine, TraceError, without_point
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from arbiter.policy import Policy
-from arbiter.snapshot import Snapshot
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Snapshot
 from simulator.look_ahead import Assumptions, LookAhead, of_pools
 
 HORIZON_S_MAX = 31 * 86_400

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from arbiter.policy import Policy
-from arbiter.snapshot import Quota, Snapshot
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Quota, Snapshot
 from simulator.look_ahead import Assumptions, Held, LookAhead, Loss, of_pools
 
 _HORIZON_S_MAX = 31 * 86_400

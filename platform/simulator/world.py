@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Protocol
 
-from arbiter.snapshot import Slot
+from arbiter.api.snapshot import Slot
 from simulator.fleet import Fleet
 from simulator.observer import Observer
 from simulator.workload import Settings, Work

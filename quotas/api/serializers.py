@@ -9,7 +9,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from arbiter.policy import SpareOrder
+from arbiter.api.policy import SpareOrder
 from primitives.units import BASIS_POINTS, MGPU_MAX
 from quotas.administration import REASON_LENGTH_MAX, QuotaEdit, percent_text
 from quotas.models import (

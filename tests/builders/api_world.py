@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from arbiter.decisions import Plan
-from arbiter.policy import Policy
+from arbiter.api.plan import Plan
+from arbiter.api.policy import Policy
 from billing.models import Reconciliation
 from builders.api_callers import FAR_AHEAD, Caller, a_token, as_nobody, with_secret
 from builders.billing_builders import a_rate_card

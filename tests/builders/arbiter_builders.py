@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from arbiter.cycle import decide
-from arbiter.decisions import NodeUse, Plan, Waiting
-from arbiter.policy import DAY_S, Policy
-from arbiter.snapshot import (
+from arbiter.api.plan import NodeUse, Plan, Waiting
+from arbiter.api.policy import DAY_S, Policy
+from arbiter.api.snapshot import (
     Balance,
     Claim,
     Device,
@@ -23,6 +22,7 @@ from arbiter.snapshot import (
     TreeNode,
     Usage,
 )
+from arbiter.cycle.decide import decide
 
 NOW = 1_000_000
 GPU = 1_000

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from arbiter.policy import Policy, SpareOrder
-from arbiter.snapshot import (
+from arbiter.api.policy import Policy, SpareOrder
+from arbiter.api.snapshot import (
     NOWHERE,
     Balance,
     Device,

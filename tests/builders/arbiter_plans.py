@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from arbiter.cycle import decide
-from arbiter.decisions import Plan, Waiting
-from arbiter.policy import Policy
-from arbiter.snapshot import Snapshot
+from arbiter.api.plan import Plan, Waiting
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Snapshot
+from arbiter.cycle.decide import decide
 
 
 def plan_of(snapshot: Snapshot, **policy: int | bool) -> Plan:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from arbiter.snapshot import (
+from arbiter.api.snapshot import (
     NOWHERE,
     Device,
     Domains,

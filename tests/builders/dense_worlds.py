@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from arbiter.snapshot import QueuedJob, Quota, RunningJob, Slot, Snapshot
+from arbiter.api.snapshot import QueuedJob, Quota, RunningJob, Slot, Snapshot
 from builders.arbiter_builders import NOW, a_queued, a_quota, a_running, a_snapshot, devices
 
 #: Each size divides all larger ones, so that jobs fit in any order that begins with the largest.

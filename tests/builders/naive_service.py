@@ -12,9 +12,9 @@ from fractions import Fraction
 from math import ceil, inf
 from random import Random
 
-from arbiter.fair_share import CHARGED_AT_START_S, Decay
-from arbiter.policy import Policy, SpareOrder
-from arbiter.snapshot import QueuedJob, Quota, RunningJob, Snapshot
+from arbiter.api.policy import Policy, SpareOrder
+from arbiter.api.snapshot import QueuedJob, Quota, RunningJob, Snapshot
+from arbiter.fairshare.decay import CHARGED_AT_START_S, Decay
 from builders.arbiter_builders import (
     GPU,
     NOW,

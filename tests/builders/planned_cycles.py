@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from arbiter.decisions import Plan
+from arbiter.api.plan import Plan
 from jobs.memory import Memory
 
 

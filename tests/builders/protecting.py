@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from arbiter.protection import Contender, Guarantees, Protection, TeamJobs
-from arbiter.quota_tree import PoolQuota, Tree
+from arbiter.quota.entitlement import Contender, Guarantees, Protection, TeamJobs
+from arbiter.quota.tree import PoolQuota, Tree
 
 
 class Found(NamedTuple):

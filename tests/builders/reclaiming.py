@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arbiter.snapshot import RunningJob, Slot, Snapshot
+from arbiter.api.snapshot import RunningJob, Slot, Snapshot
 from builders.arbiter_builders import NOW, a_queued, a_running, a_snapshot, devices, slots
 
 TWO = {"o": 16, "o/mine": 8, "o/other": 8}

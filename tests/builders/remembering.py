@@ -7,8 +7,8 @@ from datetime import datetime
 
 import pytest
 
-from arbiter.cycle import decide
-from arbiter.decided import Decided
+from arbiter.cycle.decide import decide
+from arbiter.cycle.result import Decided
 from jobs import memory
 from jobs.memory import Memory
 from jobs.snapshots import Reading

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from arbiter.policy import Policy
-from arbiter.snapshot import Quota, TreeNode
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Quota, TreeNode
 from simulator.comparison import simulate
 from simulator.scene import POOL, QuotaTree, Scene, stage, uniform_fleet
 from simulator.workload import Settings, TraceJob, prepare

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from arbiter.core import Core
-from arbiter.snapshot import Snapshot
+from arbiter.api.snapshot import Snapshot
+from arbiter.cycle.scheduler import Core
 
 
 def tell(core: Core, before: Snapshot, after: Snapshot) -> None:

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from bench_simulation import TEAMS, generated
 
-from arbiter.policy import Policy
-from arbiter.snapshot import Quota, TreeNode
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Quota, TreeNode
 from simulator.comparison import simulate
 from simulator.scene import POOL, QuotaTree, stage, uniform_fleet
 from simulator.schedulers.simple import Fifo

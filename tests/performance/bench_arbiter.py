@@ -20,9 +20,8 @@ import statistics
 import time
 from dataclasses import replace
 
-from arbiter.cycle import decide
-from arbiter.policy import Policy
-from arbiter.snapshot import (
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import (
     Device,
     Domains,
     Level,
@@ -34,6 +33,7 @@ from arbiter.snapshot import (
     Snapshot,
     TreeNode,
 )
+from arbiter.cycle.decide import decide
 
 NOW = 1_000_000
 CLASSES = (

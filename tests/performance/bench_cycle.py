@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bed import a_database, spread
 
 if TYPE_CHECKING:
-    from arbiter.decisions import Plan
+    from arbiter.api.plan import Plan
     from jobs.arbitration import CycleReport, Cycles
     from jobs.reasons import Reason
 
@@ -68,8 +68,8 @@ def measure(
     queued: int, running: int, nodes: int, ends: int, more_ends: int, *, rounds: int
 ) -> None:
     """Print the figures for one size."""
-    from arbiter.cycle import decide
-    from arbiter.policy import Policy
+    from arbiter.api.policy import Policy
+    from arbiter.cycle.decide import decide
     from builders.loop_builders import Fenced
     from jobs.arbitration import Cycles
     from jobs.memory import Memory
@@ -183,7 +183,7 @@ def tell(times: Sequence[Sequence[float]], target_ms: int) -> None:
 def note_moments(moments: list[Moment]) -> None:
     """From now on note when a cycle's starts are committed, as the rest of its plan is written
     then, when that is, as it is explained then, and when its explanations are."""
-    from arbiter.decided import Decided
+    from arbiter.cycle.result import Decided
     from jobs import arbitration
     from jobs.reasons import Reasons
 

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from bench_simulation import TEAMS, generated
 
-from arbiter.policy import Policy
-from arbiter.snapshot import Quota, TreeNode
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Quota, TreeNode
 from simulator.comparison import BASELINES, OURS, bound_mgpu_s, simulate
 from simulator.policy_file import read_policy
 from simulator.quality import Quality, judge

@@ -30,11 +30,9 @@ from dataclasses import replace
 from pathlib import Path
 from resource import getpagesize
 
-from arbiter.core import Core
-from arbiter.cycle import decide
-from arbiter.decisions import Plan
-from arbiter.policy import Policy
-from arbiter.snapshot import (
+from arbiter.api.plan import Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import (
     Device,
     OtherPool,
     PriorityClass,
@@ -45,6 +43,8 @@ from arbiter.snapshot import (
     Snapshot,
     TreeNode,
 )
+from arbiter.cycle.decide import decide
+from arbiter.cycle.scheduler import Core
 
 NOW = 1_000_000
 POOLS = ("a100", "b200", "h100", "l40s")

@@ -13,8 +13,8 @@ import random
 import time
 from pathlib import Path
 
-from arbiter.policy import Policy
-from arbiter.snapshot import Quota, TreeNode
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Quota, TreeNode
 from simulator.comparison import POLICIES, simulate
 from simulator.scene import POOL, QuotaTree, read_quotas, stage, uniform_fleet
 from simulator.traces import read_trace

@@ -20,13 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from arbiter import reclaim
-from arbiter.core import Core
-from arbiter.cycle import decide
-from arbiter.decisions import Plan
-from arbiter.policy import Policy
-from arbiter.reclaim import Reclaimer
-from arbiter.snapshot import (
+from arbiter.api.plan import Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import (
     Device,
     PriorityClass,
     QueuedJob,
@@ -36,6 +32,10 @@ from arbiter.snapshot import (
     Snapshot,
     TreeNode,
 )
+from arbiter.cycle.decide import decide
+from arbiter.cycle.scheduler import Core
+from arbiter.preemption import reclaim
+from arbiter.preemption.reclaim import Reclaimer
 
 NOW = 1_000_000
 TARGET_MS = 50

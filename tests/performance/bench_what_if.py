@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from bench_arbiter import NOW, world
 
-from arbiter.policy import Policy
-from arbiter.snapshot import Snapshot
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Snapshot
 from simulator.what_if import Change, what_if
 
 DAY_S = 86_400

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arbiter.core import Core
-from arbiter.cycle import decide
-from arbiter.errors import TooLate
-from arbiter.prospects import Prospects
-from arbiter.snapshot import Balance, RunningJob, Snapshot, Usage
+from arbiter.api.errors import TooLate
+from arbiter.api.snapshot import Balance, RunningJob, Snapshot, Usage
+from arbiter.cycle.decide import decide
+from arbiter.cycle.prospects import Prospects
+from arbiter.cycle.scheduler import Core
 from builders.arbiter_histories import histories, policy
 from builders.telling_a_core import tell
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arbiter.credit_bank import (
+from arbiter.fairshare.credits import (
     Account,
     Interval,
     Limits,

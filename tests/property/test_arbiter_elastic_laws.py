@@ -9,10 +9,10 @@ from collections import Counter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arbiter.cycle import decide
-from arbiter.decisions import Plan
-from arbiter.policy import Policy
-from arbiter.snapshot import QueuedJob, Snapshot
+from arbiter.api.plan import Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import QueuedJob, Snapshot
+from arbiter.cycle.decide import decide
 from builders.arbiter_builders import GPU, World
 from builders.arbiter_worlds import Tree, empty_worlds, teams
 

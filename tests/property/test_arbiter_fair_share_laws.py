@@ -10,10 +10,11 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arbiter.fair_share import Decay, FairShares, FairUse, Starts, half_lives_of
-from arbiter.queue_order import Contest
-from arbiter.quota_tree import ROOT, Tree, tree_of
-from arbiter.snapshot import Phase, RunningJob, Slot, TreeNode
+from arbiter.api.snapshot import Phase, RunningJob, Slot, TreeNode
+from arbiter.fairshare.decay import Decay
+from arbiter.fairshare.fair_tree import FairShares, FairUse, Starts, half_lives_of
+from arbiter.queue.order import Contest
+from arbiter.quota.tree import ROOT, Tree, tree_of
 
 AT = 10_000_000
 

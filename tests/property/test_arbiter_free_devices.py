@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arbiter.node_kinds import NodeKinds
-from arbiter.placement import FreeDevices, Place, Shape
-from arbiter.snapshot import Device
+from arbiter.api.snapshot import Device
+from arbiter.placement.free_devices import FreeDevices, Place, Shape
+from arbiter.placement.node_sets import NodeKinds
 
 FEATURES = st.frozensets(st.sampled_from("abc"))
 NODES = [("x", "n0"), ("x", "n1"), ("x", "n2"), ("y", "n3"), ("y", "n4")]

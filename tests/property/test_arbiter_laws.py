@@ -9,15 +9,10 @@ from collections import Counter
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from arbiter.cycle import decide
-from arbiter.decisions import NUMBERS, Code, Plan, Start
-from arbiter.policy import Policy
-from arbiter.snapshot import (
-    Level,
-    Phase,
-    QueuedJob,
-    Snapshot,
-)
+from arbiter.api.plan import NUMBERS, Code, Plan, Start
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Level, Phase, QueuedJob, Snapshot
+from arbiter.cycle.decide import decide
 from builders.arbiter_builders import GPU, World
 from builders.arbiter_worlds import FEATURES, Tree, empty_worlds, teams
 

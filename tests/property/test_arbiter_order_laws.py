@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arbiter.cycle import decide
+from arbiter.cycle.decide import decide
 from builders.naive_service import NaiveService, a_world
 
 _SLOW = settings(max_examples=60, suppress_health_check=list(HealthCheck))

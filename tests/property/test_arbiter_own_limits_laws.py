@@ -10,9 +10,9 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arbiter.decisions import Code, Plan
-from arbiter.policy import Policy
-from arbiter.snapshot import QueuedJob, RunningJob, Snapshot
+from arbiter.api.plan import Code, Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import QueuedJob, RunningJob, Snapshot
 from builders.arbiter_builders import GPU, World
 from builders.arbiter_worlds import empty_worlds, teams
 

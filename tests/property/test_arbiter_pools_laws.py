@@ -11,11 +11,11 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arbiter.core import Core
-from arbiter.cycle import decide
-from arbiter.decisions import Code, Plan
-from arbiter.policy import Policy
-from arbiter.snapshot import Phase, QueuedJob, Snapshot
+from arbiter.api.plan import Code, Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Phase, QueuedJob, Snapshot
+from arbiter.cycle.decide import decide
+from arbiter.cycle.scheduler import Core
 from builders.arbiter_histories import histories, policy
 from builders.telling_a_core import tell
 

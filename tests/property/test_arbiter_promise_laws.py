@@ -10,10 +10,10 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arbiter.cycle import decide
-from arbiter.decisions import Code, Plan
-from arbiter.policy import Policy
-from arbiter.snapshot import QueuedJob, Snapshot
+from arbiter.api.plan import Code, Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import QueuedJob, Snapshot
+from arbiter.cycle.decide import decide
 from builders.arbiter_builders import (
     GPU,
     NOW,
@@ -111,7 +111,7 @@ def pool_of_start(plan: Plan, job: QueuedJob) -> int | None:
 def test_who_accepts_a_further_pool_starts_where_it_would_have_started(seed: int) -> None:
     """A job that starts in this cycle also starts, in the same pool, if it accepts one more after
     those that it accepts; where nobody else accepts several. Where others do, pools may agree to
-    serve two jobs the other way round (see `arbiter.several_pools`).
+    serve two jobs the other way round (see `arbiter.cycle.multi_pool`).
 
     Planted bugs that died of it: the last pool that would start a job does; a claim in one pool
     goes before a start in another.

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arbiter.quota_tree import ROOT, Ledger, pool_quota, tree_of
-from arbiter.snapshot import Quota, TreeNode
+from arbiter.api.snapshot import Quota, TreeNode
+from arbiter.quota.ledger import Ledger
+from arbiter.quota.tree import ROOT, pool_quota, tree_of
 from builders.protecting import protect
 
 small = st.integers(0, 6)

@@ -17,15 +17,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arbiter.core import Core
-from arbiter.cycle import decide
-from arbiter.decisions import Plan, Start
-from arbiter.placement import Shape
-from arbiter.policy import Policy
-from arbiter.pool import Pool
-from arbiter.reclaim import Reclaimer
-from arbiter.record import Record, from_document, to_document
-from arbiter.snapshot import Phase, QueuedJob, Slot, Snapshot
+from arbiter.api.plan import Plan, Start
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Phase, QueuedJob, Slot, Snapshot
+from arbiter.cache.pool import Pool
+from arbiter.cycle.decide import decide
+from arbiter.cycle.scheduler import Core
+from arbiter.placement.free_devices import Shape
+from arbiter.preemption.reclaim import Reclaimer
+from arbiter.replay.record import Record, from_document, to_document
 from builders.arbiter_builders import GPU, World
 from builders.arbiter_crowds import crowds
 from builders.arbiter_histories import histories

@@ -12,13 +12,13 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arbiter.coming_free import ComingFree
-from arbiter.cycle import decide
-from arbiter.decisions import Plan, Reservation
-from arbiter.placement import Shape
-from arbiter.policy import Policy
-from arbiter.reservations import Reservations
-from arbiter.snapshot import QueuedJob, RunningJob, Snapshot
+from arbiter.api.plan import Plan, Reservation
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import QueuedJob, RunningJob, Snapshot
+from arbiter.backfill.availability import ComingFree
+from arbiter.backfill.reservations import Reservations
+from arbiter.cycle.decide import decide
+from arbiter.placement.free_devices import Shape
 from builders.arbiter_builders import GPU, World
 from builders.arbiter_worlds import FEATURES, Tree, empty_worlds, teams
 

@@ -11,13 +11,13 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arbiter.cycle import decide
-from arbiter.decisions import Plan
-from arbiter.node_kinds import NodeKinds
-from arbiter.placement import FreeDevices, Shape
-from arbiter.policy import Policy
-from arbiter.rooms import Rooms, Wants, has_beside, rooms_of
-from arbiter.snapshot import Device, Phase, QueuedJob, RunningJob, Snapshot
+from arbiter.api.plan import Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Device, Phase, QueuedJob, RunningJob, Snapshot
+from arbiter.cycle.decide import decide
+from arbiter.placement.free_devices import FreeDevices, Shape
+from arbiter.placement.node_sets import NodeKinds
+from arbiter.placement.resources import Rooms, Wants, has_beside, rooms_of
 from builders.arbiter_builders import GPU, World, a_quota, a_snapshot
 from builders.arbiter_histories import histories, policy
 from builders.arbiter_worlds import empty_worlds, teams

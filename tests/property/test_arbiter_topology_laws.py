@@ -10,11 +10,11 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arbiter.layout import Layout
-from arbiter.node_kinds import NodeKinds
-from arbiter.placement import FreeDevices, Place, Shape
-from arbiter.snapshot import Device, Domains, Level, Topology
-from arbiter.topology import LEVELS, GroundPlans, levels_from
+from arbiter.api.snapshot import Device, Domains, Level, Topology
+from arbiter.placement.capacity import Layout
+from arbiter.placement.free_devices import FreeDevices, Place, Shape
+from arbiter.placement.node_sets import NodeKinds
+from arbiter.placement.topology import LEVELS, GroundPlans, levels_from
 
 Fleet = list[tuple[str, str, Domains, frozenset[str], int]]
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arbiter.candidates import Candidate
-from arbiter.core import Core
-from arbiter.cycle import decide
-from arbiter.reclaim import Reclaimer
-from arbiter.victims import Search
+from arbiter.cycle.decide import decide
+from arbiter.cycle.scheduler import Core
+from arbiter.preemption.candidates import Candidate
+from arbiter.preemption.reclaim import Reclaimer
+from arbiter.preemption.search import Search
 from builders.arbiter_crowds import crowds
 from builders.arbiter_histories import policy
 from builders.telling_a_core import tell

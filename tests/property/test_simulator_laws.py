@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arbiter.policy import Policy
+from arbiter.api.policy import Policy
 from builders.simulator_builders import PLAIN, a_job, a_scene
 from simulator.comparison import POLICIES, bound_mgpu_s, simulate
 from simulator.fleet import Fleet

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arbiter.policy import Policy
-from arbiter.snapshot import Snapshot
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Snapshot
 from builders.arbiter_builders import NOW, a_queued, a_quota, a_running, a_snapshot, devices, slots
 from simulator.look_ahead import Assumptions
 from simulator.what_if import Change, what_if

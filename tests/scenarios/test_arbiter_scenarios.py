@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from arbiter.cycle import decide
-from arbiter.decisions import Plan
-from arbiter.policy import Policy
-from arbiter.snapshot import (
+from arbiter.api.plan import Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import (
     Claim,
     Device,
     Phase,
@@ -28,6 +27,7 @@ from arbiter.snapshot import (
     Snapshot,
     TreeNode,
 )
+from arbiter.cycle.decide import decide
 
 NOW, GPU = 1_000_000, 1_000
 FILES = sorted((Path(__file__).parent / "arbiter").glob("*.json"))

@@ -16,11 +16,9 @@ from dataclasses import replace
 
 import pytest
 
-from arbiter.core import Core
-from arbiter.cycle import decide
-from arbiter.decisions import Code, NodeUse, Plan
-from arbiter.policy import Policy, SpareOrder
-from arbiter.snapshot import (
+from arbiter.api.plan import Code, NodeUse, Plan
+from arbiter.api.policy import Policy, SpareOrder
+from arbiter.api.snapshot import (
     Device,
     Domains,
     Level,
@@ -30,6 +28,8 @@ from arbiter.snapshot import (
     Snapshot,
     TreeNode,
 )
+from arbiter.cycle.decide import decide
+from arbiter.cycle.scheduler import Core
 from builders.arbiter_builders import (
     CLASSES,
     GPU,

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from arbiter.core import Core
-from arbiter.decisions import Plan
-from arbiter.quota_tree import Ledger, pool_quota, tree_of
-from arbiter.snapshot import Balance, PriorityClass, QueuedJob, RunningJob, Usage
+from arbiter.api.plan import Plan
+from arbiter.api.snapshot import Balance, PriorityClass, QueuedJob, RunningJob, Usage
+from arbiter.cycle.scheduler import Core
+from arbiter.quota.ledger import Ledger
+from arbiter.quota.tree import pool_quota, tree_of
 from simulator.accounts import Bank, RecentUse
 from simulator.book import Book
 from simulator.fleet import CLUSTER, device_of

@@ -1,6 +1,6 @@
 """GPUs that come back for a certain job: victims to choose, and what is kept for it meanwhile.
 
-For policies that stop jobs. The arbiter has its own, stricter, ways (`arbiter.reclaim`).
+For policies that stop jobs. The arbiter has its own, stricter, ways (`arbiter.preemption.reclaim`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from arbiter.placement import Shape
+from arbiter.placement.free_devices import Shape
 from simulator.fleet import Fleet
 from simulator.world import Task
 

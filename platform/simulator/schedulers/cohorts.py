@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from arbiter.placement import Shape
+from arbiter.placement.free_devices import Shape
 from simulator.schedulers.lines import LineScheduler
 from simulator.world import Task, World
 

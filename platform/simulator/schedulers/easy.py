@@ -7,7 +7,7 @@ from bisect import insort
 from heapq import heapify, heappop, heappush
 from typing import ClassVar
 
-from arbiter.placement import Shape
+from arbiter.placement.free_devices import Shape
 from simulator.fleet import Fleet
 from simulator.workload import Settings
 from simulator.world import Task, World

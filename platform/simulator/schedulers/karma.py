@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from arbiter.placement import Shape
-from arbiter.queue_order import exact_ratio
+from arbiter.placement.free_devices import Shape
+from arbiter.quota.ratio import exact_ratio
 from simulator.fleet import Fleet
 from simulator.schedulers.claims import Claims
 from simulator.schedulers.lines import LineScheduler

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import ClassVar
 
-from arbiter.placement import Shape
+from arbiter.placement.free_devices import Shape
 from simulator.fleet import Fleet
 from simulator.schedulers.claims import Claims
 from simulator.schedulers.lines import Line

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import ClassVar
 
-from arbiter.placement import Shape
+from arbiter.placement.free_devices import Shape
 from simulator.fleet import Fleet
 from simulator.workload import Settings
 from simulator.world import Task, World

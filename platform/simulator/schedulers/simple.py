@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from arbiter.policy import DAY_S
-from arbiter.queue_order import exact_ratio
-from arbiter.quota_tree import UNLIMITED
+from arbiter.api.policy import DAY_S
+from arbiter.quota.ratio import exact_ratio
+from arbiter.quota.tree import UNLIMITED
 from simulator.decay import ONE, halving
 from simulator.fleet import Fleet
 from simulator.schedulers.lines import LineScheduler

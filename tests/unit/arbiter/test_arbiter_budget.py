@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arbiter.budget import Budget
+from arbiter.api.policy import Budget
 
 
 @pytest.mark.parametrize(

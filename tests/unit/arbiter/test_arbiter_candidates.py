@@ -7,9 +7,9 @@ from itertools import islice
 
 import pytest
 
-from arbiter.candidates import Asked, Candidate, Group, InOrder, Seen
-from arbiter.holdings import Borrowed, Holding
-from arbiter.victim_order import PAID, SPARED
+from arbiter.cache.running import Borrowed, Holding
+from arbiter.cache.victim_order import PAID, SPARED
+from arbiter.preemption.candidates import Asked, Candidate, Group, InOrder, Seen
 from builders.arbiter_builders import GPU, a_running, slots
 
 

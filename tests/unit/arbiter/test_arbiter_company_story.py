@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arbiter.decisions import Code
+from arbiter.api.plan import Code
 from builders.arbiter_builders import (
     COMPANY,
     COMPANY_RANKS,

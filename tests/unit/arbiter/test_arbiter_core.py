@@ -8,18 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from arbiter.core import Core
-from arbiter.cycle import decide
-from arbiter.decisions import Classed
-from arbiter.errors import TooLate
-from arbiter.policy import Policy
-from arbiter.pool import Pool
-from arbiter.pool_cycles import Told
-from arbiter.protection import Fitted, TeamJobs
-from arbiter.queue_order import Agenda
-from arbiter.reclaim import Reclaimer
-from arbiter.service import PoolCycle
-from arbiter.snapshot import Balance, PriorityClass, RunningJob, Slot, Usage
+from arbiter.api.errors import TooLate
+from arbiter.api.plan import Classed
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Balance, PriorityClass, RunningJob, Slot, Usage
+from arbiter.cache.pool import Pool
+from arbiter.cycle.decide import decide
+from arbiter.cycle.pool_cycle import PoolCycle
+from arbiter.cycle.pool_cycles import Told
+from arbiter.cycle.scheduler import Core
+from arbiter.preemption.reclaim import Reclaimer
+from arbiter.queue.order import Agenda
+from arbiter.quota.entitlement import Fitted, TeamJobs
 from builders.arbiter_builders import (
     GPU,
     NOW,

@@ -8,7 +8,8 @@ from itertools import product
 
 import pytest
 
-from arbiter.credit_bank import (
+from arbiter.api.snapshot import PoolWeight
+from arbiter.fairshare.credits import (
     Account,
     Hold,
     Interval,
@@ -22,7 +23,6 @@ from arbiter.credit_bank import (
     settle,
     share_out,
 )
-from arbiter.snapshot import PoolWeight
 
 #: The worked example counts in GPU-days: one GPU a day is one unit here.
 DAY = 1

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from arbiter.cycle import decide
-from arbiter.decisions import Classed, Code, Plan, Waiting
-from arbiter.policy import Policy
-from arbiter.snapshot import Phase, PriorityClass, Quota, RunningJob
+from arbiter.api.plan import Classed, Code, Plan, Waiting
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Phase, PriorityClass, Quota, RunningJob
+from arbiter.cycle.decide import decide
 from builders.arbiter_builders import (
     GPU,
     NOW,

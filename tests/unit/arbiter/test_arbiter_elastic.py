@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arbiter.cycle import decide
-from arbiter.decisions import Code, Plan
-from arbiter.policy import Policy
-from arbiter.snapshot import Domains, Level, PriorityClass, QueuedJob, Snapshot
+from arbiter.api.plan import Code, Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Domains, Level, PriorityClass, QueuedJob, Snapshot
+from arbiter.cycle.decide import decide
 from builders.arbiter_builders import (
     CLASSES,
     GPU,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from arbiter.decisions import Code, Waiting
-from arbiter.explain import duration_text, sentence
+from arbiter.api.plan import Code, Waiting
+from arbiter.explain.sentences import duration_text, sentence
 from builders.arbiter_builders import GPU, a_queued
 
 NAMES = {"t": "ai/research/nlp", "d": "ai/research", "c": "hamburg"}

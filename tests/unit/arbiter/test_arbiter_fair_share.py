@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-from arbiter.fair_share import Decay, FairShares, FairUse, Starts, fair_use, half_lives_of
-from arbiter.quota_tree import Tree, tree_of
-from arbiter.snapshot import Phase, RunningJob, TreeNode, Usage
+from arbiter.api.snapshot import Phase, RunningJob, TreeNode, Usage
+from arbiter.fairshare.decay import Decay
+from arbiter.fairshare.fair_tree import FairShares, FairUse, Starts, fair_use, half_lives_of
+from arbiter.quota.tree import Tree, tree_of
 from builders.arbiter_builders import NOW, a_node, a_running, slots
 
 DAY = 86_400

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from arbiter.cycle import decide
-from arbiter.decisions import Code, Plan, Waiting
-from arbiter.explain import sentence
-from arbiter.layout import Layout
-from arbiter.node_kinds import Levels, NodeKinds
-from arbiter.placement import FreeDevices, Place, Shape
-from arbiter.policy import Policy
-from arbiter.snapshot import Device, QueuedJob, Slot, Snapshot
+from arbiter.api.plan import Code, Plan, Waiting
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Device, QueuedJob, Slot, Snapshot
+from arbiter.cycle.decide import decide
+from arbiter.explain.sentences import sentence
+from arbiter.placement.capacity import Layout
+from arbiter.placement.free_devices import FreeDevices, Place, Shape
+from arbiter.placement.node_sets import Levels, NodeKinds
 from builders.arbiter_builders import (
     GPU,
     NOW,

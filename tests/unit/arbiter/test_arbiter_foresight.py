@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from arbiter.cycle import decide
-from arbiter.decisions import Plan
-from arbiter.policy import Policy
-from arbiter.snapshot import QueuedJob, Snapshot
+from arbiter.api.plan import Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import QueuedJob, Snapshot
+from arbiter.cycle.decide import decide
 from builders.arbiter_builders import (
     DAY_S,
     GPU,

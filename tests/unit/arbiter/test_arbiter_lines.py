@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 
-from arbiter.decisions import Code
-from arbiter.fair_share import FairShares, FairUse
-from arbiter.lines import Group, Lines
-from arbiter.placement import Shape
-from arbiter.queue_order import Priority, TeamQueue
-from arbiter.quota_tree import tree_of
-from arbiter.snapshot import QueuedJob
+from arbiter.api.plan import Code
+from arbiter.api.snapshot import QueuedJob
+from arbiter.fairshare.fair_tree import FairShares, FairUse
+from arbiter.placement.free_devices import Shape
+from arbiter.queue.order import Priority, TeamQueue
+from arbiter.queue.pending import Group, Lines
+from arbiter.quota.tree import tree_of
 from builders.arbiter_builders import GPU, a_node, a_queued
 
 TEAMS = {"o/a": 1, "o/b": 2}

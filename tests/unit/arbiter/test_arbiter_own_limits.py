@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from arbiter.cycle import decide
-from arbiter.decisions import Code, Plan
-from arbiter.policy import Policy
-from arbiter.snapshot import OtherPool, Phase, QueuedJob, RunningJob, Snapshot
+from arbiter.api.plan import Code, Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import OtherPool, Phase, QueuedJob, RunningJob, Snapshot
+from arbiter.cycle.decide import decide
 from builders.arbiter_builders import (
     CLASSES,
     GPU,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from arbiter.layout import Layout
-from arbiter.placement import FreeDevices, Place, Shape
+from arbiter.placement.capacity import Layout
+from arbiter.placement.free_devices import FreeDevices, Place, Shape
 
 
 def shape(mgpu: int, count: int = 1, cluster: str | None = None) -> Shape:

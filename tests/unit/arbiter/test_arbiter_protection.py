@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from arbiter.cycle import decide
-from arbiter.decisions import Classed
-from arbiter.policy import Policy
-from arbiter.quota_tree import pool_quota, tree_of
-from arbiter.snapshot import Quota, TreeNode
+from arbiter.api.plan import Classed
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Quota, TreeNode
+from arbiter.cycle.decide import decide
+from arbiter.quota.tree import pool_quota, tree_of
 from builders.arbiter_builders import (
     GPU,
     a_claim,

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from arbiter.fair_share import FairShares, FairUse
-from arbiter.queue_order import Agenda, Contest, ServiceOrder, Standing, exact_ratio
-from arbiter.quota_tree import ROOT, tree_of
+from arbiter.fairshare.fair_tree import FairShares, FairUse
+from arbiter.queue.order import Agenda, Contest, ServiceOrder, Standing
+from arbiter.quota.ratio import exact_ratio
+from arbiter.quota.tree import ROOT, tree_of
 from builders.arbiter_builders import a_node
 
 PATHS = ("o", "o/a", "o/a/x", "o/a/y", "o/b", "o/b/z", "o/t")

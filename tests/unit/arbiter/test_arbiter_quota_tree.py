@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from arbiter.quota_tree import ROOT, UNLIMITED, Ledger, pool_quota, tree_of
-from arbiter.snapshot import Quota, TreeNode
+from arbiter.api.snapshot import Quota, TreeNode
+from arbiter.quota.ledger import Ledger
+from arbiter.quota.tree import ROOT, UNLIMITED, pool_quota, tree_of
 
 NODES = [TreeNode("o", None, 5), TreeNode("d", "o"), TreeNode("t", "d", 7), TreeNode("s", "d")]
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from arbiter.core import Core
-from arbiter.decisions import Code, Plan, Reclaim
-from arbiter.policy import Policy
-from arbiter.snapshot import Phase, PriorityClass, QueuedJob, RunningJob, Snapshot
+from arbiter.api.plan import Code, Plan, Reclaim
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Phase, PriorityClass, QueuedJob, RunningJob, Snapshot
+from arbiter.cycle.scheduler import Core
 from builders.arbiter_builders import (
     CLASSES,
     GPU,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from arbiter.decisions import Code
-from arbiter.snapshot import PriorityClass, QueuedJob, RunningJob, Snapshot
+from arbiter.api.plan import Code
+from arbiter.api.snapshot import PriorityClass, QueuedJob, RunningJob, Snapshot
 from builders.arbiter_builders import (
     NOW,
     a_queued,

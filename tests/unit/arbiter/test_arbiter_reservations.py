@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from arbiter.core import Core
-from arbiter.cycle import decide
-from arbiter.decisions import Code, Plan
-from arbiter.policy import Policy
-from arbiter.reservations import Reservations
-from arbiter.snapshot import QueuedJob, RunningJob, Snapshot
-from arbiter.victims import Search
+from arbiter.api.plan import Code, Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import QueuedJob, RunningJob, Snapshot
+from arbiter.backfill.reservations import Reservations
+from arbiter.cycle.decide import decide
+from arbiter.cycle.scheduler import Core
+from arbiter.preemption.search import Search
 from builders.arbiter_builders import (
     GPU,
     NOW,

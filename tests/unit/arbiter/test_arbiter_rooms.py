@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from arbiter.core import Core
-from arbiter.cycle import decide
-from arbiter.decisions import Code, Plan
-from arbiter.explain import sentence
-from arbiter.policy import Policy
-from arbiter.rooms import Demand, Rooms
-from arbiter.snapshot import Device, QueuedJob, RunningJob, Slot, Snapshot
+from arbiter.api.plan import Code, Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Device, QueuedJob, RunningJob, Slot, Snapshot
+from arbiter.cycle.decide import decide
+from arbiter.cycle.scheduler import Core
+from arbiter.explain.sentences import sentence
+from arbiter.placement.resources import Demand, Rooms
 from builders.arbiter_builders import (
     GPU,
     NOW,

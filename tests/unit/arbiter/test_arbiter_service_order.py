@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from arbiter.cycle import decide
-from arbiter.decisions import Code, Plan
-from arbiter.explain import sentence
-from arbiter.policy import Policy, SpareOrder
-from arbiter.snapshot import Balance, PriorityClass, Snapshot
+from arbiter.api.plan import Code, Plan
+from arbiter.api.policy import Policy, SpareOrder
+from arbiter.api.snapshot import Balance, PriorityClass, Snapshot
+from arbiter.cycle.decide import decide
+from arbiter.explain.sentences import sentence
 from builders.arbiter_builders import (
     CLASSES,
     GPU,

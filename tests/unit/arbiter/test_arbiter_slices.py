@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arbiter.cycle import decide
-from arbiter.decisions import Code
-from arbiter.policy import Policy
-from arbiter.snapshot import Device, PriorityClass, QueuedJob, Quota
+from arbiter.api.plan import Code
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Device, PriorityClass, QueuedJob, Quota
+from arbiter.cycle.decide import decide
 from builders.arbiter_builders import NOW, a_queued, a_snapshot
 
 #: A seventh of a GPU, as a cluster that counts them so gives it out.

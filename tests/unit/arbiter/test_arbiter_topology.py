@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from arbiter.cycle import decide
-from arbiter.decisions import Code, Plan, Waiting
-from arbiter.explain import sentence
-from arbiter.node_kinds import NodeKinds
-from arbiter.placement import FreeDevices, Place, Shape
-from arbiter.policy import Policy
-from arbiter.snapshot import Device, Domains, Level, QueuedJob, Slot, Snapshot
-from arbiter.topology import GroundPlans
+from arbiter.api.plan import Code, Plan, Waiting
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Device, Domains, Level, QueuedJob, Slot, Snapshot
+from arbiter.cycle.decide import decide
+from arbiter.explain.sentences import sentence
+from arbiter.placement.free_devices import FreeDevices, Place, Shape
+from arbiter.placement.node_sets import NodeKinds
+from arbiter.placement.topology import GroundPlans
 from builders.arbiter_builders import (
     GPU,
     NOW,

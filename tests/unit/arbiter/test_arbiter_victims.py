@@ -10,9 +10,9 @@ from typing import Any
 import highspy
 import pytest
 
-from arbiter.cycle import decide
-from arbiter.policy import Policy
-from arbiter.snapshot import PriorityClass, RunningJob, Slot, Snapshot
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import PriorityClass, RunningJob, Slot, Snapshot
+from arbiter.cycle.decide import decide
 from builders import arbiter_plans
 from builders.arbiter_builders import (
     GPU,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from arbiter.decisions import Code, Reclaim, Victim
+from arbiter.api.plan import Code, Reclaim, Victim
 from builders.arbiter_builders import (
     GPU,
     NOW,

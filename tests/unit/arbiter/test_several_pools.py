@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from arbiter.core import Core
-from arbiter.cycle import decide
-from arbiter.decisions import Code, Plan
-from arbiter.policy import Policy
-from arbiter.snapshot import Claim, Device, OtherPool, QueuedJob, Snapshot
+from arbiter.api.plan import Code, Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Claim, Device, OtherPool, QueuedJob, Snapshot
+from arbiter.cycle.decide import decide
+from arbiter.cycle.scheduler import Core
 from builders.arbiter_builders import (
     GPU,
     NOW,
@@ -288,7 +288,7 @@ def test_a_pool_named_twice_is_refused() -> None:
 
 
 def test_rounds_that_do_not_end_leave_each_job_in_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arbiter.several_pools.ROUNDS_MAX", 1)
+    monkeypatch.setattr("arbiter.cycle.multi_pool.ROUNDS_MAX", 1)
     first = a_queued("1", "o/x", gpus=8, others=["a100"])
     second = a_queued("2", "o/x", gpus=8, others=["a100"], submitted_at=NOW - 50)
     plan = decide(_world(first, second), Policy())

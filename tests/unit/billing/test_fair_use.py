@@ -9,8 +9,8 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from arbiter.fair_share import Decay
-from arbiter.snapshot import Usage
+from arbiter.api.snapshot import Usage
+from arbiter.fairshare.decay import Decay
 from billing.fair_use import carry_on, read_usage
 from billing.metering import record_classed, record_started
 from billing.models import DecayedUntil, DecayedUse, LateUse

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arbiter.snapshot import Device
+from arbiter.api.snapshot import Device
 from builders.portal_builders import NOW, a_cluster, a_pool
 from clusters.models import CapacitySegment, Cluster, ClusterNode, Pool
 from clusters.observation import GONE, record_inventory, record_silence

@@ -11,10 +11,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from arbiter.decided import Decided
-from arbiter.decisions import Classed, Plan, Start, Victim
-from arbiter.decisions import Reclaim as PlannedReclaim
-from arbiter.snapshot import Slot
+from arbiter.api.plan import Classed, Plan, Start, Victim
+from arbiter.api.plan import Reclaim as PlannedReclaim
+from arbiter.api.snapshot import Slot
+from arbiter.cycle.result import Decided
 from billing.metering import Grant, register_attempts
 from billing.models import MeterEvent
 from builders.job_builders import an_attempt

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from arbiter.decisions import Plan, Start
-from arbiter.decisions import Reclaim as PlannedReclaim
-from arbiter.snapshot import Slot
+from arbiter.api.plan import Plan, Start
+from arbiter.api.plan import Reclaim as PlannedReclaim
+from arbiter.api.snapshot import Slot
 from audit.models import AuditEvent
 from builders.api_callers import by_token
 from builders.cast import Cast, a_cast

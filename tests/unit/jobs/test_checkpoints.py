@@ -10,7 +10,7 @@ from django.conf import LazySettings
 from django.db import IntegrityError, transaction
 from django.test import Client
 
-from arbiter.victim_order import cost_of_stopping
+from arbiter.cache.victim_order import cost_of_stopping
 from builders.api_callers import Caller, by_token, with_secret
 from builders.hints import hints_told
 from builders.job_builders import a_job, an_attempt

@@ -9,8 +9,8 @@ import pytest
 from django.conf import LazySettings
 from django.db import IntegrityError, transaction
 
-from arbiter.decisions import Plan, Start
-from arbiter.policy import Policy
+from arbiter.api.plan import Plan, Start
+from arbiter.api.policy import Policy
 from builders.api_callers import by_token
 from builders.cast import Cast, a_cast
 from builders.loop_builders import a_job

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from arbiter.decisions import Plan, Start
-from arbiter.decisions import Reclaim as PlannedReclaim
-from arbiter.snapshot import Slot
+from arbiter.api.plan import Plan, Start
+from arbiter.api.plan import Reclaim as PlannedReclaim
+from arbiter.api.snapshot import Slot
 from billing.models import MeteredAttempt
 from builders.held_cluster import AClusterThatHolds
 from builders.loop_builders import Fenced, a_job

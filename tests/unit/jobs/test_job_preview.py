@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arbiter.cycle import decide
+from arbiter.cycle.decide import decide
 from audit.models import AuditEvent
 from billing.models import RateCard, RateLine
 from builders.api_callers import by_token

@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models import F, Model
 from django.test.utils import CaptureQueriesContext
 
-from arbiter.decisions import Plan
+from arbiter.api.plan import Plan
 from billing.fair_use import carry_on
 from builders.billing_builders import a_metered_attempt, at
 from builders.job_builders import an_array

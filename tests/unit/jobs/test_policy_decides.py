@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from arbiter.cycle import decide
-from arbiter.decisions import Plan
+from arbiter.api.plan import Plan
+from arbiter.cycle.decide import decide
 from billing.fair_use import carry_on
 from builders.api_callers import by_token
 from builders.arbiter_plans import started, victims

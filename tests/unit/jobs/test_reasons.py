@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from arbiter.decisions import Code, Plan, Waiting
+from arbiter.api.plan import Code, Plan, Waiting
 from jobs import reasons
 from jobs.reasons import Reasons
 

@@ -12,13 +12,13 @@ import pytest
 from django.conf import LazySettings
 from django.db import IntegrityError
 
-from arbiter.cycle import decide
-from arbiter.decisions import Plan
-from arbiter.policy import Policy
-from arbiter.record import Record
-from arbiter.replay import by_rules_of
-from arbiter.snapshot import PriorityClass as ArbiterClass
-from arbiter.snapshot import Snapshot, TreeNode
+from arbiter.api.plan import Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import PriorityClass as ArbiterClass
+from arbiter.api.snapshot import Snapshot, TreeNode
+from arbiter.cycle.decide import decide
+from arbiter.replay.record import Record
+from arbiter.replay.replay import by_rules_of
 from builders.api_callers import by_token
 from builders.cast import Cast, a_cast
 from builders.loop_builders import a_job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arbiter.snapshot import PoolWeight, Usage
+from arbiter.api.snapshot import PoolWeight, Usage
 from billing.fair_use import carry_on
 from builders.billing_builders import a_metered_attempt, at
 from builders.portal_builders import a_company, a_pool

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from arbiter.snapshot import Device
+from arbiter.api.snapshot import Device
 from builders.loop_builders import Fenced, a_job
 from builders.native_builders import T0, AControl, a_slurm
 from builders.portal_builders import NOW, Company, a_company, a_user

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from arbiter.snapshot import NOWHERE, Domains, Level
+from arbiter.api.snapshot import NOWHERE, Domains, Level
 from builders.job_builders import a_body
 from builders.portal_builders import NOW, Company, a_company, an_actor
 from clusters.queries import read_fleet

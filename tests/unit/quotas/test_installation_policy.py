@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from arbiter.policy import Policy
+from arbiter.api.policy import Policy
 from audit.models import AuditEvent
 from builders.api_callers import Caller, by_token
 from builders.hints import hints_told

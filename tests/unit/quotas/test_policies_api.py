@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from arbiter.policy import Policy, SpareOrder
-from arbiter.snapshot import TreeNode
+from arbiter.api.policy import Policy, SpareOrder
+from arbiter.api.snapshot import TreeNode
 from audit.models import AuditEvent
 from builders.api_callers import Caller, by_token
 from builders.hints import hints_told

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from arbiter.decisions import NodeUse as PlannedUse
-from arbiter.policy import Policy
-from arbiter.snapshot import PriorityClass, Quota, TreeNode
+from arbiter.api.plan import NodeUse as PlannedUse
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import PriorityClass, Quota, TreeNode
 from builders.portal_builders import (
     NOW,
     a_company,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from arbiter.policy import Policy
+from arbiter.api.policy import Policy
 from builders.simulator_builders import a_job, play
 from simulator.comparison import POLICIES
 from simulator.fleet import Fleet, counted

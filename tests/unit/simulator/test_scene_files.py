@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 import portal.demo
-from arbiter.policy import Policy, SpareOrder
-from arbiter.quota_tree import tree_of
-from arbiter.snapshot import Quota, TreeNode
+from arbiter.api.policy import Policy, SpareOrder
+from arbiter.api.snapshot import Quota, TreeNode
+from arbiter.quota.tree import tree_of
 from quotas.models import InstallationPolicy, OrganizationPolicy
 from simulator.policy_file import PolicyFile, read_policy
 from simulator.scene import POOL, read_quotas, stage, uniform_fleet

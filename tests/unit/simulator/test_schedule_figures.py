@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arbiter.policy import Policy
+from arbiter.api.policy import Policy
 from builders.simulator_builders import PLAIN, a_job, a_scene, play
 from simulator.comparison import compare
 from simulator.decay import ONE, halving

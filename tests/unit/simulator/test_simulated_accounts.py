@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arbiter.fair_share import Decay
-from arbiter.policy import DAY_S, Policy
-from arbiter.snapshot import Usage
+from arbiter.api.policy import DAY_S, Policy
+from arbiter.api.snapshot import Usage
+from arbiter.fairshare.decay import Decay
 from builders.simulator_builders import a_job, play
 from simulator.accounts import Bank, RecentUse
 from simulator.scene import POOL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arbiter.policy import Policy
+from arbiter.api.policy import Policy
 from builders.simulator_builders import PLAIN, a_job, a_scene, play
 from simulator.fleet import Fleet
 from simulator.observer import Observer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from arbiter.policy import Policy
-from arbiter.snapshot import Snapshot
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Snapshot
 from builders.arbiter_builders import (
     NOW,
     a_queued,

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from arbiter.cycle import decide
-from arbiter.policy import Policy
-from arbiter.snapshot import Quota, RunningJob, Slot, Snapshot
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import Quota, RunningJob, Slot, Snapshot
+from arbiter.cycle.decide import decide
 from builders.arbiter_builders import (
     GPU,
     NOW,

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from arbiter.snapshot import Device
+from arbiter.api.snapshot import Device
 from billing.models import MeteredAttempt
 from builders.loop_builders import Fenced, a_job
 from builders.native_builders import (

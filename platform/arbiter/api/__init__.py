@@ -1,0 +1,1 @@
+"""What the arbiter is given and what it answers: snapshot, policy, plan."""

@@ -1,0 +1,1 @@
+"""Reservations of blocked jobs, and what may start beside them."""

@@ -1,0 +1,158 @@
+"""When nodes have room for a rank, and when quota allows a start, as running jobs end."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+
+from arbiter.backfill.known_ends import Release
+from arbiter.cache.running import Node
+from arbiter.placement.free_devices import FreeDevices, Shape
+from arbiter.placement.resources import node_of
+from arbiter.quota.ledger import Ledger
+
+
+class ComingFree:
+    """The nodes that get room for a rank, in order of time, as things stood at the first question.
+
+    Ends are followed as far as somebody asks, and once for all gangs with such ranks: a cycle that
+    makes several reservations asks about much the same ends each time. Whoever asks knows on which
+    nodes something has changed since, and looks at those by itself. `shape` stands for all that
+    want as much of each node; of what kinds these are is not looked at.
+    """
+
+    __slots__ = ("_ends", "_free", "_last", "_more", "_next", "_ready", "_shape")
+
+    def __init__(self, free: FreeDevices, ends: Iterator[Release], shape: Shape) -> None:
+        """`ends` in order of time."""
+        self._free = free
+        self._ends = ends
+        self._shape = shape
+        self._next = next(ends, None)
+        self._ready: list[tuple[int, Node]] = []
+        #: The last of the ends that were followed, and what has come free by then of nodes and
+        #: rooms, by cluster.
+        self._last: int | None = None
+        self._more: dict[str, dict[str, int]] = {cluster: {} for cluster in free.free}
+
+    def node(self, place: int) -> tuple[int, Node] | None:
+        """The node at that place in the order (the first is 0), and when it has room; None where
+        so many never have."""
+        while place >= len(self._ready):
+            if not self._follow(None):
+                return None
+        return self._ready[place]
+
+    def nodes(self, first: int, until: int) -> list[tuple[int, Node]]:
+        """The nodes from that place in the order on that have room by `until`, and when."""
+        while self._follow(until):
+            pass
+        return self._ready[first : bisect_right(self._ready, until, key=itemgetter(0))]
+
+    def freed(self, cluster: str, until: int) -> tuple[Mapping[str, int], bool]:
+        """What milli-GPU of nodes of a cluster have come free by `until`, up to which somebody has
+        asked, and whether that is so of those that are named: it is not where somebody has asked
+        further."""
+        return self._more[cluster], self._last is None or self._last <= until
+
+    def _follow(self, until: int | None) -> bool:
+        """Follow the ends to the next one after which a node has room; False where there is none
+        by `until`."""
+        known = len(self._ready)
+        free, wanted, release = self._free, self._shape.mgpu, self._next
+        while release is not None and (until is None or release[0] <= until):
+            end, _, _, cluster, slots = release
+            more = self._more.get(cluster)
+            if more is not None:
+                nodes = free.free[cluster]
+                has_rooms = cluster in free.beside
+                for slot in slots:
+                    room, mgpu = slot.node, slot.mgpu
+                    name = node_of(room) if has_rooms else room
+                    left = nodes.get(name)
+                    if left is None:
+                        continue
+                    before = more.get(room, 0)
+                    if has_rooms:
+                        had_room = free.has_room(cluster, name, self._shape, more)
+                        more[room] = before + mgpu
+                        has_room = free.has_room(cluster, name, self._shape, more)
+                    else:
+                        more[room] = before + mgpu
+                        had_room = left + before >= wanted
+                        has_room = left + before + mgpu >= wanted
+                    if has_room and not had_room:
+                        self._ready.append((end, (cluster, name)))
+            self._last = end
+            release = self._next = next(self._ends, None)
+            if len(self._ready) > known:
+                return True
+        return False
+
+
+class QuotaOutlook:
+    """How quota stands while what has a known end ends: `ledger`, moment by moment."""
+
+    __slots__ = ("_at", "_part", "_parts", "ledger")
+
+    def __init__(self, ledger: Ledger, parts: Iterator[Sequence[Release]]) -> None:
+        """`parts` have the ends in order of time."""
+        self.ledger = ledger
+        self._parts = parts
+        #: What is next: the place in this part.
+        self._part: Sequence[Release] = ()
+        self._at = 0
+
+    def advance(self, until: int) -> None:
+        """Take out what has ended by `until`."""
+        ended: dict[int, int] = {}
+        while self._is_more():
+            part, at = self._part, self._at
+            while at < len(part) and part[at][0] <= until:
+                _, team, mgpu, _, _ = part[at]
+                ended[team] = ended.get(team, 0) + mgpu
+                at += 1
+            self._at = at
+            if at < len(part):
+                break
+        for team, mgpu in ended.items():
+            self.ledger.charge(team, -mgpu)
+
+    def allowed_from(self, first: int, team: int, mgpu: int) -> int | None:
+        """From when on, `first` at the earliest, quota lets `team` start `mgpu`; None when that
+        cannot be told.
+
+        Whatever ends gives nobody more than it held: what is missing has to end before quota is
+        asked again.
+        """
+        self.advance(first)
+        while (missing := mgpu - self.ledger.available(team)) > 0:
+            ended: dict[int, int] = {}
+            while self._is_more():
+                part, at = self._part, self._at
+                while at < len(part):
+                    end, of, less, _, _ = part[at]
+                    if missing <= 0 and end != first:
+                        break
+                    first = end
+                    ended[of] = ended.get(of, 0) + less
+                    missing -= less
+                    at += 1
+                self._at = at
+                if at < len(part):
+                    break
+            if missing > 0:
+                return None
+            for of, less in ended.items():
+                self.ledger.charge(of, -less)
+        return first
+
+    def _is_more(self) -> bool:
+        """Whether anything else ends."""
+        while self._at >= len(self._part):
+            part = next(self._parts, None)
+            if part is None:
+                return False
+            self._part, self._at = part, 0
+        return True

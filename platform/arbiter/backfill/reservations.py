@@ -1,0 +1,662 @@
+"""Reservations: room that is kept for blocked jobs at their earliest possible start (R-73 to R-77).
+
+A reservation is a time and a place: the nodes on which, and the moment at which, a blocked job
+fits by what is known of the ends of what runs, behind the reservations made before. Nobody who
+comes later in the order of service may delay it: a job starts only where for each reservation
+that begins before its own end the devices and the quota are left that this one needs.
+
+What no job without an end may use is taken out of the pool's free devices while the cycle goes
+on (*held back*), so that for most jobs nothing is to be asked; only where a job fits but for
+what is held back it is found out how long it might run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from heapq import nsmallest
+
+from arbiter.api.plan import Reservation
+from arbiter.api.snapshot import QueuedJob, Slot
+from arbiter.backfill.availability import ComingFree, QuotaOutlook
+from arbiter.backfill.known_ends import KnownEnds, Release
+from arbiter.backfill.team_limits import Kept, OwnLimits, TeamUse
+from arbiter.cache.claims import Earmark
+from arbiter.cache.pool import Pool
+from arbiter.cache.running import Holding, Node
+from arbiter.placement.free_devices import Place, Shape
+from arbiter.placement.resources import Demand, is_beside, node_of
+from arbiter.quota.ledger import Ledger
+from arbiter.quota.tree import ROOT, UNLIMITED
+
+#: How many jobs are tried at most for each reservation that the policy allows, and of how many
+#: shapes it is asked whether anything is known.
+_TRIES = 4
+
+
+@dataclass(slots=True, eq=False)
+class Reserved:
+    """`job` starts at `start_at` at the latest, on the nodes of `place`, and is gone by `end`, if
+    that is known. `needs` is what it holds then of each node and room. `source` is on whose
+    guarantee it draws, or ROOT.
+
+    `ledger` is how the pool stands at `start_at` without the job; quota is `spare_mgpu` at least
+    away from refusing it then.
+    """
+
+    job: QueuedJob
+    team: int
+    place: Place
+    needs: Mapping[Node, int]
+    start_at: int
+    end: int | None
+    source: int
+    is_own: bool
+    ledger: Ledger
+    spare_mgpu: int = 0
+    _changes: list[tuple[int, int]] = field(default_factory=list)
+
+    def leaves_room(self, team: int, mgpu: int) -> bool:
+        """Whether quota still lets the job start if `mgpu` of `team` is in use then."""
+        if mgpu <= self.spare_mgpu:
+            return True
+        self._settle()
+        return mgpu <= self.spare_mgpu or self.leaves_room_beside(((team, mgpu),))
+
+    def leaves_room_beside(self, others: Collection[tuple[int, int]]) -> bool:
+        """Whether quota still lets the job start if all of these (team, milli-GPU) are in use
+        then."""
+        self._settle()
+        for team, mgpu in others:
+            self.ledger.charge(team, mgpu)
+        is_left = self.ledger.allows(self.team, self.job.mgpu)
+        for team, mgpu in others:
+            self.ledger.charge(team, -mgpu)
+        return is_left
+
+    def available(self, team: int) -> int:
+        """What quota lets `team` start then, if the job itself does not."""
+        self._settle()
+        return self.ledger.available(team)
+
+    def charge(self, team: int, mgpu: int) -> None:
+        """`mgpu` more of `team` is in use at `start_at`, or less."""
+        self._changes.append((team, mgpu))
+        self.spare_mgpu -= max(0, mgpu)
+
+    def _settle(self) -> None:
+        for team, mgpu in self._changes:
+            self.ledger.charge(team, mgpu)
+        self._changes.clear()
+        self.spare_mgpu = max(0, self.ledger.available(self.team) - self.job.mgpu)
+
+
+def _end_of(pool: Pool, ends: KnownEnds, holding: Holding) -> int | None:
+    """When an attempt that runs on, or the job of a claim, is gone at the latest."""
+    if holding.claim_of is None:
+        return ends.of(holding)
+    return ends.of_claim(pool.earmarks[holding.claim_of])
+
+
+class Reservations:
+    """The reservations of one pool and cycle, in the order in which they were made."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.made: list[Reserved] = []
+        self._pool = pool
+        self._ends = KnownEnds(pool)
+        self._tries_left = _TRIES * pool.policy.reservations_max
+        self._hopeless: set[Shape] = set()
+        self._known: dict[Shape, bool] = {}
+        self._on_node: dict[Node, list[Reserved]] = {}
+        self._held: dict[Node, int] = {}
+        self._fits: dict[Shape, bool] = {}
+        self._longest: dict[tuple[Shape, tuple[str, ...]], tuple[int, Reserved | None]] = {}
+        #: What started while nothing was reserved, whose ends nobody has asked for yet.
+        self._started: list[tuple[QueuedJob, int, str, list[Slot]]] = []
+        self._use = TeamUse(pool, self._ends)
+        #: What is kept for jobs that wait for their own team alone.
+        self.limits = OwnLimits(pool, self._use, self._devices_from)
+        #: By what a rank wants; and the nodes on which something has started since the first of
+        #: these was asked for.
+        self._coming: dict[Demand, ComingFree] = {}
+        self._changed: set[Node] = set()
+
+    # -- who may start ----------------------------------------------------------------------
+
+    def fits(self, shape: Shape) -> bool:
+        """Whether there is a place now, be it held back or not."""
+        free = self._pool.free
+        if free.fits(shape):
+            return True
+        if not self._held:
+            return False
+        fits = self._fits.get(shape)
+        if fits is None:
+            fits = self._would_fit_without(shape)
+            if fits:
+                with self._released(()):
+                    fits = free.fits(shape)
+            self._fits[shape] = fits
+        return fits
+
+    def may_bind(self, team: int) -> bool:
+        """Whether a job of `team` that fits may have to wait for what is kept for another one."""
+        return bool(self.made) or team in self.limits
+
+    def longest_s(
+        self, team: int, shape: Shape, priority_class: str, source: int
+    ) -> tuple[int, Reserved | Kept | None]:
+        """How long a job of `team` may run that fits, starts now and draws on the guarantee of
+        `source`, and what that is kept for another one allows no more; (UNLIMITED, None) where
+        nothing is in its way.
+        """
+        mgpu, binding = shape.total_mgpu, self._binding(team, shape.total_mgpu, source)
+        key = shape, tuple(one.job.id for one in binding)
+        found: tuple[int, Reserved | Kept | None] | None = self._longest.get(key)
+        if found is None:
+            found = self._longest[key] = self._longest_on_devices(shape, binding)
+        for one in binding:
+            allowed_s = one.start_at - self._pool.taken_at
+            if allowed_s < found[0] and not one.leaves_room(team, mgpu):
+                found = allowed_s, one
+        own = self.limits.longest_s(team, mgpu, priority_class)
+        return own if own[0] < found[0] else found
+
+    def find(self, job: QueuedJob, team: int, shape: Shape, source: int) -> Place | None:
+        """The tightest place where `job` of `team`, which draws on the guarantee of `source`,
+        delays no reservation, away from what is lent where that is its team's own."""
+        free, lent = self._pool.free, self._pool.holdings.borrowed.by_node
+        joins_lent = source != team
+        place = free.find(shape, lent, joins_lent=joins_lent)
+        if place is None and self._held:
+            run_s = UNLIMITED if job.time_limit_s is None else job.time_limit_s
+            with self._released(self._in_way(run_s, team, shape.total_mgpu, source)):
+                place = free.find(shape, lent, joins_lent=joins_lent)
+        return place
+
+    @property
+    def held(self) -> Mapping[Node, int]:
+        """What is held back now, by node and room; less where some is given back for a while."""
+        return self._held
+
+    @contextmanager
+    def set_aside(
+        self, job: QueuedJob, team: int, mgpu: int, source: int
+    ) -> Iterator[frozenset[Node]]:
+        """For a while, hold back only what `job` of `team` may not delay if GPUs are taken back for
+        it, drawing on the guarantee of `source`. It starts when the last victim is gone, and runs
+        as long as it may.
+
+        Yields the nodes and rooms on which it may take nothing back: a reservation that begins
+        before the job ends holds them. So no claims can delay a reservation for ever.
+        """
+        in_way = self._in_way(self._claimed_s(job), team, mgpu, source)
+        with self._released(in_way):
+            yield frozenset(node for one in in_way for node in one.needs)
+
+    @contextmanager
+    def set_aside_nothing(self) -> Iterator[None]:
+        """For a while, hold back nothing."""
+        with self._released(()):
+            yield
+
+    def claim_takes_quota(
+        self, job: QueuedJob, team: int, source: int, victims: Collection[Holding]
+    ) -> bool:
+        """Whether `job`, if GPUs of `victims` were taken back for it, would leave no quota to a
+        reserved one that it may not delay."""
+        if not self.made:
+            return False
+        ends = [(one, _end_of(self._pool, self._ends, one)) for one in victims]
+        for one in self._in_way(self._claimed_s(job), team, job.mgpu, source):
+            late = [v for v, end in ends if end is None or end > one.start_at]
+            if not one.leaves_room_beside([(team, job.mgpu), *((v.team, -v.mgpu) for v in late)]):
+                return True
+        return False
+
+    def claim_delays(self, job: QueuedJob, team: int, victims: Collection[Holding] = ()) -> bool:
+        """Whether `job`, if GPUs of `victims` were taken back for it, would take what is kept in
+        its team's own limits for one that comes first."""
+        end = self._pool.taken_at + self._claimed_s(job)
+        return self.limits.claim_delays(job, team, end, victims)
+
+    def longest_of_claim_s(
+        self, job: QueuedJob, team: int, source: int
+    ) -> tuple[int, Reserved] | None:
+        """How long one like `job` may run for which GPUs are taken back, if it is to be over when
+        the last of the reservations begins that `job` would delay, and which that is; None where it
+        would delay none."""
+        in_way = self._in_way(self._claimed_s(job), team, job.mgpu, source)
+        in_way = [one for one in in_way if one.job.id != job.id]
+        if not in_way:
+            return None
+        last = max(in_way, key=lambda one: (one.start_at, one.job.id))
+        return last.start_at - self._pool.taken_at - self._back_s(), last
+
+    def _claimed_s(self, job: QueuedJob) -> int:
+        """In how many seconds a job is gone at the latest for which GPUs are taken back."""
+        return UNLIMITED if job.time_limit_s is None else self._back_s() + job.time_limit_s
+
+    def _back_s(self) -> int:
+        """In how many seconds GPUs are back at the latest that are taken back now."""
+        pool = self._pool
+        graces = (one.run.grace_until or 0 for one in pool.leaving)
+        return max(pool.longest_grace_s(), max(graces, default=0) - pool.taken_at)
+
+    def _in_way(self, run_s: int, team: int, mgpu: int, source: int) -> Sequence[Reserved]:
+        """The reservations that a job may delay that is gone in `run_s` at the latest."""
+        end = self._pool.taken_at + run_s
+        return [one for one in self._binding(team, mgpu, source) if one.start_at < end]
+
+    def _binding(self, team: int, mgpu: int, source: int) -> Sequence[Reserved]:
+        """The reservations that a job of `team` may not delay which draws on the guarantee of
+        `source`.
+
+        The promise of a guarantee goes before what is reserved beyond one: a team's own before all
+        that draw on more than their own, and that of a node above it before those of whom the job
+        could take its GPUs back if they ran. Inside a team its own order counts: who comes first
+        there and fits in the guarantee would wait for good if those behind it filled what ends
+        there again and again.
+        """
+        if source == ROOT:
+            return self.made
+        if source == team:
+            return [
+                one
+                for one in self.made
+                if one.source == one.team or (one.is_own and one.team == team)
+            ]
+        return [one for one in self.made if not self._could_take_back(team, mgpu, one)]
+
+    def _could_take_back(self, team: int, mgpu: int, one: Reserved) -> bool:
+        """Whether a job of `team` would have the right to what is reserved for `one` if that ran:
+        it fits in the guarantee on its side of the lowest node above both, and the reserved job
+        draws on that node's or on more."""
+        tree = self._pool.tree
+        sides = tree.sides(team, one.team)
+        if sides is None:
+            return False
+        mine, its = sides
+        is_beyond = one.source == ROOT or tree.depths[one.source] < tree.depths[its]
+        return is_beyond and self._pool.guarantees.fits(mine, team, mgpu)
+
+    def _longest_on_devices(
+        self, shape: Shape, binding: Sequence[Reserved]
+    ) -> tuple[int, Reserved | None]:
+        pool = self._pool
+        longest: tuple[int, Reserved | None] = (UNLIMITED, None)
+        if pool.free.fits(shape):
+            return longest
+        # The last to begin are the first in whose way nobody is who ends before.
+        binding = sorted(binding, key=lambda one: (-one.start_at, one.job.id))
+        while binding:
+            with self._released(binding):
+                fits = pool.free.fits(shape)
+            if fits:
+                break
+            last = binding[0]
+            longest = last.start_at - pool.taken_at, last
+            binding = [one for one in binding if one.start_at < last.start_at]
+        return longest
+
+    def _would_fit_without(self, shape: Shape) -> bool:
+        """Whether there are enough nodes with room if nothing is held back: a bound."""
+        free = self._pool.free
+        for cluster in free.clusters(shape.clusters):
+            count = free.count(cluster, shape)
+            for node in {node_of(room) for at, room in self._held if at == cluster}:
+                if free.is_of(shape.kinds, cluster, node):
+                    with_held = free.free[cluster][node] + self._held.get((cluster, node), 0)
+                    is_free = free.has_room(cluster, node, shape)
+                    count += not is_free and with_held >= shape.mgpu
+            if count >= shape.node_count:
+                return True
+        return False
+
+    # -- what changes -----------------------------------------------------------------------
+
+    def note_start(self, job: QueuedJob, team: int, cluster: str, slots: list[Slot]) -> None:
+        """`job` has started on devices that count as taken already."""
+        self._use.note_start(job, team)
+        if team in self.limits:
+            end = self._ends.of_start(job, self._pool.taken_at)
+            self.limits.note(team, job, end)
+        if self._coming:
+            self._changed.update((cluster, node_of(slot.node)) for slot in slots)
+        if not self.made:
+            self._started.append((job, team, cluster, slots))
+            return
+        self._forget()
+        end = self._note_end(job, team, cluster, slots)
+        for one in self.made:
+            if end is None or end > one.start_at:
+                one.charge(team, job.mgpu)
+        self._hold_back([(cluster, slot.node) for slot in slots])
+
+    def _note_end(
+        self, job: QueuedJob, team: int, cluster: str, slots: Sequence[Slot]
+    ) -> int | None:
+        end = self._ends.of_start(job, self._pool.taken_at)
+        if end is not None:
+            self._ends.add(end, job, team, cluster, slots)
+        return end
+
+    def _note_ends(self) -> None:
+        """Somebody asks for the ends of what has started."""
+        for job, team, cluster, slots in self._started:
+            self._note_end(job, team, cluster, slots)
+        self._started.clear()
+
+    def note_claim(self, earmark: Earmark) -> None:
+        """GPUs are taken back for a job: its victims go."""
+        self.note_gone(earmark.victims)
+        self._ends.stop(earmark)
+        self._ends.claim(earmark)
+        end = self._ends.of_claim(earmark)
+        for one in self.made:
+            if end is None or end > one.start_at:
+                one.charge(earmark.team, earmark.job.mgpu)
+        self.limits.note(earmark.team, earmark.job, end)
+        self._hold_back([(earmark.claim.cluster, slot.node) for slot in earmark.claim.slots])
+
+    def note_gone(self, holdings: Iterable[Holding]) -> None:
+        """Of all that run or were promised GPUs these go."""
+        self._forget()
+        self._coming.clear()
+        self._changed.clear()
+        for holding in holdings:
+            self._ends.forget(holding)
+            self.limits.forget(holding.team)
+            nodes = [(holding.run.cluster, slot.node) for slot in holding.run.slots]
+            end = None if holding.claim_of is not None else self._ends.of(holding)
+            for one in self.made:
+                if end is None or end > one.start_at:
+                    one.charge(holding.team, -holding.mgpu)
+            self._hold_back(nodes)
+
+    def ends(self) -> Iterator[Sequence[Release]]:
+        """What comes free (see `KnownEnds.parts`), once something is reserved."""
+        return self._ends.parts()
+
+    def knows_when(self, job: str, shape: Shape) -> bool:
+        """Whether it is known from when on a blocked job has devices: it holds a reservation, or
+        there is such a time for its `shape`, as it was when first asked. So it is taken to be for
+        who comes when that has been looked up for many shapes."""
+        if any(one.job.id == job for one in self.made):
+            return True
+        if shape not in self._known:
+            if len(self._known) >= _TRIES * self._pool.policy.reservations_max:
+                return True
+            found = (
+                None if shape in self._hopeless else self._devices_from(shape, self._pool.taken_at)
+            )
+            self._known[shape] = found is not None
+        return self._known[shape]
+
+    def told(self) -> list[Reservation]:
+        """The reservations as the plan tells them."""
+        return [
+            Reservation(
+                one.job.id,
+                one.place.cluster,
+                tuple(Slot(node, one.job.mgpu_per_node) for node in one.place.nodes),
+                one.start_at,
+                one.job.pool if one.job.others else None,
+            )
+            for one in self.made
+        ]
+
+    def release(self) -> None:
+        """The cycle is over: hold nothing back any more."""
+        self.limits.close()
+        for (cluster, node), held in self._held.items():
+            self._pool.free.take(cluster, node, -held)
+        self._held.clear()
+
+    def _forget(self) -> None:
+        """What was found out no longer holds."""
+        self._longest.clear()
+        self._fits.clear()
+
+    # -- new reservations -------------------------------------------------------------------
+
+    def may_reserve(self, team: int, shape: Shape, priority_class: str) -> bool:
+        """Whether a blocked job of this shape, class and team may get a reservation.
+
+        What its own team's limit refuses, or is kept in that for another one, waits for the team's
+        own jobs, and gets none.
+        """
+        mgpu = shape.total_mgpu
+        return (
+            len(self.made) < self._pool.policy.reservations_max
+            and self._tries_left > 0
+            and shape not in self._hopeless
+            and self._pool.blocker(team, mgpu) != team
+            and ((kept := self.limits.of(team)) is None or kept.leaves_room(mgpu, priority_class))
+        )
+
+    def reserve(self, job: QueuedJob, team: int, shape: Shape, source: int) -> None:
+        """Reserve the earliest possible start of `job`, which draws on the guarantee of `source`,
+        if it can be told."""
+        self._tries_left -= 1
+        self._note_ends()
+        pool = self._pool
+        first = pool.taken_at
+        if pool.now.blocker(team, job.mgpu) is not None:
+            # What is being stopped, since earlier or in this cycle, is in use until it is gone.
+            first = max([first, *(one.run.grace_until or 0 for one in pool.leaving)])
+            first = max([first, *(pool.grace_until(one) for one in pool.stopped)])
+        ledger = (pool.now if pool.later is None else pool.later).copy()
+        for one in self.made:
+            ledger.charge(one.team, one.job.mgpu)
+        outlook = QuotaOutlook(ledger, self._ends.parts())
+        permitted_at = outlook.allowed_from(first, team, job.mgpu)
+        if permitted_at is None:
+            return
+        found = self._by_devices(shape, permitted_at)
+        if found is None:
+            self._hopeless.add(shape)
+            return
+        start_at, place = found
+        outlook.advance(start_at)
+        for one in self.made:
+            if one.start_at > start_at:
+                ledger.charge(one.team, -one.job.mgpu)
+        slots = pool.held_by(job, place)
+        needs = {(place.cluster, slot.node): slot.mgpu for slot in slots}
+        end = self._ends.of_start(job, start_at)
+        is_own = source == team or self._use.is_in_guarantee_by(start_at, job, team)
+        new = Reserved(job, team, place, needs, start_at, end, source, is_own, ledger)
+        new.spare_mgpu = max(0, ledger.available(team) - job.mgpu)
+        for one in self.made:
+            if one.start_at >= start_at and (end is None or end > one.start_at):
+                one.charge(team, job.mgpu)
+        self.made.append(new)
+        for node in needs:
+            self._on_node.setdefault(node, []).append(new)
+        if end is not None:
+            self._ends.add(end, job, team, place.cluster, slots)
+        self.limits.note_reservation(team, job, end)
+        self._forget()
+        self._hold_back(needs)
+
+    def _devices_from(self, shape: Shape, first: int) -> int | None:
+        """From when on, `first` at the earliest, there is a place for `shape` for good, if that can
+        be told."""
+        self._note_ends()
+        found = self._by_devices(shape, first)
+        return None if found is None else found[0]
+
+    def _by_devices(self, shape: Shape, first: int) -> tuple[int, Place] | None:
+        """From when on, `first` at the earliest, there is a place for `shape` for good, and
+        that place; None when that cannot be told."""
+        free, kinds, coming = self._pool.free, shape.kinds, self._coming_free(shape)
+        tallies = {cluster: free.tally(cluster, shape) for cluster in free.clusters(shape.clusters)}
+        apart = self._on_node.keys() | self._changed
+        turns = []
+        for node in apart:
+            cluster, name = node
+            if (
+                cluster in tallies
+                and not is_beside(name)
+                and free.is_of(kinds, cluster, name)
+                and not free.has_room(cluster, name, shape)
+            ):
+                ready_at = self._ready_at(node, shape)
+                if ready_at is not None:
+                    turns.append((ready_at, node))
+        turns.sort(reverse=True)
+        ready: dict[str, list[str]] = {cluster: [] for cluster in tallies}
+
+        def note(node: Node) -> None:
+            cluster, name = node
+            tallies[cluster].add(name)
+            ready[cluster].append(name)
+
+        def may_use(node: Node) -> bool:
+            cluster, name = node
+            return node not in apart and cluster in tallies and free.is_of(kinds, cluster, name)
+
+        place, at = 0, first
+        while not any(tally.is_enough for tally in tallies.values()):
+            found = coming.node(place)
+            if turns and (found is None or turns[-1][0] <= found[0]):
+                at, node = turns.pop()
+                note(node)
+            elif found is not None:
+                at, node = found
+                place += 1
+                if may_use(node):
+                    note(node)
+            else:
+                return None
+        start_at = max(at, first)
+        while turns and turns[-1][0] <= start_at:
+            note(turns.pop()[1])
+        for _, node in coming.nodes(place, start_at):
+            if may_use(node):
+                note(node)
+        cluster = min(cluster for cluster, tally in tallies.items() if tally.is_enough)
+        here, (freed, is_exact) = free.free[cluster], coming.freed(cluster, start_at)
+        unlike = {name for at, name in apart if at == cluster}
+        spare: dict[str, int] = {}
+        for name in (*ready[cluster], *[name for _, name in free.with_room(cluster, shape)]):
+            more = freed.get(name, 0)
+            if (is_exact or not more) and name not in unlike:
+                spare[name] = here[name] + more
+            else:
+                spare[name] = self._spare((cluster, name), start_at)
+        if shape.is_bound:
+            return start_at, Place(cluster, free.placed(cluster, shape, spare))
+        # Where least must be held back for it, on the fullest of such nodes.
+        ranked = (
+            (max(0, here[name] - (left - shape.mgpu)), left, name) for name, left in spare.items()
+        )
+        chosen = nsmallest(shape.node_count, ranked)
+        return start_at, Place(cluster, tuple(sorted(name for _, _, name in chosen)))
+
+    def _coming_free(self, shape: Shape) -> ComingFree:
+        """When nodes on which nothing was reserved or started since have room for a rank."""
+        found = self._coming.get(shape.demand)
+        if found is None:
+            found = ComingFree(self._pool.free, self._ends.by_time(), shape)
+            self._coming[shape.demand] = found
+        return found
+
+    def _ready_at(self, node: Node, shape: Shape) -> int | None:
+        """From when on a node on which something was reserved or started has room for a rank for
+        good."""
+        if not self._pool.ground.rooms.is_counted:
+            return self._spare_from(node, shape.mgpu)
+        ready_at = self._pool.taken_at
+        for slot in self._pool.ground.rooms.held(node[0], node[1:], *shape.demand):
+            at = self._spare_from((node[0], slot.node), slot.mgpu)
+            if at is None:
+                return None
+            ready_at = max(ready_at, at)
+        return ready_at
+
+    def _spare_from(self, node: Node, mgpu: int) -> int | None:
+        """From when on a node, or a room of one, has `mgpu` to spare for good: the first end, or
+        now, after the last start that leaves less."""
+        left = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
+        now, ends = self._pool.taken_at, self._ends.on(node)
+        # At one moment starts come last: what has ended by then is there for them.
+        changes = [(now, 0, 0), *((end, 0, more) for end, more in ends)]
+        changes += [(one.start_at, 1, -one.needs[node]) for one in self._on_node.get(node, ())]
+        changes.sort()
+        ready = None
+        for at, is_start, change in changes:
+            left += change
+            if is_start:
+                if left < mgpu:
+                    ready = None
+            elif ready is None and left >= mgpu:
+                ready = at
+        return ready
+
+    def _left(self, node: Node, at: int, reserved: Iterable[Reserved]) -> int:
+        """What is left on a node at `at` when those of `reserved` run that have begun by then."""
+        left = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
+        for end, mgpu in self._ends.on(node):
+            if end > at:
+                break
+            left += mgpu
+        for one in reserved:
+            if one.start_at <= at:
+                left -= one.needs[node]
+        return left
+
+    def _spare(self, node: Node, at: int) -> int:
+        """What is left on a node from `at` on: no reservation that begins later needs it."""
+        reserved = self._on_node.get(node, ())
+        later = [one.start_at for one in reserved if one.start_at > at]
+        return min(self._left(node, moment, reserved) for moment in (at, *later))
+
+    # -- what is held back ------------------------------------------------------------------
+
+    def _hold_back(self, nodes: Iterable[Node]) -> None:
+        """Bring what is held back on `nodes` up to date."""
+        free = self._pool.free
+        for node in nodes:
+            reserved = self._on_node.get(node)
+            if reserved is None:
+                continue
+            cluster, name = node
+            before = self._held.get(node, 0)
+            held = self._needed(node, reserved)
+            if held != before:
+                free.take(cluster, name, held - before)
+                self._held[node] = held
+                if not held:
+                    del self._held[node]
+
+    def _needed(self, node: Node, reserved: Sequence[Reserved]) -> int:
+        """What of that which is free on a node now nobody may hold when `reserved` begin."""
+        free = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
+        if free <= 0:
+            return 0
+        spare = min((self._left(node, one.start_at, reserved) for one in reserved), default=free)
+        return max(0, min(free, free - spare))
+
+    @contextmanager
+    def _released(self, in_way: Iterable[Reserved]) -> Iterator[None]:
+        """For a while, hold back only what the reservations `in_way` need."""
+        free, kept = self._pool.free, {id(one) for one in in_way}
+        given = []
+        for node, held in self._held.items():
+            reserved = [one for one in self._on_node[node] if id(one) in kept]
+            more = held - self._needed(node, reserved)
+            if more:
+                given.append((node, more))
+        for (cluster, name), more in given:
+            free.take(cluster, name, -more)
+            self._held[cluster, name] -= more
+        try:
+            yield
+        finally:
+            for (cluster, name), more in given:
+                free.take(cluster, name, more)
+                self._held[cluster, name] += more

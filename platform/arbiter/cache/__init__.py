@@ -1,0 +1,1 @@
+"""The state of one pool: configuration, running jobs, claims."""

@@ -1,0 +1,214 @@
+"""Claims in force: what of their GPUs is free, and what is coming back (R-62)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+
+from arbiter.api.snapshot import Claim, Phase, QueuedJob, RunningJob
+from arbiter.cache.pool_config import Ground
+from arbiter.cache.running import Holding, Holdings, held_by_node
+from arbiter.cache.victim_order import NOT_YET_RUNNING
+from arbiter.placement.free_devices import Place
+from arbiter.placement.node_sets import NodeKinds
+from arbiter.placement.resources import Rooms, is_beside
+from arbiter.quota.tree import ROOT, UNLIMITED
+
+
+@dataclass(slots=True, eq=False)
+class Earmark:
+    """A claim in force, with the rooms of its nodes among its slots where they are counted.
+    `free_mgpu` is the part of each slot, by node or room, that no victim holds any more and nobody
+    else may take; `uncovered_mgpu` is what counts as use of the team. `stand_in`
+    takes the job's place where running jobs are classed and victims are sought. The last two are of
+    a claim of this cycle: `fits_guarantee` where it is within the team's own guarantee, and whose
+    stop for an `earlier` claim of the job goes on."""
+
+    job: QueuedJob
+    claim: Claim
+    team: int
+    victims: list[Holding]
+    stand_in: Holding
+    free_mgpu: dict[str, int] = field(default_factory=dict)
+    uncovered_mgpu: int = 0
+    fits_guarantee: bool = False
+    earlier: Sequence[Holding] = ()
+
+    @property
+    def going(self) -> list[Holding]:
+        """All who are being stopped for the job."""
+        return [*self.victims, *self.earlier]
+
+    @property
+    def coming_back_mgpu(self) -> int:
+        """What GPUs the victims still hold of the claimed slots."""
+        here = (mgpu for room, mgpu in self.free_mgpu.items() if not is_beside(room))
+        return self.job.mgpu - sum(here)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the victims hold nothing of the claimed slots any more."""
+        return all(self.free_mgpu[slot.node] == slot.mgpu for slot in self.claim.slots)
+
+    @property
+    def place(self) -> Place:
+        """The claimed nodes."""
+        nodes = (slot.node for slot in self.claim.slots if not is_beside(slot.node))
+        return Place(self.claim.cluster, tuple(sorted(nodes)))
+
+
+def in_turn(earmarks: Iterable[Earmark]) -> list[Earmark]:
+    """Claims in the order of their grace's end, then of their jobs' ids."""
+    return sorted(earmarks, key=lambda one: (one.claim.grace_until, one.job.id))
+
+
+def in_force(
+    ground: Ground,
+    holdings: Holdings,
+    waiting: Mapping[str, QueuedJob],
+    claims: Sequence[Claim],
+    taken_at: int,
+) -> tuple[dict[str, Earmark], list[str]]:
+    """The claims that are in force, by job, and the jobs whose claim no longer holds.
+
+    A claim is dropped when its job is gone, asks for something else or may no longer use the
+    pool, when its cluster does not accept starts, when a claimed node can no longer hold its
+    slot or lacks a feature that the job asks for, when the claimed nodes are not in one domain any
+    more though the job requires it, or when its victims, or anybody else whose GPUs it was to have,
+    hold on for longer than the policy waits: what comes back after that may be a later claim's.
+    The victims of a claim in force are marked as coming back.
+    """
+    if not claims:
+        return {}, []
+    tree, policy, offered = ground.tree, ground.policy, ground.offered
+    claimed = {claim.job for claim in claims}
+    victims: dict[str, list[Holding]] = {}
+    for holding in sorted(holdings.going.values(), key=attrgetter("turn")):
+        if holding.run.beneficiary is not None:
+            victims.setdefault(holding.run.beneficiary, []).append(holding)
+    candidates: dict[str, Earmark] = {}
+    for claim in sorted(claims, key=lambda one: (one.job, one.grace_until, one.cluster)):
+        job = waiting.get(claim.job)
+        team = ROOT if job is None else tree.index.get(job.team, ROOT)
+        if (
+            job is None
+            or team == ROOT
+            or claim.job in candidates
+            or not ground.quota.admits(tree.paths[team])
+            or claim.cluster not in offered
+            or (job.clusters is not None and claim.cluster not in job.clusters)
+            or len({slot.node for slot in claim.slots}) != job.node_count
+            or any(slot.mgpu != job.mgpu_per_node for slot in claim.slots)
+            or len(claim.slots) != job.node_count
+            or not _have_features(claim, ground.kinds.having(job.features), ground.kinds)
+            or not ground.plans.are_together(
+                job.topology, claim.cluster, [slot.node for slot in claim.slots]
+            )
+            or (victims.get(job.id) and claim.grace_until + policy.claim_overdue_s < taken_at)
+        ):
+            continue
+        cls = ground.classes.get(job.priority_class)
+        whole = _with_rooms(claim, job, ground.rooms)
+        stands_in = stand_in(job, whole, team, 0 if cls is None else cls.order)
+        candidates[job.id] = Earmark(job, whole, team, victims.get(job.id, []), stands_in)
+    gone = held_by_node(
+        holding
+        for holding in holdings.going.values()
+        if holding.is_coming_back or holding.run.beneficiary in candidates
+    )
+    promised: dict[tuple[str, str], int] = {}
+    earmarks: dict[str, Earmark] = {}
+    for earmark in in_turn(candidates.values()):
+        cluster, slots = earmark.claim.cluster, earmark.claim.slots
+        is_overdue = earmark.claim.grace_until + policy.claim_overdue_s < taken_at
+        to_come = {} if is_overdue else gone.get(cluster, {})
+        if all(
+            ground.offered_of(cluster, slot.node)
+            - holdings.used_on((cluster, slot.node))
+            + to_come.get(slot.node, 0)
+            - promised.get((cluster, slot.node), 0)
+            >= slot.mgpu
+            for slot in slots
+        ):
+            for slot in slots:
+                node = cluster, slot.node
+                promised[node] = promised.get(node, 0) + slot.mgpu
+            for holding in earmark.victims:
+                holding.is_coming_back = True
+            earmarks[earmark.job.id] = earmark
+    return earmarks, sorted(claimed - earmarks.keys())
+
+
+def _have_features(claim: Claim, wanted: int | None, kinds: NodeKinds) -> bool:
+    """Whether all claimed nodes are of the `wanted` kinds."""
+    return wanted is None or all(
+        kinds.has(wanted, claim.cluster, slot.node) for slot in claim.slots
+    )
+
+
+def cover_all(earmarks: Iterable[Earmark], coming_back: Mapping[str, dict[str, int]]) -> None:
+    """Find out which parts of all claimed slots are free, and use up what covers the rest.
+
+    Each claim's own victims cover its slots first. What else is going covers the claims that
+    wait longest last: their GPUs are there already, and a later claim must not take them.
+    """
+    latest_first = in_turn(earmarks)[::-1]
+    for earmark in latest_first:
+        earmark.free_mgpu = {slot.node: slot.mgpu for slot in earmark.claim.slots}
+        _cover(earmark, coming_back, held_by_node(earmark.going))
+    for earmark in latest_first:
+        _cover(earmark, coming_back, coming_back)
+
+
+def _cover(
+    earmark: Earmark,
+    coming_back: Mapping[str, dict[str, int]],
+    most: Mapping[str, Mapping[str, int]],
+) -> None:
+    """Cover what is free of the claimed slots by what is coming back, up to `most` of it, which
+    is used up."""
+    cluster = earmark.claim.cluster
+    unclaimed, limits = coming_back.get(cluster, {}), most.get(cluster, {})
+    for node, free in earmark.free_mgpu.items():
+        going = min(unclaimed.get(node, 0), limits.get(node, 0), free)
+        if going:
+            unclaimed[node] -= going
+            earmark.free_mgpu[node] -= going
+    held = min(earmark.job.mgpu, sum(holding.mgpu for holding in earmark.going))
+    earmark.uncovered_mgpu = earmark.job.mgpu - max(earmark.coming_back_mgpu, held)
+
+
+def _with_rooms(claim: Claim, job: QueuedJob, rooms: Rooms) -> Claim:
+    """The claim of `job`, with what it takes of rooms among its slots."""
+    if not rooms.is_counted:
+        return claim
+    nodes = [slot.node for slot in claim.slots]
+    wants = job.mgpu_per_node, job.cpu_milli, job.memory_mib
+    return replace(claim, slots=tuple(rooms.held(claim.cluster, nodes, *wants)))
+
+
+def stand_in(job: QueuedJob, claim: Claim, team: int, order: int) -> Holding:
+    """The claim of `job` as if it held its slots; the first to be given up where one must be."""
+    key = (NOT_YET_RUNNING, 0, 0, order), 0, -claim.grace_until, job.id
+    return Holding(
+        run=RunningJob(
+            job=job.id,
+            attempt="",
+            team=job.team,
+            user=job.user,
+            pool=job.pool,
+            cluster=claim.cluster,
+            slots=claim.slots,
+            priority_class=job.priority_class,
+            submitted_at=job.submitted_at,
+            started_at=UNLIMITED if claim.claimed_at is None else claim.claimed_at,
+            phase=Phase.STARTING,
+            is_preemptible=True,
+        ),
+        team=team,
+        mgpu=job.mgpu,
+        order=order,
+        claim_of=job.id,
+        claim_key=key,
+    )

@@ -1,0 +1,1 @@
+"""One cycle: the decisions of all pools, put together."""

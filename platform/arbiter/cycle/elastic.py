@@ -1,0 +1,189 @@
+"""Elastic jobs: with how many nodes a job starts that is content with fewer than it would like
+(R-47 to R-49).
+
+In the queue an elastic job is a job of its least size: by that it is judged and explained, for that
+a reservation is made and GPUs are taken back. So it never waits for more than its least, and nobody
+is stopped so that it gets more. Once it can start it gets more nodes in two steps:
+
+1. In its turn, as many as its team's own guarantee allows: what is guaranteed goes in the order of
+   service, and an elastic job takes its place there like a job that asks for so much.
+2. When everybody has had their turn, as many as are left over on its cluster. What it got so could
+   be had back only by stopping all of it, so a job that can start on it goes first, whatever its
+   rank: one that waits is worse off than one that runs with less. For the same reason it takes
+   nothing that is held back for a reservation, whatever its time limit, and nothing in a cycle that
+   came to `starts_max` or `reclaims_max`: others wait then at whom nobody has looked.
+
+From then on it is a job of the size that it was granted: for fair-share and credits, in the meter,
+and for protection, as every job is protected whole or not at all. Who wants it protected for sure
+asks for no more than the team is guaranteed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from arbiter.api.snapshot import QueuedJob
+from arbiter.backfill.reservations import Reservations
+from arbiter.cache.pool import Pool
+from arbiter.explain.usage import NewStart
+from arbiter.fairshare.fair_tree import FairShares
+from arbiter.placement.free_devices import Place, Shape
+from arbiter.queue.order import Standing, TeamQueue
+from arbiter.quota.tree import ROOT
+
+
+def is_elastic(job: QueuedJob) -> bool:
+    """Whether it would like more nodes than it has."""
+    return job.node_count_max is not None and job.node_count < job.node_count_max
+
+
+class Charge(Protocol):
+    """Counts as used what a job of a team gets."""
+
+    def __call__(self, team: int, job: QueuedJob, *, is_borrowed: bool) -> None: ...
+
+
+class Elastic:
+    """The sizes of elastic jobs in one pool and cycle."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        reserved: Reservations,
+        shares: FairShares,
+        queues: Mapping[int, TeamQueue],
+    ) -> None:
+        self._pool = pool
+        self._reserved = reserved
+        self._shares = shares
+        self._queues = queues
+
+    def sized(self, job: QueuedJob, team: int) -> tuple[QueuedJob, Shape]:
+        """An elastic `job`, which can start as it is and draws on its team's own guarantee, as it
+        starts in its turn: with as many nodes as that, quota, class and devices allow it now. And
+        its shape then."""
+        assert job.node_count_max is not None
+        can = partial(self._can_start, job, team)
+        sized = replace(job, node_count=_most(job.node_count, job.node_count_max, can))
+        return sized, self._pool.ground.shape_of(sized)
+
+    def _can_start(self, job: QueuedJob, team: int, nodes: int) -> bool:
+        """Whether `job` could start on so many nodes, within its team's own guarantee."""
+        pool, reserved, larger = self._pool, self._reserved, replace(job, node_count=nodes)
+        shape = pool.ground.shape_of(larger)
+        if not (
+            pool.guarantees.fits(team, team, larger.mgpu)
+            and self._is_allowed(larger, team)
+            and reserved.fits(shape)
+        ):
+            return False
+        longest_s, first = reserved.longest_s(team, shape, job.priority_class, team)
+        return first is None or (
+            larger.time_limit_s is not None and larger.time_limit_s <= longest_s
+        )
+
+    def grow_all(
+        self,
+        starts: list[NewStart],
+        standing: Callable[[int, int], Standing],
+        charge: Charge,
+    ) -> None:
+        """Give what is left over to those of `starts` that would like more, in the order of
+        service: `standing` tells that of a team and of what it draws on."""
+        pool, turns = self._pool, []
+        for at, start in enumerate(starts):
+            if is_elastic(start.job):
+                job, team = start.job, start.team
+                source = pool.source(team, job.mgpu_per_node)
+                used = self._shares.of_user(team, job.user)
+                place = standing(team, source).with_loads(self._shares.order(team))
+                turns.append((place, -start.order, used, job.submitted_at, job.id, source, at))
+        for *_, source, at in sorted(turns):
+            grown = self._grow(starts[at])
+            if grown is not None:
+                starts[at], more = grown
+                charge(starts[at].team, more, is_borrowed=source != starts[at].team)
+
+    def _grow(self, start: NewStart) -> tuple[NewStart, QueuedJob] | None:
+        """What starts, with all the nodes of its cluster that nobody needs, and those alone as if
+        they were a job; None where there are none. They count as taken then."""
+        job, team, place = start.job, start.team, start.place
+        assert job.node_count_max is not None
+        nodes = self._nodes_for(job, place)[: job.node_count_max - job.node_count]
+        alone = replace(
+            job,
+            clusters=frozenset((place.cluster,)),
+            required_topology=None,
+            preferred_topology=None,
+            node_count_max=None,
+        )
+        count = _most(0, len(nodes), partial(self._can_add, alone, team))
+        if not count:
+            return None
+        more = replace(alone, node_count=count)
+        added = Place(place.cluster, tuple(sorted(nodes[:count])))
+        slots = self._pool.start(more, team, added)
+        self._reserved.note_start(more, team, added.cluster, slots)
+        whole = replace(job, node_count=job.node_count + count)
+        names = tuple(sorted((*place.nodes, *added.nodes)))
+        return NewStart(whole, team, start.order, Place(place.cluster, names)), more
+
+    def _can_add(self, alone: QueuedJob, team: int, count: int) -> bool:
+        """Whether what a start would like more could start `alone`, on so many nodes, and delay
+        nobody for whom something is kept."""
+        more = replace(alone, node_count=count)
+        if not self._is_allowed(more, team):
+            return False
+        shape = self._pool.ground.shape_of(more)
+        return self._reserved.longest_s(team, shape, alone.priority_class, ROOT)[1] is None
+
+    def _is_allowed(self, job: QueuedJob, team: int) -> bool:
+        """Whether class, the team's own blocked jobs and quota let so much start."""
+        pool, queue = self._pool, self._queues.get(team)
+        cls = pool.ground.classes.get(job.priority_class)
+        if cls is not None and cls.team_cap_mgpu is not None:
+            in_use = pool.class_use.get((team, cls.id), 0)
+            if in_use + job.mgpu > cls.team_cap_mgpu:
+                return False
+        blocked = 0 if queue is None else queue.blocked_mgpu
+        if blocked and not pool.guarantees.fits(team, team, blocked + job.mgpu):
+            return False
+        return pool.blocker(team, job.mgpu) is None
+
+    def _nodes_for(self, job: QueuedJob, place: Place) -> list[str]:
+        """Further nodes with room for a rank of `job`, which starts at `place`: first those that
+        are as close to it as it would like, the fullest of them first."""
+        free, cluster = self._pool.free, place.cluster
+        shape, own = self._pool.ground.shape_of(job), set(place.nodes)
+        found = [node for _, node in free.with_room(cluster, shape) if node not in own]
+        topology = replace(job, node_count=2).topology
+        if topology is None:
+            return found
+        if not topology.is_required:
+            nearby = topology._replace(is_required=True)
+            return sorted(
+                found,
+                key=lambda node: (
+                    not free.plans.are_together(nearby, cluster, (place.nodes[0], node))
+                ),
+            )
+        return [
+            node
+            for node in found
+            if free.plans.are_together(topology, cluster, (place.nodes[0], node))
+        ]
+
+
+def _most(least: int, most: int, can: Callable[[int], bool]) -> int:
+    """The largest number from `least`, which can be, to `most` that can be; where one can,
+    every smaller one can."""
+    while least < most:
+        middle = (least + most + 1) // 2
+        if can(middle):
+            least = middle
+        else:
+            most = middle - 1
+    return least

@@ -1,0 +1,214 @@
+"""What the cycles of all pools have in common: what is known of each, use, credits and claims."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from arbiter.api.policy import Budget
+from arbiter.api.snapshot import Balance, Claim, Device, QueuedJob, Quota, RunningJob, Usage
+from arbiter.api.sources import Accounts
+from arbiter.cache.pool import open_pool
+from arbiter.cache.pool_config import Ground
+from arbiter.cache.running import Holdings
+from arbiter.cycle.pool_cycle import PoolCycle, SharedJobs
+from arbiter.fairshare.fair_tree import FairShares, FairUse, Starts, fair_use
+from arbiter.placement.resources import Demand, demand_of
+from arbiter.queue.pending import Lines
+from arbiter.quota.tree import Tree
+
+#: A pool remembers at most so many questions for each line of jobs that waits in it, and so many
+#: besides: more are of jobs that are gone, and it is laid out anew.
+_QUESTIONS_PER_LINE = 4
+_QUESTIONS_BESIDES = 2_000
+
+
+class PoolState:
+    """What is known of one pool; `ground` and `holdings` are None until a cycle needs them anew.
+
+    All that a pool remembers beyond one cycle hangs on these two, and is bounded by what is in the
+    pool, or for questions of waiting jobs by `_QUESTIONS_PER_LINE` and `_QUESTIONS_BESIDES`.
+    """
+
+    def __init__(self) -> None:
+        self.quotas: list[Quota] = []
+        self.devices: list[Device] = []
+        self.balances: list[Balance] = []
+        self.running: dict[str, RunningJob] = {}
+        self.lines = Lines()
+        #: What attempts hold of nodes whose jobs say more than their GPUs.
+        self.demands: Counter[Demand] = Counter()
+        self.ground: Ground | None = None
+        self.holdings: Holdings | None = None
+
+    def hold(self, run: RunningJob) -> None:
+        """The attempt holds GPUs of the pool."""
+        self.running[run.attempt] = run
+        demand = demand_of(run)
+        if demand is not None:
+            self.demands[demand] += 1
+        if self.holdings is not None:
+            self.holdings.add(run)
+
+    def release(self, attempt: str) -> None:
+        """The attempt is gone."""
+        demand = demand_of(self.running.pop(attempt))
+        if demand is not None:
+            self.demands[demand] -= 1
+            if not self.demands[demand]:
+                del self.demands[demand]
+        if self.holdings is not None:
+            self.holdings.remove(attempt)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to be known of it any more."""
+        return not (self.running or self.lines.jobs or self.quotas or self.devices or self.balances)
+
+    @property
+    def wanted(self) -> Iterator[Demand]:
+        """What those want of nodes who say it, waiting or running."""
+        return chain(self.lines.demands, self.demands)
+
+    def forget(self) -> None:
+        """Have the pool laid out anew if it remembers too much, or does not count what somebody
+        wants of its nodes."""
+        most = _QUESTIONS_PER_LINE * len(self.lines.by_kind) + _QUESTIONS_BESIDES
+        ground = self.ground
+        if ground is not None and (
+            ground.remembered > most or not ground.rooms.suffices(self.wanted)
+        ):
+            self.ground = None
+
+
+class Told:
+    """Use, credits and checkpoints as of one moment: what was told, or what the accounts say."""
+
+    __slots__ = ("_accounts", "_balances", "_now", "_usage")
+
+    def __init__(
+        self,
+        usage: Mapping[str, Sequence[Usage]],
+        balances: Mapping[str, Sequence[Balance]],
+        accounts: Accounts | None,
+        now: int,
+    ) -> None:
+        """`usage` by team, `balances` by pool."""
+        self._usage = usage
+        self._balances = balances
+        self._accounts = accounts
+        self._now = now
+
+    def usage(self, team: str) -> Iterable[Usage]:
+        """What the users of a team have used lately."""
+        if self._accounts is None:
+            return self._usage.get(team, ())
+        return self._accounts.usage(team, self._now)
+
+    def balances(self, pool: str) -> Iterable[Balance]:
+        """The credits of a pool."""
+        if self._accounts is None:
+            return self._balances[pool]
+        return [one for one in self._accounts.balances(self._now) if one.pool == pool]
+
+    def checkpoint_at(self, run: RunningJob) -> int | None:
+        """When an attempt last saved its work, where it does not say so itself."""
+        return None if self._accounts is None else self._accounts.checkpoint_at(run, self._now)
+
+
+class PoolCycles:
+    """Opens and runs the cycles of pools, which use the same sums of use.
+
+    Nothing here knows its cycles, so that they go as soon as nobody needs them.
+    """
+
+    __slots__ = (
+        *("_claims", "_explains", "_half_lives_s", "_laid_out", "_now", "_shared", "_starts"),
+        *("_states", "_told", "_tree", "_use_of_all", "_weights"),
+    )
+
+    def __init__(
+        self,
+        tree: Tree,
+        states: Mapping[str, PoolState],
+        laid_out: Mapping[str, tuple[Ground, Holdings]],
+        told: Told,
+        *,
+        claims: Mapping[str, Sequence[Claim]],
+        shared: Mapping[str, QueuedJob],
+        starts: Starts,
+        weights: Mapping[str, int],
+        half_lives_s: tuple[int, ...],
+        now: int,
+        explains: bool,
+    ) -> None:
+        """Of the pools with `states`; `claims` by pool, `shared` jobs by id. `starts`, `weights`
+        and `half_lives_s` as in `fair_use`."""
+        self._tree = tree
+        self._states = states
+        self._laid_out = laid_out
+        self._told = told
+        self._claims = claims
+        self._shared = shared
+        self._starts = starts
+        self._weights = weights
+        self._half_lives_s = half_lives_s
+        self._now = now
+        self._explains = explains
+        self._use_of_all: FairUse | None = None
+
+    def run(self, name: str, shared: SharedJobs, budget: Budget) -> PoolCycle:
+        """See `several_pools.Run`."""
+        state, (ground, holdings) = self._states[name], self._laid_out[name]
+        claims = [
+            claim
+            for claim in self._claims.get(name, ())
+            if claim.job not in shared.absent and claim.job not in shared.only_starts
+        ]
+        told, jobs = self._told, state.lines.jobs
+        pool = open_pool(
+            ground, holdings, jobs, claims, told.balances, told.checkpoint_at, self._now
+        )
+        cycle = PoolCycle(
+            pool, state.lines, self._shares, budget=budget, explains=self._explains, shared=shared
+        )
+        try:
+            cycle.run()
+        except BaseException:
+            cycle.close()
+            raise
+        return cycle
+
+    def reserves(self, job: QueuedJob) -> bool:
+        """Whether a job that accepts several pools holds its reservation in this one: the first of
+        them in which a job of a known team could ever start, as things are laid out."""
+        asked = self._shared[job.id]
+        for name in asked.pools:
+            ground, _ = self._laid_out[name]
+            team, shape = ground.tree.index.get(asked.team), ground.shape_of(asked.in_pool(name))
+            if team is None:
+                return False
+            cap_mgpu = ground.priority(asked.priority_class).cap_mgpu
+            if ground.verdict(team, shape, cap_mgpu)[0] is None:
+                return job.pool == name
+        return False
+
+    def _shares(self, ground: Ground) -> FairShares:
+        """Where the nodes and users of a pool stand."""
+        if self._use_of_all is None:
+            self._use_of_all = fair_use(
+                self._tree,
+                usage=self._told.usage,
+                starts=self._starts,
+                weights=self._weights,
+                half_lives_s=self._half_lives_s,
+                at=self._now,
+            )
+        return FairShares(
+            self._tree,
+            ground.quota.weights,
+            self._use_of_all,
+            pool_weight=ground.weight,
+            parts=ground.parts,
+        )

@@ -1,0 +1,153 @@
+"""Why each job of a pool still waits after a cycle (R-85)."""
+
+from __future__ import annotations
+
+from itertools import compress, count, repeat
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from arbiter.api.plan import Code, Waiting
+from arbiter.backfill.start_estimates import Foresight
+from arbiter.cache.claims import Earmark, in_turn
+from arbiter.explain.reasons import Reason, Reasons, of_claimed
+from arbiter.explain.usage import InUse
+from arbiter.queue.order import Age, ServiceOrder, Standing
+
+if TYPE_CHECKING:
+    from arbiter.cycle.pool_cycle import PoolCycle
+
+#: Codes of jobs that are in no order, as they cannot start at all.
+_NEVER_IN_LINE = frozenset((Code.NEVER_FITS, Code.CLUSTER_UNAVAILABLE))
+
+#: What most jobs have in the fields after `jobs_ahead`.
+_REST = Waiting("", Code.NEVER_FITS)[5:]
+
+
+class Told(NamedTuple):
+    """Why each job of a pool waits, and what they ask for, by team, in milli-GPU."""
+
+    reasons: list[Waiting]
+    waiting_mgpu: dict[int, int]
+
+
+def explain(cycle: PoolCycle, used: InUse) -> Told:
+    """Why each job still waits: claimed jobs first, then in the order of service, then
+    those that are in no order because they cannot start at all. `used` is in use after the
+    cycle."""
+    told: list[Waiting] = []
+    claimed_mgpu: dict[int, int] = {}
+    for earmark in in_turn(cycle.pool.earmarks.values()):
+        told.append(_explain_claimed(cycle, earmark, len(told)))
+        claimed_mgpu[earmark.team] = claimed_mgpu.get(earmark.team, 0) + earmark.job.mgpu
+    lots = _Lots(cycle, used, claimed_mgpu)
+    for team in sorted(cycle.queues):
+        lots.add_queue(team)
+    told += lots.told(len(told))
+    for _, job in cycle.homeless:
+        numbers = {"need_mgpu": cycle.jobs[job].mgpu, "could_ever_mgpu": 0}
+        told.append(Waiting(job, Code.NEVER_FITS, numbers))
+    return Told(told, lots.waiting_mgpu)
+
+
+class _Lots:
+    """The jobs that wait in queues, lot by lot: those of one line have one reason, but for those
+    that would delay a reservation."""
+
+    def __init__(self, cycle: PoolCycle, used: InUse, waiting_mgpu: dict[int, int]) -> None:
+        """`used` is in use after the cycle; `waiting_mgpu`: what jobs ask for that are in no
+        queue."""
+        self.waiting_mgpu = waiting_mgpu
+        self._cycle = cycle
+        self._reasons = Reasons(cycle.pool, cycle.spared, used)
+        self._order = ServiceOrder()
+        #: The reason of each lot that is added to the order, and those of jobs that are in none.
+        self._of_lots: list[Reason] = []
+        self._hopeless: list[tuple[Age, Reason]] = []
+        #: The lots of teams of which some jobs hold reservations.
+        self._reserving: set[int] = set()
+        self._may_reserve = {one.team for one in cycle.reserved.made}
+        self._foresight = Foresight(cycle.pool, cycle.reserved.made, cycle.reserved.ends())
+
+    def add_queue(self, team: int) -> None:
+        """Add what a team has in its queue."""
+        cycle, order, reasons = self._cycle, self._order, self._reasons
+        shares = cycle.shares
+        asked_mgpu, first = self.waiting_mgpu.get(team, 0), len(self._of_lots)
+        standings: dict[int, tuple[Standing, tuple[int, ...]]] = {}
+
+        def standing_at(node: int) -> tuple[Standing, tuple[int, ...]]:
+            found = standings.get(node)
+            if found is None:
+                standing = cycle.standing(team, node)
+                found = standings[node] = standing, standing.with_loads(shares.order(team))
+            return found
+
+        for cls in cycle.queues[team].classes:
+            count_waiting = sum([line.waiting_count for line in cls.lines])
+            if not count_waiting:
+                continue
+            need_mgpu = cls.shape.total_mgpu
+            asked_mgpu += need_mgpu * count_waiting
+            if cls.code in _NEVER_IN_LINE:
+                why = reasons.hopeless(cls)
+                for line in cls.lines:
+                    self._hopeless += [(job, why) for job in line.jobs[line.at :]]
+                continue
+            source = cycle.pool.source(team, need_mgpu)
+            standing, level = standing_at(source)
+            # Its turn is on a lower guarantee once enough of that has come free.
+            turns = [self._foresight.turn(team, need_mgpu, source)]
+            if cls.turn is not None:
+                turns.append(cls.turn)
+            turn = min(turns, key=lambda node: cycle.pool.tree.level(node, team))
+            if turn != source:
+                _, level = standing_at(turn)
+            reason = None if cls.code is None else reasons.of(team, cls, source, standing)
+            for line in cls.lines:
+                used = shares.of_user(team, line.user)
+                if reason is not None and line.at < len(line.jobs):
+                    jobs = line.jobs[line.at :] if line.at else line.jobs
+                    order.add(cls.priority.order, used, jobs, level)
+                    self._of_lots.append(reason)
+                    self._foresight.add_lot(team, cls.shape, len(jobs), source)
+                if line.refused:
+                    order.add(cls.priority.order, used, sorted(line.refused), level)
+                    self._of_lots.append(reasons.reserved(cls))
+                    count = len(line.refused)
+                    self._foresight.add_lot(team, cls.shape, count, source)
+        self.waiting_mgpu[team] = asked_mgpu
+        if team in self._may_reserve:
+            self._reserving.update(range(first, len(self._of_lots)))
+        order.end_line()
+
+    def told(self, ahead: int) -> list[Waiting]:
+        """Why each of the jobs waits; `ahead` others come before them."""
+        jobs, lots = self._order.merged()
+        codes, numbers, nodes = zip(*self._of_lots, strict=True) if jobs else ((), (), ())
+        rows = zip(
+            map(itemgetter(1), jobs),
+            map(codes.__getitem__, lots),
+            map(numbers.__getitem__, lots),
+            map(nodes.__getitem__, lots),
+            count(ahead),
+            *map(repeat, _REST),
+        )
+        # A cycle makes 100,000, and calling the class costs twice as much.
+        told = list(map(tuple.__new__, repeat(Waiting), rows))
+        latest = self._foresight.latest(jobs, lots)
+        for at in compress(count(), map(self._reserving.__contains__, lots)):
+            if (job := told[at].job) in latest:
+                told[at] = told[at]._replace(latest=latest[job], method="time_limits")
+        self._hopeless.sort(key=itemgetter(0))
+        told += [Waiting(job, *reason) for (_, job), reason in self._hopeless]
+        return told
+
+
+def _explain_claimed(cycle: PoolCycle, earmark: Earmark, ahead: int) -> Waiting:
+    reason, taken_at = of_claimed(cycle.pool, earmark), cycle.pool.taken_at
+    told = Waiting(earmark.job.id, reason.code, reason.numbers, jobs_ahead=ahead)
+    latest = earmark.claim.grace_until
+    if latest < taken_at:
+        # Its GPUs should have been back: when they will be, nobody knows.
+        return told
+    return told._replace(earliest=taken_at, latest=latest, method="reclaim")

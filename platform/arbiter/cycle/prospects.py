@@ -1,0 +1,140 @@
+"""Whether anybody who waits in a pool could still start or take anything back in a cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from arbiter.api.policy import Budget
+from arbiter.api.snapshot import QueuedJob
+from arbiter.backfill.reservations import Reservations
+from arbiter.cache.pool import Pool
+from arbiter.cache.pool_config import Ground
+from arbiter.placement.free_devices import Shape
+from arbiter.preemption.reclaim import Reclaimer
+from arbiter.queue.order import Age, JobClass, Priority, TeamQueue
+from arbiter.queue.pending import Lines
+from arbiter.quota.tree import ROOT, UNLIMITED
+
+
+class Prospects:
+    """The classes of jobs that wait, looked at one by one for one that could still be served.
+
+    Room only shrinks within a cycle unless somebody looks for victims, so who cannot be served need
+    not be looked at again until `look_out`.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        lines: Lines,
+        left: Budget,
+        reclaimer: Reclaimer,
+        reserved: Reservations,
+    ) -> None:
+        """`left` and `reserved` are the cycle's own, as they change. It is to `look_out` before it
+        asks whether there `are_any`."""
+        self._pool = pool
+        self._lines = lines
+        self._left = left
+        self._reclaimer = reclaimer
+        self._reserved = reserved
+        self._classes: Iterator[tuple[TeamQueue, JobClass]] = iter(())
+        self._class: tuple[TeamQueue, JobClass] | None = None
+
+    def may_be_any(self) -> bool:
+        """Whether there are any before anybody is lined up."""
+        blocker = self._pool.blocker
+        for shape, of_shape in self._lines.by_shape(self._pool.ground.group_of).items():
+            fits = self._left.starts > 0 and self._reserved.fits(shape)
+            if not fits and self._left.reclaims <= 0:
+                continue
+            for kin in of_shape.values():
+                group = kin.group
+                team = group.team
+                if team is None or group.code is not None:
+                    continue
+                if fits and blocker(team, shape.total_mgpu) is None:
+                    return True
+                if self.may_look_for_victims(team, shape, group.priority):
+                    return True
+        return False
+
+    def look_out(self, reserved: Reservations) -> None:
+        """Look at all classes anew, by what is `reserved` from now on."""
+        self._reserved = reserved
+        self._classes = _in_question(self._pool.ground, self._lines, self._left, reserved)
+        self._class = next(self._classes, None)
+
+    def are_any(self) -> bool:
+        """Whether any class could still start, or look for victims."""
+        while self._class is not None:
+            if self._is_one(*self._class):
+                return True
+            self._class = next(self._classes, None)
+        return False
+
+    def may_look_for_victims(self, team: int, shape: Shape, priority: Priority) -> bool:
+        """Whether jobs of a team might find GPUs that can be taken back for them."""
+        if self._left.reclaims <= 0 or not self._reclaimer.may_find(team, priority):
+            return False
+        return (
+            priority.preempts
+            or priority.preempts_others
+            or (
+                self._reclaimer.could_help(team, shape)
+                and self._reclaimer.could_be_freed(shape)
+                and self._pool.source(team, shape.total_mgpu) != ROOT
+            )
+        )
+
+    def _is_one(self, queue: TeamQueue, cls: JobClass) -> bool:
+        if cls.code is not None:
+            return False
+        for line in cls.lines:
+            if line.at < len(line.jobs):
+                break
+        else:
+            return False
+        team, shape = queue.team, cls.shape
+        if self._may_start(team, shape) and not self._all_delay(queue, cls):
+            return True
+        return self.may_look_for_victims(team, shape, cls.priority)
+
+    def _may_start(self, team: int, shape: Shape) -> bool:
+        """Whether jobs of a team could start now, but for reservations."""
+        return (
+            self._left.starts > 0
+            and self._reserved.fits(shape)
+            and self._pool.blocker(team, shape.total_mgpu) is None
+        )
+
+    def _all_delay(self, queue: TeamQueue, cls: JobClass) -> bool:
+        """Whether all jobs of a class that fits now would delay a reservation that is made: what
+        is reserved or starts further on leaves no longer a time to any of them."""
+        if not self._reserved.may_bind(queue.team):
+            return False
+        source = self._pool.source(queue.team, cls.shape.total_mgpu)
+        longest_s, _ = self._reserved.longest_s(queue.team, cls.shape, cls.priority.id, source)
+        jobs = self._lines.jobs
+        return all(
+            longest_s < limit_s(jobs, job) for line in cls.lines for job in line.jobs[line.at :]
+        )
+
+
+def _in_question(
+    ground: Ground, lines: Lines, left: Budget, reserved: Reservations
+) -> Iterator[tuple[TeamQueue, JobClass]]:
+    """All classes, but for those of which it is plain when their turn comes that they cannot start,
+    as others of their shape cannot."""
+    for shape, of_shape in lines.by_shape(ground.group_of).items():
+        for kin in of_shape.values():
+            if kin.at is not None:
+                yield kin.at
+                if left.reclaims <= 0 and (left.starts <= 0 or not reserved.fits(shape)):
+                    break
+
+
+def limit_s(jobs: Mapping[str, QueuedJob], job: Age) -> int:
+    """The time limit in s of one of `jobs`; UNLIMITED where it has none."""
+    given_s = jobs[job[1]].time_limit_s
+    return UNLIMITED if given_s is None else given_s

@@ -1,0 +1,325 @@
+"""The arbiter's memory: all that a snapshot says, kept up to date change by change.
+
+`Core.of(snapshot, policy).cycle(snapshot.taken_at)` is what `decide` is. A core that is told of
+every change instead gives the same plans without laying everything out anew: what a cycle costs
+is then by teams and classes of jobs and by what changed, and not by all that waits and runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from arbiter.api.plan import Plan
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import (
+    Balance,
+    Claim,
+    Device,
+    PoolWeight,
+    PriorityClass,
+    QueuedJob,
+    Quota,
+    RunningJob,
+    Snapshot,
+    TreeNode,
+    Usage,
+)
+from arbiter.api.sources import Accounts
+from arbiter.cache.pool_config import Ground
+from arbiter.cache.running import Holdings
+from arbiter.cycle.multi_pool import Rounds
+from arbiter.cycle.pool_cycles import PoolCycles, PoolState, Told
+from arbiter.cycle.result import Decided
+from arbiter.fairshare.fair_tree import WEIGHT_OF_REFERENCE, Starts, half_lives_of
+from arbiter.quota.tree import tree_of
+
+
+class Core:
+    """Knows what a snapshot knows, and decides.
+
+    Everything can be told in any order; what seldom changes (tree, quotas, classes, weights,
+    devices, clusters) is told as a whole. Plans change nothing here: that a job has started is a
+    change like others. Whoever tells has to know what was told: that something is gone that is
+    not there, or a second claim for a job, is refused and changes nothing. What a cycle decided can
+    be explained until the next thing is told or decided.
+    """
+
+    def __init__(self, policy: Policy, accounts: Accounts | None = None) -> None:
+        """With `accounts`, use and credits are asked there and not told."""
+        self._policy = policy
+        self._accounts = accounts
+        self._pools: dict[str, PoolState] = {}
+        self._tree = tree_of(())
+        self._half_lives_s: tuple[int, ...] = ()
+        self._classes: dict[str, PriorityClass] = {}
+        self._weights: dict[str, int] = {}
+        self._clusters: frozenset[str] = frozenset()
+        self._usage: dict[str, list[Usage]] = {}
+        self._pool_of_job: dict[str, str] = {}
+        #: The queued jobs that accept several pools.
+        self._shared: dict[str, QueuedJob] = {}
+        self._pool_of_attempt: dict[str, str] = {}
+        self._claims: dict[str, tuple[Claim, ...]] = {}
+        self._cycled_at: int | None = None
+        self._decided: Decided | None = None
+        self._starts = Starts(self._tree, (), {})
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, policy: Policy, accounts: Accounts | None = None) -> Core:
+        """A core that knows what `snapshot` says."""
+        core = cls(policy, accounts)
+        core.set_tree(
+            snapshot.nodes, snapshot.quotas, snapshot.priority_classes, snapshot.pool_weights
+        )
+        core.set_devices(snapshot.devices, snapshot.clusters)
+        core.set_usage(snapshot.usage)
+        core.set_balances(snapshot.balances)
+        for run in snapshot.running:
+            core.hold(run)
+        core._pool_of_job = {job.id: job.pool for job in snapshot.queued}
+        by_pool: dict[str, list[QueuedJob]] = {}
+        for job in snapshot.queued:
+            by_pool.setdefault(job.pool, []).append(job)
+            if job.others:
+                _refuse_repeated(job)
+                core._shared[job.id] = job
+                for other in job.others:
+                    by_pool.setdefault(other.pool, []).append(job.in_pool(other.pool))
+        for name, jobs in by_pool.items():
+            core._pool(name).lines.fill(jobs)
+        for claim in snapshot.claims:
+            # Of several for one job one holds at most; the plan drops the others.
+            core._claims[claim.job] = (*core._claims.get(claim.job, ()), claim)
+        return core
+
+    # -- what seldom changes ----------------------------------------------------------------
+
+    def set_tree(
+        self,
+        nodes: Sequence[TreeNode],
+        quotas: Iterable[Quota],
+        priority_classes: Iterable[PriorityClass],
+        pool_weights: Iterable[PoolWeight],
+    ) -> None:
+        """These are all nodes, quotas, priority classes and weights of pools.
+
+        Raises ValueError for a tree that is none (see `tree_of`); then the old one stands.
+        """
+        tree = tree_of(nodes)
+        self._end_cycle()
+        self._tree = tree
+        self._half_lives_s = half_lives_of(tree, self._policy.fair_share_half_life_s)
+        self._classes = {cls.id: cls for cls in priority_classes}
+        self._weights = {one.pool: one.permille for one in pool_weights}
+        running = chain.from_iterable(pool.running.values() for pool in self._pools.values())
+        self._starts = Starts(tree, self._half_lives_s, self._weights, running)
+        for pool in self._pools.values():
+            pool.quotas = []
+            pool.ground = None
+        for quota in quotas:
+            self._pool(quota.pool).quotas.append(quota)
+
+    def set_devices(self, devices: Iterable[Device], clusters: frozenset[str]) -> None:
+        """These are all devices, and the clusters that answer and accept starts."""
+        self._end_cycle()
+        self._clusters = clusters
+        for pool in self._pools.values():
+            pool.devices = []
+            pool.ground = None
+        for device in devices:
+            self._pool(device.pool).devices.append(device)
+
+    def set_usage(self, usage: Sequence[Usage]) -> None:
+        """This is what all have used lately."""
+        self._end_cycle()
+        self._usage = {}
+        for row in usage:
+            self._usage.setdefault(row.team, []).append(row)
+
+    def set_balances(self, balances: Iterable[Balance]) -> None:
+        """These are all credits."""
+        self._end_cycle()
+        for pool in self._pools.values():
+            pool.balances = []
+        for balance in balances:
+            self._pool(balance.pool).balances.append(balance)
+
+    # -- what changes -----------------------------------------------------------------------
+
+    def queue(self, job: QueuedJob) -> None:
+        """`job` waits; one of its id that waited so far is replaced. Raises ValueError for one that
+        names a pool twice."""
+        _refuse_repeated(job)
+        self._end_cycle()
+        if job.id in self._pool_of_job:
+            self.withdraw(job.id)
+        self._pool_of_job[job.id] = job.pool
+        self._pool(job.pool).lines.add(job)
+        if job.others:
+            self._shared[job.id] = job
+            for other in job.others:
+                self._pool(other.pool).lines.add(job.in_pool(other.pool))
+
+    def withdraw(self, job_id: str) -> None:
+        """The job waits no more: it started, or was cancelled. Its claim stays until `unclaim`.
+
+        Raises KeyError for a job that does not wait.
+        """
+        if job_id not in self._pool_of_job:
+            raise KeyError(f"job {job_id!r} does not wait, so it cannot be withdrawn")
+        self._end_cycle()
+        self._pools[self._pool_of_job.pop(job_id)].lines.remove(job_id)
+        shared = self._shared.pop(job_id, None)
+        if shared is not None:
+            for other in shared.others:
+                self._pools[other.pool].lines.remove(job_id)
+
+    def hold(self, run: RunningJob) -> None:
+        """The attempt holds GPUs; what was known of it is replaced."""
+        self._end_cycle()
+        if run.attempt in self._pool_of_attempt:
+            self.release(run.attempt)
+        self._pool_of_attempt[run.attempt] = run.pool
+        self._starts.add(run)
+        self._pool(run.pool).hold(run)
+
+    def release(self, attempt: str) -> None:
+        """The attempt is gone. Raises KeyError for one that holds nothing."""
+        if attempt not in self._pool_of_attempt:
+            raise KeyError(f"attempt {attempt!r} holds no GPUs, so it cannot give them back")
+        self._end_cycle()
+        name = self._pool_of_attempt.pop(attempt)
+        pool = self._pools[name]
+        self._starts.remove(pool.running[attempt])
+        pool.release(attempt)
+
+    def claim(self, claim: Claim) -> None:
+        """GPUs are being freed for a job. Raises ValueError where some are already."""
+        if claim.job in self._claims:
+            raise ValueError(f"job {claim.job!r} has a claim; it has to be given up first")
+        self._end_cycle()
+        self._claims[claim.job] = (claim,)
+
+    def unclaim(self, job_id: str) -> None:
+        """No GPUs are being freed for the job any more. Raises KeyError for one without a claim."""
+        if job_id not in self._claims:
+            raise KeyError(f"job {job_id!r} has no claim, so it cannot be given up")
+        self._end_cycle()
+        del self._claims[job_id]
+
+    # -- cycles -----------------------------------------------------------------------------
+
+    def cycle(self, now: int, *, explains: bool = True, parts: bool = True) -> Plan:
+        """Decide as of `now`, see `arbiter.cycle.decide.decide`. Raises as `decide`.
+
+        Without `parts` it is not worked out what of each attempt is guaranteed: none is classed,
+        and of what starts it says 0.
+        """
+        decided = self._decide(now, explains=explains, parts=parts)
+        try:
+            return decided.explained() if explains else decided.plan
+        finally:
+            decided.close()
+
+    def decide(self, now: int) -> Decided:
+        """Decide as of `now`; why the rest wait can be asked before anything else is told.
+
+        Raises ValueError for a time before that of an earlier cycle: what was too old for something
+        then is forgotten.
+        """
+        return self._decide(now, explains=True, parts=True)
+
+    def _decide(self, now: int, *, explains: bool, parts: bool) -> Decided:
+        if self._cycled_at is not None and now < self._cycled_at:
+            raise ValueError(f"a cycle was at {self._cycled_at}, and {now} is before it")
+        self._end_cycle()
+        self._cycled_at = now
+        claims: dict[str, list[Claim]] = {}
+        claimed: dict[str, str] = {}
+        for job, of_job in self._claims.items():
+            for claim in of_job:
+                # One whose job is gone belongs to a pool of no name, only to be dropped there.
+                name = self._pool_of_job.get(job, "") if claim.pool is None else claim.pool
+                claims.setdefault(name, []).append(claim)
+                shared = self._shared.get(job)
+                if shared is not None and name in shared.pools:
+                    known = claimed.setdefault(job, name)
+                    claimed[job] = min(known, name, key=shared.pools.index)
+        for name in [name for name, state in self._pools.items() if state.is_empty]:
+            self._pools.pop(name).lines.forget_groups()
+        states = {
+            name: self._pools.get(name) or PoolState()
+            for name in self._pools.keys() | claims.keys()
+        }
+        laid_out = {name: self._laid_out(name, state) for name, state in states.items()}
+        balances = {name: state.balances for name, state in states.items()}
+        cycles = PoolCycles(
+            self._tree,
+            states,
+            laid_out,
+            Told(self._usage, balances, self._accounts, now),
+            claims=claims,
+            shared=self._shared,
+            starts=self._starts,
+            weights=self._weights,
+            half_lives_s=self._half_lives_s,
+            now=now,
+            explains=explains,
+        )
+        rounds = Rounds(
+            states,
+            cycles.run,
+            self._policy,
+            shared=self._shared,
+            claimed=claimed,
+            reserves=cycles.reserves,
+        )
+        try:
+            rounds.decide()
+            self._decided = Decided(rounds, self._shared, claimed, now=now, parts=parts)
+        except BaseException:
+            rounds.close()
+            raise
+        return self._decided
+
+    def _end_cycle(self) -> None:
+        """Something changes: the pools are again as they were before the latest cycle."""
+        if self._decided is not None:
+            self._decided.close()
+            self._decided = None
+
+    def _pool(self, name: str) -> PoolState:
+        found = self._pools.get(name)
+        if found is None:
+            found = self._pools[name] = PoolState()
+        return found
+
+    def _laid_out(self, name: str, state: PoolState) -> tuple[Ground, Holdings]:
+        state.forget()
+        if state.ground is None or state.holdings is None:
+            state.ground = Ground(
+                name,
+                state.quotas,
+                state.devices,
+                tree=self._tree,
+                policy=self._policy,
+                clusters=self._clusters,
+                classes=self._classes,
+                weight=self._weights.get(name, WEIGHT_OF_REFERENCE),
+                half_lives_s=self._half_lives_s,
+                demands=state.wanted,
+            )
+            ground = state.ground
+            state.holdings = Holdings(
+                self._tree, ground.quota, self._classes, ground.offered, ground.rooms
+            )
+            for run in state.running.values():
+                state.holdings.add(run)
+            state.lines.forget_groups()
+        return state.ground, state.holdings
+
+
+def _refuse_repeated(job: QueuedJob) -> None:
+    if job.others and len(set(job.pools)) < len(job.pools):
+        raise ValueError(f"job {job.id} names a pool twice")

@@ -1,5 +1,0 @@
-"""What the core may refuse, but for bad values."""
-
-
-class TooLate(RuntimeError):
-    """Things no longer stand as the cycle left them, so that nothing can be told of it."""

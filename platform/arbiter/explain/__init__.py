@@ -1,0 +1,1 @@
+"""Why jobs wait, and how the tree is used."""

@@ -1,0 +1,318 @@
+"""Why a job class waits, in numbers, as things stand at the end of the cycle (R-85)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from arbiter.api.plan import Code
+from arbiter.cache.claims import Earmark
+from arbiter.cache.pool import Pool
+from arbiter.explain.usage import InUse
+from arbiter.fairshare.fair_tree import FairShares
+from arbiter.placement.free_devices import Shape
+from arbiter.queue.order import JobClass, Standing
+from arbiter.quota.tree import ROOT
+
+
+class Reason(NamedTuple):
+    """Code, numbers and binding node of a `Waiting`."""
+
+    code: Code
+    numbers: dict[str, int]
+    node: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Taken:
+    """What the teams below one node took of a lot, and the node's load before they did."""
+
+    load: int
+    mgpu: int = 0
+
+
+class Before(NamedTuple):
+    """What was taken in the team's own organization and by others, in milli-GPU, and the lowest
+    node on the team's path that has a sister who took (ROOT: none)."""
+
+    inside_mgpu: int
+    by_others_mgpu: int
+    node: int
+
+
+_NOTHING = Before(0, 0, ROOT)
+
+
+class Spared:
+    """What the starts of a cycle took beyond their teams' guarantees, by what they drew on, the
+    rank and the credits: within one such lot fair-share decided who came first.
+
+    All that starts must be added, before it is charged, ahead of the first question.
+    """
+
+    __slots__ = ("_before", "_lots", "_shares", "_sorted", "_sources", "_totals")
+
+    def __init__(self, shares: FairShares) -> None:
+        self._shares = shares
+        self._lots: dict[tuple[int, int, int], dict[int, _Taken]] = {}
+        self._sources: set[int] = set()
+        self._sorted: dict[tuple[tuple[int, int, int], int], tuple[list[int], list[int]]] = {}
+        self._before: dict[tuple[tuple[int, int, int], int], Before] = {}
+        self._totals: dict[int, tuple[int, int]] = {}
+
+    def add(self, source: int, standing: Standing, team: int, mgpu: int) -> None:
+        """A start of `team` takes `mgpu` of what `source` has to spare."""
+        lot = self._lots.setdefault((source, standing.minus_rank, standing.minus_credits), {})
+        for node in self._shares.tree.paths[team]:
+            if node not in lot:
+                lot[node] = _Taken(self._shares.loads[node])
+            lot[node].mgpu += mgpu
+        self._sources.add(source)
+
+    def has_from(self, source: int) -> bool:
+        """Whether anything was taken of what `source` had to spare."""
+        return source in self._sources
+
+    def before(self, source: int, standing: Standing, team: int) -> Before:
+        """What those took that fair-share put before `team`: whatever is below sisters, of it or
+        of a node above it, that had used less of their share."""
+        lot = (source, standing.minus_rank, standing.minus_credits)
+        if lot not in self._lots:
+            return _NOTHING
+        if (lot, team) not in self._before:
+            path = self._shares.tree.paths[team]
+            by_sisters = [self._of_sisters(lot, node) for node in path]
+            at = next((node for node, mgpu in zip(path, by_sisters, strict=True) if mgpu), ROOT)
+            self._before[lot, team] = Before(sum(by_sisters[:-1]), by_sisters[-1], at)
+        return self._before[lot, team]
+
+    def _of_sisters(self, lot: tuple[int, int, int], node: int) -> int:
+        """What was taken below sisters of `node` that had used less of their share than it has."""
+        shares, nodes = self._shares, self._lots[lot]
+        parent = shares.tree.parents[node]
+        if (lot, parent) not in self._sorted:
+            taken = sorted(
+                (one.load, one.mgpu)
+                for sister, one in nodes.items()
+                if shares.tree.parents[sister] == parent
+            )
+            loads = [load for load, _ in taken]
+            self._sorted[lot, parent] = loads, [0, *accumulate(mgpu for _, mgpu in taken)]
+        loads, sums = self._sorted[lot, parent]
+        own = nodes.get(node)
+        less = sums[bisect_left(loads, shares.loads[node])]
+        return less - (own.mgpu if own is not None and own.load < shares.loads[node] else 0)
+
+    def permille(self, node: int) -> tuple[int, int]:
+        """What `node` has among its siblings of the weight and of the use, per mille."""
+        shares = self._shares
+        parent = shares.tree.parents[node]
+        if parent not in self._totals:
+            self._totals[parent] = shares.of_children(parent)
+        weight, used = self._totals[parent]
+        return 1_000 * shares.weights[node] // (weight or 1), 1_000 * shares.used(node) // (
+            used or 1
+        )
+
+
+class Reasons:
+    """Tells the reasons of one pool's classes; what they share is looked up once.
+
+    Of their numbers, what is protected is a part of what is in use. What claims of the team are for
+    is part of neither, and told beside them: it counts against the guarantee like a start.
+    """
+
+    __slots__ = (
+        *("_available", "_being_freed", "_free", "_is_overcommitted", "_leaving", "_pool"),
+        *("_spared", "_used"),
+    )
+
+    def __init__(self, pool: Pool, spared: Spared, used: InUse) -> None:
+        """`used` is in use after the cycle."""
+        self._pool = pool
+        self._spared = spared
+        self._used = used
+        #: What claims are for, by the node at or below which their jobs wait.
+        self._being_freed = Counter[int]()
+        for earmark in pool.earmarks.values():
+            for node in pool.tree.paths[earmark.team]:
+                self._being_freed[node] += earmark.job.mgpu
+        #: What those hold who are being stopped, by the node at or below which they run.
+        self._leaving = Counter[int]()
+        for one in (*pool.leaving, *pool.stopped):
+            for node in () if one.team == ROOT else pool.tree.paths[one.team]:
+                self._leaving[node] += one.mgpu
+        organizations = pool.tree.children.get(ROOT, ())
+        promised_mgpu = sum(pool.quota.guaranteed[node] for node in organizations)
+        self._is_overcommitted = promised_mgpu > pool.ground.healthy_mgpu
+        self._available = pool.available()
+        self._free: dict[tuple[frozenset[str] | None, int | None], tuple[int, int]] = {}
+
+    def hopeless(self, cls: JobClass) -> Reason:
+        """Why `cls` waits that cannot start at all, now or ever."""
+        pool, shape, code = self._pool, cls.shape, cls.code
+        assert code is not None
+        numbers = {"need_mgpu": shape.total_mgpu}
+        numbers["nodes_needed"] = shape.node_count
+        numbers["mgpu_per_node"] = shape.mgpu
+        if code is Code.NEVER_FITS:
+            numbers["could_ever_mgpu"] = cls.could_ever_mgpu
+            if shape.kinds is not None:
+                numbers["nodes_with_features"] = pool.layout.nodes_of_kinds(shape)
+            if shape.is_bound:
+                numbers["nodes_in_one_domain"] = pool.layout.together(shape)
+            large_enough = pool.layout.nodes_with(shape)
+            by_gpus = pool.layout.nodes_with(shape.gpus_alone)
+            if large_enough < shape.node_count <= by_gpus:
+                numbers["nodes_large_enough"] = large_enough
+                self._tell_wants(shape, numbers)
+        return Reason(code, numbers)
+
+    def of(self, team: int, cls: JobClass, source: int, standing: Standing) -> Reason:
+        """Why `cls` waits; `source` is the node whose guarantee its jobs fit in, or ROOT, with
+        which its team has this `standing`."""
+        pool, shape, code = self._pool, cls.shape, cls.code
+        if code is Code.RESERVED_FOR_LARGER_JOB:
+            return self.reserved(cls)
+        assert code is not None
+        if code is Code.CLASS_CAP_REACHED:
+            cap = cls.priority.cap_mgpu
+            numbers = {
+                "need_mgpu": shape.total_mgpu,
+                "class_cap_mgpu": 0 if cap is None else cap,
+                "class_in_use_mgpu": pool.class_use.get((team, cls.priority.id), 0),
+            }
+            return Reason(code, numbers, pool.tree.ids[team])
+        free = self._free_for(shape)
+        numbers = {
+            "need_mgpu": shape.total_mgpu,
+            "free_mgpu": free[0],
+            "largest_free_on_a_cluster_mgpu": free[1],
+            "available_by_quota_mgpu": self._available[team],
+            "guaranteed_mgpu": pool.quota.guaranteed[team],
+            "in_use_mgpu": self._used.mgpu[team],
+            "protected_mgpu": self._used.protected_mgpu[team],
+        }
+        if being_freed_mgpu := self._being_freed[team]:
+            numbers["being_freed_mgpu"] = being_freed_mgpu
+        if code is Code.BEHIND_FAIR_SHARE:
+            numbers["starts_max"] = pool.policy.starts_max
+        if code is not Code.WAITING_FOR_FREE_GPUS:
+            return Reason(code, numbers)
+        return self._blocked(team, cls, source, standing, numbers)
+
+    def reserved(self, cls: JobClass) -> Reason:
+        """Why jobs of `cls` wait that would delay a reservation."""
+        reserved_mgpu, start_at = cls.reserved
+        numbers = {
+            "need_mgpu": cls.shape.total_mgpu,
+            "free_mgpu": self._free_for(cls.shape)[0],
+            "reserved_mgpu": reserved_mgpu,
+            "reserved_start_at": start_at,
+        }
+        return Reason(Code.RESERVED_FOR_LARGER_JOB, numbers)
+
+    def _free_for(self, shape: Shape) -> tuple[int, int]:
+        """What is free on all nodes that `shape` may use, and on the cluster that has most."""
+        usable = (shape.clusters, shape.kinds)
+        free = self._free.get(usable)
+        if free is None:
+            devices = self._pool.free
+            free = self._free[usable] = (
+                devices.total_free(*usable),
+                devices.largest_free(*usable),
+            )
+        return free
+
+    def _blocked(
+        self, team: int, cls: JobClass, source: int, standing: Standing, numbers: dict[str, int]
+    ) -> Reason:
+        """Tell apart what quota refuses and what the devices do.
+
+        "Entitled" is said only to a team that uses less than its guarantee; one that holds large
+        borrowed jobs has a right to reclaim by the contract, but no promise of when.
+        """
+        pool, shape = self._pool, cls.shape
+        need = shape.total_mgpu
+        is_entitled = source == team and pool.now.base[team] + need <= pool.quota.guaranteed[team]
+        if need > numbers["available_by_quota_mgpu"]:
+            ledger = pool.now
+            at = ledger.blocker(team, need)
+            if at is None and pool.later is not None:
+                ledger = pool.later
+                at = ledger.blocker(team, need)
+            if at is not None and at != ROOT:
+                numbers["held_mgpu"] = ledger.held[at]
+                numbers["limit_mgpu"] = pool.quota.limits[at]
+                if ledger is pool.now and (leaving_mgpu := self._leaving[at]):
+                    numbers["leaving_mgpu"] = leaving_mgpu
+                if is_entitled:
+                    code = Code.WAITING_FOR_GUARANTEE
+                elif at == team:
+                    code = Code.BORROW_LIMIT_REACHED
+                else:
+                    code = Code.PARENT_LIMIT_REACHED
+                return Reason(code, numbers, pool.tree.ids[at])
+        if not is_entitled and self._spared.has_from(source):
+            inside, by_others, node = self._spared.before(source, standing, team)
+            if inside >= need:
+                numbers["taken_mgpu"] = inside
+                numbers["weight_permille"], numbers["used_permille"] = self._spared.permille(node)
+                return Reason(Code.BEHIND_FAIR_SHARE, numbers, pool.tree.ids[node])
+            if inside + by_others >= need:
+                # Of other organizations no numbers are told.
+                return Reason(Code.BEHIND_FAIR_SHARE, numbers)
+        if need <= min(
+            numbers["available_by_quota_mgpu"], numbers["largest_free_on_a_cluster_mgpu"]
+        ):
+            numbers["nodes_needed"] = shape.node_count
+            numbers["mgpu_per_node"] = shape.mgpu
+            fitting = numbers["nodes_fitting"] = pool.free.fitting_nodes(shape)
+            by_gpus = pool.free.fitting_nodes(shape.gpus_alone)
+            if by_gpus > fitting:
+                numbers["nodes_fitting_by_gpus"] = by_gpus
+                self._tell_wants(shape, numbers)
+            if shape.is_bound:
+                numbers["nodes_in_one_domain"] = pool.free.together(shape)
+            return Reason(Code.TOPOLOGY_FRAGMENTED, numbers)
+        if not is_entitled:
+            return Reason(Code.WAITING_FOR_FREE_GPUS, numbers)
+        if self._is_overcommitted:
+            numbers["capacity_mgpu"] = pool.ground.healthy_mgpu
+        return Reason(Code.WAITING_FOR_GUARANTEE, numbers)
+
+    def _tell_wants(self, shape: Shape, numbers: dict[str, int]) -> None:
+        pool = self._pool
+        clusters = pool.free.clusters(shape.clusters)
+        wants = pool.ground.rooms.wants_at_most(clusters, shape.demand)
+        numbers["cpu_milli_per_node"], numbers["memory_mib_per_node"] = wants
+
+
+def of_claimed(pool: Pool, earmark: Earmark) -> Reason:
+    """Why a job waits whose GPUs are being given back.
+
+    It may take them by the guarantee of a node above its team, or from its own team's lower
+    classes: only where it is protected in its team is the team itself entitled to them.
+    """
+    job = earmark.job
+    is_protected = earmark.stand_in.is_protected_at(pool.tree.depths[earmark.team])
+    numbers = {
+        "need_mgpu": job.mgpu,
+        "guaranteed_mgpu": pool.quota.guaranteed[earmark.team],
+        "within_guarantee_mgpu": job.mgpu if is_protected or earmark.fits_guarantee else 0,
+        "coming_back_mgpu": earmark.coming_back_mgpu,
+        "earmarked_mgpu": job.mgpu - earmark.coming_back_mgpu,
+        "grace_left_s": max(0, earmark.claim.grace_until - pool.taken_at),
+    }
+    if (overdue_s := pool.taken_at - earmark.claim.grace_until) > 0:
+        numbers["overdue_s"] = overdue_s
+        numbers["given_up_in_s"] = max(0, pool.policy.claim_overdue_s - overdue_s)
+    # Without any it waits for those who are stopped for others, and "none" would deny these.
+    if earmark.going:
+        numbers["victims"] = len(earmark.going)
+    if own := sum(holding.team == earmark.team for holding in earmark.going):
+        numbers["victims_of_team"] = own
+    return Reason(Code.WAITING_FOR_RECLAIM, numbers)

@@ -1,0 +1,469 @@
+"""A decision in one or two plain sentences for a person, with its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from arbiter.api.plan import Code, Waiting
+from arbiter.api.snapshot import Level, QueuedJob
+from primitives.clock import from_epoch
+from primitives.units import DeviceKind, gpus_text
+
+#: Codes for which it helps to know how many jobs come first.
+_IN_LINE = frozenset(
+    (
+        Code.WAITING_FOR_FREE_GPUS,
+        Code.WAITING_FOR_GUARANTEE,
+        Code.TOPOLOGY_FRAGMENTED,
+        Code.BORROW_LIMIT_REACHED,
+        Code.PARENT_LIMIT_REACHED,
+    )
+)
+
+
+class Names(dict[str, str]):
+    """What people call tree nodes, clusters and pools, by their ids; `of_cores` are the pools whose
+    devices are CPU cores."""
+
+    def __init__(self, names: Mapping[str, str], of_cores: Collection[str] = ()) -> None:
+        super().__init__(names)
+        self.of_cores = frozenset(of_cores)
+
+
+def device_of(pool: str, names: Mapping[str, str]) -> DeviceKind:
+    """What the devices of a pool are, as far as `names` know."""
+    is_cores = isinstance(names, Names) and pool in names.of_cores
+    return DeviceKind.CPU if is_cores else DeviceKind.GPU
+
+
+def sentence(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    """Why `job` waits; `names` maps ids of tree nodes, clusters and pools to what people call
+    them. Devices are GPUs but for `Names` that know better.
+
+    A node that `names` lacks (the reader may not see it) is not named.
+    """
+    told = _TELLERS[waiting.code](waiting, job, _Terms(names, device_of(job.pool, names)))
+    if waiting.code in _IN_LINE and waiting.jobs_ahead:
+        ahead = "1 job is" if waiting.jobs_ahead == 1 else f"{waiting.jobs_ahead:,} jobs are"
+        told = f"{told} {ahead} ahead of it."
+    return told
+
+
+def missing_features(features: Iterable[str], *, having: int, needed: int, where: str) -> str:
+    """That `having` nodes of one cluster are too few; `where` is "of pool h100" or the like."""
+    if having == 0:
+        return f"no node {where} has {features_text(features)}"
+    have = "1 node of one cluster has" if having == 1 else f"{having:,} nodes of one cluster have"
+    return f"{where} at most {have} {features_text(features)}, and it needs {needed:,}"
+
+
+def features_text(features: Iterable[str]) -> str:
+    """ "the feature a" or "the features a, b together"."""
+    named = sorted(features)
+    if len(named) == 1:
+        return f"the feature {named[0]}"
+    return f"the features {', '.join(named)} together"
+
+
+def too_few_large_enough(
+    *,
+    mgpu: int,
+    beside: str,
+    having: int,
+    needed: int,
+    where: str,
+    device: DeviceKind = DeviceKind.GPU,
+) -> str:
+    """That `having` nodes of one cluster with `mgpu` and what is wanted beside it (`beside_text`)
+    are too few; `where` is "of pool h100" or the like."""
+    each = f"{device.text(mgpu)} and {beside}"
+    if having == 0:
+        return f"no node {where} has {each}"
+    have = "1 node of one cluster has" if having == 1 else f"{having:,} nodes of one cluster have"
+    return f"{where} at most {have} {each}, and it needs {needed:,}"
+
+
+def beside_text(cpu_milli: int, memory_mib: int) -> str:
+    """ "16 CPUs and 128 GiB of memory", or either of both where the other is 0."""
+    parts = []
+    if cpu_milli:
+        parts.append(f"{gpus_text(cpu_milli)} CPU{'' if cpu_milli == 1_000 else 's'}")
+    if memory_mib:
+        gib, rest = divmod(memory_mib, 1_024)
+        parts.append(f"{f'{memory_mib:,} MiB' if rest else f'{gib:,} GiB'} of memory")
+    return " and ".join(parts)
+
+
+def level_text(level: Level) -> str:
+    """What people call a domain of a level."""
+    return "NVLink domain" if level is Level.NVLINK else level.value
+
+
+def too_far_apart(
+    level: Level,
+    *,
+    nodes: int,
+    mgpu: int,
+    together: int,
+    where: str,
+    device: DeviceKind = DeviceKind.GPU,
+) -> str:
+    """That nowhere in the fleet `nodes` with `mgpu` each are in one domain of `level`; `together`
+    are at most; `where` is "of pool h100" or the like."""
+    if level is Level.NODE:
+        return (
+            f"it must have its {device.text(nodes * mgpu)} on one node, and no node {where}"
+            " is so large"
+        )
+    needs = f"it needs {nodes:,} nodes with {device.text(mgpu)} each in one {level_text(level)}"
+    if together == 0:
+        name = level_text(level)
+        return (
+            f"{needs}, and no {name} {where} is known to have even one such node; where clusters "
+            f"tell no {name}s of their nodes, make it a preference or leave it out"
+        )
+    return f"{needs}, and none {where} has more than {together:,}"
+
+
+def duration_text(seconds: int) -> str:
+    """`seconds` in the two largest units that matter: "4 min 12 s", "2 h", "1 d 3 h"."""
+    units = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+    parts = []
+    left = max(0, seconds)
+    for i, (size, name) in enumerate(units):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {name}")
+            if i + 1 < len(units):
+                after = left // units[i + 1][0]
+                if after:
+                    parts.append(f"{after} {units[i + 1][1]}")
+            break
+    return " ".join(parts) or "0 s"
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What people call things by their ids, and the devices of the job's pool."""
+
+    names: Mapping[str, str]
+    device: DeviceKind
+
+    def count(self, mgpu: int) -> str:
+        """So many devices."""
+        return self.device.text(mgpu)
+
+    def these(self, mgpu: int) -> str:
+        """Those that were asked for."""
+        one = f"this {self.device.plural[:-1]}"
+        return one if mgpu == 1_000 else f"these {self.count(mgpu)}"
+
+
+def _are(mgpu: int) -> str:
+    return "is" if mgpu == 1_000 else "are"
+
+
+def _need(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    """What the job needs: "8 GPUs", or "16 GPUs (2 nodes with 8 each)"."""
+    need = terms.count(waiting.numbers.get("need_mgpu", job.mgpu))
+    if job.node_count_max is not None and job.node_count_max > job.node_count:
+        need = f"at least {need}"
+    if job.node_count > 1:
+        need += f" ({job.node_count} nodes with {gpus_text(job.mgpu_per_node)} each)"
+        if job.topology is not None and job.topology.is_required:
+            need += f" in one {level_text(job.topology.level)}"
+    return need + _on_such_nodes(job)
+
+
+def _beside(waiting: Waiting) -> str:
+    """What the job wants on each node besides GPUs."""
+    numbers = waiting.numbers
+    return beside_text(numbers["cpu_milli_per_node"], numbers["memory_mib_per_node"])
+
+
+def _on_such_nodes(job: QueuedJob) -> str:
+    return f" on nodes with {features_text(job.features)}" if job.features else ""
+
+
+def _never_fits(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    having = waiting.numbers.get("nodes_with_features")
+    if having is not None and having < job.node_count:
+        where = f"of pool {terms.names.get(job.pool, job.pool)}"
+        if job.clusters is not None:
+            where += f" on {_clusters(job, terms)}"
+        told = missing_features(
+            job.features or (), having=having, needed=job.node_count, where=where
+        )
+        return f"This job will never start as it is: {told}."
+    together = waiting.numbers.get("nodes_in_one_domain")
+    if together is not None and together < job.node_count and job.topology is not None:
+        where = f"of pool {terms.names.get(job.pool, job.pool)}"
+        if job.clusters is not None:
+            where += f" on {_clusters(job, terms)}"
+        told = too_far_apart(
+            job.topology.level,
+            nodes=job.node_count,
+            mgpu=job.mgpu_per_node,
+            together=together,
+            where=where,
+            device=terms.device,
+        )
+        return f"This job will never start as it is: {told}."
+    large_enough = waiting.numbers.get("nodes_large_enough")
+    if large_enough is not None:
+        where = f"of pool {terms.names.get(job.pool, job.pool)}"
+        if job.clusters is not None:
+            where += f" on {_clusters(job, terms)}"
+        told = too_few_large_enough(
+            mgpu=job.mgpu_per_node,
+            beside=_beside(waiting),
+            having=large_enough,
+            needed=job.node_count,
+            where=where,
+            device=terms.device,
+        )
+        return f"This job will never start as it is: {told}."
+    most = waiting.numbers.get("could_ever_mgpu", 0)
+    asks = f"This job asks for {_need(waiting, job, terms)} and will never start as it is:"
+    if most <= 0:
+        return f"{asks} your team can get no such {terms.device.plural} in this pool."
+    return f"{asks} the most your team can ever get for such a job is {terms.count(most)}."
+
+
+def _waiting_for_guarantee(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    numbers = waiting.numbers
+    told = f"Your team is entitled to {terms.these(numbers['need_mgpu'])}"
+    if "limit_mgpu" in numbers:
+        return (
+            f"{told}, but {_node(waiting, terms)} holds {_held(numbers)} of the"
+            f" {terms.count(numbers['limit_mgpu'])} it may, and nothing there can be taken back"
+            " now."
+        )
+    if "capacity_mgpu" in numbers:
+        has = terms.count(numbers["capacity_mgpu"])
+        told += f", but more is guaranteed in this pool than the {has} it has in working order"
+    free = numbers["largest_free_on_a_cluster_mgpu"]
+    return (
+        f"{told}; {gpus_text(free)} {_are(free)} free on one cluster{_on_such_nodes(job)}, and"
+        " no jobs can be stopped now that would make room for it."
+    )
+
+
+def _limit_reached(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    numbers = waiting.numbers
+    who = "Your team" if waiting.node == job.team else _node(waiting, terms)
+    return (
+        f"{who} may hold at most {terms.count(numbers['limit_mgpu'])} and holds"
+        f" {_held(numbers)}; this job needs {_need(waiting, job, terms)}."
+    )
+
+
+def _held(numbers: Mapping[str, int]) -> str:
+    held = gpus_text(numbers["held_mgpu"])
+    if leaving := numbers.get("leaving_mgpu"):
+        held += f" ({gpus_text(leaving)} in jobs that are being stopped)"
+    return held
+
+
+def _waiting_for_free_gpus(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    numbers = waiting.numbers
+    free, largest = numbers["free_mgpu"], numbers["largest_free_on_a_cluster_mgpu"]
+    if largest >= numbers["need_mgpu"]:
+        room = max(0, numbers["available_by_quota_mgpu"])
+        return (
+            f"It needs {_need(waiting, job, terms)}. {gpus_text(free)} {_are(free)} free but"
+            " kept for"
+            f" other teams; quota leaves {gpus_text(room)} for yours."
+        )
+    if free >= numbers["need_mgpu"]:
+        return (
+            f"It needs {_need(waiting, job, terms)} on one cluster; {gpus_text(free)}"
+            f" {_are(free)} free in all, but at most {gpus_text(largest)} on one."
+        )
+    return f"It needs {_need(waiting, job, terms)}; {gpus_text(free)} {_are(free)} free."
+
+
+def _waiting_for_reclaim(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    numbers = waiting.numbers
+    need, here = numbers["need_mgpu"], numbers["earmarked_mgpu"]
+    own, victims = numbers.get("victims_of_team", 0), numbers.get("victims", 0)
+    if here >= need:
+        return (
+            f"{terms.count(need)} {_are(need)} kept for it and here already: it starts as soon as"
+            f" jobs that are being stopped leave room in quota{_by_when(numbers, ',')}"
+        )
+    if own and own == victims:
+        whom = "a job" if own == 1 else f"{own:,} jobs"
+        told = f"{terms.count(need)} {_are(need)} being freed by {whom} of lower class of your team"
+    # A reason that was stored by an older version has no such number.
+    elif numbers.get("within_guarantee_mgpu", 0) >= need:
+        they_are = "It is" if need == 1_000 else "They are"
+        told = (
+            f"Your team is entitled to {terms.these(need)}."
+            f" {they_are} lent out and {_are(need)} being given back"
+        )
+    else:
+        told = f"{terms.count(need)} {_are(need)} being given back for it"
+    told += _by_when(numbers, ":")
+    if here:
+        told += f" {gpus_text(here)} {_are(here)} here already."
+    return told
+
+
+def _by_when(numbers: Mapping[str, int], lead: str) -> str:
+    if overdue_s := numbers.get("overdue_s"):
+        more = duration_text(numbers["given_up_in_s"])
+        return (
+            f". That was due {duration_text(overdue_s)} ago; it is waited for {more} more, then"
+            " the job waits as before."
+        )
+    return f"{lead} at the latest in {duration_text(numbers['grace_left_s'])}."
+
+
+def _behind_higher_priority(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    return (
+        f"It needs {_need(waiting, job, terms)}, but a job of your team that comes first keeps"
+        " its place"
+        " until it can start."
+    )
+
+
+def _behind_fair_share(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    numbers = waiting.numbers
+    if "taken_mgpu" in numbers:
+        who = "Your team" if waiting.node == job.team else _node(waiting, terms)
+        return (
+            f"It needs {_need(waiting, job, terms)}. {terms.count(numbers['taken_mgpu'])} to"
+            " spare went now"
+            " to teams that have used less of their share lately."
+            f" {who} has {_percent(numbers['weight_permille'])} of the weight and"
+            f" {_percent(numbers['used_permille'])} of the recent use of its level."
+        )
+    if "starts_max" not in numbers:
+        return (
+            f"It needs {_need(waiting, job, terms)}. What is to spare went now to others that"
+            " have used"
+            " less of their share lately."
+        )
+    ahead = waiting.jobs_ahead
+    order = "it comes first"
+    if ahead:
+        order = f"{ahead:,} waiting job{' comes' if ahead == 1 else 's come'} before it"
+    return (
+        f"It could start, but this cycle has started as many jobs as it may; {order} in the next."
+    )
+
+
+def _percent(permille: int) -> str:
+    whole, tenth = divmod(permille, 10)
+    return f"{whole}.{tenth} %" if tenth else f"{whole} %"
+
+
+def _reserved_for_larger_job(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    numbers = waiting.numbers
+    told = (
+        f"It needs {_need(waiting, job, terms)}, and would keep a job waiting that comes first:"
+        " that one"
+        f" needs {terms.count(numbers['reserved_mgpu'])}, reserved for it from"
+        f" {_moment(numbers['reserved_start_at'])} on."
+    )
+    if job.time_limit_s is None:
+        return f"{told} With a time limit that is over by then it could start before."
+    return f"{told} With a shorter time limit, over by then, it could start before."
+
+
+def _moment(epoch_s: int) -> str:
+    return from_epoch(epoch_s).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _topology_fragmented(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    numbers = waiting.numbers
+    count, fitting = numbers["nodes_needed"], numbers["nodes_fitting"]
+    by_gpus = numbers.get("nodes_fitting_by_gpus", 0)
+    free = numbers["largest_free_on_a_cluster_mgpu"]
+    if fitting < count <= by_gpus:
+        nodes, each = ("1 node", "") if count == 1 else (f"{count} nodes of one cluster", " each")
+        has = "none has" if fitting == 0 else "1 has" if fitting == 1 else f"at most {fitting} have"
+        have = "1 has" if by_gpus == 1 else f"{by_gpus:,} have"
+        wants = f"{terms.count(numbers['mgpu_per_node'])} and {_beside(waiting)}"
+        return (
+            f"{terms.count(free)} {_are(free)} free on one cluster, but not what it wants beside"
+            " them:"
+            f" it needs {nodes} with {wants} free{each}, and {has}; {have} the"
+            f" {terms.device.plural} free."
+        )
+    domain = "cluster"
+    if job.topology is not None and "nodes_in_one_domain" in numbers:
+        domain, fitting = level_text(job.topology.level), numbers["nodes_in_one_domain"]
+    nodes = "1 node" if count == 1 else f"{count} nodes of one {domain}"
+    if job.features:
+        nodes += f" with {features_text(job.features)} and"
+    else:
+        nodes += " with"
+    each = "" if count == 1 else " each"
+    has = "none has" if fitting == 0 else "1 has" if fitting == 1 else f"at most {fitting} have"
+    if domain != "cluster" and fitting:
+        has = f"none has more than {fitting}"
+    return (
+        f"{terms.count(free)} {_are(free)} free on one cluster, but scattered:"
+        f" it needs {nodes} {gpus_text(numbers['mgpu_per_node'])} free{each}, and {has}."
+    )
+
+
+def _class_cap_reached(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    numbers = waiting.numbers
+    return (
+        f"In this priority class your team may use {terms.count(numbers['class_cap_mgpu'])} at"
+        " once and"
+        f" uses {gpus_text(numbers['class_in_use_mgpu'])}; this job needs"
+        f" {_need(waiting, job, terms)}."
+    )
+
+
+def _cluster_unavailable(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    if job.clusters is None:
+        return f"No cluster with such {terms.device.plural} accepts jobs now."
+    if len(job.clusters) != 1 and job.has_image:
+        return (
+            f"No cluster with such {terms.device.plural} that runs container images and on which"
+            " you"
+            " have a user accepts jobs now."
+        )
+    if len(job.clusters) != 1:
+        return (
+            f"No cluster with such {terms.device.plural} on which you have a user accepts jobs now."
+        )
+    (cluster,) = job.clusters
+    named = terms.names.get(cluster)
+    which = "The cluster it is pinned to" if named is None else f"{named}, where it must run,"
+    return f"{which} does not accept jobs now."
+
+
+def _clusters(job: QueuedJob, terms: _Terms) -> str:
+    """The clusters that may run the job, which are not all."""
+    assert job.clusters is not None
+    named = {terms.names.get(cluster) for cluster in job.clusters}
+    (only,) = named if len(named) == 1 else (None,)
+    return only or "the clusters that may run it"
+
+
+def _node(waiting: Waiting, terms: _Terms) -> str:
+    named = None if waiting.node is None else terms.names.get(waiting.node)
+    return "A node above your team" if named is None else named
+
+
+_TELLERS: Mapping[Code, Callable[[Waiting, QueuedJob, _Terms], str]] = {
+    Code.NEVER_FITS: _never_fits,
+    Code.WAITING_FOR_GUARANTEE: _waiting_for_guarantee,
+    Code.BORROW_LIMIT_REACHED: _limit_reached,
+    Code.PARENT_LIMIT_REACHED: _limit_reached,
+    Code.WAITING_FOR_FREE_GPUS: _waiting_for_free_gpus,
+    Code.WAITING_FOR_RECLAIM: _waiting_for_reclaim,
+    Code.BEHIND_HIGHER_PRIORITY: _behind_higher_priority,
+    Code.BEHIND_FAIR_SHARE: _behind_fair_share,
+    Code.RESERVED_FOR_LARGER_JOB: _reserved_for_larger_job,
+    Code.TOPOLOGY_FRAGMENTED: _topology_fragmented,
+    Code.CLASS_CAP_REACHED: _class_cap_reached,
+    Code.CLUSTER_UNAVAILABLE: _cluster_unavailable,
+}

@@ -1,0 +1,1 @@
+"""Decayed use, Fair Tree, and credits as an order."""

@@ -1,0 +1,133 @@
+"""Exponential decay of use, in integers.
+
+Use decays by half in each half-life: what was held `mgpu` over [a, b) counts at T as `mgpu` times
+the integral of 2^(-(T - s) / half-life) for s from a to b, which has a closed form; nothing is
+sampled. It is counted in millionths of a GPU-second of the reference GPU: milli-GPU-seconds times
+the pool's weight per mille."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from math import isqrt
+
+#: What starts is charged for this long at once, so that nobody floods between two looks.
+CHARGED_AT_START_S = 3_600
+
+FACTOR_BITS = 64
+AREA_BITS = 32
+_WORK_BITS = 128
+_EXPONENT_BITS = 96
+_DIGIT_BITS = 8
+#: So many ages are remembered at most.
+_AGES_MAX = 1 << 13
+#: 2^64 / ln 2, to the nearest.
+PER_LN2 = 26_613_026_195_688_644_983
+
+
+def _powers() -> tuple[tuple[int, ...], ...]:
+    """2^-(digit / 256^place) for places from 1 on, in units of 2^-128, at most 16 too small."""
+    halvings = [isqrt(1 << (2 * _WORK_BITS - 1))]
+    while len(halvings) < _EXPONENT_BITS:
+        halvings.append(isqrt(halvings[-1] << _WORK_BITS))
+    found = []
+    for first in range(0, _EXPONENT_BITS, _DIGIT_BITS):
+        powers = [1 << _WORK_BITS]
+        for digit in range(1, 1 << _DIGIT_BITS):
+            bit = digit.bit_length() - 1
+            power = halvings[first + _DIGIT_BITS - 1 - bit]
+            powers.append(powers[digit - (1 << bit)] * power >> _WORK_BITS)
+        found.append(tuple(powers))
+    return tuple(found)
+
+
+_POWERS = _powers()
+
+
+class Decay:
+    """Halves what was used in every `half_life_s`; integers only, the same on every machine.
+
+    It remembers some thousand of the ages that it was asked for: who asks for many at once asks for
+    few different ones.
+
+    Raises ValueError for a half-life below 1 second.
+    """
+
+    __slots__ = ("_areas", "_factors", "half_life_s")
+
+    def __init__(self, half_life_s: int) -> None:
+        if half_life_s < 1:
+            raise ValueError(f"a half-life is {half_life_s} s; choose 1 s or more")
+        self.half_life_s = half_life_s
+        self._areas: dict[int, int] = {}
+        self._factors: dict[int, int] = {}
+
+    def factor(self, age_s: int) -> int:
+        """2^(-age / half-life) in units of 2^-64, off by at most one; 1 for what is to come."""
+        known = self._factors.get(age_s)
+        if known is None:
+            if len(self._factors) >= _AGES_MAX:
+                self._factors.clear()
+            known = self._factors[age_s] = self._factor(age_s)
+        return known
+
+    def _factor(self, age_s: int) -> int:
+        halvings, rest = divmod(max(0, age_s), self.half_life_s)
+        exponent = (rest << _EXPONENT_BITS) // self.half_life_s
+        value = 1 << _WORK_BITS
+        shift = _EXPONENT_BITS
+        for powers in _POWERS:
+            shift -= _DIGIT_BITS
+            digit = exponent >> shift & (1 << _DIGIT_BITS) - 1
+            if digit:
+                value = value * powers[digit] >> _WORK_BITS
+        return value >> (_WORK_BITS - FACTOR_BITS) + halvings
+
+    def area(self, age_s: int) -> int:
+        """What one unit counts that was held always until `age_s` ago, in 2^-32 unit-seconds.
+
+        Off by less than two units for half-lives up to ten years. What was held from `a` to `b` is
+        the difference of two areas, so cutting it anywhere between changes nothing at all.
+        """
+        known = self._areas.get(age_s)
+        if known is None:
+            if len(self._areas) >= _AGES_MAX:
+                self._areas.clear()
+            shift = 2 * FACTOR_BITS - AREA_BITS
+            known = self._areas[age_s] = (self.half_life_s * self.factor(age_s) * PER_LN2) >> shift
+        return known
+
+    def used(self, intervals: Iterable[tuple[int, int, int]], at: int) -> int:
+        """What `intervals` of (start, end, milli-GPU) count at `at`, in milli-GPU-seconds.
+
+        What lies after `at` counts nothing. The sum is rounded once, to the nearest: it is off by
+        at most one half and 2^-30 of the sum of the milli-GPU.
+        """
+        total = sum(
+            mgpu * (self.area(at - min(end, at)) - self.area(at - min(start, at)))
+            for start, end, mgpu in intervals
+        )
+        return (total + (1 << (AREA_BITS - 1))) >> AREA_BITS
+
+    def held_since(self, steps: Iterable[tuple[int, int]], at: int) -> int:
+        """What (moment, milli-GPU) count at `at` that are held from each of those moments on, as
+        `used` has it; less than nothing for what is held no more."""
+        total, now = 0, self.area(0)
+        for start, mgpu in steps:
+            total += mgpu * (now - self.area(at - start if start < at else 0))
+        return (total + (1 << (AREA_BITS - 1))) >> AREA_BITS
+
+    def held(self, mgpu: int, seconds: int) -> int:
+        """What `mgpu` count that were held for so many seconds until now, as `used` has it."""
+        total = mgpu * (self.area(0) - self.area(seconds))
+        return (total + (1 << (AREA_BITS - 1))) >> AREA_BITS
+
+    def at_start(self) -> int:
+        """What is charged of what starts now, in 2^-32 unit-seconds: the hour before."""
+        return self.area(0) - self.area(CHARGED_AT_START_S)
+
+
+@lru_cache(maxsize=64)
+def decay_of(half_life_s: int) -> Decay:
+    """One for all cycles and cores: they ask for the same ages."""
+    return Decay(half_life_s)

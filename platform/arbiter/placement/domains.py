@@ -1,0 +1,330 @@
+"""The nodes of one cluster by what is free on them and by where they stand: which of them a gang
+gets so that it is close together, or so that the largest domains stay whole (R-39, R-42, R-43)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from arbiter.api.snapshot import Level, Topology
+from arbiter.placement.topology import LEVELS, Domain, GroundPlan, levels_from
+
+#: The order in which domains are filled where any will do.
+_WIDEST_FIRST = LEVELS[::-1]
+
+_Nodes = list[tuple[int, str]]
+
+
+class Chosen(NamedTuple):
+    """Nodes, each with its free milli-GPU, in ascending order; `spread` is 0 when they are in one
+    domain of the level that was asked for, and 1 more for each wider level that it took."""
+
+    spread: int
+    nodes: _Nodes
+
+
+class _Room:
+    """The nodes of a domain with enough free: how many, and how many by what is free on them."""
+
+    __slots__ = ("amounts", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.amounts: dict[int, int] = {}
+
+    def add(self, amount: int, count: int) -> None:
+        self.count += count
+        left = self.amounts.get(amount, 0) + count
+        if left:
+            self.amounts[amount] = left
+        else:
+            del self.amounts[amount]
+
+    def least(self, node_count: int) -> int:
+        """The sum of what is free on the `node_count` fullest."""
+        if len(self.amounts) == 1:
+            return node_count * next(iter(self.amounts))
+        total = 0
+        for amount in sorted(self.amounts):
+            taken = min(node_count, self.amounts[amount])
+            total += taken * amount
+            node_count -= taken
+        return total
+
+
+class _Shelf:
+    """The nodes with one amount, in order of their names, by cell. `orders` are the cells from the
+    smallest domain on, reversed, by the set of kinds that was asked for."""
+
+    __slots__ = ("cells", "orders")
+
+    def __init__(self) -> None:
+        self.cells: dict[int, list[str]] = {}
+        self.orders: dict[int | None, list[int]] = {}
+
+    def add(self, cell: int, node: str) -> None:
+        insort(self.cells.setdefault(cell, []), node)
+        self.orders.clear()
+
+    def remove(self, cell: int, node: str) -> None:
+        nodes = self.cells[cell]
+        del nodes[bisect_left(nodes, node)]
+        if not nodes:
+            del self.cells[cell]
+        # The smallest domain that loses a node is still the smallest.
+        for kinds, order in list(self.orders.items()):
+            if order[-1:] != [cell]:
+                del self.orders[kinds]
+            elif not nodes:
+                order.pop()
+
+
+class Shelves:
+    """The nodes of one cluster by an amount of milli-GPU (what is free on them, what they have),
+    and how many with enough of it each domain has.
+
+    What is asked for a second time is kept and carried on: a change costs a look at each kept
+    question, and a question a look at each domain. Shelves live no longer than the ground they
+    stand on, which bounds the questions (see `Ground.remembered`).
+    """
+
+    __slots__ = ("_amounts", "_plan", "_rooms", "_shelves")
+
+    def __init__(self, plan: GroundPlan, mgpu: Mapping[str, int]) -> None:
+        self._plan = plan
+        self._shelves: dict[int, _Shelf] = {}
+        for node in sorted(mgpu):
+            shelf = self._shelves.get(mgpu[node])
+            if shelf is None:
+                shelf = self._shelves[mgpu[node]] = _Shelf()
+            shelf.cells.setdefault(plan.cell_of[node], []).append(node)
+        self._amounts = sorted(self._shelves)
+        self._rooms: dict[tuple[Level, int, int | None], dict[Domain, _Room]] = {}
+
+    def move(self, node: str, before: int, after: int) -> None:
+        """A node has another amount now."""
+        if before == after:
+            return
+        cell = self._plan.cell_of[node]
+        old = self._shelves[before]
+        old.remove(cell, node)
+        if not old.cells:
+            del self._shelves[before]
+            del self._amounts[bisect_left(self._amounts, before)]
+        new = self._shelves.get(after)
+        if new is None:
+            new = self._shelves[after] = _Shelf()
+            insort(self._amounts, after)
+        new.add(cell, node)
+        for (level, mgpu, kinds), rooms in self._rooms.items():
+            if before < mgpu and after < mgpu:
+                continue
+            domain = self._plan.domains[level][cell]
+            among = self._plan.cells(kinds)
+            if not domain or not (among is None or _has(among, cell, node)):
+                continue
+            room = rooms.setdefault(domain, _Room())
+            if before >= mgpu:
+                room.add(before, -1)
+            if after >= mgpu:
+                room.add(after, 1)
+
+    def most_together(self, level: Level, mgpu: int, kinds: int | None) -> int:
+        """The most nodes of a set of kinds with at least `mgpu` that are in one domain."""
+        if level is Level.NODE:
+            return int(any(True for _ in self._at_least(mgpu, kinds, None)))
+        return max((room.count for room in self._rooms_of(level, mgpu, kinds).values()), default=0)
+
+    def choose(
+        self, mgpu: int, node_count: int, kinds: int | None, topology: Topology | None
+    ) -> Chosen | None:
+        """The nodes for a gang of `node_count` with `mgpu` on each, or None without a place.
+
+        Required: in the one domain of the level on whose nodes least is left over, then the one
+        with fewest such nodes, then the one in the block with fewest. Preferred: likewise in the
+        tightest level, from the one asked for, that has such a domain, there in as few domains of
+        the tighter levels as that finds; else over as few domains as that finds. In the domain,
+        and for a gang without a wish, the fullest nodes are taken, and among equally full ones
+        those in the smallest block, there in the smallest rack and NVLink domain; nodes of which
+        no place is known come first.
+        """
+        if topology is None:
+            nodes = self._pick(mgpu, node_count, kinds, None)
+            return Chosen(0, nodes) if len(nodes) == node_count else None
+        wider = levels_from(topology.level)
+        if topology.is_required:
+            wider = wider[: topology.level is not Level.NODE]
+        for spread, level in enumerate(wider):
+            domain = self._best_domain(level, mgpu, node_count, kinds)
+            if domain is not None:
+                cells = self._plan.cells_in[level][domain]
+                if topology.is_required:
+                    return Chosen(0, self._pick(mgpu, node_count, kinds, cells))
+                inner = wider[:spread][::-1]
+                return Chosen(spread, sorted(self._gather(mgpu, node_count, kinds, cells, inner)))
+        if topology.is_required or self._count(mgpu, kinds, None) < node_count:
+            return None
+        nodes = self._gather(mgpu, node_count, kinds, None, wider[::-1])
+        return Chosen(len(wider), sorted(nodes))
+
+    def _best_domain(
+        self, level: Level, mgpu: int, node_count: int, kinds: int | None
+    ) -> Domain | None:
+        """The domain of a level that holds the gang with least left over."""
+        rooms = self._rooms_of(level, mgpu, kinds)
+        fitting = [
+            (room.least(node_count), room.count, domain)
+            for domain, room in rooms.items()
+            if room.count >= node_count
+        ]
+        if not fitting:
+            return None
+        least, count, _ = min(fitting)
+        tied = [domain for *key, domain in fitting if key == [least, count]]
+        if len(tied) == 1 or level is Level.BLOCK:
+            return min(tied)
+        plan = self._plan
+        blocks = self._rooms_of(Level.BLOCK, mgpu, kinds)
+
+        def of_block(domain: Domain) -> tuple[int, Domain]:
+            block = plan.domains[Level.BLOCK][plan.cells_in[level][domain][0]]
+            return blocks[block].count if block in blocks else 0, domain
+
+        return min(tied, key=of_block)
+
+    def _gather(
+        self,
+        mgpu: int,
+        node_count: int,
+        kinds: int | None,
+        cells: Collection[int] | None,
+        levels: Sequence[Level],
+    ) -> _Nodes:
+        """`node_count` nodes of `cells`, in few domains of each of `levels`, the widest first: the
+        largest ones, and of those that can hold the rest the smallest. Nodes in no domain last."""
+        if not levels:
+            return self._pick(mgpu, node_count, kinds, cells)
+        of_cells = self._plan.domains[levels[0]]
+        counts: Counter[Domain] = Counter()
+        groups: dict[Domain, dict[int, None]] = {}
+        for _, cell, nodes in self._at_least(mgpu, kinds, cells):
+            domain = of_cells[cell]
+            counts[domain] += len(nodes)
+            groups.setdefault(domain, {})[cell] = None
+        found: _Nodes = []
+        left = sorted(groups, key=lambda domain: (not domain, -counts[domain], domain))
+        while node_count:
+            holding = [one for one in left if one and counts[one] >= node_count]
+            domain = min(holding, key=lambda one: (counts[one], one)) if holding else left[0]
+            taken = min(node_count, counts[domain])
+            found += self._gather(mgpu, taken, kinds, groups[domain], levels[1:])
+            node_count -= taken
+            left.remove(domain)
+        return found
+
+    def _pick(
+        self, mgpu: int, node_count: int, kinds: int | None, cells: Collection[int] | None
+    ) -> _Nodes:
+        """The `node_count` fullest nodes of `cells`, or as many as there are."""
+        found: _Nodes = []
+        for i in range(bisect_left(self._amounts, mgpu), len(self._amounts)):
+            amount = self._amounts[i]
+            for nodes in self._smallest_first(amount, kinds, cells):
+                missing = node_count - len(found)
+                found.extend((amount, node) for node in nodes[:missing])
+                if len(found) >= node_count:
+                    return found
+        return found
+
+    def _smallest_first(
+        self, amount: int, kinds: int | None, cells: Collection[int] | None
+    ) -> Iterator[Sequence[str]]:
+        """The nodes of one amount cell by cell, those in the smallest domains first."""
+        shelf = self._shelves[amount]
+        order = shelf.orders.get(kinds) if cells is None else None
+        if order is None:
+            counts = {cell: len(nodes) for _, cell, nodes in self._of(amount, kinds, cells)}
+            order = self._order(counts)
+            if cells is None:
+                shelf.orders[kinds] = order
+        among = self._plan.cells(kinds)
+        for cell in reversed(order):
+            if cell in shelf.cells:
+                nodes = _among(shelf.cells[cell], cell, among)
+                if nodes:
+                    yield nodes
+
+    def _order(self, counts: Mapping[int, int]) -> list[int]:
+        """Cells with so many nodes each, the one in the smallest domains last."""
+        levels = [self._plan.domains[level] for level in _WIDEST_FIRST]
+        sizes: list[Counter[Domain]] = []
+        for of_cells in levels:
+            size: Counter[Domain] = Counter()
+            for cell, count in counts.items():
+                size[of_cells[cell]] += count
+            size[()] = 0
+            sizes.append(size)
+        return sorted(
+            counts,
+            key=lambda cell: [
+                (size[of_cells[cell]], of_cells[cell])
+                for size, of_cells in zip(sizes, levels, strict=True)
+            ],
+            reverse=True,
+        )
+
+    def _rooms_of(self, level: Level, mgpu: int, kinds: int | None) -> Mapping[Domain, _Room]:
+        found = self._rooms.get((level, mgpu, kinds))
+        if found is None:
+            found = self._rooms[level, mgpu, kinds] = {}
+            of_cells = self._plan.domains[level]
+            for amount, cell, nodes in self._at_least(mgpu, kinds, None):
+                domain = of_cells[cell]
+                if domain:
+                    room = found.get(domain)
+                    if room is None:
+                        room = found[domain] = _Room()
+                    room.add(amount, len(nodes))
+        return found
+
+    def _count(self, mgpu: int, kinds: int | None, cells: Collection[int] | None) -> int:
+        return sum(len(nodes) for _, _, nodes in self._at_least(mgpu, kinds, cells))
+
+    def _at_least(
+        self, mgpu: int, kinds: int | None, cells: Collection[int] | None
+    ) -> Iterator[tuple[int, int, Sequence[str]]]:
+        """(amount, cell, its nodes with that amount) from `mgpu` on."""
+        for i in range(bisect_left(self._amounts, mgpu), len(self._amounts)):
+            yield from self._of(self._amounts[i], kinds, cells)
+
+    def _of(
+        self, amount: int, kinds: int | None, cells: Collection[int] | None
+    ) -> Iterator[tuple[int, int, Sequence[str]]]:
+        among = self._plan.cells(kinds)
+        shelf = self._shelves[amount].cells
+        asked: Iterable[int] = shelf if cells is None else [one for one in cells if one in shelf]
+        for cell in asked:
+            nodes = _among(shelf[cell], cell, among)
+            if nodes:
+                yield amount, cell, nodes
+
+
+def _has(among: Mapping[int, frozenset[str] | None], cell: int, node: str) -> bool:
+    if cell not in among:
+        return False
+    some = among[cell]
+    return some is None or node in some
+
+
+def _among(
+    nodes: Sequence[str], cell: int, among: Mapping[int, frozenset[str] | None] | None
+) -> Sequence[str]:
+    """Those of a cell's nodes that are asked for."""
+    if among is None:
+        return nodes
+    if cell not in among:
+        return ()
+    some = among[cell]
+    return nodes if some is None else [node for node in nodes if node in some]

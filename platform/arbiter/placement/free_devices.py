@@ -1,0 +1,459 @@
+"""Which devices a gang gets: one cluster, one pool, best fit, all or nothing (R-38 to R-41)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from arbiter.api.snapshot import Topology
+from arbiter.placement.domains import Chosen, Shelves
+from arbiter.placement.node_sets import Levels, NodeKinds
+from arbiter.placement.resources import Demand, Rooms, Wants, has_beside, node_of, rooms_of
+from arbiter.placement.topology import GroundPlan, GroundPlans, Tally, levels_from
+
+#: So many views of a pool's clusters at most are kept (see `FreeDevices`), and of a cluster so many
+#: changes for each of its nodes that views have yet to follow.
+VIEWS_MAX = 64
+_CHANGES_MAX = 4
+
+#: Among so many nodes that are as full is looked for one with more or less of what is lent.
+_COMPANIES_MAX = 16
+
+#: A cluster, or a view of it: the cluster, and how much CPU and memory its nodes must have left.
+_At = str | tuple[str, Wants]
+
+
+class Shape(NamedTuple):
+    """What a job asks of the devices: `node_count` different nodes with `mgpu` each, on one of
+    `clusters` (None: on any), all out of the set of `kinds` (see `NodeKinds`; None: of any), as
+    close together as `topology` says (None: anywhere). `cpu_milli` and `memory_mib` of each node
+    besides (None: what comes with the GPUs there)."""
+
+    mgpu: int
+    node_count: int
+    clusters: frozenset[str] | None
+    total_mgpu: int
+    kinds: int | None = None
+    topology: Topology | None = None
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+
+    @property
+    def demand(self) -> Demand:
+        """What each rank has of its node."""
+        return Demand(self.mgpu, self.cpu_milli, self.memory_mib)
+
+    @property
+    def gpus_alone(self) -> Shape:
+        """The same without CPU and memory."""
+        return self._replace(cpu_milli=0, memory_mib=0)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether its nodes must be in one domain."""
+        return self.topology is not None and self.topology.is_required
+
+
+class Place(NamedTuple):
+    """Nodes of one cluster that fit a shape."""
+
+    cluster: str
+    nodes: tuple[str, ...]
+
+
+class FreeDevices:
+    """The free milli-GPU of one pool, node by node, on the clusters that accept starts.
+
+    `free[cluster][node]` may be negative (a drained node on which something still runs,
+    earmarks on lost capacity); such a node takes nothing.
+
+    Nodes stand sorted by what is free. From the first job on that asks for some kinds of nodes
+    only, a cluster's nodes stand besides by what is free (`Levels`), once for all such sets;
+    nothing of that is there where nobody asks. Likewise, where the places of nodes are known,
+    they stand by them (`Shelves`) from the first search on.
+
+    Where rooms are counted, `beside[cluster]` has what is left in each. Who wants some of them
+    looks at a *view* of the cluster, on which nothing is free of nodes whose rooms do not do. Views
+    follow what changed when they are looked at again.
+    """
+
+    __slots__ = (
+        "_all",
+        "_amounts",
+        "_changed",
+        "_failed",
+        "_fitting",
+        "_kinds",
+        "_levels",
+        "_rooms",
+        "_seen",
+        "_shelves",
+        "_totals",
+        "beside",
+        "free",
+        "plans",
+        "taken",
+    )
+
+    def __init__(
+        self,
+        free: Mapping[str, Mapping[str, int]],
+        kinds: NodeKinds | None = None,
+        plans: GroundPlans | None = None,
+        rooms: Rooms | None = None,
+        beside: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> None:
+        self.free = {cluster: dict(nodes) for cluster, nodes in sorted(free.items())}
+        self._rooms = Rooms(()) if rooms is None else rooms
+        self.beside = {cluster: dict(left) for cluster, left in (beside or {}).items() if left}
+        self._kinds = NodeKinds(()) if kinds is None else kinds
+        #: What is free of each node of a cluster, or of a view of it.
+        self._amounts: dict[_At, dict[str, int]] = dict(self.free.items())
+        self._all: dict[_At, list[tuple[int, str]]] = {
+            cluster: sorted((mgpu, node) for node, mgpu in nodes.items())
+            for cluster, nodes in self.free.items()
+        }
+        #: The nodes that changed, by cluster, and how many of these changes each view knows; the
+        #: view that was looked at last comes last.
+        self._changed: dict[str, list[str]] = {}
+        self._seen: dict[tuple[str, Wants], int] = {}
+        self.plans = GroundPlans((), self._kinds) if plans is None else plans
+        self._levels: dict[_At, Levels] = {}
+        self._shelves: dict[_At, Shelves] = {}
+        self._totals = {
+            cluster: sum(mgpu for mgpu in nodes.values() if mgpu > 0)
+            for cluster, nodes in self.free.items()
+        }
+        #: What was found since something was taken, and since something was given back.
+        self._fitting: set[Shape] = set()
+        self._failed: set[Shape] = set()
+        #: The nodes and rooms of which something was taken since the last mark.
+        self.taken: set[tuple[str, str]] = set()
+
+    def clusters(self, allowed: frozenset[str] | None) -> Iterable[str]:
+        """Those of the `allowed` clusters that accept starts, in order of id."""
+        if allowed is None:
+            return self.free
+        return [cluster for cluster in self.free if cluster in allowed]
+
+    def total_free(self, allowed: frozenset[str] | None = None, kinds: int | None = None) -> int:
+        """Free milli-GPU on all nodes that a job may use."""
+        return sum(self._total(cluster, kinds) for cluster in self.clusters(allowed))
+
+    def largest_free(self, allowed: frozenset[str] | None = None, kinds: int | None = None) -> int:
+        """Free milli-GPU of the cluster that has most on such nodes."""
+        return max((self._total(cluster, kinds) for cluster in self.clusters(allowed)), default=0)
+
+    def fitting_nodes(self, shape: Shape) -> int:
+        """Nodes with room for one rank, on the cluster that has most of them."""
+        return max(
+            (self.count(cluster, shape) for cluster in self.clusters(shape.clusters)),
+            default=0,
+        )
+
+    def together(self, shape: Shape) -> int:
+        """Such nodes in one domain of the level that the shape asks for, in the domain that has
+        most of them."""
+        return max(
+            (self._together(cluster, shape) for cluster in self.clusters(shape.clusters)), default=0
+        )
+
+    def tally(self, cluster: str, shape: Shape) -> Tally:
+        """The nodes of a cluster with room for one rank, counted for the whole gang."""
+        if shape.topology is None or not shape.is_bound:
+            ready = self.count(cluster, shape)
+            return Tally(shape.node_count, None, None, ready)
+        tally = Tally(shape.node_count, shape.topology.level, self.plans.of(cluster))
+        for _, node in self.with_room(cluster, shape):
+            tally.add(node)
+        return tally
+
+    def placed(self, cluster: str, shape: Shape, nodes: Mapping[str, int]) -> tuple[str, ...]:
+        """Those of `nodes`, by name with as much milli-GPU, that the gang takes; it must fit."""
+        plan = self.plans.of(cluster)
+        if plan is None:
+            chosen = sorted((mgpu, node) for node, mgpu in nodes.items())[: shape.node_count]
+        else:
+            found = Shelves(plan, nodes).choose(shape.mgpu, shape.node_count, None, shape.topology)
+            assert found is not None
+            chosen = found.nodes
+        return tuple(sorted(node for _, node in chosen))
+
+    def count(self, cluster: str, shape: Shape) -> int:
+        """Nodes of a cluster with room for one rank."""
+        at = self._at(cluster, shape)
+        if shape.kinds is not None:
+            among = self._kinds.nodes(shape.kinds, cluster)
+            return self._levels_of(at, cluster).count(shape.mgpu, among)
+        nodes = self._all[at]
+        return len(nodes) - bisect_left(nodes, (shape.mgpu, ""))
+
+    def with_room(self, cluster: str, shape: Shape) -> list[tuple[int, str]]:
+        """(free milli-GPU, node) of every node of a cluster with room for one rank."""
+        return self._fullest(self._at(cluster, shape), cluster, shape.kinds, shape.mgpu, None)
+
+    def has_room(
+        self, cluster: str, node: str, shape: Shape, more: Mapping[str, int] | None = None
+    ) -> bool:
+        """Whether a rank has room on a node, of whatever kind it is, if `more` were free there and
+        in its rooms."""
+        left = self.free[cluster][node]
+        if more:
+            left += more.get(node, 0)
+        if left < shape.mgpu:
+            return False
+        beside = self.beside.get(cluster)
+        if beside is None:
+            return True
+        wants = self._rooms.wants(cluster, shape.demand)
+        if more:
+            beside = {
+                room: beside[room] + more.get(room, 0) for room in rooms_of(node) if room in beside
+            }
+        return has_beside(beside, node, wants)
+
+    def left(self, cluster: str, room: str) -> int:
+        """What is free of a node, or of a room that is counted."""
+        nodes = self.free[cluster]
+        return nodes[room] if room in nodes else self.beside[cluster][room]
+
+    def is_of(self, kinds: int | None, cluster: str, node: str) -> bool:
+        """Whether a node is of one of the `kinds`."""
+        return kinds is None or self._kinds.has(kinds, cluster, node)
+
+    def fits(self, shape: Shape) -> bool:
+        """Whether some cluster has room for the whole gang now."""
+        if shape in self._fitting:
+            return True
+        if shape in self._failed:
+            return False
+        for cluster in self.clusters(shape.clusters):
+            if self._has_place(cluster, shape):
+                self._fitting.add(shape)
+                return True
+        self._failed.add(shape)
+        return False
+
+    def find(
+        self,
+        shape: Shape,
+        lent: Mapping[str, Mapping[str, int]] | None = None,
+        *,
+        joins_lent: bool = False,
+    ) -> Place | None:
+        """The tightest place for the whole gang, or None.
+
+        On each cluster the fullest nodes that still fit are taken, so that the largest
+        whole nodes stay free, and where their places are known the largest whole domains, too (see
+        `Shelves.choose`). Among clusters the one is chosen on which the nodes are closest together
+        if that is wished for, then the one that leaves least over on the nodes taken, then the one
+        with least free in all, then the first by id.
+
+        `lent` says what of each node, by cluster, may be taken back. Among nodes that are as full,
+        a job of one node that may be stopped itself (`joins_lent`) goes where most of that is, and
+        another one where least is: what is lent stays together, so that whole nodes of it can be
+        taken back for those that need whole nodes.
+        """
+        if not self.fits(shape):
+            return None
+        found = [
+            (cluster, chosen)
+            for cluster in self.clusters(shape.clusters)
+            if (chosen := self._choose(cluster, shape)) is not None
+        ]
+        if not found:
+            return None
+        cluster, (_, nodes) = found[0] if len(found) == 1 else min(found, key=self._tightness)
+        if shape.node_count > 1:
+            return Place(cluster, tuple(sorted([node for _, node in nodes])))
+        chosen_one = nodes[0]
+        if shape.topology is None and lent and lent.get(cluster):
+            here = lent[cluster]
+            chosen_one = self._in_company(cluster, chosen_one, shape, here, joins_lent=joins_lent)
+        return Place(cluster, (chosen_one[1],))
+
+    def _tightness(self, found: tuple[str, Chosen]) -> tuple[int, int, int, str]:
+        """What the clusters on which there is a place are compared by; the least is best."""
+        cluster, (spread, nodes) = found
+        return spread, sum([mgpu for mgpu, _ in nodes]), self._totals[cluster], cluster
+
+    def _in_company(
+        self,
+        cluster: str,
+        chosen: tuple[int, str],
+        shape: Shape,
+        lent: Mapping[str, int],
+        *,
+        joins_lent: bool,
+    ) -> tuple[int, str]:
+        """The node among the first that are as full as the `chosen` one which has most or least of
+        `lent`; that one itself where others have no more or less."""
+        as_full, node = best = chosen
+        most = lent.get(node, 0)
+        if not most and not joins_lent:
+            return chosen
+        at = self._at(cluster, shape)
+        for one in self._fullest(at, cluster, shape.kinds, as_full, _COMPANIES_MAX):
+            mgpu, node = one
+            if mgpu != as_full:
+                break
+            here = lent.get(node, 0)
+            if here > most if joins_lent else here < most:
+                best, most = one, here
+        return best
+
+    def take(self, cluster: str, node: str, mgpu: int) -> None:
+        """Use up `mgpu` of a node, or so much of a room; a negative amount gives it back."""
+        before = self.free[cluster].get(node)
+        if before is None:
+            self.beside[cluster][node] -= mgpu
+        else:
+            after = before - mgpu
+            self._move(cluster, node, before, after)
+            if before < 0 or after < 0:
+                self._totals[cluster] += max(0, after) - max(0, before)
+            else:
+                self._totals[cluster] -= mgpu
+        if self._seen:
+            self._note_change(cluster, node_of(node))
+        if mgpu < 0:
+            self._failed.clear()
+        else:
+            self._fitting.clear()
+        self.taken.add((cluster, node))
+
+    def leave(self, cluster: str, room: str, amount: int) -> None:
+        """So much is free of a node or a room from now on, if it is known."""
+        nodes = self.free.get(cluster)
+        if nodes is None:
+            return
+        before = nodes.get(room)
+        if before is None:
+            before = self.beside.get(cluster, {}).get(room)
+        if before is not None and before != amount:
+            self.take(cluster, room, before - amount)
+
+    def mark(self) -> None:
+        """Nothing is `taken` yet. What was found before is looked up anew, so that no more shapes
+        are remembered than one cycle asks for."""
+        self.taken.clear()
+        self._fitting.clear()
+        self._failed.clear()
+
+    def _move(self, at: _At, node: str, before: int, after: int) -> None:
+        """Another amount is free of a node of a cluster, or of a view of it."""
+        nodes = self._all[at]
+        del nodes[bisect_left(nodes, (before, node))]
+        insort(nodes, (after, node))
+        if at in self._levels:
+            self._levels[at].move(node, before, after)
+        if at in self._shelves:
+            self._shelves[at].move(node, before, after)
+        self._amounts[at][node] = after
+
+    def _at(self, cluster: str, shape: Shape) -> _At:
+        """Where to look for nodes of a cluster with room for a rank: there, or on a view of it."""
+        if not self.beside or cluster not in self.beside:
+            return cluster
+        wants = self._rooms.wants(cluster, shape.demand)
+        if not any(wants):
+            return cluster
+        view = cluster, wants
+        free, beside = self.free[cluster], self.beside[cluster]
+        changed = self._changed.setdefault(cluster, [])
+        seen = self._seen.pop(view, None)
+        if seen is None:
+            if len(self._seen) >= VIEWS_MAX:
+                self._drop(next(iter(self._seen)))
+            amounts = {
+                node: mgpu if has_beside(beside, node, wants) else min(mgpu, 0)
+                for node, mgpu in free.items()
+            }
+            self._amounts[view] = amounts
+            self._all[view] = sorted((mgpu, node) for node, mgpu in amounts.items())
+        else:
+            amounts = self._amounts[view]
+            for node in dict.fromkeys(changed[seen:]):
+                mgpu = free[node] if has_beside(beside, node, wants) else min(free[node], 0)
+                if mgpu != amounts[node]:
+                    self._move(view, node, amounts[node], mgpu)
+        self._seen[view] = len(changed)
+        return view
+
+    def _note_change(self, cluster: str, node: str) -> None:
+        """Views of a cluster have to look at a node again."""
+        changed = self._changed.get(cluster)
+        if changed is None:
+            return
+        changed.append(node)
+        if len(changed) > _CHANGES_MAX * len(self.free[cluster]):
+            for view in [one for one in self._seen if one[0] == cluster]:
+                self._drop(view)
+            changed.clear()
+
+    def _drop(self, view: tuple[str, Wants]) -> None:
+        del self._seen[view], self._all[view], self._amounts[view]
+        self._levels.pop(view, None)
+        self._shelves.pop(view, None)
+
+    def _has_place(self, cluster: str, shape: Shape) -> bool:
+        at, needed = self._at(cluster, shape), shape.node_count
+        if shape.kinds is None:
+            nodes = self._all[at]
+            if len(nodes) < needed or nodes[-needed][0] < shape.mgpu:
+                return False
+        else:
+            among = self._kinds.nodes(shape.kinds, cluster)
+            if self._levels_of(at, cluster).count(shape.mgpu, among, needed) < needed:
+                return False
+        return not shape.is_bound or self._together(cluster, shape) >= shape.node_count
+
+    def _together(self, cluster: str, shape: Shape) -> int:
+        plan = self.plans.of(cluster)
+        if plan is None or shape.topology is None:
+            return 0
+        shelves = self._shelves_of(self._at(cluster, shape), plan)
+        return shelves.most_together(shape.topology.level, shape.mgpu, shape.kinds)
+
+    def _choose(self, cluster: str, shape: Shape) -> Chosen | None:
+        """The nodes for a gang on a cluster, if it has a place for it."""
+        plan, at = self.plans.of(cluster), self._at(cluster, shape)
+        if plan is not None:
+            shelves = self._shelves_of(at, plan)
+            return shelves.choose(shape.mgpu, shape.node_count, shape.kinds, shape.topology)
+        if shape.is_bound:
+            return None
+        nodes = self._fullest(at, cluster, shape.kinds, shape.mgpu, shape.node_count)
+        if len(nodes) < shape.node_count:
+            return None
+        wish = shape.topology
+        return Chosen(0 if wish is None else len(levels_from(wish.level)), nodes)
+
+    def _fullest(
+        self, at: _At, cluster: str, kinds: int | None, mgpu: int, most: int | None
+    ) -> list[tuple[int, str]]:
+        """(free milli-GPU, node) of the first `most` nodes of `kinds` with so much free."""
+        if kinds is not None:
+            among = self._kinds.nodes(kinds, cluster)
+            return self._levels_of(at, cluster).least(mgpu, among, most)
+        nodes = self._all[at]
+        start = bisect_left(nodes, (mgpu, ""))
+        return nodes[start:] if most is None else nodes[start : start + most]
+
+    def _shelves_of(self, at: _At, plan: GroundPlan) -> Shelves:
+        found = self._shelves.get(at)
+        if found is None:
+            found = self._shelves[at] = Shelves(plan, self._amounts[at])
+        return found
+
+    def _levels_of(self, at: _At, cluster: str) -> Levels:
+        found = self._levels.get(at)
+        if found is None:
+            found = self._levels[at] = self._kinds.levels(cluster, self._amounts[at])
+        return found
+
+    def _total(self, cluster: str, kinds: int | None) -> int:
+        if kinds is None:
+            return self._totals[cluster]
+        return self._levels_of(cluster, cluster).total(self._kinds.nodes(kinds, cluster))

@@ -1,0 +1,235 @@
+"""CPU and memory of a pool's nodes, counted beside their GPUs wherever they could run short first
+(R-44).
+
+A job has as much CPU and memory on each of its nodes as it asks for, and where it does not say,
+what its cluster gives with so many GPUs (the *share*). As long as nobody in the pool has more of
+them for a GPU than any node has for each of its own, no node runs short of them: what is held of
+one is at most what goes with the GPUs held, and these are no more than there are. Then nothing of
+this is counted, and the pool is decided by GPUs alone, with the same outcome and at no cost.
+
+Else CPU and memory of a node are *rooms* of it, with names of their own. All books of the pool
+(what is free, held, coming back or reserved, by node) have a room as if it were one more node, in
+milli-CPU or MiB instead of milli-GPU; only who looks for a place puts a node and its rooms
+together. What nobody knows of a node is not counted there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from arbiter.api.snapshot import Device, QueuedJob, RunningJob, Slot
+from arbiter.quota.tree import UNLIMITED
+
+#: What no name of a node has in it, and what comes after a node's name in those of its rooms.
+_BESIDE = "\0"
+_CPU = _BESIDE + "cpu"
+_MEMORY = _BESIDE + "memory"
+
+
+class Demand(NamedTuple):
+    """What one rank has of a node; None is what the cluster gives with so many GPUs."""
+
+    mgpu: int
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+
+
+class Wants(NamedTuple):
+    """The CPU and the memory that a rank has on a node of one cluster."""
+
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+
+def demand_of(job: QueuedJob | RunningJob) -> Demand | None:
+    """What each rank of a job has of its node, if the job says anything but its GPUs."""
+    if job.cpu_milli is None and job.memory_mib is None:
+        return None
+    mgpu = (
+        job.mgpu_per_node
+        if isinstance(job, QueuedJob)
+        else min((slot.mgpu for slot in job.slots), default=0)
+    )
+    return Demand(mgpu, job.cpu_milli, job.memory_mib)
+
+
+def rooms_of(node: str) -> tuple[str, str]:
+    """The names of the rooms of a node, be they counted or not."""
+    return node + _CPU, node + _MEMORY
+
+
+def node_of(room: str) -> str:
+    """The node that a room belongs to; a node is its own."""
+    return room.partition(_BESIDE)[0]
+
+
+def is_beside(room: str) -> bool:
+    """Whether it is the room of a node, and not a node."""
+    return _BESIDE in room
+
+
+def has_beside(beside: Mapping[str, int], node: str, wants: Wants) -> bool:
+    """Whether what is left in the rooms of a node is enough; `beside` has it by room. Who wants
+    nothing of a room has enough of one that is overdrawn, too."""
+    cpu_milli, memory_mib = wants
+    return (not cpu_milli or beside.get(node + _CPU, cpu_milli) >= cpu_milli) and (
+        not memory_mib or beside.get(node + _MEMORY, memory_mib) >= memory_mib
+    )
+
+
+class _Size(NamedTuple):
+    """A node's milli-GPU, and its milli-CPU or MiB."""
+
+    mgpu: int
+    amount: int
+
+    def is_enough(self, mgpu: int, amount: int) -> bool:
+        """Whether nobody with so much runs short of it before the node is out of GPUs."""
+        return amount * self.mgpu <= self.amount * mgpu
+
+
+class Rooms:
+    """The rooms of one pool's nodes, by cluster: all there are (`sizes`) and what of them is
+    offered, as far as they are counted (`is_counted`)."""
+
+    __slots__ = ("_least", "_shares", "is_counted", "offered", "sizes")
+
+    def __init__(self, devices: Sequence[Device], demands: Iterable[Demand] = ()) -> None:
+        """`demands` are those of the jobs that wait or run in the pool and say what they want."""
+        self._shares: dict[str, Wants] = {}
+        for device in devices:
+            # They are the same on all nodes of a cluster, but for a moment while it changes them.
+            share = Wants(device.cpu_milli_per_gpu, device.memory_mib_per_gpu)
+            known = self._shares.get(device.cluster, share)
+            if known != share:
+                share = Wants(*map(max, known, share))
+            self._shares[device.cluster] = share
+        self.sizes: dict[str, dict[str, int]] = {}
+        self.offered: dict[str, dict[str, int]] = {}
+        self._least = self._find_least(devices)
+        self.is_counted = False
+        if not self.suffices((Demand(1_000), *demands)):
+            self.is_counted = True
+            self._count(devices)
+
+    def suffices(self, demands: Iterable[Demand]) -> bool:
+        """Whether nothing more has to be counted where jobs wait or run that want `demands`."""
+        if self.is_counted:
+            return True
+        return all(
+            self._is_within(cluster, demand) for demand in demands for cluster in self._least
+        )
+
+    def wants(self, cluster: str, demand: Demand) -> Wants:
+        """What a rank has on a node of a cluster."""
+        share = self._shares.get(cluster, Wants())
+        mgpu, cpu_milli, memory_mib = demand
+        return Wants(
+            share.cpu_milli * mgpu // 1_000 if cpu_milli is None else cpu_milli,
+            share.memory_mib * mgpu // 1_000 if memory_mib is None else memory_mib,
+        )
+
+    def wants_at_most(self, clusters: Iterable[str], demand: Demand) -> Wants:
+        """What a rank has on a node of whichever of `clusters` gives it most."""
+        wants = [self.wants(cluster, demand) for cluster in clusters]
+        return Wants(
+            max((one.cpu_milli for one in wants), default=0),
+            max((one.memory_mib for one in wants), default=0),
+        )
+
+    def held(
+        self,
+        cluster: str,
+        nodes: Iterable[str],
+        mgpu: int,
+        cpu_milli: int | None,
+        memory_mib: int | None,
+    ) -> list[Slot]:
+        """What ranks of a gang that want so much each hold of `nodes`, one on each, and of their
+        rooms."""
+        slots = [Slot(node, mgpu) for node in nodes]
+        if self.is_counted:
+            wants = self.wants(cluster, Demand(mgpu, cpu_milli, memory_mib))
+            slots += [one for slot in slots for one in self._beside(cluster, slot.node, wants)]
+        return slots
+
+    def with_rooms(self, run: RunningJob) -> RunningJob:
+        """An attempt, with what it holds of rooms among its slots."""
+        if not self.is_counted:
+            return run
+        slots = list(run.slots)
+        for slot in run.slots:
+            demand = Demand(slot.mgpu, run.cpu_milli, run.memory_mib)
+            slots += self._beside(run.cluster, slot.node, self.wants(run.cluster, demand))
+        return replace(run, slots=tuple(slots))
+
+    def _beside(self, cluster: str, node: str, wants: Wants) -> Iterator[Slot]:
+        known = self.sizes.get(cluster, {})
+        for room, amount in zip(rooms_of(node), wants, strict=True):
+            if amount and room in known:
+                yield Slot(room, amount)
+
+    def _is_within(self, cluster: str, demand: Demand) -> bool:
+        """Whether no node of a cluster runs short of CPU or memory before it is out of GPUs, if
+        nobody has more of them for a GPU than `demand`."""
+        least_cpu, least_memory = self._least[cluster]
+        wants = self.wants(cluster, demand)
+        return (least_cpu is None or least_cpu.is_enough(demand.mgpu, wants.cpu_milli)) and (
+            least_memory is None or least_memory.is_enough(demand.mgpu, wants.memory_mib)
+        )
+
+    def _find_least(
+        self, devices: Sequence[Device]
+    ) -> dict[str, tuple[_Size | None, _Size | None]]:
+        """By cluster, the nodes that have least CPU and least memory for each of their GPUs: of
+        what they offer, and of all that they have, as `Layout` counts it. One that offers no GPUs
+        now could come back with as many as the largest has."""
+        whole: dict[tuple[str, str], int] = {}
+        for device in devices:
+            at = device.cluster, device.node
+            whole[at] = whole.get(at, 0) + device.capacity_mgpu + device.outside_mgpu
+        largest_mgpu = max(whole.values(), default=0) or UNLIMITED
+        found: dict[str, tuple[set[_Size], set[_Size]]] = {}
+        for device in devices:
+            whole_mgpu = whole[device.cluster, device.node] or largest_mgpu
+            of_cluster = found.setdefault(device.cluster, (set(), set()))
+            of_all = device.cpu_milli, device.memory_mib
+            for sizes, left, amount in zip(
+                of_cluster, self._offered_by(device), of_all, strict=True
+            ):
+                if left is not None and amount is not None:
+                    sizes.add(_Size(whole_mgpu, amount))
+                    if device.capacity_mgpu > 0:
+                        sizes.add(_Size(device.capacity_mgpu, left))
+        return {cluster: (_least(cpu), _least(memory)) for cluster, (cpu, memory) in found.items()}
+
+    def _offered_by(self, device: Device) -> tuple[int | None, int | None]:
+        """CPU and memory of a node without what goes with the GPUs that others hold there."""
+        outside = self.wants(device.cluster, Demand(device.outside_mgpu))
+        cpu, memory = device.cpu_milli, device.memory_mib
+        return (
+            None if cpu is None else max(0, cpu - outside.cpu_milli),
+            None if memory is None else max(0, memory - outside.memory_mib),
+        )
+
+    def _count(self, devices: Iterable[Device]) -> None:
+        for device in devices:
+            sizes = self.sizes.setdefault(device.cluster, {})
+            offered = self.offered.setdefault(device.cluster, {})
+            cpu, memory = self._offered_by(device)
+            if device.cpu_milli is not None and cpu is not None:
+                sizes[device.node + _CPU] = device.cpu_milli
+                offered[device.node + _CPU] = cpu
+            if device.memory_mib is not None and memory is not None:
+                sizes[device.node + _MEMORY] = device.memory_mib
+                offered[device.node + _MEMORY] = memory
+
+
+def _least(sizes: Iterable[_Size]) -> _Size | None:
+    found: _Size | None = None
+    for one in sizes:
+        if found is None or one.amount * found.mgpu < found.amount * one.mgpu:
+            found = one
+    return found

@@ -1,0 +1,1 @@
+"""Whose GPUs are reclaimed for a job."""

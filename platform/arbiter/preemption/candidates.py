@@ -1,0 +1,230 @@
+"""Who may be stopped for a job, in the order of victims, sorted only as far as somebody looks
+(R-55).
+
+Of the many that may be asked few are needed, and those are among the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import chain
+from typing import NamedTuple
+
+from arbiter.cache.pool import Pool
+from arbiter.cache.running import Holding
+from arbiter.cache.victim_order import VictimKey
+from arbiter.quota.tree import ROOT
+
+#: So few are sorted at once.
+_FEW = 200
+#: Of more than that one in so many at first, and each time twice as many; by a sample of so many.
+_PART_AT_FIRST = 16
+_SAMPLE = 64
+
+
+#: Stands above candidates of a lower priority class, which no ancestor's guarantee has to justify.
+LOWER = -2
+
+
+class Candidate(NamedTuple):
+    """An attempt that may be stopped; smaller is asked earlier. `above`: the lowest node above it
+    and the job that asks (ROOT for all organizations), or LOWER; `below`: the child of `above` on
+    its path, the y of the rule."""
+
+    key: VictimKey
+    above: int
+    below: int
+    holding: Holding
+
+
+class InOrder:
+    """Candidates in order, for all that ask in one cycle."""
+
+    __slots__ = ("_part", "_rest", "_sorted")
+
+    def __init__(self, candidates: Iterable[Candidate]) -> None:
+        self._rest = list(candidates)
+        self._sorted: list[Candidate] = []
+        self._part = _PART_AT_FIRST
+
+    def __iter__(self) -> Iterator[Candidate]:
+        found = self._sorted
+        return iter(found) if not self._rest else self._go_through(found)
+
+    def _go_through(self, found: list[Candidate]) -> Iterator[Candidate]:
+        at = 0
+        while at < len(found) or self._sort_more():
+            # Others may go through them meanwhile, too.
+            end = len(found)
+            yield from found[at:end]
+            at = end
+
+    def _sort_more(self) -> bool:
+        """Sort a part of the rest; False where there is none."""
+        rest = self._rest
+        if not rest:
+            return False
+        if len(rest) > _FEW and self._part > 1:
+            keys = sorted(one.key for one in rest[:: len(rest) // _SAMPLE])
+            most = keys[len(keys) // self._part]
+            self._rest = [one for one in rest if one[0] > most]
+            rest = [one for one in rest if one[0] <= most]
+            self._part //= 2
+        else:
+            self._rest = []
+        rest.sort()
+        self._sorted += rest
+        return True
+
+
+class Borrowers:
+    """Attempts and claims, by the nodes at which they are not protected: as things were when the
+    first victim of the cycle was sought."""
+
+    __slots__ = ("_by_parent", "_in_order", "_largest", "_pool")
+
+    def __init__(
+        self, pool: Pool, alike: Iterable[tuple[tuple[int, int], Collection[Holding]]]
+    ) -> None:
+        """`alike`: by team and the bits of where they are protected."""
+        self._pool = pool
+        tree = pool.tree
+        self._in_order: dict[tuple[int, int], InOrder] = {}
+        self._largest: dict[int, int] = {}
+        self._by_parent: dict[int, list[tuple[int, Collection[Holding]]]] = {}
+        for (team, protected), those in alike:
+            for node in tree.paths[team]:
+                if not protected >> tree.depths[node] & 1:
+                    self._by_parent.setdefault(tree.parents[node], []).append((node, those))
+
+    def beside(self, node: int, parent: int) -> list[Collection[Holding]]:
+        """Those who are not protected at a sister of `node`, of which each is below `parent`."""
+        below = self._by_parent.get(parent, ())
+        return [those for child, those in below if child != node]
+
+    def is_any_beside(self, node: int, parent: int) -> bool:
+        """Whether any of those who are not protected at a sister of `node` runs on."""
+        below = self._by_parent.get(parent, ())
+        return any(not one.is_going for child, those in below if child != node for one in those)
+
+    def below(self, parent: int, wanted_mgpu: int) -> InOrder:
+        """Those who are not protected at a child of `parent`, in order for a job of this size: one
+        order for all jobs that are not smaller than any of them."""
+        lines = self._by_parent.get(parent, ())
+        largest = self._largest.get(parent)
+        if largest is None:
+            sizes = (holding.mgpu for _, holdings in lines for holding in holdings)
+            largest = self._largest[parent] = max(sizes, default=0)
+        mgpu = min(wanted_mgpu, largest)
+        found = self._in_order.get((parent, mgpu))
+        if found is None:
+            key, is_abroad = self._pool.victim_order.key, parent == ROOT
+            found = self._in_order[parent, mgpu] = InOrder(
+                Candidate(key(holding, mgpu, is_abroad=is_abroad), parent, child, holding)
+                for child, holdings in lines
+                for holding in holdings
+            )
+        return found
+
+
+class Seen:
+    """Candidates in order; once somebody has looked they are known."""
+
+    __slots__ = ("_known", "_more")
+
+    def __init__(self, source: Iterable[Candidate]) -> None:
+        self._known: list[Candidate] = []
+        self._more: Iterator[Candidate] | None = iter(source)
+
+    def __iter__(self) -> Iterator[Candidate]:
+        return iter(self._known) if self._more is None else self._go_through()
+
+    def _go_through(self) -> Iterator[Candidate]:
+        known, at = self._known, 0
+        while True:
+            while at < len(known):
+                yield known[at]
+                at += 1
+            one = None if self._more is None else next(self._more, None)
+            if one is None:
+                self._more = None
+                return
+            known.append(one)
+
+
+class Group:
+    """Who may be asked by one right: `everybody` in order, and `near` of them those who run on
+    nodes that can be cleared at all. They are not fewer than `at_least`."""
+
+    __slots__ = ("_lines", "_may_ask", "at_least", "everybody", "near")
+
+    def __init__(
+        self,
+        everybody: Seen,
+        near: Seen,
+        lines: Sequence[Collection[Holding]],
+        may_ask: Callable[[Holding], bool] | None,
+        at_least: int,
+    ) -> None:
+        """All are in `lines`, with others whom one may not ask (None: without)."""
+        self.everybody = everybody
+        self.near = near
+        self._lines = lines
+        self._may_ask = may_ask
+        self.at_least = at_least
+
+    @classmethod
+    def of(cls, candidates: Sequence[Candidate]) -> Group:
+        """These, in order, of whom any may be near."""
+        every = Seen(candidates)
+        return cls(every, every, [[one.holding for one in candidates]], None, len(candidates))
+
+    def holdings(self) -> Iterator[Holding]:
+        """What they hold, in any order."""
+        every = chain.from_iterable(self._lines)
+        return every if self._may_ask is None else filter(self._may_ask, every)
+
+
+class Asked:
+    """All who may be asked for one job, in `groups` by the node `above` them; but for `spared`."""
+
+    __slots__ = ("_groups", "_spared", "near")
+
+    def __init__(self, groups: Mapping[int, Group], spared: Candidate | None = None) -> None:
+        self._groups = groups
+        self._spared = spared
+        #: Those who run on nodes that can be cleared.
+        self.near = Seen(self._merged([group.near for group in groups.values()]))
+
+    @property
+    def aboves(self) -> list[int]:
+        """The nodes above somebody."""
+        return list(self._groups)
+
+    def everybody(self, aboves: Iterable[int] | None = None) -> Iterator[Candidate]:
+        """All in order, or those of the groups of these nodes."""
+        found = self._groups if aboves is None else aboves
+        return self._merged([self._groups[above].everybody for above in found])
+
+    def _merged(self, groups: Sequence[Seen]) -> Iterator[Candidate]:
+        every = iter(groups[0]) if len(groups) == 1 else merge(*groups)
+        spared = self._spared
+        return every if spared is None else (one for one in every if one is not spared)
+
+    def without(self, aboves: Iterable[int]) -> Asked:
+        """Those of all other groups."""
+        left_out = set(aboves)
+        return Asked({above: of for above, of in self._groups.items() if above not in left_out})
+
+    def sparing(self, one: Candidate) -> Asked:
+        """All but this one, of whom everybody is known."""
+        return Asked(self._groups, one)
+
+    def gangs_among(self, most: int) -> int | None:
+        """How many they are, if gangs are among them and they are not more than `most`."""
+        if sum(group.at_least for group in self._groups.values()) > most:
+            return None
+        every = chain.from_iterable(group.holdings() for group in self._groups.values())
+        widths = [len(one.run.slots) for one in every]
+        return len(widths) if len(widths) <= most and max(widths, default=1) > 1 else None

@@ -1,0 +1,510 @@
+"""Whose GPUs are taken back for a job (R-53, R-63).
+
+Job j may take from a running job v of another team when, with x and y the children of the
+lowest common ancestor on j's and v's side, j fits in what is left of x's guarantee and v is
+not protected at y. "What is left" counts the victims below x as gone: otherwise a job that fits
+in its team's guarantee could stay blocked by what a sister team borrows inside x. A
+claim that is not protected at y is given up like a job, so that a promise made further up in
+the tree does not delay one made further down. A class that preempts within its team may stop
+lower classes there, and one that preempts across teams those of all its organization; what
+runs in such a class is not taken back for a lower one of the same organization, or each would
+stop the other by turns.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from arbiter.api.snapshot import Slot
+from arbiter.cache.pool import Pool
+from arbiter.cache.running import Holding, Node, held_by_node
+from arbiter.placement.domains import Shelves
+from arbiter.placement.free_devices import Place, Shape
+from arbiter.placement.node_sets import Levels
+from arbiter.placement.resources import node_of
+from arbiter.preemption.candidates import LOWER, Asked, Borrowers, Candidate, Group, Seen
+from arbiter.preemption.node_selection import Cost, cost_of
+from arbiter.preemption.search import Search, give_back
+from arbiter.queue.order import Priority
+from arbiter.quota.tree import ROOT
+
+#: What is free by cluster and node, at most.
+_Most = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """What to stop and where the job then fits."""
+
+    place: Place
+    victims: tuple[Candidate, ...]
+
+
+class Reclaimer:
+    """Finds victims in one pool; keeps the borrowed attempts in order for the whole cycle."""
+
+    __slots__ = (
+        "_all_answer",
+        "_claims",
+        "_has_shields",
+        "_in_teams",
+        "_is_anybody",
+        "_most",
+        "_most_levels",
+        "_most_shelves",
+        "_most_sorted",
+        "_nearby",
+        "_pool",
+        "_slots_max",
+        "_sorted_out",
+        "_stopped_count",
+        "_too_few",
+        "_without_right",
+        "held",
+    )
+
+    def __init__(self, pool: Pool, held: Mapping[Node, int]) -> None:
+        """`held`: what is held back for reservations, as it changes."""
+        self._pool = pool
+        self.held = held
+        self._claims = [earmark.stand_in for earmark in pool.earmarks.values()]
+        self._in_teams: dict[int, list[Holding]] | None = None
+        self._is_anybody: bool | None = None
+        self._all_answer = True
+        self._sorted_out: Borrowers | None = None
+        self._nearby: dict[int, Borrowers] = {}
+        self._slots_max: int | None = None
+        self._stopped_count = 0
+        #: Shapes for which too little comes back, until somebody is stopped; teams and sizes that
+        #: no guarantee gives a right, until somebody is stopped who is protected.
+        self._too_few: set[Shape] = set()
+        self._without_right: set[tuple[int, int]] = set()
+        self._has_shields = pool.ground.has_shields
+        self._most: dict[str, dict[str, int]] | None = None
+        self._most_sorted: dict[str, list[int]] = {}
+        self._most_levels: dict[str, Levels] = {}
+        self._most_shelves: dict[str, Shelves] = {}
+
+    def may_find(self, team: int, priority: Priority) -> bool:
+        """Whether there is anything at all that could come back for a job of `team`."""
+        return bool(
+            self._anybody
+            or self._pool.coming_back
+            or (priority.preempts and team in self._by_team)
+            or (priority.preempts_others and self._by_team)
+        )
+
+    def could_help(self, team: int, shape: Shape) -> bool:
+        """Whether a job of `team` that cannot start now might by the guarantees above it: whether
+        anybody may be asked, or what comes back anyway might be enough."""
+        pool, mgpu = self._pool, shape.total_mgpu
+        return self._has_right(team, mgpu) or (
+            pool.later is not None
+            and self._is_coming_back(shape)
+            and pool.later.blocker(team, mgpu) is None
+        )
+
+    def _has_right(self, team: int, mgpu: int) -> bool:
+        """Whether a guarantee above a job gives it a right to ask anybody.
+
+        It fits in the lowest that does before anybody is stopped below that. So who has no right
+        gets none, unless somebody is stopped who is protected anywhere.
+        """
+        if (team, mgpu) in self._without_right:
+            return False
+        parents, fits = self._pool.tree.parents, self._pool.guarantees.fits
+        for node in self._pool.tree.paths[team]:
+            if fits(node, team, mgpu) and self._borrowed.is_any_beside(node, parents[node]):
+                return True
+        self._without_right.add((team, mgpu))
+        return False
+
+    def _is_coming_back(self, shape: Shape) -> bool:
+        """Whether enough nodes have room for a rank, or will when all that no claim waits for is
+        back, whatever is held back and wherever they stand: an upper bound. Where it says no, that
+        holds until somebody is stopped."""
+        if shape in self._too_few:
+            return False
+        free = self._pool.free
+        for cluster in free.clusters(shape.clusters):
+            left, is_known = free.free[cluster], cluster not in free.beside
+            count = free.count(cluster, shape)
+            for node, mgpu in self._more_on(cluster).items():
+                if left[node] + mgpu >= shape.mgpu and not (is_known and left[node] >= shape.mgpu):
+                    count += 1
+            if count >= shape.node_count:
+                return True
+        self._too_few.add(shape)
+        return False
+
+    def _more_on(self, cluster: str) -> dict[str, int]:
+        """The nodes of which something is held back, or comes back that no claim waits for: how
+        many of their GPUs."""
+        nodes = self._pool.free.free[cluster]
+        found: dict[str, int] = {}
+        held = ((room, more) for (at, room), more in self.held.items() if at == cluster)
+        for room, more in (*self._pool.coming_back.get(cluster, {}).items(), *held):
+            node = node_of(room)
+            if node in nodes:
+                found[node] = found.get(node, 0) + (more if room == node else 0)
+        return found
+
+    def find(
+        self, team: int, shape: Shape, priority: Priority, barred: Collection[Node] = ()
+    ) -> Taking | None:
+        """The victims with which a job that cannot start now could, or None. It may take
+        nothing back on the nodes `barred`.
+
+        Borrowers are asked first; then, if the job's class preempts within its team, lower
+        classes there; then both, when only that makes the job fit in a guarantee; last, if the
+        class preempts across teams, borrowers and all lower classes of the organization.
+        """
+        taking = self._look(team, shape, priority, barred)
+        if taking is not None:
+            self._stopped_count += len(taking.victims)
+            self._too_few.clear()
+            if any(one.holding.protected for one in taking.victims):
+                self._without_right.clear()
+            if any(self._is_protected(one.holding) for one in taking.victims):
+                self._forget_most()
+        return taking
+
+    def could_find(self, team: int, shape: Shape, priority: Priority) -> bool:
+        """Whether there were victims if no node were barred; nobody is stopped."""
+        return self._look(team, shape, priority, ()) is not None
+
+    def _look(
+        self, team: int, shape: Shape, priority: Priority, barred: Collection[Node]
+    ) -> Taking | None:
+        taking = None
+        mgpu, order = shape.total_mgpu, priority.order
+        if self._pool.source(team, mgpu) != ROOT and self.could_be_freed(shape):
+            asked = Asked(self._outside(team, shape, order, most=self._most))
+            taking = self._choose(team, shape, asked, barred, self._most)
+        if taking is None and priority.preempts:
+            own = self._lower((team,), order, mgpu)
+            if own:
+                groups = {LOWER: Group.of(own), **self._outside(team, shape, order, own)}
+                taking = self._choose(
+                    team, shape, Asked({LOWER: groups[LOWER]}), barred
+                ) or self._choose(team, shape, Asked(groups), barred)
+        if taking is None and priority.preempts_others:
+            lower = self._lower(self._teams_beside(team, with_own=priority.preempts), order, mgpu)
+            if lower:
+                groups = {LOWER: Group.of(lower), **self._outside(team, shape, order, lower)}
+                taking = self._choose(team, shape, Asked(groups), barred)
+        return taking
+
+    def note_taken(self, cluster: str, slots: Iterable[Slot]) -> None:
+        """A start or a claim of this cycle takes `slots`: of others they are to be had no more."""
+        if self._most is None:
+            return
+        most, ordered = self._most[cluster], self._most_sorted.get(cluster)
+        levels, shelves = self._most_levels.get(cluster), self._most_shelves.get(cluster)
+        for node, mgpu in slots:
+            before = most.get(node)
+            if before is None:
+                # A room of a node.
+                continue
+            after = most[node] = before - mgpu
+            if ordered is not None:
+                del ordered[bisect_left(ordered, before)]
+                insort(ordered, after)
+            if levels is not None:
+                levels.move(node, before, after)
+            if shelves is not None:
+                shelves.move(node, before, after)
+
+    def _is_protected(self, holding: Holding) -> bool:
+        return holding.is_protected_at(self._pool.tree.depths[holding.team])
+
+    def _forget_most(self) -> None:
+        """A protected attempt is stopped."""
+        self._most = None
+        self._most_sorted = {}
+        self._most_levels = {}
+        self._most_shelves = {}
+        self._nearby = {}
+
+    def could_be_freed(self, shape: Shape) -> bool:
+        """Whether there is a place for the GPUs of `shape` if everything borrowed anywhere were
+        gone.
+
+        It spares the search for every team that waits for what nobody can give; and who has no
+        such place keeps none in its team's guarantee, so it is to be exact at every moment of a
+        cycle, whenever it was first asked.
+        """
+        return any(
+            self._most_with(cluster, shape) >= shape.node_count
+            and (not shape.is_bound or self._most_together(cluster, shape) >= shape.node_count)
+            for cluster in self._pool.free.clusters(shape.clusters)
+        )
+
+    def _most_together(self, cluster: str, shape: Shape) -> int:
+        """Nodes that `_most_free` makes large enough in one domain, at most."""
+        shelves = self._most_shelves.get(cluster)
+        if shelves is None:
+            plan = self._pool.free.plans.of(cluster)
+            if plan is None or self._most is None:
+                return 0
+            shelves = self._most_shelves[cluster] = Shelves(plan, self._most[cluster])
+        if shape.topology is None:
+            return 0
+        return shelves.most_together(shape.topology.level, shape.mgpu, shape.kinds)
+
+    def _most_with(self, cluster: str, shape: Shape) -> int:
+        """Nodes of a cluster that `_most_free` makes large enough for one rank."""
+        if self._most is None:
+            self._most = self._most_free()
+        most, kinds = self._most[cluster], self._pool.kinds
+        if shape.kinds is None:
+            ordered = self._most_sorted.get(cluster)
+            if ordered is None:
+                ordered = self._most_sorted[cluster] = sorted(most.values())
+            return len(ordered) - bisect_left(ordered, shape.mgpu)
+        levels = self._most_levels.get(cluster)
+        if levels is None:
+            levels = self._most_levels[cluster] = kinds.levels(cluster, most)
+        return levels.count(shape.mgpu, kinds.nodes(shape.kinds, cluster), shape.node_count)
+
+    def _most_free(self) -> dict[str, dict[str, int]]:
+        """By cluster and node: the GPUs that are free, held back or not, or borrowed or coming
+        back, at most."""
+        free = {cluster: dict(nodes) for cluster, nodes in self._pool.free.free.items()}
+        for (cluster, node), mgpu in self.held.items():
+            if node in free[cluster]:
+                free[cluster][node] += mgpu
+        for cluster, nodes in self._pool.coming_back.items():
+            for node, mgpu in nodes.items():
+                if node in free.get(cluster, ()):
+                    free[cluster][node] += mgpu
+        borrowed = self._pool.holdings.borrowed
+        claimed = held_by_node(
+            one for one in self._claims if not one.is_going and one.protected != one.everywhere
+        )
+        gone = held_by_node(one for one in self._pool.stopped if one in borrowed.of)
+        for by_cluster, sign in ((borrowed.by_node, 1), (claimed, 1), (gone, -1)):
+            for cluster, nodes in free.items():
+                for node, mgpu in by_cluster.get(cluster, {}).items():
+                    if node in nodes:
+                        nodes[node] += sign * mgpu
+        return free
+
+    def _outside(
+        self,
+        team: int,
+        shape: Shape,
+        order: int,
+        own: Sequence[Candidate] = (),
+        most: _Most | None = None,
+    ) -> dict[int, Group]:
+        """Attempts of other teams that the guarantees above `team` give a right to, by what is
+        above both; `own` are asked already. `most`: as in `_choose`.
+
+        From the team up: an ancestor gives it if the job fits in its guarantee, at the latest
+        once what is stopped below it (by the rights found so far, or in `own`) is gone.
+        """
+        stopped = [one.holding for one in own]
+        asker = _Asker(self, team, order, stopped)
+        parents = self._pool.tree.parents
+        near = self._borrowed if most is None else self._near(shape.mgpu, most)
+        found: dict[int, Group] = {}
+        for node in self._pool.tree.paths[team]:
+            group = self._beside(node, shape.total_mgpu, near, asker)
+            gone = chain(stopped, *(one.holdings() for one in found.values()))
+            if any(group.holdings()) and self._gives_right(node, team, shape.total_mgpu, gone):
+                found[parents[node]] = group
+        return found
+
+    def _beside(self, node: int, mgpu: int, near: Borrowers, asker: _Asker) -> Group:
+        """Whom `asker` may ask, for a job of `mgpu`, of those who are not protected at a sister of
+        `node`, and of those who are `near`."""
+        parent = self._pool.tree.parents[node]
+        lines = self._borrowed.beside(node, parent)
+        everybody = Seen(asker.in_order(self._borrowed, parent, node, mgpu))
+        at_least = 0
+        if self._all_answer and not self._has_shields:
+            at_least = sum(map(len, lines)) - self._stopped_count - asker.asked_count
+        return Group(
+            everybody,
+            everybody if near is self._borrowed else Seen(asker.in_order(near, parent, node, mgpu)),
+            lines,
+            asker.may_ask,
+            at_least,
+        )
+
+    def may_ask(self, holding: Holding, team: int, order: int) -> bool:
+        """Whether it runs on and answers, and nothing shields it from jobs of this class order."""
+        return (
+            not holding.is_going
+            and (self._all_answer or self._answers(holding))
+            and not (self._has_shields and self._is_shielded(holding, team, order))
+        )
+
+    def _is_shielded(self, holding: Holding, team: int, order: int) -> bool:
+        """Whether it runs in a class that may preempt a job of this `order` across teams, and its
+        team has not more of that class than the cap, by which alone the guarantee yields."""
+        pool, name = self._pool, holding.run.priority_class
+        priority, paths = pool.ground.priority(name), pool.tree.paths
+        return (
+            holding.order > order
+            and priority.preempts_others
+            and paths[holding.team][-1] == paths[team][-1]
+            and pool.class_use.get((holding.team, name), 0) <= (priority.cap_mgpu or 0)
+        )
+
+    def _gives_right(self, node: int, team: int, mgpu: int, stopped: Iterable[Holding]) -> bool:
+        """Whether a job fits in the guarantee of `node` once those `stopped` are gone."""
+        pool = self._pool
+        if pool.guarantees.fits(node, team, mgpu):
+            return True
+        left = pool.guarantees.copy()
+        for holding in stopped:
+            if holding.protected:
+                give_back(pool, left, holding, (node,), 1)
+        return left.fits(node, team, mgpu)
+
+    @property
+    def _borrowed(self) -> Borrowers:
+        """All that borrow, sorted out when the first victim of this cycle is sought."""
+        if self._sorted_out is None:
+            self._sorted_out = self._sort_out(self._pool.holdings.borrowed.alike.items())
+        return self._sorted_out
+
+    def _near(self, mgpu: int, most: _Most) -> Borrowers:
+        """Those on nodes that can be made large enough for a rank with so much. Few can, where a
+        rank takes whole nodes."""
+        found = self._nearby.get(mgpu)
+        if found is None:
+            holdings = self._pool.holdings
+            of, on_node, every = holdings.borrowed.of, holdings.on_node, holdings.all
+            alike: dict[tuple[int, int], dict[Holding, None]] = {}
+            for cluster, nodes in most.items():
+                for node, at_most in nodes.items():
+                    if at_most >= mgpu:
+                        for attempt in on_node.get((cluster, node), ()):
+                            holding = every[attempt]
+                            if holding in of:
+                                alike.setdefault(of[holding], {})[holding] = None
+            found = self._nearby[mgpu] = self._sort_out(alike.items())
+        return found
+
+    def _sort_out(self, alike: Iterable[tuple[tuple[int, int], Collection[Holding]]]) -> Borrowers:
+        """The `alike` ones, and claims."""
+        pool = self._pool
+        claims = (((one.team, one.protected), (one,)) for one in self._claims)
+        return Borrowers(pool, chain(alike, claims))
+
+    def _answers(self, holding: Holding) -> bool:
+        """Whether it runs on a cluster that does, or is a claim."""
+        return holding.run.cluster in self._pool.free.free or holding.claim_of is not None
+
+    @property
+    def _anybody(self) -> bool:
+        """Whether anybody borrows anything, claims included, as it was when first asked: before
+        there is a victim in this cycle."""
+        if self._is_anybody is None:
+            borrowed = self._pool.holdings.borrowed
+            self._all_answer = all(cluster in self._pool.free.free for cluster in borrowed.by_node)
+            self._is_anybody = any(
+                self._answers(one) for those in borrowed.alike.values() for one in those
+            ) or any(one.protected != one.everywhere for one in self._claims)
+        return self._is_anybody
+
+    def _most_slots(self) -> int:
+        """On how many nodes one attempt or claim runs, at most."""
+        if self._slots_max is None:
+            widths = (len(one.run.slots) for one in self._claims)
+            self._slots_max = max((1, *self._pool.holdings.widths, *widths))
+        return self._slots_max
+
+    @property
+    def _by_team(self) -> dict[int, list[Holding]]:
+        """Attempts that run on clusters that answer, and claims, by team."""
+        if self._in_teams is None:
+            self._in_teams = {}
+            for holding in self._claims:
+                self._in_teams.setdefault(holding.team, []).append(holding)
+            for team, line in self._pool.holdings.teams.items():
+                for job in line.jobs:
+                    if isinstance(job.what, Holding) and self._answers(job.what):
+                        self._in_teams.setdefault(team, []).append(job.what)
+        return self._in_teams
+
+    def _teams_beside(self, team: int, *, with_own: bool) -> list[int]:
+        """The teams of the organization of `team` in which something may be stopped."""
+        paths = self._pool.tree.paths
+        return [
+            other
+            for other in self._by_team
+            if paths[other][-1] == paths[team][-1] and (with_own or other != team)
+        ]
+
+    def _lower(self, teams: Iterable[int], order: int, mgpu: int) -> list[Candidate]:
+        """Attempts of `teams` in lower priority classes, in victim order for a job of `mgpu`."""
+        key = self._pool.victim_order.key
+        return sorted(
+            Candidate(key(holding, mgpu, is_abroad=False), LOWER, other, holding)
+            for other in teams
+            for holding in self._by_team.get(other, ())
+            if holding.order < order and not holding.is_going
+        )
+
+    def _choose(
+        self,
+        team: int,
+        shape: Shape,
+        asked: Asked,
+        barred: Collection[Node],
+        most: _Most | None = None,
+    ) -> Taking | None:
+        """The cheapest cluster's victims: by what it costs to stop them, then by their GPUs.
+        `most`: what is free by cluster and node without all that are asked, at most."""
+        best: tuple[Cost, int, str] | None = None
+        found: Taking | None = None
+        for cluster in self._pool.free.clusters(shape.clusters):
+            search = Search(self._pool, team, shape, cluster, barred)
+            victims = search.run(asked, self._most_slots(), None if most is None else most[cluster])
+            if victims is None:
+                continue
+            key = (cost_of(victims), sum(one.holding.mgpu for one in victims), cluster)
+            if best is None or key < best:
+                best = key
+                found = Taking(Place(cluster, search.nodes()), tuple(victims))
+        return found
+
+
+class _Asker:
+    """Who looks for victims for a job of a team."""
+
+    __slots__ = ("_asked", "_order", "_reclaimer", "_team")
+
+    def __init__(
+        self, reclaimer: Reclaimer, team: int, order: int, asked: Iterable[Holding]
+    ) -> None:
+        """`order` of its priority class; those `asked` are so already."""
+        self._reclaimer = reclaimer
+        self._team = team
+        self._order = order
+        self._asked = set(map(id, asked))
+
+    @property
+    def asked_count(self) -> int:
+        """How many are asked already."""
+        return len(self._asked)
+
+    def may_ask(self, holding: Holding) -> bool:
+        """Whether it is not asked yet, and may be."""
+        return not (self._asked and id(holding) in self._asked) and self._reclaimer.may_ask(
+            holding, self._team, self._order
+        )
+
+    def in_order(self, those: Borrowers, parent: int, node: int, mgpu: int) -> Iterator[Candidate]:
+        """Whom one may ask, in order for a job of `mgpu`, of those who are not protected at a child
+        of `parent` other than `node`."""
+        for one in those.below(parent, mgpu):
+            if one.below != node and self.may_ask(one.holding):
+                yield one

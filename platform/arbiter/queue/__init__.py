@@ -1,0 +1,1 @@
+"""The order of service and the jobs that wait in it."""

@@ -1,0 +1,1 @@
+"""Quota arithmetic: the tree, what it holds, what is protected."""

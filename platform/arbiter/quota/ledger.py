@@ -1,0 +1,124 @@
+"""How much of a pool each node of the tree holds, and what its limits allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from arbiter.quota.tree import ROOT, PoolQuota, Tree
+
+
+class Ledger:
+    """What every node of one pool holds, kept up to date start by start, in milli-GPU.
+
+    `base[x]` is the use of the jobs at x itself plus what x's children hold;
+    `held[x] = max(base[x], kept[x])`; `root_held` is what the organizations hold together
+    and `use` what really is in use. `capacity` is never clamped to either.
+    """
+
+    __slots__ = ("base", "capacity", "held", "quota", "root_held", "tree", "use")
+
+    def __init__(self, tree: Tree, quota: PoolQuota, capacity: int, direct: Sequence[int]) -> None:
+        """`direct`: use of the jobs at each node itself, one number per node."""
+        self.tree = tree
+        self.quota = quota
+        self.capacity = capacity
+        self.base = list(direct)
+        self.held = [0] * len(direct)
+        self.root_held = 0
+        self.use = sum(direct)
+        for node in range(len(direct) - 1, -1, -1):
+            held = max(self.base[node], quota.kept[node])
+            self.held[node] = held
+            parent = tree.parents[node]
+            if parent == ROOT:
+                self.root_held += held
+            else:
+                self.base[parent] += held
+
+    def copy(self) -> Ledger:
+        """An independent ledger with the same standing."""
+        twin = Ledger(self.tree, self.quota, self.capacity, ())
+        twin.base, twin.held = self.base.copy(), self.held.copy()
+        twin.root_held, twin.use = self.root_held, self.use
+        return twin
+
+    def charge(self, node: int, mgpu: int) -> None:
+        """Add `mgpu` of use at `node`; a negative amount gives it back. ROOT: at no node."""
+        self.use += mgpu
+        change = mgpu
+        base, held, kept, parents = self.base, self.held, self.quota.kept, self.tree.parents
+        while node != ROOT:
+            holds = base[node] = base[node] + change
+            if holds < kept[node]:
+                holds = kept[node]
+            change = holds - held[node]
+            if change == 0:
+                return
+            held[node] = holds
+            node = parents[node]
+        self.root_held += change
+
+    def blocker(self, node: int, mgpu: int) -> int | None:
+        """The lowest node whose limit refuses a start of `mgpu` (above 0) at `node`.
+
+        ROOT when it is the capacity of the pool, None when the start is allowed: after it
+        every node on the path holds at most its limit or as much as before.
+        """
+        above = ROOT if self.use + mgpu > self.capacity else None
+        change = mgpu
+        base, held, kept, limits = self.base, self.held, self.quota.kept, self.quota.limits
+        for at in self.tree.paths[node]:
+            holds = base[at] + change
+            if holds < kept[at]:
+                holds = kept[at]
+            change = holds - held[at]
+            if change == 0:
+                return above
+            if holds > limits[at]:
+                return at
+        if self.root_held + change > self.capacity:
+            return ROOT
+        return above
+
+    def holds_with(self, at: int, node: int, mgpu: int) -> int:
+        """What `at`, which is on the path of `node`, holds after a start of `mgpu` at `node`."""
+        change = mgpu
+        base, held, kept = self.base, self.held, self.quota.kept
+        for below in self.tree.paths[node]:
+            change = max(base[below] + change, kept[below]) - held[below]
+            if below == at:
+                break
+        return held[at] + change
+
+    def allows(self, node: int, mgpu: int) -> bool:
+        """Whether quota allows a start of `mgpu` (above 0) at `node`."""
+        return self.blocker(node, mgpu) is None
+
+    def available(self, node: int) -> int:
+        """The most that quota lets start at `node` now; below zero, by how much it is over.
+
+        Exact: for every q above 0, `allows(node, q)` is `q <= available(node)`.
+        """
+        room = self.capacity - self.root_held
+        limits, held, base = self.quota.limits, self.held, self.base
+        for at in reversed(self.tree.paths[node]):
+            room = min(room, limits[at] - held[at])
+            own = held[at] - base[at]
+            if own > 0:
+                room = own + max(0, room)
+        return min(room, self.capacity - self.use)
+
+    def available_everywhere(self) -> list[int]:
+        """What `available` says of each node, worked out for all of them from the root down."""
+        limits, held, base, parents = self.quota.limits, self.held, self.base, self.tree.parents
+        at_root, most = self.capacity - self.root_held, self.capacity - self.use
+        rooms: list[int] = []
+        for node, parent in enumerate(parents):
+            room = at_root if parent == ROOT else rooms[parent]
+            if room > limits[node] - held[node]:
+                room = limits[node] - held[node]
+            own = held[node] - base[node]
+            if own > 0:
+                room = own + max(0, room)
+            rooms.append(room)
+        return [min(room, most) for room in rooms]

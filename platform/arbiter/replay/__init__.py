@@ -1,0 +1,1 @@
+"""Records of cycles, and what they would decide today."""
