@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
 
 from arbiter.api.plan import Code, Reclaim
-from arbiter.api.policy import Budget, SpareOrder
+from arbiter.api.policy import Budget
 from arbiter.api.snapshot import QueuedJob
-from arbiter.backfill.reservations import Reservations, Reserved
-from arbiter.backfill.team_limits import Kept
+from arbiter.backfill.reservations import Reservations
 from arbiter.cache.claims import Earmark
 from arbiter.cache.pool import Pool
 from arbiter.cache.pool_config import Ground
 from arbiter.cache.running import Holding
 from arbiter.cycle.claimed_starts import use_claims
 from arbiter.cycle.elastic import Elastic, is_elastic
-from arbiter.cycle.prospects import Prospects, limit_s
+from arbiter.cycle.failures import Failures
+from arbiter.cycle.obstacles import Obstacles
+from arbiter.cycle.prospects import Prospects
+from arbiter.cycle.service_position import position_of
 from arbiter.explain.reasons import Spared
 from arbiter.explain.usage import NewStart
 from arbiter.fairshare.fair_tree import FairShares
 from arbiter.placement.free_devices import Place
 from arbiter.preemption.reclaim import Reclaimer
 from arbiter.queue.blocked_order import BlockedOrder
-from arbiter.queue.order import Age, Agenda, JobClass, JobLine, Priority, Standing, TeamQueue
+from arbiter.queue.order import Age, Agenda, JobLine, Priority, TeamQueue
 from arbiter.queue.pending import Lines
 from arbiter.quota.tree import ROOT
 
@@ -48,8 +52,24 @@ class SharedJobs:
     reserves: Callable[[QueuedJob], bool] = field(default=lambda job: True)
 
 
+class _Blocked(NamedTuple):
+    """The next job of a team, which cannot start by `code`, draws on the guarantee of `source` and
+    has its turn on that of `turn`."""
+
+    queue: TeamQueue
+    line: JobLine
+    code: Code
+    source: int
+    turn: int
+
+
 class PoolCycle:
-    """The decisions of one cycle in one pool."""
+    """The decisions of one cycle in one pool: first `decide`, then, if somebody asks, `explain`."""
+
+    #: Where the nodes and users of the pool stand, and what starts took beyond their guarantees;
+    #: made once it is known that anybody may be served.
+    shares: FairShares
+    spared: Spared
 
     def __init__(
         self,
@@ -65,6 +85,7 @@ class PoolCycle:
         ask why the others wait."""
         self.pool = pool
         self._make_shares = make_shares
+        self._position_of = partial(position_of, pool)
         self.starts: list[NewStart] = []
         self.reclaims: list[Reclaim] = []
         self._left = replace(budget)
@@ -83,86 +104,52 @@ class PoolCycle:
         self._only_starts = shared.only_starts
         self.reserved = Reservations(pool)
         self._explains = explains
-        self._service: Iterator[None] = self._serve_all()
+        #: Where deciding ended, if a reservation was to be made next.
+        self._postponed: _Blocked | None = None
         #: Whether a start may still grow.
         self._grows = False
         #: Whether a claim was given up since everybody was looked at.
         self._has_more_room = False
         self._blocked_order = BlockedOrder(pool.tree, pool.guarantees)
-        #: Made at the first question.
-        self._shares: FairShares | None = None
-        self._spared: Spared | None = None
-        self._agenda_now: Agenda | None = None
-        self._elastic_now: Elastic | None = None
 
-    @property
-    def shares(self) -> FairShares:
-        """Where the nodes and users of the pool stand."""
-        if self._shares is None:
-            self._shares = self._make_shares(self.pool.ground)
-        return self._shares
+    # -- the steps of a cycle -------------------------------------------------------------
 
-    @property
-    def spared(self) -> Spared:
-        """What starts took beyond their teams' guarantees."""
-        if self._spared is None:
-            self._spared = Spared(self.shares)
-        return self._spared
+    def decide(self) -> None:
+        """Decide which jobs start and for which GPUs are taken back.
 
-    @property
-    def _agenda(self) -> Agenda:
-        if self._agenda_now is None:
-            self._agenda_now = Agenda(self.shares, self.standing)
-        return self._agenda_now
-
-    @property
-    def _elastic(self) -> Elastic:
-        if self._elastic_now is None:
-            self._elastic_now = Elastic(self.pool, self.reserved, self.shares, self.queues)
-        return self._elastic_now
-
-    def run(self) -> None:
-        """Start what is claimed, then serve the queues in order, as long as anybody could still
-        start or take anything back."""
-        used = self._use_claims()
-        self._reclaimer = Reclaimer(self.pool, self.reserved.held)
-        self._prospects = Prospects(
-            self.pool, self._lines, self._left, self._reclaimer, self.reserved
-        )
-        # Where nobody could be served, nothing that is lined up or charged could be seen.
-        if not self._explains and not self._grows and not self._prospects.may_be_any():
+        Deciding ends once no job could start or take GPUs back any more. `explain` goes on from
+        there.
+        """
+        # 1. Start what was claimed and is free.
+        claims = self._start_what_is_claimed()
+        if not self._explains and not self._goes_on(self._prospects.may_be_any):
+            # No job could be served, and nobody will ask why.
             return
-        for earmark in (*used, *self.pool.earmarks.values()):
-            self._charge(earmark.team, earmark.job, is_borrowed=self.pool.is_borrowed(earmark))
+        # 2. Line up what waits, behind what is charged already.
+        self._charge_claims(claims)
         self._line_up()
-        self._expect()
-        self._prospects.look_out(self.reserved)
-        self._serve_prospects()
-        if self._left.starts > 0 and self._left.reclaims > 0:
-            self._elastic.grow_all(self.starts, self.standing, self._charge)
+        # 3. Serve in order: each job starts, has GPUs taken back for it, or gets a reservation.
+        # 4. Each search for victims ends with letting those run on that it does not need.
+        self._serve_in_order(explains=False)
+        # 5. Grow elastic jobs into what is left.
+        self._grow_elastic_jobs()
 
-    def _serve_prospects(self) -> None:
-        """Serve the queues in order, as long as anybody has prospects, or a start may grow."""
-        for _ in self._service:
-            if not self._grows and not self._prospects.are_any():
-                break
-
-    def finish(self) -> None:
-        """Serve all the others, of whom no decision is left but why each waits, and who of them
-        holds a reservation."""
-        for _ in self._service:
-            pass
+    def explain(self) -> None:
+        """Find out why all the others wait, and which of them hold a reservation."""
+        # 6. Serve the rest, of which no job can start; their codes are the reasons.
+        self._serve_in_order(explains=True)
         self.reserved.release()
         if self._only_starts:
             self._forget_the_served()
 
+    def _goes_on(self, has_prospects: Callable[[], bool]) -> bool:
+        """Return whether a start may grow, or any job may start or take GPUs back."""
+        return self._grows or has_prospects()
+
     def close(self) -> None:
-        """The cycle is over: the pool is as it was before it. Nothing here is known by itself any
-        more, so that all of it goes at once and not when garbage is collected."""
+        """The cycle is over: the pool is as it was before it."""
         self.pool.close()
-        self._service = iter(())
         self.reserved.limits.close()
-        self._agenda_now = None
 
     def _forget_the_served(self) -> None:
         """Who is served in another pool waits in no line any more."""
@@ -177,8 +164,8 @@ class PoolCycle:
 
     # -- claims ---------------------------------------------------------------------------
 
-    def _use_claims(self) -> list[Earmark]:
-        """Start what is claimed and free; returns the claims of what starts."""
+    def _start_what_is_claimed(self) -> list[Earmark]:
+        """Start what is claimed and free. Return the claims of what starts, and those that stay."""
         used = use_claims(self.pool, self._left.starts)
         for earmark, place, _ in used:
             priority = self.pool.ground.priority(earmark.job.priority_class)
@@ -186,7 +173,18 @@ class PoolCycle:
         # Only now is it known which claims are left, whose ends reservations count on too.
         for earmark, place, slots in used:
             self.reserved.note_start(earmark.job, earmark.team, place.cluster, slots)
-        return [earmark for earmark, _, _ in used]
+        self._reclaimer = Reclaimer(self.pool, self.reserved.held)
+        self._prospects = Prospects(
+            self.pool, self._lines, self._left, self._reclaimer, self.reserved
+        )
+        return [*(earmark for earmark, _, _ in used), *self.pool.earmarks.values()]
+
+    def _charge_claims(self, claims: Iterable[Earmark]) -> None:
+        """Count claims as use of their teams for the first hour, as starts are counted."""
+        self.shares = self._make_shares(self.pool.ground)
+        self.spared = Spared(self.shares)
+        for earmark in claims:
+            self._charge(earmark.team, earmark.job, is_borrowed=self.pool.is_borrowed(earmark))
 
     # -- queues ---------------------------------------------------------------------------
 
@@ -197,6 +195,20 @@ class PoolCycle:
         self._lines.line_up(
             self.pool.ground.group_of, self._settled, self.shares, self._shared.reserves
         )
+        self._agenda = Agenda(self.shares, self._position_of)
+        self._elastic = Elastic(self.pool, self.reserved, self.shares, self.queues)
+        self._obstacles = Obstacles(self.pool, self.jobs, self.reserved, self._left)
+        self._failures = Failures(
+            self.pool,
+            self.jobs,
+            self.reserved,
+            self._reclaimer,
+            self._obstacles,
+            self._left,
+            self._not_again,
+        )
+        self._expect()
+        self._prospects.look_out(self.reserved)
 
     # -- service --------------------------------------------------------------------------
 
@@ -216,7 +228,7 @@ class PoolCycle:
                 queue.advance()
             else:
                 assert code is not None
-                self._fail(queue, line, code, source)
+                self._failures.fail(queue, line, code, source)
 
     def _expect(self) -> None:
         """All queues are still to be looked at, in the order of the most that could be said of any:
@@ -240,17 +252,34 @@ class PoolCycle:
             expected.pop()
         return self._agenda.pop()
 
-    def _serve_all(self) -> Iterator[None]:
-        """Serve the queues in order. Stops after every job that does not start, and before a
-        reservation is made, as that costs most: the rest may be only to be told."""
+    def _serve_in_order(self, *, explains: bool) -> None:
+        """Serve the teams' next jobs in order: each starts, takes GPUs back or reserves, or fails.
+
+        Unless it `explains`, this ends after a job that did not start, or before a reservation, as
+        soon as no job has prospects. Reservations cost most, and the rest may be only to be told.
+        """
+        blocked, self._postponed = self._postponed, None
+        if blocked is not None:
+            self._reserve(blocked)
+            self._look_again()
         while (served := self._next()) is not None:
             turn, team = served
             count = len(self.starts)
-            yield from self._serve(turn, self.queues[team])
-            if self._has_more_room:
-                self._begin_anew()
-            if len(self.starts) == count:
-                yield
+            blocked = self._serve(turn, self.queues[team])
+            if blocked is not None:
+                if not explains and not self._goes_on(self._prospects.are_any):
+                    self._postponed = blocked
+                    return
+                self._reserve(blocked)
+            self._look_again()
+            is_over = not explains and len(self.starts) == count
+            if is_over and not self._goes_on(self._prospects.are_any):
+                return
+
+    def _look_again(self) -> None:
+        """Look at all who wait again if claims were given up."""
+        if self._has_more_room:
+            self._begin_anew()
 
     def _begin_anew(self) -> None:
         """Claims were given up: what that leaves is there for everybody, so that all who wait are
@@ -262,18 +291,15 @@ class PoolCycle:
         for start in self.starts:
             slots = self.pool.held_by(start.job, start.place)
             self.reserved.note_start(start.job, start.team, start.place.cluster, slots)
-        self._agenda_now = self._elastic_now = None
         self._line_up()
-        self._expect()
-        self._prospects.look_out(self.reserved)
 
-    def _serve(self, enlisted_for: int, queue: TeamQueue) -> Iterator[None]:
-        """Settle the team's next job, unless it lost the guarantee it was enlisted for."""
-        team = queue.team
-        self._lines.touch(team)
+    def _serve(self, enlisted_for: int, queue: TeamQueue) -> _Blocked | None:
+        """Settle the team's next job, unless it lost the guarantee it was enlisted for. One that is
+        blocked and may hold a reservation is returned, to be reserved for."""
+        self._lines.touch(queue.team)
         line = queue.head()
         if line is None:
-            return
+            return None
         source, code, turn = self._outlook(queue, line)
         if turn == enlisted_for:
             if code is None:
@@ -285,18 +311,29 @@ class PoolCycle:
                 if code is not Code.RESERVED_FOR_LARGER_JOB:
                     line.cls.code = code
                 if may_reserve:
-                    yield
-                    job = self.jobs[line.job[1]]
-                    line.cls.turn = turn
-                    self.reserved.reserve(job, team, line.cls.shape, source)
-                self._fail(queue, line, code, source)
+                    return _Blocked(queue, line, code, source, turn)
+                self._failures.fail(queue, line, code, source)
         self._enlist(queue)
+        return None
+
+    def _reserve(self, blocked: _Blocked) -> None:
+        """Reserve the earliest start of a blocked job; it waits until then."""
+        queue, line, code, source, turn = blocked
+        line.cls.turn = turn
+        self.reserved.reserve(self.jobs[line.job[1]], queue.team, line.cls.shape, source)
+        self._failures.fail(queue, line, code, source)
+        self._enlist(queue)
+
+    def _grow_elastic_jobs(self) -> None:
+        """Give elastic jobs that start more nodes, where nobody else could use them."""
+        if self._left.starts > 0 and self._left.reclaims > 0:
+            self._elastic.grow_all(self.starts, self._position_of, self._charge)
 
     def _outlook(self, queue: TeamQueue, line: JobLine) -> tuple[int, Code | None, int | None]:
         """What the next job of `line` draws on, why it cannot start now (None: it can), and on
         whose guarantee it has its turn (None: on nobody's, it has no chance any more)."""
         source = self.pool.source(queue.team, line.cls.shape.total_mgpu)
-        code = self._obstacle(queue, line, source)
+        code = self._obstacles.of(queue, line, source)
         if code is None or self._may_reclaim(queue, line, code, source):
             return source, code, source
         if self._may_reserve(queue, line, code):
@@ -306,74 +343,6 @@ class PoolCycle:
                 self._blocked_order.source_of(queue.team, line.cls.shape.total_mgpu, source),
             )
         return source, code, None
-
-    def standing(self, team: int, source: int) -> Standing:
-        ratio = self.pool.ratio(source)
-        if source == team:
-            return Standing(0, ratio)
-        tree = self.pool.tree
-        level = tree.level(source, team)
-        order = tree.given[tree.paths[team][-1]].spare_order or self.pool.policy.spare_order
-        minus_credits = -self.pool.credits.tenths(team) if order is not SpareOrder.FAIR_SHARE else 0
-        if order is SpareOrder.FAIR_SHARE_THEN_CREDITS:
-            return Standing(level, ratio, -tree.ranks[team], 0, minus_credits)
-        return Standing(level, ratio, -tree.ranks[team], minus_credits)
-
-    def _obstacle(self, queue: TeamQueue, line: JobLine, source: int) -> Code | None:
-        """Why the next job of `line` cannot start now, or None when it can.
-
-        WAITING_FOR_FREE_GPUS stands for all that quota and devices refuse.
-        """
-        cls = line.cls
-        pool, team, mgpu = self.pool, queue.team, cls.shape.total_mgpu
-        cap = cls.priority.cap_mgpu
-        if cap is not None and mgpu > cap - pool.class_use.get((team, cls.priority.id), 0):
-            return Code.CLASS_CAP_REACHED
-        if queue.blocked_mgpu and not pool.guarantees.fits(team, team, queue.blocked_mgpu + mgpu):
-            return Code.BEHIND_HIGHER_PRIORITY
-        at = pool.blocker(team, mgpu)
-        if at is not None or not self.reserved.fits(cls.shape):
-            if at != team and self._may_not_claim(queue, line):
-                return Code.BEHIND_HIGHER_PRIORITY
-            return Code.WAITING_FOR_FREE_GPUS
-        if self._kept_from(queue, line) is not None:
-            return Code.RESERVED_FOR_LARGER_JOB
-        if self.reserved.made and self._delays(queue, cls, source)(line.job):
-            return Code.RESERVED_FOR_LARGER_JOB
-        if self._left.starts <= 0:
-            return Code.BEHIND_FAIR_SHARE
-        return None
-
-    def _kept_from(self, queue: TeamQueue, line: JobLine) -> Kept | None:
-        """For whom of its team room is kept that the next job of `line` would take."""
-        limits, cls = self.reserved.limits, line.cls
-        if queue.team not in limits:
-            return None
-        mgpu = cls.shape.total_mgpu
-        longest_s, kept = limits.longest_s(queue.team, mgpu, cls.priority.id)
-        return kept if longest_s < limit_s(self.jobs, line.job) else None
-
-    def _may_not_claim(self, queue: TeamQueue, line: JobLine) -> bool:
-        """Whether GPUs that were taken back for the next job of `line` would be in the way of one
-        of its team that comes first. Who may stop others of its team is asked once it is known
-        whom."""
-        return (
-            queue.team in self.reserved.limits
-            and not line.cls.priority.preempts
-            and self.reserved.claim_delays(self.jobs[line.job[1]], queue.team)
-        )
-
-    def _delays(self, queue: TeamQueue, cls: JobClass, source: int) -> Callable[[Age], bool]:
-        """Which jobs of `cls`, which fits now, would delay one for whom something is kept: as they
-        may run longer than it allows, or have no time limit."""
-        longest_s, _ = self.reserved.longest_s(queue.team, cls.shape, cls.priority.id, source)
-        return self._longer_than(longest_s)
-
-    def _longer_than(self, longest_s: int) -> Callable[[Age], bool]:
-        def is_too_long(job: Age) -> bool:
-            return longest_s < limit_s(self.jobs, job)
-
-        return is_too_long
 
     def _may_reserve(self, queue: TeamQueue, line: JobLine, code: Code) -> bool:
         """Whether the next job of `line`, which cannot start, may get a reservation."""
@@ -392,7 +361,7 @@ class PoolCycle:
         place = self.reserved.find(job, team, shape, source)
         assert place is not None
         if self._explains and not is_own:
-            self.spared.add(source, self.standing(team, source), team, job.mgpu)
+            self.spared.add(source, self._position_of(team, source), team, job.mgpu)
         slots = self.pool.start(job, team, place)
         self._reclaimer.note_taken(place.cluster, slots)
         self.reserved.note_start(job, team, place.cluster, slots)
@@ -447,7 +416,7 @@ class PoolCycle:
         if len(victims) < len(holdings):
             self._give_up([one for one in holdings if one.claim_of is not None])
             source = pool.source(team, line.cls.shape.total_mgpu)
-            if not victims and self._obstacle(queue, line, source) is None:
+            if not victims and self._obstacles.of(queue, line, source) is None:
                 self._start(queue, line, source)
                 return None
         self.reclaims.append(pool.reclaim(job, team, taking.place, victims))
@@ -504,78 +473,6 @@ class PoolCycle:
             self._enlist(self.queues[team])
         elif self._agenda.withdraw(team):
             self._enlist(self.queues[team])
-
-    def _fail(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> None:
-        """Nobody of the class of `line` starts in this cycle, or nobody who would delay a
-        reservation; in a strict queue nobody behind it either.
-
-        A job that fits in its team's guarantee keeps its place in it, unless it would start no
-        sooner if those behind it waited, too: it waits for one of its team that comes first, or
-        for GPUs that nobody could give back and of which nobody knows when they come free.
-        """
-        cls, keeps_place = line.cls, source == queue.team
-        if code is Code.RESERVED_FOR_LARGER_JOB:
-            keeps_place &= not self._refuse(queue, line, source)
-        else:
-            cls.code = code
-        if cls.may_reserve:
-            self._keep_in_limits(queue, line, code)
-        if code is Code.CLASS_CAP_REACHED:
-            return
-        if code is Code.WAITING_FOR_FREE_GPUS:
-            keeps_place = keeps_place and self._may_get_gpus(line)
-        if keeps_place and code is not Code.BEHIND_HIGHER_PRIORITY:
-            queue.blocked_mgpu += cls.shape.total_mgpu
-        if not self._skips_blocked(queue.team):
-            for behind in queue.classes:
-                if behind.code is None:
-                    behind.code = Code.BEHIND_HIGHER_PRIORITY
-
-    def _may_get_gpus(self, line: JobLine) -> bool:
-        """Whether the next job of `line`, which cannot start, is to have its GPUs at a time that is
-        known, or could have them now if all that is borrowed were gone, or may yet look in another
-        cycle whom of lower class to stop for them."""
-        job, shape, priority = line.job[1], line.cls.shape, line.cls.priority
-        if self._reclaimer.could_be_freed(shape) or self.reserved.knows_when(job, shape):
-            return True
-        is_over = self._left.reclaims <= 0 or job in self._not_again
-        return is_over and (priority.preempts or priority.preempts_others)
-
-    def _keep_in_limits(self, queue: TeamQueue, line: JobLine, code: Code) -> None:
-        """Keep room for the next job of `line` where its own team's limits refuse it."""
-        team, by_cap = queue.team, code is Code.CLASS_CAP_REACHED
-        shape = line.cls.shape
-        if by_cap or (
-            code is Code.WAITING_FOR_FREE_GPUS and self.pool.is_at_limit(team, shape.total_mgpu)
-        ):
-            has_place = self.reserved.fits(shape) or self._reclaimer.could_be_freed(shape)
-            job = self.jobs[line.job[1]]
-            self.reserved.limits.refuse(job, team, shape, has_place=has_place)
-
-    def _skips_blocked(self, team: int) -> bool:
-        tree, for_all = self.pool.tree, self.pool.policy.skips_blocked_within_team
-        given = tree.given[tree.paths[team][-1]].skips_blocked_within_team
-        return for_all if given is None else given
-
-    def _refuse(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
-        """Set aside those of the class of `line`, and its next job among them, who would delay one
-        for whom something is kept; whether that is in their own team's limits alone."""
-        reserved, cls, team = self.reserved, line.cls, queue.team
-        mgpu, class_id = cls.shape.total_mgpu, cls.priority.id
-        kept = self._kept_from(queue, line)
-        longest: tuple[int, Reserved | Kept | None] | None
-        if kept is not None:
-            longest = reserved.limits.longest_s(team, mgpu, class_id)
-        elif self.pool.blocker(team, mgpu) is None and reserved.fits(cls.shape):
-            longest = reserved.longest_s(team, cls.shape, class_id, source)
-        else:
-            longest = reserved.longest_of_claim_s(self.jobs[line.job[1]], team, source)
-        assert longest is not None
-        longest_s, first = longest
-        assert first is not None
-        cls.reserved = first.job.mgpu, first.start_at
-        queue.refuse(cls, self._longer_than(longest_s))
-        return kept is not None
 
     # -- account --------------------------------------------------------------------------
 

@@ -174,7 +174,7 @@ class PoolCycles:
             pool, state.lines, self._shares, budget=budget, explains=self._explains, shared=shared
         )
         try:
-            cycle.run()
+            cycle.decide()
         except BaseException:
             cycle.close()
             raise

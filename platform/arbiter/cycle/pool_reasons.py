@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from arbiter.api.plan import Code, Waiting
 from arbiter.backfill.start_estimates import Foresight
 from arbiter.cache.claims import Earmark, in_turn
+from arbiter.cycle.service_position import position_of
 from arbiter.explain.reasons import Reason, Reasons, of_claimed
 from arbiter.explain.usage import InUse
 from arbiter.queue.order import Age, ServiceOrder, Standing
@@ -78,7 +79,7 @@ class _Lots:
         def standing_at(node: int) -> tuple[Standing, tuple[int, ...]]:
             found = standings.get(node)
             if found is None:
-                standing = cycle.standing(team, node)
+                standing = position_of(cycle.pool, team, node)
                 found = standings[node] = standing, standing.with_loads(shares.order(team))
             return found
 

@@ -76,7 +76,7 @@ class Decided:
         use: list[NodeUse] = []
         reservations: list[Reservation] = []
         for name, cycle in self._cycles.items():
-            cycle.finish()
+            cycle.explain()
             used = in_use_after(cycle.pool, cycle.starts)
             reasons[name], waiting_mgpu = explain(cycle, used)
             use.extend(node_use(cycle.pool, used, waiting_mgpu))

@@ -1,0 +1,84 @@
+"""Why a job cannot start now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from arbiter.api.plan import Code
+from arbiter.api.policy import Budget
+from arbiter.api.snapshot import QueuedJob
+from arbiter.backfill.reservations import Reservations
+from arbiter.backfill.team_limits import Kept
+from arbiter.cache.pool import Pool
+from arbiter.cycle.prospects import limit_s
+from arbiter.queue.order import Age, JobClass, JobLine, TeamQueue
+
+
+class Obstacles:
+    """The obstacles of the jobs of one pool, beside these reservations and what is `left` to do."""
+
+    __slots__ = ("_jobs", "_left", "_pool", "_reserved")
+
+    def __init__(
+        self, pool: Pool, jobs: Mapping[str, QueuedJob], reserved: Reservations, left: Budget
+    ) -> None:
+        self._pool = pool
+        self._jobs = jobs
+        self._reserved = reserved
+        self._left = left
+
+    def of(self, queue: TeamQueue, line: JobLine, source: int) -> Code | None:
+        """Why the next job of `line` cannot start now, or None when it can.
+
+        WAITING_FOR_FREE_GPUS stands for all that quota and devices refuse.
+        """
+        cls = line.cls
+        pool, team, mgpu = self._pool, queue.team, cls.shape.total_mgpu
+        cap = cls.priority.cap_mgpu
+        if cap is not None and mgpu > cap - pool.class_use.get((team, cls.priority.id), 0):
+            return Code.CLASS_CAP_REACHED
+        if queue.blocked_mgpu and not pool.guarantees.fits(team, team, queue.blocked_mgpu + mgpu):
+            return Code.BEHIND_HIGHER_PRIORITY
+        at = pool.blocker(team, mgpu)
+        if at is not None or not self._reserved.fits(cls.shape):
+            if at != team and self._may_not_claim(queue, line):
+                return Code.BEHIND_HIGHER_PRIORITY
+            return Code.WAITING_FOR_FREE_GPUS
+        if self.kept_from(queue, line) is not None:
+            return Code.RESERVED_FOR_LARGER_JOB
+        if self._reserved.made and self._delays(queue, cls, source)(line.job):
+            return Code.RESERVED_FOR_LARGER_JOB
+        if self._left.starts <= 0:
+            return Code.BEHIND_FAIR_SHARE
+        return None
+
+    def kept_from(self, queue: TeamQueue, line: JobLine) -> Kept | None:
+        """For whom of its team room is kept that the next job of `line` would take."""
+        limits, cls = self._reserved.limits, line.cls
+        if queue.team not in limits:
+            return None
+        mgpu = cls.shape.total_mgpu
+        longest_s, kept = limits.longest_s(queue.team, mgpu, cls.priority.id)
+        return kept if longest_s < limit_s(self._jobs, line.job) else None
+
+    def _may_not_claim(self, queue: TeamQueue, line: JobLine) -> bool:
+        """Whether GPUs that were taken back for the next job of `line` would be in the way of one
+        of its team that comes first. Who may stop others of its team is asked once it is known
+        whom."""
+        return (
+            queue.team in self._reserved.limits
+            and not line.cls.priority.preempts
+            and self._reserved.claim_delays(self._jobs[line.job[1]], queue.team)
+        )
+
+    def _delays(self, queue: TeamQueue, cls: JobClass, source: int) -> Callable[[Age], bool]:
+        """Which jobs of `cls`, which fits now, would delay one for whom something is kept: as they
+        may run longer than it allows, or have no time limit."""
+        longest_s, _ = self._reserved.longest_s(queue.team, cls.shape, cls.priority.id, source)
+        return self.longer_than(longest_s)
+
+    def longer_than(self, longest_s: int) -> Callable[[Age], bool]:
+        def is_too_long(job: Age) -> bool:
+            return longest_s < limit_s(self._jobs, job)
+
+        return is_too_long
