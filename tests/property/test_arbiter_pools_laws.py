@@ -118,30 +118,6 @@ def test_each_pool_serves_its_line_as_if_it_were_alone(seed: int) -> None:
 
 @_SLOW
 @given(_SEEDS)
-def test_a_job_starts_in_the_first_of_its_pools_that_would_start_it(seed: int) -> None:
-    """Were it in the line of a pool that it likes better than that of its start, it would not start
-    there: that pool has no room for it in its turn.
-
-    Planted bugs that died of it: the last pool that would start a job does, not the first of its
-    list; who starts somewhere stands in no better pool any more.
-    """
-    for snapshot, by, plan in _cycles(seed, reservations_max=0, starts_max=100, reclaims_max=0):
-        jobs = {job.id: job for job in snapshot.queued}
-        started = {one.job: one.pool or jobs[one.job].pool for one in plan.starts}
-        for job, at in started.items():
-            for pool in jobs[job].pools[: jobs[job].pools.index(at)]:
-                line = tuple(
-                    _alone(one, pool)
-                    for one in snapshot.queued
-                    if one.id == job or (pool in one.pools and started.get(one.id, pool) == pool)
-                )
-                devices = tuple(one for one in snapshot.devices if one.pool == pool)
-                alone = decide(replace(snapshot, queued=line, devices=devices), by)
-                assert job not in {start.job for start in alone.starts}
-
-
-@_SLOW
-@given(_SEEDS)
 def test_accepting_several_is_no_matter_where_nobody_does(seed: int) -> None:
     """A job of one pool is told and decided as ever: nothing names a pool."""
     dice = Random(seed)

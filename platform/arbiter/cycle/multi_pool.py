@@ -1,35 +1,26 @@
 """Jobs that accept several pools, in order of preference: in which of them each is served
 (R-50 to R-52).
 
-Such a job stands in the line of every pool that it accepts, and each pool is decided as if it were
-alone, in its own order of service. Where several would then start the same job, the one that the
-job names first does; the job leaves the others, and they are decided anew without it. So nobody
-passes anybody in any pool because a job stands in other lines too. Once a pool starts a job, the
-pools that it likes better go on offering to it alone what they would have anyway: it is no reason
-there to wait, to reserve or to take anything back. This is deferred acceptance with the pools
-offering (Gale and Shapley 1962); it ends when no job is served otherwise than the pools took for
-granted. Of several ways to agree it is the one that the pools like best: a job that accepts one
-pool more may be served in a later one that it names than without it, or where gangs are in the way
-not in this cycle (seen in one of 250 drawn worlds). With gangs an end need not come by itself:
-after `ROUNDS_MAX` rounds each job stands in one pool only, which ends it in one more, and what is
-left over waits for the next cycle.
+Such a job stands in the line of every pool that it accepts. All pools are decided as if each were
+alone. A job takes the first pool of its own order that would start it, else the first that would
+take GPUs back for it. It leaves the other lines, and these pools are decided again without it,
+until no pool serves other jobs. Gangs can bring it about that this does not end by itself. So after
+`ROUNDS_MAX` rounds each job stands in one pool only, and what is left over waits for the next
+cycle.
 
 What a cycle may start and take back in all is dealt out only then. Where it does not do for all,
-everybody stands in one pool only for the rest of the cycle, and each pool may do as much as the
+every job stands in one pool only for the rest of the cycle, and each pool may do as much as the
 others, as far as it has anything to do.
 
-A start now, wherever, goes before taking GPUs back, and that happens in the first pool that would.
 A job for which GPUs are being given back since an earlier cycle waits for them, and stands in no
 other line meanwhile: others were stopped for it. A reservation is made in one pool only, the first
-in which the job could ever start, so that who accepts more pools keeps its place there. A claim
-in a further pool binds it all the same: what comes free in its first meanwhile goes to others.
+in which the job could ever start, so that a job that accepts more pools keeps its place there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 from arbiter.api.plan import Code, Obstacle, Waiting
 from arbiter.api.policy import Budget, Policy
@@ -44,21 +35,8 @@ ROUNDS_MAX = 4
 _LAST_TO_TELL = {Code.CLUSTER_UNAVAILABLE: 1, Code.NEVER_FITS: 2}
 
 
-class Served(NamedTuple):
-    """Where a job is served: it starts there, or GPUs are being given back for it."""
-
-    pool: str
-    is_start: bool
-
-
-class _Line(NamedTuple):
-    """Who of the jobs that accept several pools is not in line in a pool, or only to start."""
-
-    absent: frozenset[str]
-    only_starts: frozenset[str]
-
-
-_ALL_IN_LINE = _Line(frozenset(), frozenset())
+#: The jobs that are in no line of a pool, by pool.
+_Absent = Mapping[str, frozenset[str]]
 
 #: Opens and runs the cycle of a pool: its name, what it has to know of others, its budget.
 Run = Callable[[str, SharedJobs, Budget], PoolCycle]
@@ -87,42 +65,43 @@ class Rounds:
         self._claimed = claimed
         self._not_again = frozenset(claimed)
         self._reserves = reserves
-        self._knew: dict[str, tuple[_Line, Budget]] = {}
+        self._knew: dict[str, tuple[frozenset[str], Budget]] = {}
 
     def decide(self) -> None:
         """Run the cycles of all pools; `cycles` has the last of each."""
         most = Budget(self._policy.starts_max, self._policy.reclaims_max)
-        lines = self._agree(most) if self._shared else {}
-        self._round(lines, dict.fromkeys(self._names, most))
+        absent: _Absent = self._agree(most) if self._shared else {}
+        self._round(absent, dict.fromkeys(self._names, most))
         if self._is_too_much(most):
-            self._round(lines, self._dealt(most))
+            self._round(absent, self._dealt(most))
 
     def close(self) -> None:
         """The cycle is over."""
         for cycle in self.cycles.values():
             cycle.close()
 
-    def _agree(self, most: Budget) -> Mapping[str, _Line]:
-        """Who stands where once all pools, each by the whole budget, agree on who is served where;
-        in one pool each where they do not, or where that is more than a cycle may do."""
-        served = {job: Served(pool, is_start=False) for job, pool in self._claimed.items()}
+    def _agree(self, most: Budget) -> _Absent:
+        """Return which jobs stand in no line of a pool, once no pool serves other jobs than in the
+        round before. Where that does not come, or is more than a cycle may do, each job stands in
+        one pool only."""
+        served = dict(self._claimed)
         budgets = dict.fromkeys(self._names, most)
         for _ in range(ROUNDS_MAX):
-            lines = self._lines(served)
-            self._round(lines, budgets)
+            absent = self._served_elsewhere(served)
+            self._round(absent, budgets)
             found = self._served()
             is_too_much = self._is_too_much(most)
             if found == served and not is_too_much:
-                return lines
+                return absent
             served = found
             if is_too_much:
                 break
-        return self._lines_of_one(served)
+        return self._outside_of_one(served)
 
-    def _round(self, lines: Mapping[str, _Line], budgets: Mapping[str, Budget]) -> None:
+    def _round(self, absent: _Absent, budgets: Mapping[str, Budget]) -> None:
         """Decide all pools by these lines and budgets."""
         for name in self._names:
-            self._redo(name, lines, budgets[name])
+            self._redo(name, absent.get(name, frozenset()), budgets[name])
 
     def _dealt(self, most: Budget) -> dict[str, Budget]:
         """What each pool may do where all together would do more than one cycle may."""
@@ -142,24 +121,24 @@ class Rounds:
             or sum(len(cycle.reclaims) for cycle in cycles) > most.reclaims
         )
 
-    def _redo(self, name: str, lines: Mapping[str, _Line], left: Budget) -> PoolCycle:
-        """The cycle of a pool by these lines and this budget: the one that it had where that did
-        the same."""
-        line = lines.get(name, _ALL_IN_LINE)
+    def _redo(self, name: str, absent: frozenset[str], left: Budget) -> PoolCycle:
+        """The cycle of a pool without the `absent` jobs and by this budget: the one that it had
+        where that did the same."""
         cycle = self.cycles.get(name)
         if cycle is not None:
             knew, had = self._knew[name]
-            if knew == line and left.does_as(had, len(cycle.starts), len(cycle.reclaims)):
+            if knew == absent and left.does_as(had, len(cycle.starts), len(cycle.reclaims)):
                 return cycle
             del self.cycles[name]
             cycle.close()
-        shared = SharedJobs(line.absent, line.only_starts, self._not_again, self._reserves)
+        shared = SharedJobs(absent, self._not_again, self._reserves)
         cycle = self.cycles[name] = self._run(name, shared, left)
-        self._knew[name] = line, left
+        self._knew[name] = absent, left
         return cycle
 
-    def _served(self) -> dict[str, Served]:
-        """Where each job is best served, by what the pools decided."""
+    def _served(self) -> dict[str, str]:
+        """Return the pool in which each job is best served: a start goes before a claim, and then
+        the job's own order counts."""
         found: dict[str, tuple[bool, int]] = {}
         for name, cycle in self.cycles.items():
             starts = [start.job for start in cycle.starts]
@@ -169,47 +148,26 @@ class Rounds:
                     if job.others:
                         offer = is_late, self._shared[job.id].pools.index(name)
                         found[job.id] = min(found.get(job.id, offer), offer)
-        return {
-            job: Served(self._shared[job].pools[at], is_start=not is_late)
-            for job, (is_late, at) in found.items()
-        }
+        return {job: self._shared[job].pools[at] for job, (_, at) in found.items()}
 
-    def _lines(self, served: Mapping[str, Served]) -> dict[str, _Line]:
-        """Who stands where, when `served` are served so."""
+    def _served_elsewhere(self, served: Mapping[str, str]) -> _Absent:
+        """Return which jobs are `served` in other pools, by pool."""
         absent: dict[str, set[str]] = {}
-        only_starts: dict[str, set[str]] = {}
-        for job, (pool, is_start) in served.items():
-            keeps_claim = self._claimed.get(job) == pool
-            is_better = True
+        for job, pool in served.items():
             for other in self._shared[job].pools:
-                if other == pool:
-                    is_better = False
-                elif keeps_claim or (is_start and not is_better):
+                if other != pool:
                     absent.setdefault(other, set()).add(job)
-                else:
-                    only_starts.setdefault(other, set()).add(job)
-        return {
-            name: _Line(frozenset(absent.get(name, ())), frozenset(only_starts.get(name, ())))
-            for name in absent.keys() | only_starts.keys()
-        }
+        return {name: frozenset(jobs) for name, jobs in absent.items()}
 
-    def _lines_of_one(self, served: Mapping[str, Served]) -> dict[str, _Line]:
-        """Who stands where, when each job stands in one pool only: where it is `served`, else where
-        it has a claim, so that it is known there that it gave that up, else where it may hold a
-        reservation."""
-        absent: dict[str, set[str]] = {}
+    def _outside_of_one(self, served: Mapping[str, str]) -> _Absent:
+        """Return which jobs are in no line of a pool where each job stands in one: where it is
+        `served`, else where it has a claim, so that it is known there that it gave that up, else
+        where it may hold a reservation."""
+        one_of: dict[str, str] = {}
         for job, asked in self._shared.items():
-            if job in served:
-                at = served[job].pool
-            elif job in self._claimed:
-                at = self._claimed[job]
-            else:
-                homes = (name for name in asked.pools if self._reserves(asked.in_pool(name)))
-                at = next(homes, asked.pool)
-            for other in asked.pools:
-                if other != at:
-                    absent.setdefault(other, set()).add(job)
-        return {name: _Line(frozenset(jobs), frozenset()) for name, jobs in absent.items()}
+            homes = (name for name in asked.pools if self._reserves(asked.in_pool(name)))
+            one_of[job] = served.get(job) or self._claimed.get(job) or next(homes, asked.pool)
+        return self._served_elsewhere(one_of)
 
 
 def _deal(wanting: Sequence[Sequence[QueuedJob]], most: int) -> list[int]:

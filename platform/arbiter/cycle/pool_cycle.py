@@ -41,13 +41,11 @@ _MAY_RESERVE = frozenset((Code.WAITING_FOR_FREE_GPUS, Code.RESERVED_FOR_LARGER_J
 class SharedJobs:
     """What the cycle of one pool has to know of the jobs that accept other pools too.
 
-    `absent` ones are not in line here. `only_starts` are served in another pool: here they may
-    start in their turn, and nobody notices them otherwise. `not_again` had a claim when the cycle
-    began and make no new one. `reserves` tells of a job whether this is the pool for reservations.
+    `absent` jobs are not in line here. Jobs `not_again` had a claim when the cycle began and make
+    no new one. `reserves` tells of a job whether this is the pool for reservations.
     """
 
     absent: frozenset[str] = frozenset()
-    only_starts: frozenset[str] = frozenset()
     not_again: frozenset[str] = frozenset()
     reserves: Callable[[QueuedJob], bool] = field(default=lambda job: True)
 
@@ -101,7 +99,6 @@ class PoolCycle:
         self._expected: list[tuple[int, list[int]]] = []
         self._not_again = {*shared.not_again, *pool.dropped}
         self._shared = shared
-        self._only_starts = shared.only_starts
         self.reserved = Reservations(pool)
         self._explains = explains
         #: Where deciding ended, if a reservation was to be made next.
@@ -139,8 +136,6 @@ class PoolCycle:
         # 6. Serve the rest, of which no job can start; their codes are the reasons.
         self._serve_in_order(explains=True)
         self.reserved.release()
-        if self._only_starts:
-            self._forget_the_served()
 
     def _goes_on(self, has_prospects: Callable[[], bool]) -> bool:
         """Return whether a start may grow, or any job may start or take GPUs back."""
@@ -150,17 +145,6 @@ class PoolCycle:
         """The cycle is over: the pool is as it was before it."""
         self.pool.close()
         self.reserved.limits.close()
-
-    def _forget_the_served(self) -> None:
-        """Who is served in another pool waits in no line any more."""
-        for team, queue in self.queues.items():
-            self._lines.touch(team)
-            for cls in queue.classes:
-                for line in cls.lines:
-                    waiting = line.jobs[line.at :]
-                    line.jobs = [age for age in waiting if age[1] not in self._only_starts]
-                    line.at = 0
-                    line.refused = [age for age in line.refused if age[1] not in self._only_starts]
 
     # -- claims ---------------------------------------------------------------------------
 
@@ -224,11 +208,8 @@ class PoolCycle:
                 self._agenda.enlist(turn, line.job, team)
                 return
             self._lines.touch(team)
-            if self._only_starts and line.job[1] in self._only_starts:
-                queue.advance()
-            else:
-                assert code is not None
-                self._failures.fail(queue, line, code, source)
+            assert code is not None
+            self._failures.fail(queue, line, code, source)
 
     def _expect(self) -> None:
         """All queues are still to be looked at, in the order of the most that could be said of any:
@@ -304,8 +285,6 @@ class PoolCycle:
         if turn == enlisted_for:
             if code is None:
                 self._start(queue, line, source)
-            elif line.job[1] in self._only_starts:
-                queue.advance()
             elif (code := self._reclaim(queue, line, code, source)) is not None:
                 may_reserve = self._may_reserve(queue, line, code)
                 if code is not Code.RESERVED_FOR_LARGER_JOB:
@@ -350,7 +329,6 @@ class PoolCycle:
             code in _MAY_RESERVE
             and line.cls.may_reserve
             and self.reserved.may_reserve(queue.team, line.cls.shape, line.cls.priority.id)
-            and line.job[1] not in self._only_starts
         )
 
     def _start(self, queue: TeamQueue, line: JobLine, source: int) -> None:
@@ -391,7 +369,6 @@ class PoolCycle:
             and (source != ROOT or priority.preempts or priority.preempts_others)
             and self._reclaimer.may_find(queue.team, priority)
             and line.job[1] not in self._not_again
-            and line.job[1] not in self._only_starts
         )
 
     def _reclaim(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> Code | None:

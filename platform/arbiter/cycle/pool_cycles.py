@@ -161,11 +161,7 @@ class PoolCycles:
     def run(self, name: str, shared: SharedJobs, budget: Budget) -> PoolCycle:
         """See `several_pools.Run`."""
         state, (ground, holdings) = self._states[name], self._laid_out[name]
-        claims = [
-            claim
-            for claim in self._claims.get(name, ())
-            if claim.job not in shared.absent and claim.job not in shared.only_starts
-        ]
+        claims = [claim for claim in self._claims.get(name, ()) if claim.job not in shared.absent]
         told, jobs = self._told, state.lines.jobs
         pool = open_pool(
             ground, holdings, jobs, claims, told.balances, told.checkpoint_at, self._now
