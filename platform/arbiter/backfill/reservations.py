@@ -25,6 +25,7 @@ from arbiter.backfill.team_limits import Kept, OwnLimits, TeamUse
 from arbiter.cache.claims import Earmark
 from arbiter.cache.pool import Pool
 from arbiter.cache.running import Holding, Node
+from arbiter.cache.transaction import Transaction
 from arbiter.placement.free_devices import Place, Shape
 from arbiter.placement.resources import Demand, is_beside, node_of
 from arbiter.quota.ledger import Ledger
@@ -68,12 +69,10 @@ class Reserved:
         """Whether quota still lets the job start if all of these (team, milli-GPU) are in use
         then."""
         self._settle()
-        for team, mgpu in others:
-            self.ledger.charge(team, mgpu)
-        is_left = self.ledger.allows(self.team, self.job.mgpu)
-        for team, mgpu in others:
-            self.ledger.charge(team, -mgpu)
-        return is_left
+        with Transaction() as beside:
+            for team, mgpu in others:
+                beside.charge(self.ledger, team, mgpu)
+            return self.ledger.allows(self.team, self.job.mgpu)
 
     def available(self, team: int) -> int:
         """What quota lets `team` start then, if the job itself does not."""
@@ -651,12 +650,8 @@ class Reservations:
             more = held - self._needed(node, reserved)
             if more:
                 given.append((node, more))
-        for (cluster, name), more in given:
-            free.take(cluster, name, -more)
-            self._held[cluster, name] -= more
-        try:
+        with Transaction() as while_released:
+            for node, more in given:
+                while_released.take(free, node[0], node[1], -more)
+                while_released.add(self._held, node, -more)
             yield
-        finally:
-            for (cluster, name), more in given:
-                free.take(cluster, name, more)
-                self._held[cluster, name] += more

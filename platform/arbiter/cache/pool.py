@@ -11,6 +11,7 @@ from arbiter.api.snapshot import Balance, Claim, QueuedJob, RunningJob, Slot
 from arbiter.cache.claims import Earmark, cover_all, in_force, stand_in
 from arbiter.cache.pool_config import Ground
 from arbiter.cache.running import Holding, Holdings, held_by_node
+from arbiter.cache.transaction import Transaction
 from arbiter.cache.victim_order import VictimOrder
 from arbiter.fairshare.credits import Credits
 from arbiter.placement.capacity import Layout
@@ -216,7 +217,7 @@ class Pool:
         earmark = Earmark(job, claim, team, list(victims), self._stand_in(job, claim, team))
         earmark.earlier = earlier
         cover_all((earmark,), self.coming_back)
-        self.restore(earmark)
+        self._count_in(earmark)
         self._wait_for_quota(earmark)
         earmark.fits_guarantee = self.guarantees.fits(team, team, job.mgpu)
         self._count_new(job, team)
@@ -231,32 +232,27 @@ class Pool:
         allow its job once its own victims are gone."""
         gone = [(one.team, one.mgpu) for one in earmark.going]
         gone.append((earmark.team, earmark.uncovered_mgpu))
-        for team, mgpu in gone:
-            self.now.charge(team, -mgpu)
-        is_allowed = self.now.blocker(earmark.team, earmark.job.mgpu) is None
-        for team, mgpu in gone:
-            self.now.charge(team, mgpu)
+        with Transaction() as without:
+            for team, mgpu in gone:
+                without.charge(self.now, team, -mgpu)
+            is_allowed = self.now.blocker(earmark.team, earmark.job.mgpu) is None
         if not is_allowed:
             going = map(self.grace_until, (*self.leaving, *self.stopped))
             grace_until = max((earmark.claim.grace_until, *going))
             earmark.claim = replace(earmark.claim, grace_until=grace_until)
             earmark.stand_in = self._stand_in(earmark.job, earmark.claim, earmark.team)
 
-    def lift(self, earmark: Earmark) -> None:
+    def lift(self, earmark: Earmark, changes: Transaction) -> None:
         """Take a claim off its nodes; what was coming back for it is free to claim."""
-        self.settle(earmark)
-        self._uncover(earmark, 1)
-
-    def put_back(self, earmark: Earmark) -> None:
-        """Undo `lift`."""
-        self._uncover(earmark, -1)
-        self.restore(earmark)
-
-    def _uncover(self, earmark: Earmark, sign: int) -> None:
-        unclaimed = self.coming_back.setdefault(earmark.claim.cluster, {})
+        cluster = earmark.claim.cluster
+        for node, mgpu in earmark.free_mgpu.items():
+            changes.take(self.free, cluster, node, -mgpu)
+        changes.charge(self.now, earmark.team, -earmark.uncovered_mgpu)
+        if self.later is not None:
+            changes.charge(self.later, earmark.team, -earmark.job.mgpu)
+        unclaimed = self.coming_back.setdefault(cluster, {})
         for slot in earmark.claim.slots:
-            going = slot.mgpu - earmark.free_mgpu[slot.node]
-            unclaimed[slot.node] = unclaimed.get(slot.node, 0) + sign * going
+            changes.add(unclaimed, slot.node, slot.mgpu - earmark.free_mgpu[slot.node])
 
     def _give_back(self, holding: Holding) -> None:
         """What a victim holds is coming back."""
@@ -281,7 +277,7 @@ class Pool:
         assert stand_in.claim_of is not None
         self._protect_no_more(stand_in)
         earmark = self.earmarks.pop(stand_in.claim_of)
-        self.lift(earmark)
+        self.lift(earmark, Transaction())
         self.dropped.append(earmark.job.id)
         self.class_use[earmark.team, earmark.job.priority_class] -= earmark.job.mgpu
 
@@ -294,16 +290,8 @@ class Pool:
         protected, holding.protected = holding.protected, 0
         return protected
 
-    def settle(self, earmark: Earmark) -> None:
-        """Take an earmark back: its job starts now or the claim is given up."""
-        for node, mgpu in earmark.free_mgpu.items():
-            self.free.take(earmark.claim.cluster, node, -mgpu)
-        self.now.charge(earmark.team, -earmark.uncovered_mgpu)
-        if self.later is not None:
-            self.later.charge(earmark.team, -earmark.job.mgpu)
-
-    def restore(self, earmark: Earmark) -> None:
-        """Undo `settle`."""
+    def _count_in(self, earmark: Earmark) -> None:
+        """Count a new claim in on its nodes."""
         for node, mgpu in earmark.free_mgpu.items():
             self.free.take(earmark.claim.cluster, node, mgpu)
         self.now.charge(earmark.team, earmark.uncovered_mgpu)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from arbiter.api.snapshot import Slot
 from arbiter.cache.claims import Earmark, in_turn
 from arbiter.cache.pool import Pool
+from arbiter.cache.transaction import Transaction
 from arbiter.placement.free_devices import Place
 
 
@@ -40,18 +41,17 @@ def use_claims(pool: Pool, starts_max: int) -> list[Used]:
 
 def _use(pool: Pool, earmark: Earmark) -> Used | None:
     """Start the job of a claim, if it can; else keep the claim or give it up."""
-    job = earmark.job
-    pool.lift(earmark)
-    claimed = earmark.place
-    is_ready = earmark.is_here
-    place = claimed if is_ready else pool.free.find(pool.ground.shape_of(job))
-    is_allowed = pool.blocker(earmark.team, job.mgpu) is None
-    if place is not None and is_allowed:
-        if place != claimed:
-            pool.dropped.append(job.id)
-        return _start(pool, earmark, place)
-    is_in_vain = is_ready and not is_allowed and not _waits_for_others(pool, earmark)
-    pool.put_back(earmark)
+    job, claimed, is_ready = earmark.job, earmark.place, earmark.is_here
+    with Transaction() as attempt:
+        pool.lift(earmark, attempt)
+        place = claimed if is_ready else pool.free.find(pool.ground.shape_of(job))
+        is_allowed = pool.blocker(earmark.team, job.mgpu) is None
+        if place is not None and is_allowed:
+            attempt.commit()
+            if place != claimed:
+                pool.dropped.append(job.id)
+            return _start(pool, earmark, place)
+        is_in_vain = is_ready and not is_allowed and not _waits_for_others(pool, earmark)
     if is_in_vain:
         pool.give_up(earmark.stand_in)
     return None
