@@ -8,19 +8,22 @@ that begins before its own end the devices and the quota are left that this one 
 What no job without an end may use is taken out of the pool's free devices while the cycle goes
 on (*held back*), so that for most jobs nothing is to be asked; only where a job fits but for
 what is held back it is found out how long it might run.
+
+The file is long: each start, claim and reservation changes what is known of ends, what is held
+back and what was found out of both, and these have to change together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from heapq import nsmallest
 
 from arbiter.api.plan import Reservation
 from arbiter.api.snapshot import QueuedJob, Slot
 from arbiter.backfill.availability import ComingFree, QuotaOutlook
 from arbiter.backfill.known_ends import KnownEnds, Release
+from arbiter.backfill.reserved import Reserved
 from arbiter.backfill.team_limits import Kept, OwnLimits, TeamUse
 from arbiter.cache.claims import Earmark
 from arbiter.cache.pool import Pool
@@ -28,67 +31,11 @@ from arbiter.cache.running import Holding, Node
 from arbiter.cache.transaction import Transaction
 from arbiter.placement.free_devices import Place, Shape
 from arbiter.placement.resources import Demand, is_beside, node_of
-from arbiter.quota.ledger import Ledger
 from arbiter.quota.tree import ROOT, UNLIMITED
 
 #: How many jobs are tried at most for each reservation that the policy allows, and of how many
 #: shapes it is asked whether anything is known.
 _TRIES = 4
-
-
-@dataclass(slots=True, eq=False)
-class Reserved:
-    """`job` starts at `start_at` at the latest, on the nodes of `place`, and is gone by `end`, if
-    that is known. `needs` is what it holds then of each node and room. `source` is on whose
-    guarantee it draws, or ROOT.
-
-    `ledger` is how the pool stands at `start_at` without the job; quota is `spare_mgpu` at least
-    away from refusing it then.
-    """
-
-    job: QueuedJob
-    team: int
-    place: Place
-    needs: Mapping[Node, int]
-    start_at: int
-    end: int | None
-    source: int
-    is_own: bool
-    ledger: Ledger
-    spare_mgpu: int = 0
-    _changes: list[tuple[int, int]] = field(default_factory=list)
-
-    def leaves_room(self, team: int, mgpu: int) -> bool:
-        """Whether quota still lets the job start if `mgpu` of `team` is in use then."""
-        if mgpu <= self.spare_mgpu:
-            return True
-        self._settle()
-        return mgpu <= self.spare_mgpu or self.leaves_room_beside(((team, mgpu),))
-
-    def leaves_room_beside(self, others: Collection[tuple[int, int]]) -> bool:
-        """Whether quota still lets the job start if all of these (team, milli-GPU) are in use
-        then."""
-        self._settle()
-        with Transaction() as beside:
-            for team, mgpu in others:
-                beside.charge(self.ledger, team, mgpu)
-            return self.ledger.allows(self.team, self.job.mgpu)
-
-    def available(self, team: int) -> int:
-        """What quota lets `team` start then, if the job itself does not."""
-        self._settle()
-        return self.ledger.available(team)
-
-    def charge(self, team: int, mgpu: int) -> None:
-        """`mgpu` more of `team` is in use at `start_at`, or less."""
-        self._changes.append((team, mgpu))
-        self.spare_mgpu -= max(0, mgpu)
-
-    def _settle(self) -> None:
-        for team, mgpu in self._changes:
-            self.ledger.charge(team, mgpu)
-        self._changes.clear()
-        self.spare_mgpu = max(0, self.ledger.available(self.team) - self.job.mgpu)
 
 
 def _end_of(pool: Pool, ends: KnownEnds, holding: Holding) -> int | None:

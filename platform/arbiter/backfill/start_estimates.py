@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from arbiter.backfill.known_ends import Release
-from arbiter.backfill.reservations import Reserved
+from arbiter.backfill.reserved import Reserved
 from arbiter.cache.pool import Pool
 from arbiter.placement.free_devices import Shape
 from arbiter.placement.resources import is_beside

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 from arbiter.api.plan import Code
 from arbiter.api.policy import Budget
 from arbiter.api.snapshot import QueuedJob
-from arbiter.backfill.reservations import Reservations, Reserved
+from arbiter.backfill.reservations import Reservations
+from arbiter.backfill.reserved import Reserved
 from arbiter.backfill.team_limits import Kept
 from arbiter.cache.pool import Pool
 from arbiter.cycle.obstacles import Obstacles

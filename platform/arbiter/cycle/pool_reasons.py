@@ -12,7 +12,8 @@ from arbiter.cache.claims import Earmark, in_turn
 from arbiter.cycle.service_position import position_of
 from arbiter.explain.reasons import Reason, Reasons, of_claimed
 from arbiter.explain.usage import InUse
-from arbiter.queue.order import Age, ServiceOrder, Standing
+from arbiter.queue.order import Age, Standing
+from arbiter.queue.service_order import ServiceOrder
 
 if TYPE_CHECKING:
     from arbiter.cycle.pool_cycle import PoolCycle

@@ -228,3 +228,41 @@ class Asked:
         every = chain.from_iterable(group.holdings() for group in self._groups.values())
         widths = [len(one.run.slots) for one in every]
         return len(widths) if len(widths) <= most and max(widths, default=1) > 1 else None
+
+
+class Asker:
+    """Who looks for victims for a job of a team."""
+
+    __slots__ = ("_asked", "_may_ask", "_order", "_team")
+
+    def __init__(
+        self,
+        may_ask: Callable[[Holding, int, int], bool],
+        team: int,
+        order: int,
+        asked: Iterable[Holding],
+    ) -> None:
+        """`may_ask` tells whether an attempt may be asked by this team and `order` of a priority
+        class; those `asked` are so already."""
+        self._may_ask = may_ask
+        self._team = team
+        self._order = order
+        self._asked = set(map(id, asked))
+
+    @property
+    def asked_count(self) -> int:
+        """How many are asked already."""
+        return len(self._asked)
+
+    def may_ask(self, holding: Holding) -> bool:
+        """Whether it is not asked yet, and may be."""
+        return not (self._asked and id(holding) in self._asked) and self._may_ask(
+            holding, self._team, self._order
+        )
+
+    def in_order(self, those: Borrowers, parent: int, node: int, mgpu: int) -> Iterator[Candidate]:
+        """Whom one may ask, in order for a job of `mgpu`, of those who are not protected at a child
+        of `parent` other than `node`."""
+        for one in those.below(parent, mgpu):
+            if one.below != node and self.may_ask(one.holding):
+                yield one

@@ -14,7 +14,7 @@ stop the other by turns.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -25,7 +25,7 @@ from arbiter.placement.domains import Shelves
 from arbiter.placement.free_devices import Place, Shape
 from arbiter.placement.node_sets import Levels
 from arbiter.placement.resources import node_of
-from arbiter.preemption.candidates import LOWER, Asked, Borrowers, Candidate, Group, Seen
+from arbiter.preemption.candidates import LOWER, Asked, Asker, Borrowers, Candidate, Group, Seen
 from arbiter.preemption.node_selection import Cost, cost_of
 from arbiter.preemption.search import Search, give_back
 from arbiter.queue.order import Priority
@@ -308,7 +308,7 @@ class Reclaimer:
         once what is stopped below it (by the rights found so far, or in `own`) is gone.
         """
         stopped = [one.holding for one in own]
-        asker = _Asker(self, team, order, stopped)
+        asker = Asker(self.may_ask, team, order, stopped)
         parents = self._pool.tree.parents
         near = self._borrowed if most is None else self._near(shape.mgpu, most)
         found: dict[int, Group] = {}
@@ -319,7 +319,7 @@ class Reclaimer:
                 found[parents[node]] = group
         return found
 
-    def _beside(self, node: int, mgpu: int, near: Borrowers, asker: _Asker) -> Group:
+    def _beside(self, node: int, mgpu: int, near: Borrowers, asker: Asker) -> Group:
         """Whom `asker` may ask, for a job of `mgpu`, of those who are not protected at a sister of
         `node`, and of those who are `near`."""
         parent = self._pool.tree.parents[node]
@@ -475,36 +475,3 @@ class Reclaimer:
                 best = key
                 found = Taking(Place(cluster, search.nodes()), tuple(victims))
         return found
-
-
-class _Asker:
-    """Who looks for victims for a job of a team."""
-
-    __slots__ = ("_asked", "_order", "_reclaimer", "_team")
-
-    def __init__(
-        self, reclaimer: Reclaimer, team: int, order: int, asked: Iterable[Holding]
-    ) -> None:
-        """`order` of its priority class; those `asked` are so already."""
-        self._reclaimer = reclaimer
-        self._team = team
-        self._order = order
-        self._asked = set(map(id, asked))
-
-    @property
-    def asked_count(self) -> int:
-        """How many are asked already."""
-        return len(self._asked)
-
-    def may_ask(self, holding: Holding) -> bool:
-        """Whether it is not asked yet, and may be."""
-        return not (self._asked and id(holding) in self._asked) and self._reclaimer.may_ask(
-            holding, self._team, self._order
-        )
-
-    def in_order(self, those: Borrowers, parent: int, node: int, mgpu: int) -> Iterator[Candidate]:
-        """Whom one may ask, in order for a job of `mgpu`, of those who are not protected at a child
-        of `parent` other than `node`."""
-        for one in those.below(parent, mgpu):
-            if one.below != node and self.may_ask(one.holding):
-                yield one

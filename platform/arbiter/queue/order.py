@@ -15,10 +15,9 @@ comes up, and not before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from arbiter.api.plan import Code
@@ -462,94 +461,3 @@ class Agenda:
             self._contests[self._at.pop(team)].withdraw(team)
             return (key[1] if key[0] else team), team
         return None
-
-
-#: A lot of jobs: its number, what it stands at, and the jobs, the oldest first.
-_Lot = tuple[int, tuple[int, ...], Sequence[Age]]
-#: Jobs that follow each other in a team's line, the number of each one's lot, and whether they go
-#: by their own ages (or by that of the youngest before them).
-_Run = tuple[Sequence[Age], Sequence[int], bool]
-
-
-class ServiceOrder:
-    """Merges the waiting jobs of all teams into the one order in which they are served.
-
-    At every step the team whose next job has the smallest (standing, age) goes; since no
-    job passes an earlier one of its team, that is the order by the largest of these up to and
-    including each job. Standings have fair-share in them, as it is now: what the next starts will
-    be charged is not foreseen. Ages are compared only where they decide: few teams stand level.
-    """
-
-    __slots__ = ("_count", "_line", "_runs")
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._line: dict[tuple[int, int], list[_Lot]] = {}
-        #: By standing and, of teams whose lines come there, by team.
-        self._runs: dict[tuple[int, ...], list[list[_Run]]] = {}
-
-    def add(self, priority: int, used: int, jobs: Sequence[Age], standing: tuple[int, ...]) -> None:
-        """Add a lot of jobs, the oldest first, of one priority, use of their user, and standing to
-        the current team's line. Lots are numbered as they are added, from 0 on."""
-        lot = self._count, standing, jobs
-        self._count += 1
-        self._line.setdefault((-priority, used), []).append(lot)
-
-    def end_line(self) -> None:
-        """The current team's line is complete."""
-        line, self._line = self._line, {}
-        highest: tuple[int, ...] = ()
-        runs: list[_Run] = []
-        for group in sorted(line):
-            for standing, jobs, lots in _by_age(line[group]):
-                if standing > highest:
-                    highest, runs = standing, []
-                    self._runs.setdefault(highest, []).append(runs)
-                runs.append((jobs, lots, standing == highest))
-
-    def merged(self) -> tuple[list[Age], list[int]]:
-        """All jobs in the order of service, and the number of each one's lot."""
-        found: list[_Run] = []
-        for standing in sorted(self._runs):
-            of_teams = self._runs[standing]
-            found += of_teams[0] if len(of_teams) == 1 else [_merged(of_teams)]
-        return (
-            list(chain.from_iterable([jobs for jobs, _, _ in found])),
-            list(chain.from_iterable([lots for _, lots, _ in found])),
-        )
-
-
-def _merged(of_teams: Iterable[Iterable[_Run]]) -> _Run:
-    """What teams have that stand level."""
-    all_jobs: list[Age] = []
-    all_lots: list[int] = []
-    ages: list[Age] = []
-    for runs in of_teams:
-        youngest = (-1, "")
-        for jobs, lots, is_by_age in runs:
-            all_jobs += jobs
-            all_lots += lots
-            for job in jobs:
-                if is_by_age and job > youngest:
-                    youngest = job
-                ages.append(youngest)
-    turn = sorted(range(len(ages)), key=ages.__getitem__)
-    return [all_jobs[at] for at in turn], [all_lots[at] for at in turn], True
-
-
-def _by_age(lots: Sequence[_Lot]) -> Iterable[tuple[tuple[int, ...], Sequence[Age], Sequence[int]]]:
-    """The jobs of all `lots`, the oldest first, as often as the standing changes: that, the jobs,
-    and the number of each one's lot."""
-    number, standing, jobs = lots[0]
-    if len(lots) == 1:
-        return ((standing, jobs, [number] * len(jobs)),)
-    jobs = [job for _, _, of_lot in lots for job in of_lot]
-    of = [lot for lot in lots for _ in lot[2]]
-    turn = sorted(range(len(jobs)), key=jobs.__getitem__)
-    if all(lot[1] == standing for lot in lots):
-        return ((standing, [jobs[at] for at in turn], [of[at][0] for at in turn]),)
-    return [
-        (standing, [jobs[at] for at in run], [of[at][0] for at in run])
-        for standing, found in groupby(turn, key=lambda at: of[at][1])
-        for run in (list(found),)
-    ]

@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from arbiter.fairshare.fair_tree import FairShares, FairUse
-from arbiter.queue.order import Agenda, Contest, ServiceOrder, Standing
+from arbiter.queue.order import Agenda, Contest, Standing
+from arbiter.queue.service_order import ServiceOrder
 from arbiter.quota.ratio import exact_ratio
 from arbiter.quota.tree import ROOT, tree_of
 from builders.arbiter_builders import a_node
