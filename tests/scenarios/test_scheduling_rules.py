@@ -5,7 +5,7 @@ those of the document; whoever changes one changes both.
 
 Planted, and each seen to fail one of these: a blocked job's turn is what it draws on now; ranks are
 compared among organizations; no loss is costly; borrowed jobs go where protected ones are; nothing
-is charged at a start; a node lends everything; sisters are asked first; a job that does not fit in
+is charged at a start; a node lends everything; a job that does not fit in
 a guarantee keeps the next one out of it; a start delays a reservation.
 """
 
