@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from arbiter.api.policy import DAY_S
 from arbiter.api.snapshot import Balance, Usage
-from arbiter.fairshare.credits import Account, Interval, Limits, expire, settle, share_out
 from arbiter.fairshare.decay import CHARGED_AT_START_S, Decay
 from arbiter.fairshare.fair_tree import WEIGHT_OF_REFERENCE
+from credits.settlement import Account, Interval, Limits, expire, settle, share_out
 from simulator.scene import POOL
 
 #: Sums of those who hold nothing are brought to the same moment so often, so that few different

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arbiter.fairshare.credits import (
+from credits.settlement import (
     Account,
     Interval,
     Limits,

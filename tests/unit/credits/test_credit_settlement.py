@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from arbiter.api.snapshot import PoolWeight
-from arbiter.fairshare.credits import (
+from credits.settlement import (
     Account,
     Hold,
     Interval,

@@ -1,0 +1,1 @@
+"""Accounts of credits and their settlement: pure, integers, no clock and no database."""
