@@ -68,7 +68,7 @@ class Quarantine(APIView):
         responses=answers({200: QuarantineEndSerializer}, 403, 409),
     )
     def delete(self, request: Request) -> Response:
-        """What became of it. For platform administrators, after reading docs/restore.md."""
+        """What became of it. For platform administrators, after reading docs/operate/restore.md."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         require_platform_admin(actor)

@@ -1120,7 +1120,7 @@ export interface paths {
         post?: never;
         /**
          * End the quarantine
-         * @description What became of it. For platform administrators, after reading docs/restore.md.
+         * @description What became of it. For platform administrators, after reading docs/operate/restore.md.
          */
         delete: operations["end_quarantine"];
         options?: never;
