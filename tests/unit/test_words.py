@@ -20,7 +20,7 @@ _NOT_YET = {
     *("docs/quality.md", "docs/speed.md"),
 }
 #: The subject of a sentence is a noun. A question may begin with any of these.
-_NO_SUBJECT = re.compile(r"(who|whoever|whatever|what|those|it is told)\b", re.IGNORECASE)
+_NO_SUBJECT = re.compile(r"(Who|Whoever|Whatever|What|Those|It is told)\b")
 _SENTENCE = re.compile(r"(?<=[.!?])[\"”)*]*\s+|[:;](?:\*\*)?\s")
 _PARAGRAPH = re.compile(r"\n\s*\n|\n\s*[-*] |\n\s*\d+\. |\s*\|\s|\n#+ ")
 
