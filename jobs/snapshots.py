@@ -29,8 +29,8 @@ from arbiter.explain.sentences import Names
 from billing.fair_use import read_usage
 from bulk.arrays import uuid_array
 from clusters.queries import Fleet, accepting, read_fleet
+from jobs.avoided_clusters import avoided_clusters
 from jobs.usable_clusters import UsableClusters
-from jobs.withdrawing import avoided_clusters
 from jobs.withholding import DEPENDENCY, Withheld, withheld_jobs
 from outbox.quarantine import is_quarantined
 from quotas.installation import arbiter_policy

@@ -15,12 +15,11 @@ run without a release (`local` clusters) is never taken back for silence: it cou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
 from django.db.models import Q, QuerySet
 
 from clusters.models import Cluster
@@ -44,9 +43,6 @@ START_WITHIN = timedelta(minutes=5)
 NEVER_WITHIN = timedelta(seconds=30)
 #: Listings that are further apart say nothing of the time between them.
 LISTED_WITHIN = timedelta(seconds=60)
-#: How long a cluster that did not start a job is not asked to start it again, unless somebody
-#: pushes the quotas to it.
-AVOIDED_FOR = timedelta(minutes=15)
 #: How long a cluster may leave a submission unanswered, in seconds, while it answers nothing else
 #: either, before a job that any cluster may run is placed on another one.
 UNANSWERED_S = 20
@@ -311,28 +307,3 @@ def withdraw(
     record_events([Happening(job.id, now, "withdrawn", {"attempt": attempt.number})])
     publish("jobs", ids=[job.id], organization_id=job.organization_id)
     return 1
-
-
-def avoided_clusters(now: datetime) -> Mapping[str, frozenset[str]]:
-    """By job, the clusters that did not start it a short while ago, and to which no quotas were
-    pushed since. One query; ids as texts. What a silent cluster left unanswered got no notice, and
-    is welcome there as soon as that answers."""
-    found: dict[str, frozenset[str]] = {}
-    with connection.cursor() as cursor:
-        cursor.execute(_AVOIDED, [NOT_STARTED, now - AVOIDED_FOR])
-        for job, cluster in cursor.fetchall():
-            found[job] = found.get(job, frozenset()) | {cluster}
-    return found
-
-
-# By hand, as every cycle asks, and building it would cost more than running it.
-_AVOIDED = """
-SELECT a.job_id::text, a.cluster_id::text FROM jobs_attempt a
-WHERE a.outcome = %s AND a.stop_reason = 'withdrawn' AND a.notice_at IS NOT NULL
-    AND a.released_at > %s
-    AND NOT EXISTS (
-        SELECT FROM quotas_quotapush p
-        WHERE p.cluster_id = a.cluster_id AND p.kind = 'push' AND p.status = 'done'
-            AND p.done_at > a.released_at
-    )
-"""

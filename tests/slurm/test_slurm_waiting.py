@@ -16,7 +16,7 @@ from builders.connector_builders import eventually
 from builders.loop_builders import a_job
 from builders.portal_builders import Company
 from builders.slurm_loop import SlurmLoop
-from jobs import withdrawing
+from jobs import avoided_clusters, withdrawing
 from jobs.models import Attempt
 from jobs.withdrawing import withdraw_changed, withdraw_stuck
 from quotas.models import ClusterUser, QuotaPush
@@ -191,7 +191,7 @@ def test_what_slurm_will_not_start_is_taken_back_and_tried_again(
     bed.run(["scontrol", "update", "partition=h100", "state=UP"])
     loop.turn()
     assert Attempt.objects.count() == 1
-    monkeypatch.setattr(withdrawing, "AVOIDED_FOR", timedelta(0))
+    monkeypatch.setattr(avoided_clusters, "AVOIDED_FOR", timedelta(0))
     loop.until(job, "succeeded", "failed")
     assert (job.state, job.attempt_number) == ("succeeded", 2)
     assert UsageSegment.objects.values_list("attempt_id", flat=True).distinct().get() != first.id
@@ -266,7 +266,7 @@ def test_a_time_limit_that_the_partition_does_not_allow_holds_no_gpus(
             "Taken back. The cluster does not start it: its time limit is longer than its "
             "partition allows (PartitionTimeLimit).",
         )
-        monkeypatch.setattr(withdrawing, "AVOIDED_FOR", timedelta(0))
+        monkeypatch.setattr(avoided_clusters, "AVOIDED_FOR", timedelta(0))
         assert loop.cluster.time_limits["h100"] == 3_600
         loop.turn()
         assert Attempt.objects.count() == 1
@@ -330,6 +330,6 @@ def test_what_its_user_changes_before_its_release_is_taken_back(
         "ai-company_research_nlp with QoS g-ai-company_research_nlp."
     )
     assert field(bed, first.native_id, "JobState") == "CANCELLED"
-    monkeypatch.setattr(withdrawing, "AVOIDED_FOR", timedelta(0))
+    monkeypatch.setattr(avoided_clusters, "AVOIDED_FOR", timedelta(0))
     loop.until(job, "succeeded", "failed")
     assert (job.state, job.attempt_number) == ("succeeded", 2)

@@ -30,18 +30,13 @@ from connectors.protocol import (
     Workload,
     WorkloadPhase,
 )
+from jobs.avoided_clusters import avoided_clusters
 from jobs.dispatch import start_attempt
 from jobs.models import Attempt, Job, JobEvent
 from jobs.observation import apply_listing
 from jobs.settling import settle
 from jobs.snapshots import load_snapshot
-from jobs.withdrawing import (
-    StillHeld,
-    avoided_clusters,
-    withdraw_changed,
-    withdraw_stuck,
-    withdraw_unacknowledged,
-)
+from jobs.withdrawing import StillHeld, withdraw_changed, withdraw_stuck, withdraw_unacknowledged
 from outbox.models import Message
 from quotas.models import QuotaPush
 from tenants.access import actor_of

@@ -17,13 +17,14 @@ from builders.sent_attempts import an_attempt, told
 from clusters.models import Cluster
 from connectors.protocol import Listing, Observation, Workload, WorkloadPhase
 from jobs.agents import _Silences
+from jobs.avoided_clusters import avoided_clusters
 from jobs.dispatch import handlers
 from jobs.intentions import start_intention
 from jobs.leadership import NotLeading
 from jobs.models import Attempt, Job, JobEvent, JobState, Leadership
 from jobs.settling import settle
 from jobs.snapshots import load_snapshot
-from jobs.withdrawing import avoided_clusters, withdraw_unanswered
+from jobs.withdrawing import withdraw_unanswered
 from outbox.models import Message, Quarantine
 from outbox.recording import intend
 from tenants.access import actor_of
