@@ -40,7 +40,8 @@ from connectors.recalling import RECALLERS
 from connectors.registry import ACCOUNTS, native_control
 from jobs.arbitration import Cycles
 from jobs.asking_natives import Memory
-from jobs.dispatch import connector_of, handlers
+from jobs.connecting import connector_of
+from jobs.dispatch import handlers
 from jobs.held_submissions import due_for_release
 from jobs.intentions import start_shard, stop_shard
 from jobs.leadership import Leadership, NotLeading

@@ -19,7 +19,6 @@ from django.db.models.functions import Coalesce, Now
 from billing.reconciliations import RECONCILE_DAY
 from clusters.models import Cluster, Pool
 from clusters.node_requests import CHANGE_NODE
-from clusters.trusted import check_trusted, operator_options
 from connectors.errors import (
     ClusterUnavailable,
     ControllerAway,
@@ -29,7 +28,8 @@ from connectors.errors import (
 )
 from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import SUBMITTED_WITHIN_S, ClusterConnector
-from connectors.registry import KINDS_IN_PARTS, KINDS_WITH_USERS, native_control, open_connector
+from connectors.registry import KINDS_IN_PARTS, KINDS_WITH_USERS, native_control
+from jobs.connecting import connector_of
 from jobs.held_submissions import submit_held
 from jobs.leadership import Leadership
 from jobs.lifecycle import NOT_STARTED
@@ -59,27 +59,6 @@ assert CALLED_WITHIN.total_seconds() >= SUBMITTED_WITHIN_S
 
 #: Attempts in these states may still have to be sent.
 _SENDABLE = (AttemptState.RESERVED, AttemptState.STARTING)
-
-
-def connector_of(cluster: Cluster) -> ClusterConnector:
-    """A connector to `cluster`; state lives on the cluster, so opening one is cheap.
-
-    A cluster that never answered is prepared for its first use.
-
-    Raises ClusterUnavailable when its kind or options cannot be used: somebody must mend them,
-    and until then nothing can be known of it.
-    """
-    try:
-        check_trusted(cluster.kind, cluster.options)
-        options = {**cluster.options, **operator_options(cluster.kind)}
-        connector = open_connector(cluster.kind, options, str(cluster.pk), cluster.identity)
-    except KeyError as error:
-        raise ClusterUnavailable(f"There is no connector of kind {cluster.kind!r}.") from error
-    except ValueError as error:
-        raise ClusterUnavailable(f"The options of {cluster.name} are wrong: {error}.") from error
-    if cluster.seen_at is None:
-        connector.prepare()
-    return connector
 
 
 #: How a handler reaches the cluster of its attempt.

@@ -11,7 +11,7 @@ from clusters.models import Cluster
 from connectors.errors import ClusterUnavailable, LogUnavailable
 from connectors.protocol import LogChunk, LogReader
 from connectors.registry import LOG_READERS
-from jobs.dispatch import connector_of
+from jobs.connecting import connector_of
 from jobs.errors import ClusterAway
 from jobs.models import Attempt, JobOrigin
 from primitives.errors import NotFound

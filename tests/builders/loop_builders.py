@@ -12,7 +12,8 @@ from clusters.node_requests import node_shard
 from clusters.observation import record_inventory
 from connectors.protocol import ClusterConnector
 from jobs.arbitration import CycleReport, Cycles
-from jobs.dispatch import connector_of, handlers
+from jobs.connecting import connector_of
+from jobs.dispatch import handlers
 from jobs.intentions import start_shard, stop_shard
 from jobs.leadership import fence
 from jobs.models import Job, JobState, JobType, Leadership

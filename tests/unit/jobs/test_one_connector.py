@@ -164,9 +164,10 @@ def test_nobody_else_opens_connectors() -> None:
     kinds = "platform/connectors/kubernetes/"
     assert found == {
         "jobs/agents.py": {"connector_of"},
+        "jobs/dispatch.py": {"connector_of"},
         # Only for kinds without a reader of logs.
         "jobs/logs.py": {"connector_of"},
-        "jobs/dispatch.py": {"open_connector"},
+        "jobs/connecting.py": {"open_connector"},
         "platform/connectors/registry.py": {"open_kubernetes"},
         # They are given theirs.
         f"{kinds}entitlements.py": {"KubernetesConnector"},
