@@ -1,8 +1,8 @@
 """What recorded cycles did, one line for each job, for lists of who may see the job.
 
-A line is written with the record of its cycle, of what that cycle really did (a plan may name what
-had changed meanwhile), and goes when the record goes. Of the other job of a reclaim it is told what
-the reader may know: all, or its team, or nothing of another organization.
+`jobs.recording` writes a line with the record of its cycle, of what that cycle really did (a plan
+may name what had changed meanwhile), and it goes when the record goes. Of the other job of a
+reclaim it is told what the reader may know: all, or its team, or nothing of another organization.
 """
 
 from __future__ import annotations
@@ -10,44 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
-from django.db import connection
 from django.db.models import Q, QuerySet
 
-from arbiter.replay.record import Record
-from arbiter.replay.replay import Kind, Replayed
-from jobs.models import Cycle, Decision, Job
+from arbiter.replay.replay import Kind
+from jobs.models import Decision, Job
 from jobs.queries import may_see
 from jobs.reason_documents import iso
 from quotas.administration import named_pool
 from tenants.access import Actor, under, visible, visible_node
 from tenants.roles import Permission
-
-
-def write_decisions(cycle: Cycle, record: Record) -> None:
-    """Keep a line of each thing that the cycle did with a job. One statement."""
-    plan = record.plan
-    stopped = (
-        [stopped for one in Replayed(record).decided() for stopped in one.stopped]
-        if plan.reclaims
-        else []
-    )
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _WRITE,
-            {
-                "cycle": cycle.pk,
-                "at": cycle.decided_at,
-                "started": cycle.started,
-                "claimed": cycle.claimed,
-                "dropped": cycle.dropped,
-                "attempts": [UUID(one.victim.attempt) for one in stopped],
-                "guaranteed": [one.guaranteed_mgpu for one in stopped],
-                "rights": [one.right.value for one in stopped],
-                "unsaved_s": [one.unsaved_s for one in stopped],
-            },
-        )
 
 
 def list_decisions(
@@ -118,44 +90,3 @@ def named_job(job: Job | None, *, actor: Actor) -> dict[str, Any]:
         "user": job.user.username if is_seen else None,
         "team": path.rstrip("/") if actor.holds(Permission.VIEW_TREE, path) else None,
     }
-
-
-# What was planned and not done has no attempt granted, claim made or notice given at that moment.
-_WRITE = """
-INSERT INTO jobs_decision (
-    cycle_id, at, kind, job_id, team_id, pool_id, mgpu, guaranteed_mgpu,
-    beneficiary_id, "right", unsaved_s, grace_until, victims, victims_mgpu)
-SELECT %(cycle)s, %(at)s, done.* FROM (
-    SELECT 'started', j.id, j.team_id, j.pool_id, a.mgpu, a.guaranteed_mgpu,
-           NULL::uuid, NULL, NULL::bigint, NULL::timestamptz, 0, 0::bigint
-    FROM jobs_job j
-    JOIN jobs_attempt a ON a.job_id = j.id AND a.granted_at = %(at)s
-    WHERE j.id = ANY(%(started)s::uuid[])
-    UNION ALL
-    SELECT 'claimed', j.id, j.team_id, coalesce(r.pool_id, j.pool_id),
-           (SELECT sum((slot ->> 'mgpu')::bigint) FROM jsonb_array_elements(r.slots) slot), NULL,
-           NULL, NULL, NULL, r.grace_until, v.jobs, v.mgpu
-    FROM jobs_reclaim r
-    JOIN jobs_job j ON j.id = r.job_id
-    CROSS JOIN LATERAL (
-        SELECT count(*)::int AS jobs, coalesce(sum(a.mgpu), 0)::bigint AS mgpu
-        FROM jobs_attempt a WHERE a.reclaim_id = r.id
-    ) v
-    WHERE r.job_id = ANY(%(claimed)s::uuid[]) AND r.created_at = %(at)s
-    UNION ALL
-    SELECT 'stopped', j.id, j.team_id, j.pool_id, a.mgpu, told.guaranteed,
-           r.job_id, told."right", told.unsaved_s, a.grace_until, 0, 0
-    FROM unnest(%(attempts)s::uuid[], %(guaranteed)s::bigint[], %(rights)s::text[],
-                %(unsaved_s)s::bigint[]) AS told (attempt, guaranteed, "right", unsaved_s)
-    JOIN jobs_attempt a ON a.id = told.attempt AND a.notice_at = %(at)s
-    JOIN jobs_job j ON j.id = a.job_id
-    JOIN jobs_reclaim r ON r.id = a.reclaim_id
-    UNION ALL
-    SELECT 'claim_dropped', j.id, j.team_id, coalesce(r.pool_id, j.pool_id),
-           (SELECT sum((slot ->> 'mgpu')::bigint) FROM jsonb_array_elements(r.slots) slot), NULL,
-           NULL, NULL, NULL, NULL, 0, 0
-    FROM jobs_reclaim r
-    JOIN jobs_job j ON j.id = r.job_id
-    WHERE r.job_id = ANY(%(dropped)s::uuid[]) AND r.closed_at = %(at)s
-) done
-"""

@@ -22,7 +22,7 @@ from arbiter.api.plan import Plan
 from arbiter.api.policy import Policy
 from arbiter.api.snapshot import Snapshot
 from arbiter.replay.record import Record, UnreadableRecord, from_document, to_document
-from jobs.decision_list import write_decisions
+from arbiter.replay.replay import Replayed
 from jobs.models import Cycle
 from primitives.errors import Conflict
 
@@ -128,4 +128,70 @@ WITH old AS (
     DELETE FROM jobs_decision WHERE cycle_id IN (SELECT id FROM old)
 )
 DELETE FROM jobs_cycle WHERE id IN (SELECT id FROM old)
+"""
+
+
+def write_decisions(cycle: Cycle, record: Record) -> None:
+    """Keep a line of each thing that the cycle did with a job. One statement."""
+    plan = record.plan
+    stopped = (
+        [stopped for one in Replayed(record).decided() for stopped in one.stopped]
+        if plan.reclaims
+        else []
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _WRITE_LINES,
+            {
+                "cycle": cycle.pk,
+                "at": cycle.decided_at,
+                "started": cycle.started,
+                "claimed": cycle.claimed,
+                "dropped": cycle.dropped,
+                "attempts": [UUID(one.victim.attempt) for one in stopped],
+                "guaranteed": [one.guaranteed_mgpu for one in stopped],
+                "rights": [one.right.value for one in stopped],
+                "unsaved_s": [one.unsaved_s for one in stopped],
+            },
+        )
+
+
+# What was planned and not done has no attempt granted, claim made or notice given at that moment.
+_WRITE_LINES = """
+INSERT INTO jobs_decision (
+    cycle_id, at, kind, job_id, team_id, pool_id, mgpu, guaranteed_mgpu,
+    beneficiary_id, "right", unsaved_s, grace_until, victims, victims_mgpu)
+SELECT %(cycle)s, %(at)s, done.* FROM (
+    SELECT 'started', j.id, j.team_id, j.pool_id, a.mgpu, a.guaranteed_mgpu,
+           NULL::uuid, NULL, NULL::bigint, NULL::timestamptz, 0, 0::bigint
+    FROM jobs_job j
+    JOIN jobs_attempt a ON a.job_id = j.id AND a.granted_at = %(at)s
+    WHERE j.id = ANY(%(started)s::uuid[])
+    UNION ALL
+    SELECT 'claimed', j.id, j.team_id, coalesce(r.pool_id, j.pool_id),
+           (SELECT sum((slot ->> 'mgpu')::bigint) FROM jsonb_array_elements(r.slots) slot), NULL,
+           NULL, NULL, NULL, r.grace_until, v.jobs, v.mgpu
+    FROM jobs_reclaim r
+    JOIN jobs_job j ON j.id = r.job_id
+    CROSS JOIN LATERAL (
+        SELECT count(*)::int AS jobs, coalesce(sum(a.mgpu), 0)::bigint AS mgpu
+        FROM jobs_attempt a WHERE a.reclaim_id = r.id
+    ) v
+    WHERE r.job_id = ANY(%(claimed)s::uuid[]) AND r.created_at = %(at)s
+    UNION ALL
+    SELECT 'stopped', j.id, j.team_id, j.pool_id, a.mgpu, told.guaranteed,
+           r.job_id, told."right", told.unsaved_s, a.grace_until, 0, 0
+    FROM unnest(%(attempts)s::uuid[], %(guaranteed)s::bigint[], %(rights)s::text[],
+                %(unsaved_s)s::bigint[]) AS told (attempt, guaranteed, "right", unsaved_s)
+    JOIN jobs_attempt a ON a.id = told.attempt AND a.notice_at = %(at)s
+    JOIN jobs_job j ON j.id = a.job_id
+    JOIN jobs_reclaim r ON r.id = a.reclaim_id
+    UNION ALL
+    SELECT 'claim_dropped', j.id, j.team_id, coalesce(r.pool_id, j.pool_id),
+           (SELECT sum((slot ->> 'mgpu')::bigint) FROM jsonb_array_elements(r.slots) slot), NULL,
+           NULL, NULL, NULL, NULL, 0, 0
+    FROM jobs_reclaim r
+    JOIN jobs_job j ON j.id = r.job_id
+    WHERE r.job_id = ANY(%(dropped)s::uuid[]) AND r.closed_at = %(at)s
+) done
 """
