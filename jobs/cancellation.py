@@ -16,7 +16,7 @@ from jobs.intentions import stop_intention
 from jobs.models import Attempt, AttemptState, Job, JobState, StopReason
 from jobs.queries import visible_jobs
 from jobs.reason_documents import held_sentence
-from jobs.reason_history import note_held
+from jobs.reason_lines import note_held
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake

@@ -552,7 +552,7 @@ class JobEvent(models.Model):
 
 class JobReason(models.Model):
     """For what a job waits or waited from `since` on: `document` is the explanation of that moment.
-    Lines of a job are numbered; of many only the latest are kept (`jobs.reason_history`), and of a
+    Lines of a job are numbered; of many only the latest are kept (`jobs.reason_lines`), and of a
     job that ended long ago none (`jobs.retention`)."""
 
     id = models.BigAutoField(primary_key=True)

@@ -32,7 +32,7 @@ from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, StopReason
 from jobs.questions import NotAsked, Questions
 from jobs.reason_documents import held_sentence
-from jobs.reason_history import note_held
+from jobs.reason_lines import note_held
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake

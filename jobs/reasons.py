@@ -12,7 +12,7 @@ from arbiter.api.plan import Obstacle, Plan, Waiting
 from arbiter.api.snapshot import QueuedJob
 from arbiter.explain.sentences import sentence
 from jobs.reason_documents import iso, stored_reason
-from jobs.reason_history import write_reasons
+from jobs.reason_lines import write_reasons
 from jobs.snapshots import display_names
 from jobs.withholding import Withheld, withheld_sentence
 from primitives.clock import from_epoch

@@ -13,7 +13,7 @@ from outbox.recording import intend
 #: Logs and the cluster's own record of an ended attempt are kept this long.
 LOGS_KEPT_FOR = timedelta(days=14)
 #: Why a job waited is kept this long after its end. How many lines each job has at most is bounded
-#: as they are written (`jobs.reason_history.KEPT`).
+#: as they are written (`jobs.reason_lines.KEPT`).
 REASONS_KEPT_FOR = timedelta(days=90)
 #: Lines of reasons that one statement drops, and one run of the timer.
 _REASONS_AT_ONCE = 10_000

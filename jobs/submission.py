@@ -24,7 +24,7 @@ from jobs.never_fits import never_fits
 from jobs.offers import Offer, offer_to
 from jobs.queries import visible_arrays, visible_jobs
 from jobs.reason_documents import held_sentence
-from jobs.reason_history import note_held
+from jobs.reason_lines import note_held
 from jobs.requests import JobRequest, hint_settled, settled
 from jobs.resolved_requests import Predecessor, ResolvedRequest, size_pointer
 from jobs.sbatch import Note, Verdict, refused_of

@@ -11,11 +11,11 @@ from django.test.utils import CaptureQueriesContext
 from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_user, an_organization
-from jobs import reason_history, retention
+from jobs import reason_lines, retention
 from jobs.arbitration import Cycles
 from jobs.cancellation import hold_job, release_job
 from jobs.models import Job, JobReason, JobState
-from jobs.reason_history import write_reasons
+from jobs.reason_lines import write_reasons
 from jobs.retention import forget_old_reasons
 from quotas.models import Quota
 from tenants.access import actor_of
@@ -115,7 +115,7 @@ def test_holding_and_releasing_again_and_again_keeps_no_more_lines(
     waiting: Job, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: only cycles drop old lines."""
-    monkeypatch.setattr(reason_history, "KEPT", 2)
+    monkeypatch.setattr(reason_lines, "KEPT", 2)
     for second in range(0, 10, 2):
         hold_job(waiting.pk, actor=actor_of(bob), now=after(second))
         release_job(waiting.pk, actor=actor_of(bob), now=after(second + 1))
@@ -134,7 +134,7 @@ def test_only_the_latest_lines_are_kept(
     count: int, waiting: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: the first line that is too many is kept until there is another."""
-    monkeypatch.setattr(reason_history, "KEPT", 2)
+    monkeypatch.setattr(reason_lines, "KEPT", 2)
     for second in range(count):
         document = {"code": f"cause_{second}", "node": None}
         write_reasons([{"id": str(waiting.pk), "document": document}], after(second))
