@@ -1,6 +1,6 @@
-"""The long-running loops: the arbiter's, and the observer's threads per cluster.
+"""The observer's loop and its threads per cluster.
 
-Every loop survives the database, Valkey or a cluster going away: it says so once, waits a
+Every one survives the database, Valkey or a cluster going away: it says so once, waits a
 little and tries again. One cluster that hangs never slows another: each has threads of its own.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from threading import Event, Lock, Thread
@@ -17,7 +16,6 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-import psycopg
 from django.conf import settings
 from django.db import (
     DatabaseError,
@@ -38,13 +36,12 @@ from connectors.errors import ConnectorError
 from connectors.protocol import ClusterConnector, Listing, Observation, TellsNews
 from connectors.recalling import RECALLERS
 from connectors.registry import ACCOUNTS, native_control
-from jobs.arbitration import Cycles
 from jobs.asking_natives import Memory
 from jobs.connecting import connector_of
 from jobs.dispatch import handlers
 from jobs.held_submissions import due_for_release
 from jobs.intentions import start_shard, stop_shard
-from jobs.leadership import Leadership, NotLeading
+from jobs.leadership import RETRY_S, STEP_WITHIN_S, Leadership, NotLeading, lead
 from jobs.models import Attempt
 from jobs.natives import apply_natives
 from jobs.observation import apply_listing
@@ -69,17 +66,10 @@ from quotas.pushes import is_check_due, push_shard, request_check
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-
-STANDBY_S = 0.5
-#: A step of a loop that takes longer, with the time-outs of the database, hangs: the supervisor may
-#: then replace the process. Of a cycle at its largest the statements alone may take longer.
-STEP_WITHIN_S = 60.0
-CYCLE_WITHIN_S = 180.0
 #: Agents of earlier terms that may still wait for their clusters while the next term begins.
 FORMER_MAX = 32
 #: How long a process that ends waits for each of its agents.
 ENDED_WITHIN_S = 30.0
-RETRY_S = 1.0
 CLUSTERS_AGAIN_S = 2.0
 #: The observer's turns are CLUSTERS_AGAIN_S apart; one so late says that it was stopped meanwhile.
 STOOD_STILL_S = 5.0
@@ -96,56 +86,6 @@ ODD_NODES_TOLD = 3
 PLAN_DAYS_EVERY_S = 60.0
 #: So long after the last look at an archived cluster its accounting is asked.
 LAST_DAYS = timedelta(days=DAYS_MAX + 1)
-
-
-def lead(role: str, stopping: Event, act: Callable[[Leadership], None], pulse: Pulse) -> None:
-    """Campaign for `role`, `act` while leading, and begin anew, until `stopping` is set.
-
-    `act` returns when it no longer leads or `stopping` is set.
-    """
-    while not stopping.is_set():
-        pulse.promise(STEP_WITHIN_S)
-        # One for each term: what a thread of an earlier term still writes has that term's epoch.
-        leadership = Leadership(role, ttl_s=settings.LEADER_TTL_S)
-        try:
-            if leadership.campaign():
-                act(leadership)
-            else:
-                stopping.wait(STANDBY_S)
-        except NotLeading as error:
-            log.warning("%s", error)
-        except (psycopg.Error, DatabaseError, InterfaceError) as error:
-            log.warning("%s waits for the database: %s", role, str(error).splitlines()[0])
-            close_old_connections()
-            stopping.wait(RETRY_S)
-        finally:
-            with suppress(psycopg.Error):
-                leadership.resign()
-
-
-def run_arbiter(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> None:
-    """Decide again and again: at every notice, and every few seconds anyway."""
-    pulse = pulse or Pulse(None)
-
-    def act(leadership: Leadership) -> None:
-        cycles = Cycles(leadership)
-        with dedicated_connection("tidegate-arbiter-listener") as own:
-            listener = Listener(own, "arbiter")
-            while leadership.is_leading and not stopping.is_set():
-                pulse.promise(CYCLE_WITHIN_S)
-                report = cycles.run(clock.now())
-                leadership.note_work()
-                if report.started or report.reclaims:
-                    log.info(
-                        "cycle: %d started, %d reclaims of %d victims",
-                        report.started,
-                        report.reclaims,
-                        report.victims,
-                    )
-                pulse.promise(settings.CYCLE_PERIOD_S + STEP_WITHIN_S)
-                listener.wait(settings.CYCLE_PERIOD_S)
-
-    lead("arbiter", stopping, act, pulse)
 
 
 def run_observer(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> None:

@@ -14,18 +14,31 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from threading import Event, Thread
 
 import psycopg
-from django.db import connection, transaction
+from django.conf import settings
+from django.db import (
+    DatabaseError,
+    InterfaceError,
+    close_old_connections,
+    connection,
+    transaction,
+)
 
+from live.pulse import Pulse
 from live.waking import dedicated_connection
 
 log = logging.getLogger(__name__)
 
 WORK_NOTED_EVERY_S = 1.0
+STANDBY_S = 0.5
+RETRY_S = 1.0
+#: A step of a loop that takes longer, with the time-outs of the database, hangs: the supervisor may
+#: then replace the process.
+STEP_WITHIN_S = 60.0
 
 
 class NotLeading(Exception):
@@ -190,3 +203,28 @@ class Leadership:
 def _lock_key(role: str) -> int:
     digest = hashlib.sha256(f"tidegate/{role}".encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def lead(role: str, stopping: Event, act: Callable[[Leadership], None], pulse: Pulse) -> None:
+    """Campaign for `role`, `act` while leading, and begin anew, until `stopping` is set.
+
+    `act` returns when it no longer leads or `stopping` is set.
+    """
+    while not stopping.is_set():
+        pulse.promise(STEP_WITHIN_S)
+        # One for each term: what a thread of an earlier term still writes has that term's epoch.
+        leadership = Leadership(role, ttl_s=settings.LEADER_TTL_S)
+        try:
+            if leadership.campaign():
+                act(leadership)
+            else:
+                stopping.wait(STANDBY_S)
+        except NotLeading as error:
+            log.warning("%s", error)
+        except (psycopg.Error, DatabaseError, InterfaceError) as error:
+            log.warning("%s waits for the database: %s", role, str(error).splitlines()[0])
+            close_old_connections()
+            stopping.wait(RETRY_S)
+        finally:
+            with suppress(psycopg.Error):
+                leadership.resign()

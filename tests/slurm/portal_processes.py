@@ -27,7 +27,8 @@ import os, signal, sys
 import django
 django.setup()
 from threading import Event
-from jobs import agents
+from jobs.agents import run_observer
+from jobs.arbiter_loop import run_arbiter
 from primitives.clock import SystemClock
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("ready", flush=True)
@@ -36,7 +37,7 @@ for line in sys.stdin:
     if pid == 0:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
-            {"arbiter": agents.run_arbiter, "observer": agents.run_observer}[line.strip()](
+            {"arbiter": run_arbiter, "observer": run_observer}[line.strip()](
                 Event(), SystemClock()
             )
         finally:
