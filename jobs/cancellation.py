@@ -11,10 +11,10 @@ from django.db import transaction
 from audit.recording import record
 from bulk.updating import update_rows
 from jobs import lifecycle
+from jobs.access import visible_jobs
 from jobs.dependencies import close_dependencies
 from jobs.intentions import stop_intention
 from jobs.models import Attempt, AttemptState, Job, JobState, StopReason
-from jobs.queries import visible_jobs
 from jobs.reason_documents import held_sentence
 from jobs.reason_lines import note_held
 from jobs.timeline import Happening, record_events

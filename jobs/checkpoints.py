@@ -16,8 +16,8 @@ from django.conf import settings
 from django.db import transaction
 from django.utils.crypto import salted_hmac
 
+from jobs.access import visible_jobs
 from jobs.models import Attempt, AttemptState
-from jobs.queries import visible_jobs
 from live.publishing import publish
 from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest, NotFound
 from tenants.access import Actor

@@ -14,8 +14,8 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from arbiter.replay.replay import Kind
+from jobs.access import may_see
 from jobs.models import Decision, Job
-from jobs.queries import may_see
 from jobs.reason_documents import iso
 from quotas.administration import named_pool
 from tenants.access import Actor, under, visible, visible_node

@@ -29,10 +29,10 @@ from arbiter.replay.replay import (
     by_rules_of,
     differences,
 )
+from jobs.access import visible_jobs
 from jobs.decision_list import named_job
 from jobs.heavy_answers import ONE_CYCLE, worked_out
 from jobs.models import Cycle, Job
-from jobs.queries import visible_jobs
 from jobs.reason_documents import iso
 from jobs.recording import unpack
 from jobs.snapshots import display_names

@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from arbiter.explain.sentences import duration_text
+from jobs.access import may_see
 from jobs.avoided_clusters import AVOIDED_FOR
 from jobs.dependencies import fate
 from jobs.giving_back import beneficiary_text, shown_victim
 from jobs.lifecycle import FINAL, NOT_STARTED
 from jobs.models import AttemptState, Condition, JobState
-from jobs.queries import VICTIMS_MAX, AttemptRow, JobRow, JobView, WaitedForRow, may_see
+from jobs.queries import VICTIMS_MAX, AttemptRow, JobRow, JobView, WaitedForRow
 from jobs.reason_documents import HELD_BY_USER, arranged, held_sentence, iso, stored_reason
 from jobs.withholding import limit_sentence
 from primitives.state_words import state_phrase

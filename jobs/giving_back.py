@@ -7,7 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from jobs.queries import AttemptRow, VictimRow, may_see
+from jobs.access import may_see
+from jobs.queries import AttemptRow, VictimRow
 from jobs.reason_documents import iso
 from primitives.units import DeviceKind
 from tenants.access import Actor

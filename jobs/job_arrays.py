@@ -14,10 +14,10 @@ from uuid_utils.compat import uuid7
 from audit.recording import record
 from bulk.inserting import insert_row
 from jobs import lifecycle
+from jobs.access import visible_arrays
 from jobs.array_text import ArrayShape, task_name
 from jobs.cancellation import cancel_locked
 from jobs.models import Attempt, Job, JobArray, JobState
-from jobs.queries import visible_arrays
 from live.publishing import publish
 from primitives.errors import Forbidden, NotFound
 from tenants.access import Actor

@@ -65,7 +65,7 @@ def ids_of_page(
     """Ids of at most `limit` visible jobs behind `after`, in the order of submission or its
     reverse, as the text of an array.
 
-    Exactly the jobs of `jobs.queries.visible_jobs` that meet the filter. Raises InvalidRequest
+    Exactly the jobs of `jobs.access.visible_jobs` that meet the filter. Raises InvalidRequest
     for a team that the actor cannot see.
     """
     branches = _scope(actor, wanted.team)
@@ -122,7 +122,7 @@ def _scope(actor: Actor, top_path: str | None) -> list[_Condition]:
 
 
 def _seen(actor: Actor) -> list[_Condition]:
-    """The conditions of `jobs.queries.visible_jobs`."""
+    """The conditions of `jobs.access.visible_jobs`."""
     prefixes = actor.prefixes(Permission.VIEW_JOBS)
     if PLATFORM in prefixes:
         return [_Condition("TRUE")]

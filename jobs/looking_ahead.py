@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from jobs.access import visible_jobs
 from jobs.heavy_answers import FUTURE, worked_out
 from jobs.models import JobState
-from jobs.queries import visible_jobs
 from jobs.snapshots import read_queue
 from primitives.clock import from_epoch
 from primitives.errors import Conflict, NotFound

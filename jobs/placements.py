@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from clusters.models import Cluster
+from jobs.access import visible_jobs
 from jobs.models import Attempt
-from jobs.queries import visible_jobs
 from tenants.access import Actor
 
 

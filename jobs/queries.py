@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, QuerySet
 
 from arbiter.api.plan import Code
 from audit.models import AuditEvent
@@ -23,10 +23,11 @@ from audit.recording import record
 from billing.queries import USAGE_OF_JOB
 from clusters.models import Cluster
 from connectors.registry import KINDS_WITH_USERS
+from jobs.access import may_read_content, visible_arrays, visible_jobs
 from jobs.dependencies import array_states
 from jobs.lifecycle import NOT_STARTED, WAITING
 from jobs.listing import JobFilter, ids_of_page
-from jobs.models import Attempt, AttemptState, Dependency, Job, JobArray, JobEvent, JobState
+from jobs.models import Attempt, AttemptState, Dependency, Job, JobEvent, JobState
 from jobs.withholding import ARRAY_LIMIT_REACHED, DEPENDENCY, FirstTask, first_tasks
 from outbox.models import Message
 from outbox.quarantine import open_quarantine, sentence_of
@@ -34,7 +35,7 @@ from primitives.errors import Forbidden, NotFound
 from quotas.models import Quota
 from quotas.unprepared import unprepared_clusters
 from quotas.user_numbers import demo_users, is_for_the_demo
-from tenants.access import Actor, visible
+from tenants.access import Actor
 from tenants.models import Node
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
@@ -58,48 +59,10 @@ _TOLD_OUTCOMES = ("unknown", NOT_STARTED)
 _TOLD_KINDS = ("start_attempt", "notify_attempt", "stop_attempt")
 
 
-def visible_jobs(actor: Actor) -> QuerySet[Job]:
-    """Jobs that the actor may see: their own, and those of teams whose jobs they may see."""
-    return visible(
-        actor,
-        Job.objects.all(),
-        Permission.VIEW_JOBS,
-        path_field="team__path",
-        own=Q(user=actor.user),
-    )
-
-
-def visible_arrays(actor: Actor) -> QuerySet[JobArray]:
-    """Arrays that the actor may see: as `visible_jobs`."""
-    return visible(
-        actor,
-        JobArray.objects.all(),
-        Permission.VIEW_JOBS,
-        path_field="team__path",
-        own=Q(user=actor.user),
-    )
-
-
-def may_see(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
-    """Whether a job of this user and team is among `visible_jobs`."""
-    own = user_id == actor.user.pk and actor.user.is_active and actor.permits(Permission.VIEW_JOBS)
-    return own or actor.holds(Permission.VIEW_JOBS, team_path)
-
-
 def require_log(view: JobView, actor: Actor) -> None:
     """Raises Forbidden for a visible job whose log the actor may not read."""
     if not may_read_content(actor, user_id=view.job.user_id, team_path=view.job.team__path):
         raise Forbidden("You can see this job but not read its log; its owner can.")
-
-
-def may_read_content(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
-    """Whether the actor may read script, environment and logs of such a job."""
-    own = (
-        user_id == actor.user.pk
-        and actor.user.is_active
-        and actor.permits(Permission.VIEW_JOB_CONTENT)
-    )
-    return own or actor.holds(Permission.VIEW_JOB_CONTENT, team_path)
 
 
 class JobRow(NamedTuple):

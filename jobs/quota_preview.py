@@ -13,8 +13,8 @@ from billing.models import UsageClass
 from billing.queries import current_prices
 from billing.rating import cost_nano
 from clusters.models import Pool
+from jobs.access import visible_jobs
 from jobs.heavy_answers import FUTURE, worked_out
-from jobs.queries import visible_jobs
 from jobs.snapshots import read_queue
 from primitives.clock import from_epoch
 from primitives.errors import Conflict

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from jobs.access import visible_jobs
 from jobs.models import JobReason
-from jobs.queries import visible_jobs
 from jobs.reason_documents import arranged
 from primitives.errors import NotFound
 from tenants.access import Actor

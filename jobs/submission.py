@@ -15,6 +15,7 @@ from bulk.inserting import insert_row, insert_rows
 from clusters.models import Cluster, Pool
 from clusters.queries import NodeWish, nodes_having, places_having
 from connectors.registry import IMAGE_REFUSALS, gpu_unit_mgpu, image_refusal
+from jobs.access import visible_arrays, visible_jobs
 from jobs.dependencies import array_states, open_dependencies
 from jobs.errors import TooManyDependencies, TooManyOpenJobs
 from jobs.fitting import Fleet, why_never
@@ -22,7 +23,6 @@ from jobs.job_arrays import insert_array
 from jobs.models import POOLS_MAX, Dependency, Job, JobState, JobType
 from jobs.never_fits import never_fits
 from jobs.offers import Offer, offer_to
-from jobs.queries import visible_arrays, visible_jobs
 from jobs.reason_documents import held_sentence
 from jobs.reason_lines import note_held
 from jobs.requests import JobRequest, hint_settled, settled

@@ -22,9 +22,8 @@ from builders.cast import Cast, a_cast
 from builders.job_builders import a_job
 from builders.live_sockets import ACCEPTED, TIMEOUT_S, a_hint, a_session, a_socket, answers, run
 from builders.portal_builders import NOW, Company, a_company, a_priority_class
-from jobs.hint_readers import readers_of_jobs
+from jobs.access import readers_of_jobs, visible_jobs
 from jobs.models import Job
-from jobs.queries import visible_jobs
 from live import consumers
 from live.publishing import (
     CHANNEL,

@@ -29,10 +29,10 @@ from builders.portal_builders import (
     a_user,
 )
 from jobs import listing
+from jobs.access import visible_jobs
 from jobs.api.rendering import written
 from jobs.listing import JobFilter, ids_of_page
 from jobs.models import Attempt, Job
-from jobs.queries import visible_jobs
 from tenants.access import Actor, actor_of
 from tenants.models import Node
 from tenants.roles import Role

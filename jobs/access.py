@@ -1,0 +1,74 @@
+"""Who may see a job: one scoped query, the same rule asked of one job, and its readers.
+
+Whoever changes one of them changes all: `readers_of_jobs` names exactly those who see a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import psycopg
+from django.db.models import Q, QuerySet
+
+from jobs.models import Job, JobArray
+from live.publishing import person, prefixes_of, readers_below
+from tenants.access import Actor, visible
+from tenants.roles import Permission
+
+
+def visible_jobs(actor: Actor) -> QuerySet[Job]:
+    """Jobs that the actor may see: their own, and those of teams whose jobs they may see."""
+    return visible(
+        actor,
+        Job.objects.all(),
+        Permission.VIEW_JOBS,
+        path_field="team__path",
+        own=Q(user=actor.user),
+    )
+
+
+def visible_arrays(actor: Actor) -> QuerySet[JobArray]:
+    """Arrays that the actor may see: as `visible_jobs`."""
+    return visible(
+        actor,
+        JobArray.objects.all(),
+        Permission.VIEW_JOBS,
+        path_field="team__path",
+        own=Q(user=actor.user),
+    )
+
+
+def may_see(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
+    """Whether a job of this user and team is among `visible_jobs`."""
+    own = user_id == actor.user.pk and actor.user.is_active and actor.permits(Permission.VIEW_JOBS)
+    return own or actor.holds(Permission.VIEW_JOBS, team_path)
+
+
+def may_read_content(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
+    """Whether the actor may read script, environment and logs of such a job."""
+    own = (
+        user_id == actor.user.pk
+        and actor.user.is_active
+        and actor.permits(Permission.VIEW_JOB_CONTENT)
+    )
+    return own or actor.holds(Permission.VIEW_JOB_CONTENT, team_path)
+
+
+def readers_of_jobs(own: psycopg.Connection, ids: Sequence[str]) -> set[str]:
+    """Return the audiences of the jobs with these ids: their users, and whoever may see the jobs
+    of their teams. One statement."""
+    found = own.execute(
+        """
+        SELECT DISTINCT n.path, j.user_id
+        FROM jobs_job j JOIN tenants_node n ON n.id = j.team_id
+        WHERE j.id = ANY(%s::uuid[])
+        """,
+        [list(ids)],
+    ).fetchall()
+    users = {person(user_id) for _, user_id in found}
+    return users | {
+        readers_below(prefix)
+        for path in {path for path, _ in found}
+        for prefix in prefixes_of(path)
+    }
