@@ -35,7 +35,7 @@ from jobs.leadership import Leadership
 from jobs.lifecycle import NOT_STARTED
 from jobs.models import Attempt, AttemptState, HeldSubmission, Job, JobArray, JobOrigin, StopReason
 from jobs.native_ids import record_native_id
-from jobs.natives import granted_to, ref_of
+from jobs.native_sizes import granted_to, ref_of
 from jobs.node_changes import change_node
 from jobs.observation import NEVER_STARTED, conclude, recorded_id
 from jobs.quota_pushes import push_quota

@@ -1,11 +1,10 @@
-"""What a native that waits asks for, and by what its cluster knows it."""
+"""What a native asks for and was granted, and by what its cluster knows it."""
 
 from __future__ import annotations
 
 from connectors.natives import NativeRef, NativeSize, size_of
 from connectors.protocol import NativeWorkload
-from jobs.models import Job, JobType
-from jobs.natives import RANKS_MAX
+from jobs.models import Attempt, Job, JobType
 from primitives.units import MGPU_MAX
 
 
@@ -45,3 +44,21 @@ def may_become(native: NativeWorkload, pool: str) -> bool:
         and size.rank_count <= RANKS_MAX
         and size.mgpu_per_rank * size.rank_count <= MGPU_MAX
     )
+
+
+RANKS_MAX = 100_000
+
+
+def ref_of(attempt: Attempt) -> NativeRef:
+    """What the cluster knows a native attempt by; its job must be loaded."""
+    return NativeRef(
+        attempt.native_id or attempt.job.native_id or "",
+        int(attempt.job.submitted_at.timestamp()),
+        attempt.cluster_user or "",
+    )
+
+
+def granted_to(attempt: Attempt) -> NativeSize | None:
+    """What was granted to a native that waits to be started; its job with the pool must be
+    loaded."""
+    return size_of(attempt.job.pool.name, [slot["mgpu"] for slot in attempt.slots])

@@ -28,10 +28,11 @@ from bulk.inserting import columns_of, insert_rows
 from clusters.models import Cluster, Pool
 from clusters.outside import Holder, OutsideUse, Stranger
 from connectors.errors import ConnectorError
-from connectors.natives import NativeControl, NativeRef, NativeSize, size_of
+from connectors.natives import NativeControl
 from connectors.protocol import Listing, NativeWorkload, Observation, WorkloadPhase
 from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, JobType
+from jobs.native_sizes import RANKS_MAX, ref_of
 from jobs.observation import (
     COMPARED,
     apply_one,
@@ -55,7 +56,6 @@ log = logging.getLogger(__name__)
 #: Natives that become jobs after one listing at most; the others are held outside until the next.
 ADOPTED_MAX = 500
 _NAME_MAX = 200
-RANKS_MAX = 100_000
 _NATIVE_ID_MAX = 200
 #: Told by name after one listing at most.
 _NAMED_MAX = 5
@@ -183,21 +183,6 @@ def job_id(cluster: Cluster, native: NativeWorkload) -> UUID:
     value = millis << 80 | int.from_bytes(digest[:10], "big")
     value &= ~(0xF << 76 | 0x3 << 62)
     return UUID(int=value | 0x7 << 76 | 0x2 << 62)
-
-
-def ref_of(attempt: Attempt) -> NativeRef:
-    """What the cluster knows a native attempt by; its job must be loaded."""
-    return NativeRef(
-        attempt.native_id or attempt.job.native_id or "",
-        int(attempt.job.submitted_at.timestamp()),
-        attempt.cluster_user or "",
-    )
-
-
-def granted_to(attempt: Attempt) -> NativeSize | None:
-    """What was granted to a native that waits to be started; its job with the pool must be
-    loaded."""
-    return size_of(attempt.job.pool.name, [slot["mgpu"] for slot in attempt.slots])
 
 
 def holds_gpus(native: NativeWorkload) -> bool:

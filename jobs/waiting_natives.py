@@ -40,7 +40,9 @@ from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, attempt_id
 from jobs.native_reasons import CHANGED_TOO_MUCH, explain
 from jobs.native_sizes import (
+    granted_to,
     may_become,
+    ref_of,
     ref_of_job,
     ref_of_native,
     size_asked,
@@ -53,7 +55,6 @@ from jobs.natives import (
     conclude_ended,
     count_running,
     ended_since,
-    granted_to,
     holds_gpus,
     insert_jobs,
     is_possible,
@@ -64,7 +65,6 @@ from jobs.natives import (
     odd_ones,
     outside_use,
     owners_of,
-    ref_of,
     running_attempt,
     take_up,
 )
