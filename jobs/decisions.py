@@ -1,7 +1,8 @@
 """What recorded cycles did and why, told to people; each is told of others' jobs what they may see.
 
 A job's own decisions are for whoever may see the job. Whole cycles, and whether they would be
-decided otherwise today, are for platform administrators: they hold jobs of every organization.
+decided otherwise today (`jobs.replaying`), are for platform administrators: they hold jobs of every
+organization.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from django.db.models import Q, QuerySet
 
 from arbiter.api.plan import Start
 from arbiter.api.snapshot import QueuedJob
-from arbiter.cycle.decide import decide
 from arbiter.explain.sentences import device_of, duration_text
 from arbiter.replay.replay import (
     Decided,
@@ -26,22 +26,17 @@ from arbiter.replay.replay import (
     Replayed,
     Right,
     Stopped,
-    by_rules_of,
-    differences,
 )
 from jobs.access import visible_jobs
 from jobs.decision_list import named_job
-from jobs.heavy_answers import ONE_CYCLE, worked_out
 from jobs.models import Cycle, Job
 from jobs.reason_documents import iso
 from jobs.recording import unpack
 from jobs.snapshots import display_names
 from primitives.clock import from_epoch
-from primitives.errors import Conflict, NotFound
+from primitives.errors import NotFound
 from primitives.units import MGPU_PER_GPU, DeviceKind, gpus_text
-from quotas.installation import arbiter_policy
 from quotas.models import PriorityClass
-from quotas.queries import quota_snapshot
 from tenants.access import Actor, require_platform_admin
 from tenants.roles import Permission
 
@@ -86,43 +81,9 @@ def decisions_about(
     for cycle in found[: min(limit, CYCLES_MAX)]:
         replayed = Replayed(unpack(bytes(cycle.body)))
         decided = replayed.decided_about(str(job_id))
-        teller = _Teller(replayed, cycle, decided, actor)
+        teller = Teller(replayed, cycle, decided, actor)
         shown += [teller.told(one) for one in decided]
     return shown
-
-
-def replay_cycle(cycle_id: UUID, *, actor: Actor) -> dict[str, Any]:
-    """All that a cycle did, and with which jobs this version would do something else by today's
-    policies, of the installation and of organizations, and today's priority classes.
-
-    Raises Forbidden, NotFound, Conflict for an unreadable record, and TooManyRequests while other
-    answers are worked out.
-    """
-    require_platform_admin(actor)
-    cycle = Cycle.objects.filter(pk=cycle_id).first()
-    if cycle is None:
-        raise NotFound("There is no record of this cycle; it may have been dropped as too old.")
-    record = unpack(bytes(cycle.body))
-    replayed = Replayed(record)
-    decided = replayed.decided()
-    policy, rules = arbiter_policy(), quota_snapshot(())
-    as_of_today = by_rules_of(record.snapshot, rules.nodes, rules.priority_classes)
-    with worked_out(ONE_CYCLE):
-        try:
-            today = decide(as_of_today, policy)
-        except ValueError as error:
-            raise Conflict(f"The record of this cycle cannot be decided anew: {error}.") from None
-        found = differences(record.plan, today)
-    teller = _Teller(replayed, cycle, decided, actor, found)
-    return {
-        **cycle_body(cycle),
-        "queued": len(record.snapshot.queued),
-        "running": len(record.snapshot.running),
-        "decisions": [teller.told(one) for one in decided],
-        "is_same_policy": policy == record.policy and as_of_today == record.snapshot,
-        "difference_count": len(found),
-        "differences": [teller.difference(one) for one in found[:DIFFERENCES_MAX]],
-    }
 
 
 def cycle_body(cycle: Cycle) -> dict[str, Any]:
@@ -140,7 +101,7 @@ def cycle_body(cycle: Cycle) -> dict[str, Any]:
     }
 
 
-class _Teller:
+class Teller:
     """Tells decisions of one cycle to one actor."""
 
     def __init__(

@@ -7,6 +7,8 @@ from connectors.protocol import NativeWorkload
 from jobs.models import Attempt, Job, JobType
 from primitives.units import MGPU_MAX
 
+RANKS_MAX = 100_000
+
 
 def ref_of_job(job: Job) -> NativeRef:
     """What a cluster knows the job of a native by."""
@@ -44,9 +46,6 @@ def may_become(native: NativeWorkload, pool: str) -> bool:
         and size.rank_count <= RANKS_MAX
         and size.mgpu_per_rank * size.rank_count <= MGPU_MAX
     )
-
-
-RANKS_MAX = 100_000
 
 
 def ref_of(attempt: Attempt) -> NativeRef:

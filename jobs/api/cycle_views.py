@@ -15,8 +15,9 @@ from rest_framework.views import APIView
 
 from arbiter.replay.replay import Kind, Right
 from jobs.decision_list import decision_line, list_decisions
-from jobs.decisions import CYCLES_MAX, cycle_body, decisions_about, list_cycles, replay_cycle
+from jobs.decisions import CYCLES_MAX, cycle_body, decisions_about, list_cycles
 from jobs.models import DECISIONS
+from jobs.replaying import replay_cycle
 from primitives.errors import FieldError, InvalidRequest
 from tenants.api.authentication import actor_from
 from webapi.paging import (

@@ -30,7 +30,7 @@ from builders.portal_builders import (
     a_priority_class,
     a_quota,
 )
-from jobs import decisions, recording
+from jobs import recording, replaying
 from jobs.arbitration import Cycles
 from jobs.models import Attempt, Cycle, Job, JobState
 from jobs.recording import forget_old_cycles, pack, unpack
@@ -391,7 +391,7 @@ def test_a_cycle_is_replayed_with_what_would_be_decided_today(
         [],
     )
 
-    monkeypatch.setattr(decisions, "arbiter_policy", lambda: Policy(reclaims_max=0))
+    monkeypatch.setattr(replaying, "arbiter_policy", lambda: Policy(reclaims_max=0))
     cycle = root.get(f"cycles/{shown[0]['id']}").json()
     assert (cycle["is_same_policy"], cycle["difference_count"]) == (False, 2)
     found = {one["job"]["name"]: one for one in cycle["differences"]}
