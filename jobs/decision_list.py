@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from arbiter.replay.replay import Kind
+from arbiter.api.decisions import Kind
 from jobs.access import may_see
 from jobs.models import Decision, Job
 from jobs.reason_documents import iso

@@ -14,19 +14,11 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
+from arbiter.api.decisions import Kind, Right
 from arbiter.api.plan import Start
 from arbiter.api.snapshot import QueuedJob
 from arbiter.explain.sentences import device_of, duration_text
-from arbiter.replay.replay import (
-    Decided,
-    Difference,
-    Fate,
-    Kind,
-    NodeStanding,
-    Replayed,
-    Right,
-    Stopped,
-)
+from arbiter.replay.replay import Decided, Difference, Fate, NodeStanding, Replayed, Stopped
 from jobs.access import visible_jobs
 from jobs.decision_list import named_job
 from jobs.models import Cycle, Job

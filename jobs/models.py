@@ -11,8 +11,8 @@ from django.db.models import F, Q, functions
 from django.db.models.functions import Cast, Upper
 from uuid_utils.compat import uuid7
 
+from arbiter.api.decisions import Kind, Right
 from arbiter.api.snapshot import Level
-from arbiter.replay.replay import Kind, Right
 from clusters.models import Cluster, Pool
 from primitives.units import MGPU_MAX
 from quotas.models import PriorityClass

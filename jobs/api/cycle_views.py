@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from arbiter.replay.replay import Kind, Right
+from arbiter.api.decisions import Kind, Right
 from jobs.decision_list import decision_line, list_decisions
 from jobs.decisions import CYCLES_MAX, cycle_body, decisions_about, list_cycles
 from jobs.models import DECISIONS

@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arbiter.api.decisions import Kind
 from arbiter.api.plan import Code, Plan, Reclaim, Start, Victim, Waiting
 from arbiter.api.policy import Policy, SpareOrder
 from arbiter.api.snapshot import PoolWeight, QueuedJob, Slot, Snapshot, TreeNode
 from arbiter.replay.record import NewerRecord, Record, UnreadableRecord, from_document, to_document
-from arbiter.replay.replay import Kind, differences
+from arbiter.replay.replay import differences
 from builders.arbiter_builders import NOW
 
 

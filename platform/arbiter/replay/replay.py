@@ -9,33 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
 
+from arbiter.api.decisions import Kind, Right
 from arbiter.api.plan import Plan, Reclaim, Start, Victim
 from arbiter.api.snapshot import Phase, PriorityClass, QueuedJob, RunningJob, Snapshot, TreeNode
 from arbiter.quota.entitlement import Contender, Guarantees, Protection, TeamJobs
 from arbiter.quota.tree import pool_quota, tree_of
 from arbiter.replay.record import Record
-
-
-class Kind(StrEnum):
-    """What a cycle can do with a job. `WAITS` also stands for a job that went on running."""
-
-    STARTED = "started"
-    CLAIMED = "claimed"
-    STOPPED = "stopped"
-    CLAIM_DROPPED = "claim_dropped"
-    WAITS = "waits"
-
-
-class Right(StrEnum):
-    """By what right a running job was stopped for another one."""
-
-    BORROWED = "borrowed"
-    BORROWED_ABOVE = "borrowed_above"
-    PREEMPTIBLE = "preemptible"
-    PRIORITY = "priority"
 
 
 @dataclass(frozen=True, slots=True)
