@@ -315,7 +315,8 @@ class Job(models.Model):
             models.Index(
                 fields=["begin_at"], name="job_begins_at", condition=Q(begin_at__isnull=False)
             ),
-            # Jobs of a reader of which an attempt may have ended lately (`jobs.recent_ends`).
+            # Jobs of a reader of which an attempt may have ended lately
+            # (`jobs.reading.recent_ends`).
             models.Index(
                 fields=["team", "ended_at"],
                 name="job_ended_by_team",
@@ -387,8 +388,8 @@ class HeldSubmission(models.Model):
     """The next attempt of a claim's job, submitted held while the victims have their grace.
 
     Only on clusters that hold submissions. It holds no GPUs and is never released itself: the
-    attempt of the same id is, which the arbiter's start makes (`jobs.held_submissions`). No other
-    attempt of the job ever has its number. `native_id` is written once, with the first
+    attempt of the same id is, which the arbiter's start makes (`jobs.execution.held_submissions`).
+    No other attempt of the job ever has its number. `native_id` is written once, with the first
     answer. `refusal` says why no attempt may take it over.
     """
 
@@ -552,8 +553,8 @@ class JobEvent(models.Model):
 
 class JobReason(models.Model):
     """For what a job waits or waited from `since` on: `document` is the explanation of that moment.
-    Lines of a job are numbered; of many only the latest are kept (`jobs.reason_lines`), and of a
-    job that ended long ago none (`jobs.retention`)."""
+    Lines of a job are numbered; of many only the latest are kept (`jobs.queue.reason_lines`), and
+    of a job that ended long ago none (`jobs.execution.retention`)."""
 
     id = models.BigAutoField(primary_key=True)
     job = models.ForeignKey(Job, models.PROTECT, related_name="reasons", db_index=False)
@@ -585,9 +586,9 @@ class Dependency(models.Model):
     """`job` is not offered to the arbiter before `predecessor`, or each task of `array`, meets
     `condition` (`failed`: the array has ended, and not all of it with success).
 
-    Made together with the job and never added to. `jobs.dependencies` closes it: met, or never to
-    be met, with which the job ends. `is_met` of null is not decided, also of one that is closed
-    because its job has ended for another reason.
+    Made together with the job and never added to. `jobs.queue.dependencies` closes it: met, or
+    never to be met, with which the job ends. `is_met` of null is not decided, also of one that is
+    closed because its job has ended for another reason.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -646,7 +647,7 @@ class Dependency(models.Model):
 
 
 class Cycle(models.Model):
-    """A cycle that decided something, with all that it knew (`jobs.recording`).
+    """A cycle that decided something, with all that it knew (`jobs.arbitration.recording`).
 
     Which jobs it started, claimed GPUs for, stopped, and took the claim from. `body` is what
     `recording.pack` made in `version` of the product, `size` its bytes.
@@ -680,7 +681,7 @@ class Cycle(models.Model):
 
 
 class Decision(models.Model):
-    """What a recorded cycle did with a job, in one line (`jobs.decision_list`).
+    """What a recorded cycle did with a job, in one line (`jobs.reading.decision_list`).
 
     `guaranteed_mgpu` is what of a started or stopped job was guaranteed; `beneficiary`, `right` and
     `unsaved_s` are of one that was stopped, `victims` and `victims_mgpu` of one for which others
@@ -735,7 +736,7 @@ class Decision(models.Model):
 class Change(models.Model):
     """Something that the arbiter may know changed of a job, or, without one, of nodes, the tree,
     quotas, classes or rules; noted by triggers, in the transaction that changed it, and deleted by
-    the arbiter's leader once it was read (`jobs.memory`)."""
+    the arbiter's leader once it was read (`jobs.arbitration.memory`)."""
 
     id = models.BigAutoField(primary_key=True)
     #: PostgreSQL's number of the transaction.

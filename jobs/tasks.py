@@ -7,8 +7,8 @@ from datetime import timedelta
 from celery import shared_task
 from django.core.management import call_command
 
-from jobs.recording import forget_old_cycles
-from jobs.retention import forget_ended_attempts, forget_old_reasons
+from jobs.arbitration.recording import forget_old_cycles
+from jobs.execution.retention import forget_ended_attempts, forget_old_reasons
 from outbox.delivery import drop_delivered
 from primitives.clock import SystemClock
 from webapi.idempotency import forget_old_answers

@@ -12,7 +12,7 @@ from drf_spectacular.openapi import AutoSchema
 class AttemptScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     """The token of an attempt in OpenAPI."""
 
-    target_class = "jobs.api.checkpoint_views.AttemptAuthentication"
+    target_class = "jobs.api.checkpoints.AttemptAuthentication"
     name = "attemptToken"
     priority = 1
 

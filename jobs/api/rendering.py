@@ -12,15 +12,15 @@ from typing import Any
 import orjson
 
 from jobs.access import may_read_content, may_see
-from jobs.endings import exit_code_meaning, ignored_notice
-from jobs.explaining import waiting_explanation
-from jobs.giving_back import beneficiary_of
-from jobs.job_arrays import ArrayView
 from jobs.lifecycle import FINAL, OPEN
 from jobs.models import JobOrigin, JobState
-from jobs.preview import Preview
-from jobs.queries import AttemptRow, DependencyRow, JobContent, JobRow, JobView
-from jobs.reason_documents import ISO, iso
+from jobs.queue.reason_documents import ISO, iso
+from jobs.reading.endings import exit_code_meaning, ignored_notice
+from jobs.reading.explaining import waiting_explanation
+from jobs.reading.giving_back import beneficiary_of
+from jobs.reading.queries import AttemptRow, DependencyRow, JobContent, JobRow, JobView
+from jobs.submission.job_arrays import ArrayView
+from jobs.whatif.preview import Preview
 from primitives.units import MGPU_PER_GPU, DeviceKind
 from tenants.access import Actor
 from tenants.roles import Permission

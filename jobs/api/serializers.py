@@ -1,5 +1,5 @@
 """Shapes of jobs. Bodies are rendered by `jobs.api.rendering`; requests are read by
-`jobs.requests`, which reports every error at once. These describe both to OpenAPI."""
+`jobs.submission.requests`, which reports every error at once. These describe both to OpenAPI."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ from typing import Any
 from rest_framework import serializers
 
 from arbiter.api.plan import Code
-from jobs import explaining, reason_documents
-from jobs.array_text import TASKS_MAX, TEXT_MAX
-from jobs.dependencies import DEPENDENCIES_MAX
-from jobs.giving_back import NoticeHandling
 from jobs.models import (
     CPUS_PER_NODE_MAX,
     MEMORY_MIB_PER_NODE_MAX,
@@ -23,9 +19,9 @@ from jobs.models import (
     JobState,
     JobType,
 )
-from jobs.requests import FEATURES_MAX, IMAGE_MAX, TIME_LIMIT_S_MAX
-from jobs.sbatch import FEATURE, NOTICE_SIGNALS, Verdict
-from jobs.withholding import (
+from jobs.queue import reason_documents
+from jobs.queue.dependencies import DEPENDENCIES_MAX
+from jobs.queue.withholding import (
     ARRAY_LIMIT_REACHED,
     BEGIN_TIME,
     CLUSTER_ARCHIVED,
@@ -34,6 +30,11 @@ from jobs.withholding import (
     TEAM_ARCHIVED,
     USER_DEACTIVATED,
 )
+from jobs.reading import explaining
+from jobs.reading.giving_back import NoticeHandling
+from jobs.submission.array_text import TASKS_MAX, TEXT_MAX
+from jobs.submission.requests import FEATURES_MAX, IMAGE_MAX, TIME_LIMIT_S_MAX
+from jobs.submission.sbatch import FEATURE, NOTICE_SIGNALS, Verdict
 from webapi.serializers import DEVICE_HELP, DEVICES
 
 EXPLANATION_CODES = [

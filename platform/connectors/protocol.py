@@ -14,7 +14,7 @@ from primitives.units import DeviceKind
 #: and the topology of a `Workload` have for them.
 TOPOLOGY_LEVELS = ("block", "rack", "nvlink")
 #: How long a `submit` that is held may take, all that it asks its cluster together: meanwhile
-#: nobody else submits the same, see `jobs.dispatch`.
+#: nobody else submits the same, see `jobs.execution.dispatch`.
 SUBMITTED_WITHIN_S = 20
 
 

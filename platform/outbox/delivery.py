@@ -42,7 +42,7 @@ LEASE = timedelta(seconds=30)
 SENT_WITHIN = timedelta(seconds=2)
 #: What is left of a lease after a call, so that its result can be recorded while it lasts.
 RECORDED_WITHIN = timedelta(seconds=6)
-#: The longest that such a call may take, see `jobs.dispatch`.
+#: The longest that such a call may take, see `jobs.execution.dispatch`.
 CALLED_WITHIN = LEASE - SENT_WITHIN - RECORDED_WITHIN
 RETRY_AFTER_MAX = timedelta(seconds=30)
 #: Between two tries to record what a call came to.

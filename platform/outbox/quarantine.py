@@ -2,7 +2,7 @@
 
 A database that was restored from a backup has forgotten what was started since: whatever it would
 start may have run already. So it waits, in quarantine, until the clusters have been asked and a
-person has looked (`jobs.restoring`, docs/operate/restore.md).
+person has looked (`jobs.execution.restoring`, docs/operate/restore.md).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 
-from jobs.heartbeats import loop_health
+from jobs.reading.heartbeats import loop_health
 from portal.openapi import openapi_document
 from portal.page_addresses import has_page, looks_like_a_file
 from primitives.clock import SystemClock

@@ -18,9 +18,9 @@ from builders.billing_builders import a_rate_card
 from builders.cast import Cast, a_cast
 from builders.job_builders import a_job, an_array
 from builders.portal_builders import NOW, Company, a_company, a_pool
+from jobs.arbitration.recording import Recorder
+from jobs.arbitration.snapshots import load_snapshot
 from jobs.models import Cycle
-from jobs.recording import Recorder
-from jobs.snapshots import load_snapshot
 from quotas.administration import values_of
 from quotas.models import (
     AcceptedDifference,

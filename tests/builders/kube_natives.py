@@ -23,8 +23,8 @@ from connectors.kubernetes.natives import control_natives
 from connectors.kubernetes.objects import shape_of
 from connectors.kubernetes.options import parse_options
 from connectors.protocol import ClusterConnector
-from jobs.asking_natives import Memory
-from jobs.waiting_natives import apply_waiting_natives
+from jobs.natives.asking_natives import Memory
+from jobs.natives.waiting_natives import apply_waiting_natives
 from primitives.clock import from_epoch
 from quotas.models import Quota
 from tenants.models import Node

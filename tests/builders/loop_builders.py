@@ -11,14 +11,14 @@ from clusters.models import Cluster, Pool
 from clusters.node_requests import node_shard
 from clusters.observation import record_inventory
 from connectors.protocol import ClusterConnector
-from jobs.arbitration import CycleReport, Cycles
-from jobs.connecting import connector_of
-from jobs.dispatch import handlers
+from jobs.arbitration.arbitration import CycleReport, Cycles
+from jobs.execution.connecting import connector_of
+from jobs.execution.dispatch import handlers
+from jobs.execution.observation import apply_listing
+from jobs.execution.settling import settle
 from jobs.intentions import start_shard, stop_shard
 from jobs.leadership import fence
 from jobs.models import Job, JobState, JobType, Leadership
-from jobs.observation import apply_listing
-from jobs.settling import settle
 from outbox.delivery import deliver_due
 from primitives.clock import SystemClock
 from quotas.models import PriorityClass

@@ -15,10 +15,10 @@ from connectors.errors import ClusterUnavailable
 from connectors.natives import NativeRef, NativeStarter
 from connectors.protocol import Listing, NativeWorkload, Outcome, RankSlot, WorkloadPhase
 from connectors.slurm.naming import team_path
-from jobs.arbitration import CycleReport, Cycles
-from jobs.dispatch import handlers
+from jobs.arbitration.arbitration import CycleReport, Cycles
+from jobs.execution.dispatch import handlers
 from jobs.intentions import stop_shard
-from jobs.natives import apply_natives
+from jobs.natives.natives import apply_natives
 from outbox.delivery import deliver_due
 
 T0 = int(NOW.timestamp())

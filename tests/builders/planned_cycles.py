@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from arbiter.api.plan import Plan
-from jobs.memory import Memory
+from jobs.arbitration.memory import Memory
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import pytest
 
 from arbiter.cycle.decide import decide
 from arbiter.cycle.result import Decided
-from jobs import memory
-from jobs.memory import Memory
-from jobs.snapshots import Reading
+from jobs.arbitration import memory
+from jobs.arbitration.memory import Memory
+from jobs.arbitration.snapshots import Reading
 
 
 def hold_against_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:

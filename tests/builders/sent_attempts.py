@@ -8,9 +8,9 @@ from typing import Any
 from builders import job_builders
 from builders.loop_builders import a_job
 from builders.portal_builders import NOW, Company
-from jobs.explaining import explanation_of
 from jobs.models import Attempt, Job, JobState
-from jobs.queries import get_job
+from jobs.reading.explaining import explanation_of
+from jobs.reading.queries import get_job
 from tenants.access import Actor
 from tenants.models import User
 

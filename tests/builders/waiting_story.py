@@ -16,12 +16,12 @@ from builders.portal_builders import NOW, Company, a_company, a_grant, a_user
 from clusters.observation import record_inventory
 from clusters.outside import OutsideUse, record_outside_use
 from connectors.protocol import Inventory, NodeCapacity
-from jobs.arbitration import Cycles
-from jobs.asking_natives import Memory
-from jobs.dispatch import handlers
+from jobs.arbitration.arbitration import Cycles
+from jobs.execution.dispatch import handlers
 from jobs.intentions import start_shard, stop_shard
 from jobs.models import Attempt, Job, JobEvent
-from jobs.waiting_natives import apply_waiting_natives
+from jobs.natives.asking_natives import Memory
+from jobs.natives.waiting_natives import apply_waiting_natives
 from outbox.delivery import deliver_due
 from tenants.models import User
 from tenants.roles import Role

@@ -23,8 +23,8 @@ from builders.portal_builders import (
     a_user,
     an_actor,
 )
-from jobs.archiving import archive, deactivate
-from jobs.deleting import delete_node
+from jobs.actions.archiving import archive, deactivate
+from jobs.actions.deleting import delete_node
 from tenants.access import Actor
 from tenants.membership import delete_user
 from tenants.models import Node, User, UserKind

@@ -11,7 +11,7 @@ from django.db import connection
 from builders.connector_builders import eventually
 from builders.portal_builders import a_pool
 from clusters.models import Cluster
-from jobs.agents import run_observer
+from jobs.loops.observer import run_observer
 from primitives.clock import SystemClock
 
 pytestmark = pytest.mark.django_db(transaction=True)

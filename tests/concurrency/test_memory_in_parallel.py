@@ -14,7 +14,7 @@ from builders.connector_builders import eventually
 from builders.loop_builders import a_job
 from builders.parallel import in_thread
 from builders.portal_builders import NOW, a_company, a_user
-from jobs.memory import Memory
+from jobs.arbitration.memory import Memory
 from jobs.models import Change, Job
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -22,9 +22,9 @@ from builders.portal_builders import (
     an_actor,
 )
 from clusters.models import Pool
-from jobs.archiving import RunningWork, WaitingWork, archive
-from jobs.deleting import delete_node
-from jobs.moving import move
+from jobs.actions.archiving import RunningWork, WaitingWork, archive
+from jobs.actions.deleting import delete_node
+from jobs.actions.moving import move
 from primitives.errors import Forbidden
 from quotas.locks import lock_quotas
 from quotas.models import Quota

@@ -16,7 +16,7 @@ from builders.portal_builders import NOW, Company, a_company, a_user
 from clusters.outside import OutsideUse
 from connectors.protocol import Listing
 from jobs.models import Attempt, Job, JobEvent
-from jobs.natives import apply_natives
+from jobs.natives.natives import apply_natives
 from quotas.models import ClusterUser
 
 pytestmark = pytest.mark.django_db(transaction=True)

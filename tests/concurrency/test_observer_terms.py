@@ -11,7 +11,7 @@ from django.db import connection
 from builders.connector_builders import eventually
 from builders.portal_builders import a_company
 from connectors.errors import ClusterUnavailable
-from jobs.agents import run_observer
+from jobs.loops.observer import run_observer
 from jobs.models import Leadership
 from primitives.clock import SystemClock
 
@@ -38,7 +38,7 @@ def test_the_next_term_waits_for_no_thread_of_the_last(monkeypatch: pytest.Monke
     only after the time-outs of every cluster that did not answer."""
     a_company()
     cluster = AClusterThatHangs()
-    monkeypatch.setattr("jobs.agents.connector_of", lambda _: cluster)
+    monkeypatch.setattr("jobs.loops.observer.connector_of", lambda _: cluster)
     stopping = Event()
     observer = Thread(target=_observe, args=(stopping,))
     observer.start()

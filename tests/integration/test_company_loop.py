@@ -14,10 +14,10 @@ from builders.connector_builders import eventually
 from builders.loop_builders import Loop, a_job
 from builders.portal_builders import Company, a_company, a_user
 from connectors.errors import ClusterUnavailable
-from jobs.cancellation import ask_to_stop
+from jobs.actions.cancellation import ask_to_stop
+from jobs.execution.retention import LOGS_KEPT_FOR, forget_ended_attempts
+from jobs.execution.workloads import workload_of
 from jobs.models import Attempt, Job, JobEvent, StopReason
-from jobs.retention import LOGS_KEPT_FOR, forget_ended_attempts
-from jobs.workloads import workload_of
 from outbox.delivery import LEASE
 from outbox.models import Message
 from primitives.units import gpus_text

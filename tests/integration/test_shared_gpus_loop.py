@@ -11,8 +11,8 @@ from billing.models import UsageSegment
 from builders.loop_builders import LoopOn
 from builders.portal_builders import Company, a_company, an_actor
 from jobs.models import Attempt, Job
-from jobs.requests import read_job_request
-from jobs.submission import submit_job_here
+from jobs.submission.requests import read_job_request
+from jobs.submission.submission import submit_job_here
 from tenants.access import Actor
 from tenants.roles import Role
 

@@ -26,7 +26,7 @@ from clusters.models import ClusterNode, Pool
 from connectors.kubernetes.api import KubeApi
 from connectors.kubernetes.naming import team_namespace, workload_name
 from connectors.kubernetes.objects import KINDS
-from jobs.cancellation import cancel_job
+from jobs.actions.cancellation import cancel_job
 from jobs.models import Attempt, Job
 from kube_bed import KubeBed
 from kubebed.objects import PRODUCT_LABEL

@@ -17,9 +17,9 @@ from connectors.errors import ClusterUnavailable, LogUnavailable
 from connectors.kubernetes.naming import team_namespace, workload_name
 from connectors.kubernetes.resources import JOB
 from connectors.kubernetes.submitting import Submitter
-from jobs.cancellation import cancel_job
+from jobs.actions.cancellation import cancel_job
+from jobs.execution.withdrawing import withdraw_stuck
 from jobs.models import Attempt, Job, JobEvent
-from jobs.withdrawing import withdraw_stuck
 from outbox.models import Message
 from quotas.models import PriorityClass, Quota
 from tenants.access import actor_of
@@ -172,8 +172,8 @@ def test_what_has_no_image_is_taken_back_and_costs_nothing(
     loop: KubernetesLoop, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: admitted was started. It was charged, and kept its GPUs until somebody cancelled."""
-    monkeypatch.setattr("jobs.withdrawing.START_WITHIN", timedelta(0))
-    monkeypatch.setattr("jobs.withdrawing.NEVER_WITHIN", timedelta(0))
+    monkeypatch.setattr("jobs.execution.withdrawing.START_WITHIN", timedelta(0))
+    monkeypatch.setattr("jobs.execution.withdrawing.NEVER_WITHIN", timedelta(0))
     job = a_job(company.nlp, bob, company.pool)
     Job.objects.filter(pk=job.pk).update(image="registry.invalid/team/train:1")
     loop.cycle()

@@ -17,7 +17,7 @@ from clusters.models import ClusterNode, NodeAction, NodeRequest, Pool
 from clusters.node_requests import request_node_change
 from clusters.registration import Administrator
 from connectors.kubernetes.api import KubeApi
-from jobs.cancellation import cancel_job
+from jobs.actions.cancellation import cancel_job
 from jobs.models import Attempt, Job
 from kube_bed import KubeBed
 from kubebed.objects import PRODUCT_LABEL

@@ -21,7 +21,7 @@ from builders.portal_builders import Company, a_grant, a_user
 from connectors.kubernetes.api import Forbidden, KubeApi
 from connectors.kubernetes.gating import GATE
 from connectors.kubernetes.natives import GRANTED
-from jobs.cancellation import cancel_job
+from jobs.actions.cancellation import cancel_job
 from jobs.models import Attempt, Job, JobOrigin
 from kube.gated_kube import (
     admin,
@@ -130,7 +130,7 @@ def test_after_a_preemption_it_is_inactive_until_it_is_granted_again(
     loop: NativesLoop, person: Person, company: Company, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a rack of 8 nodes, all of which it has: 8 GPUs of its team and 56 of others."""
-    monkeypatch.setattr("jobs.cancellation.CANCEL_GRACE", timedelta(seconds=1))
+    monkeypatch.setattr("jobs.actions.cancellation.CANCEL_GRACE", timedelta(seconds=1))
     PriorityClass.objects.update(grace_period_s=2)
     body = a_native_job("borrows", gpus=8, pods=8)
     person.submit(body)
@@ -221,7 +221,7 @@ def test_one_that_pod_security_refuses_is_given_back_and_told_why(
 ) -> None:
     """Planted: left alone. It held its GPUs, and was charged, until somebody cancelled it."""
     monkeypatch.setattr("connectors.kubernetes.runs.PODS_WITHIN_S", 1)
-    monkeypatch.setattr("jobs.withdrawing.START_WITHIN", timedelta(seconds=1))
+    monkeypatch.setattr("jobs.execution.withdrawing.START_WITHIN", timedelta(seconds=1))
     body = a_native_job("insecure")
     del body["spec"]["template"]["spec"]["securityContext"]
     person.submit(body)

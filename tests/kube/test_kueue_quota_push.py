@@ -35,7 +35,7 @@ from connectors.kubernetes.objects import KINDS
 from connectors.kubernetes.options import parse_options
 from connectors.kubernetes.reading import is_true
 from connectors.kubernetes.voting import CheckKeeper, vote_body, vote_of, workload_path
-from jobs.dispatch import handlers
+from jobs.execution.dispatch import handlers
 from kube_bed import KubeBed
 from outbox.delivery import deliver_due
 from primitives.clock import SystemClock

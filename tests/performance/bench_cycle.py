@@ -32,8 +32,8 @@ from bed import a_database, spread
 
 if TYPE_CHECKING:
     from arbiter.api.plan import Plan
-    from jobs.arbitration import CycleReport, Cycles
-    from jobs.reasons import Reason
+    from jobs.arbitration.arbitration import CycleReport, Cycles
+    from jobs.arbitration.reasons import Reason
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 #: Up to how many queued jobs, how many milliseconds.
@@ -71,10 +71,10 @@ def measure(
     from arbiter.api.policy import Policy
     from arbiter.cycle.decide import decide
     from builders.loop_builders import Fenced
-    from jobs.arbitration import Cycles
-    from jobs.memory import Memory
+    from jobs.arbitration.arbitration import Cycles
+    from jobs.arbitration.memory import Memory
+    from jobs.arbitration.snapshots import load_snapshot
     from jobs.models import Cycle
-    from jobs.snapshots import load_snapshot
     from quotas.models import InstallationPolicy
 
     target_ms = min(ms for most, ms in TARGETS_MS.items() if queued <= most)
@@ -184,8 +184,8 @@ def note_moments(moments: list[Moment]) -> None:
     """From now on note when a cycle's starts are committed, as the rest of its plan is written
     then, when that is, as it is explained then, and when its explanations are."""
     from arbiter.cycle.result import Decided
-    from jobs import arbitration
-    from jobs.reasons import Reasons
+    from jobs.arbitration import arbitration
+    from jobs.arbitration.reasons import Reasons
 
     claim, explained, remember = arbitration._apply_claims, Decided.explained, Reasons.remember
 
@@ -208,7 +208,7 @@ def note_moments(moments: list[Moment]) -> None:
 
 def note_records(milliseconds: list[float]) -> None:
     """From now on note how long a cycle takes to keep its record."""
-    from jobs.recording import Recorder
+    from jobs.arbitration.recording import Recorder
 
     original = Recorder.record
 

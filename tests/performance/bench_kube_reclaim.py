@@ -162,7 +162,7 @@ class Portal:
 
     def cancel(self, jobs: Sequence[Job]) -> None:
         """End all that is left of them; the victims, which wait again, before their heirs."""
-        from jobs.cancellation import cancel_job
+        from jobs.actions.cancellation import cancel_job
         from primitives.clock import SystemClock
         from tenants.access import actor_of
 

@@ -87,7 +87,7 @@ def fill(teams: int) -> str:
         an_actor,
         an_organization,
     )
-    from jobs.submission import OPEN_JOBS_PER_USER_MAX
+    from jobs.submission.submission import OPEN_JOBS_PER_USER_MAX
     from primitives.clock import SystemClock
     from tenants.roles import Role
 

@@ -14,9 +14,9 @@ from builders.connector_builders import eventually
 from builders.portal_builders import Company, a_company, a_user
 from builders.slurm_loop import SlurmLoop
 from conformance.rigs import ACCOUNT, SlurmRig
-from jobs.explaining import explanation_of
 from jobs.models import Job
-from jobs.queries import get_job
+from jobs.reading.explaining import explanation_of
+from jobs.reading.queries import get_job
 from slurm_bed import SlurmBed
 from tenants.access import actor_of
 from tenants.models import User

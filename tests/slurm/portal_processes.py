@@ -27,8 +27,8 @@ import os, signal, sys
 import django
 django.setup()
 from threading import Event
-from jobs.agents import run_observer
-from jobs.arbiter_loop import run_arbiter
+from jobs.loops.observer import run_observer
+from jobs.loops.arbiter import run_arbiter
 from primitives.clock import SystemClock
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("ready", flush=True)

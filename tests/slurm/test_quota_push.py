@@ -27,8 +27,8 @@ from clusters.registration import Administrator
 from conformance.rigs import SlurmRig
 from connectors.slurm.accounting import NO_LIMIT
 from connectors.slurm.connector import open_slurm
-from jobs.agents import run_observer
-from jobs.dispatch import handlers
+from jobs.execution.dispatch import handlers
+from jobs.loops.observer import run_observer
 from outbox.delivery import deliver_due
 from outbox.models import Message
 from primitives.clock import SystemClock

@@ -25,8 +25,8 @@ from clusters.models import CapacitySegment
 from conformance.rigs import BORROW_QOS, SlurmRig
 from connectors.errors import ClusterUnavailable
 from connectors.registry import ACCOUNTS
-from jobs import reconciling
-from jobs.dispatch import handlers
+from jobs.execution import reconciling
+from jobs.execution.dispatch import handlers
 from jobs.models import Job
 from outbox.delivery import deliver_due
 from tenants.models import User

@@ -284,7 +284,7 @@ def is_forgotten_whole(
     It writes that second start over the first one in the same line of its account
     (as_mysql_job_start: `update ... set time_start ... where job_db_inx`), so the account cannot
     tell of the run that was used, and metered. The script can, which began within it. The second
-    run is nobody's here: what is begun anew after its end is outside (`jobs.strays`).
+    run is nobody's here: what is begun anew after its end is outside (`jobs.execution.strays`).
     """
     outcome, start, end = ours
     if outcome != "succeeded" or start is None or end is None or again_at is None:

@@ -13,7 +13,7 @@ from builders.slurm_loop import SlurmLoop
 from clusters.models import ClusterNode
 from conformance.rigs import SlurmRig
 from connectors.protocol import Workload
-from jobs.cancellation import cancel_job
+from jobs.actions.cancellation import cancel_job
 from jobs.models import Attempt, Job
 from outbox.models import Message
 from tenants.access import actor_of

@@ -15,9 +15,9 @@ from clusters.models import ClusterNode
 from conformance.rigs import SlurmRig
 from connectors.errors import LogUnavailable
 from connectors.protocol import WorkloadPhase
-from jobs.cancellation import cancel_job
+from jobs.actions.cancellation import cancel_job
+from jobs.execution.workloads import workload_of
 from jobs.models import Attempt, HeldSubmission, Job, JobArray, JobEvent
-from jobs.workloads import workload_of
 from outbox.models import Message
 from quotas.models import Quota
 from tenants.access import actor_of

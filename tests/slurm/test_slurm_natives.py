@@ -25,10 +25,10 @@ from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import NativeWorkload
 from connectors.registry import ACCOUNTS, native_control
 from connectors.slurm.naming import guaranteed_qos
-from jobs.cancellation import cancel_job
+from jobs.actions.cancellation import cancel_job
+from jobs.execution.strays import add_strays, find_strays
 from jobs.models import Attempt, Job, JobOrigin
-from jobs.natives import apply_natives
-from jobs.strays import add_strays, find_strays
+from jobs.natives.natives import apply_natives
 from primitives.clock import from_epoch
 from quotas.models import PriorityClass, Quota
 from slurm_bed import SlurmBed

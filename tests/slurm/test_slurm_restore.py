@@ -17,8 +17,8 @@ from audit.models import AuditEvent
 from billing.models import UsageSegment
 from clusters.models import Cluster
 from conformance.rigs import SlurmRig
+from jobs.execution.restoring import RECALL_AFTER
 from jobs.models import Attempt, Job
-from jobs.restoring import RECALL_AFTER
 from outbox.quarantine import is_quarantined, open_quarantine
 from slurm.company_on_slurm import FINAL, CompanyOnSlurm, poll
 from slurm.own_bed import own_bed

@@ -17,7 +17,7 @@ from conformance.rigs import ACCOUNT, GUARANTEED_QOS, SlurmRig
 from connectors.entitlements import Entitlement, Entitlements, Share
 from connectors.registry import ENTITLEMENT_CONTROLS
 from connectors.slurm.naming import guaranteed_qos
-from jobs.cancellation import cancel_job
+from jobs.actions.cancellation import cancel_job
 from jobs.models import Attempt, Job
 from slurm.own_bed import a_bed_beside
 from slurm_bed import SlurmBed

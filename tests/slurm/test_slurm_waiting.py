@@ -16,9 +16,10 @@ from builders.connector_builders import eventually
 from builders.loop_builders import a_job
 from builders.portal_builders import Company
 from builders.slurm_loop import SlurmLoop
-from jobs import avoided_clusters, withdrawing
+from jobs.execution import withdrawing
+from jobs.execution.withdrawing import withdraw_changed, withdraw_stuck
 from jobs.models import Attempt
-from jobs.withdrawing import withdraw_changed, withdraw_stuck
+from jobs.queue import avoided_clusters
 from quotas.models import ClusterUser, QuotaPush
 from slurm.hands_on_slurm import bob, company, field, frail_loop, loop, reopen, sbatch, told
 from tenants.models import User

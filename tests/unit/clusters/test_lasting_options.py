@@ -22,7 +22,7 @@ from clusters.outside import OutsideUse, record_outside_use
 from clusters.registration import Administrator, change_cluster
 from connectors.errors import ClusterUnavailable
 from connectors.protocol import Inventory, NodeCapacity
-from jobs.connecting import connector_of
+from jobs.execution.connecting import connector_of
 from jobs.models import Attempt
 from primitives.errors import Conflict
 

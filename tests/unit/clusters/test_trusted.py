@@ -18,7 +18,7 @@ from clusters.models import Cluster
 from clusters.registration import Administrator, add_cluster, change_cluster
 from clusters.trusted import check_trusted
 from connectors.errors import ClusterUnavailable
-from jobs.connecting import connector_of
+from jobs.execution.connecting import connector_of
 from primitives.errors import InvalidRequest
 
 ADMIN = Administrator(uuid7(), "admin")

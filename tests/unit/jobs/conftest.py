@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from builders.jobs_world import World
     from builders.planner import Owner
     from builders.portal_builders import Company
-    from jobs.arbitration import Cycles
+    from jobs.arbitration.arbitration import Cycles
     from servers import ServerPlan
     from tenants.models import User
 
@@ -46,7 +46,7 @@ def world() -> World:
 @pytest.fixture
 def cycles() -> Cycles:
     from builders.loop_builders import Fenced
-    from jobs.arbitration import Cycles
+    from jobs.arbitration.arbitration import Cycles
 
     return Cycles(Fenced("arbiter"))  # type: ignore[arg-type]
 

@@ -24,11 +24,11 @@ from builders.portal_builders import (
     a_user,
     an_organization,
 )
-from jobs import alternatives
-from jobs.alternatives import Alternatives, alternatives_to
-from jobs.api import alternative_views
-from jobs.heavy_answers import SEVERAL_CYCLES
+from jobs.api import alternatives as alternative_views
 from jobs.models import Dependency, Job
+from jobs.whatif import alternatives
+from jobs.whatif.alternatives import Alternatives, alternatives_to
+from jobs.whatif.heavy_answers import SEVERAL_CYCLES
 from outbox.quarantine import begin_quarantine
 from quotas.models import PriorityClass, Quota
 from tenants.access import actor_of

@@ -21,15 +21,15 @@ from builders.job_builders import an_attempt
 from builders.loop_builders import Fenced, a_job
 from builders.planned_cycles import AsPlanned, use_plan
 from builders.portal_builders import NOW, Company, a_company, a_user, an_actor
-from jobs.arbitration import Cycles
-from jobs.cancellation import cancel_job, hold_job, release_job
-from jobs.explaining import explanation_of
+from jobs.actions.cancellation import cancel_job, hold_job, release_job
+from jobs.arbitration.arbitration import Cycles
+from jobs.arbitration.memory import Memory
+from jobs.arbitration.recording import Recorder
+from jobs.arbitration.snapshots import load_snapshot
 from jobs.leadership import NotLeading
-from jobs.memory import Memory
 from jobs.models import Attempt, Change, Job, JobEvent, JobState, Leadership, Reclaim
-from jobs.queries import get_job
-from jobs.recording import Recorder
-from jobs.snapshots import load_snapshot
+from jobs.reading.explaining import explanation_of
+from jobs.reading.queries import get_job
 from outbox.models import Message
 from primitives.errors import Conflict, Forbidden, NotFound
 from quotas.models import NodeUse

@@ -22,10 +22,10 @@ from clusters.models import CapacitySegment, Cluster, ClusterNode
 from clusters.observation import record_inventory, store_capacity
 from clusters.queries import features_of, healthy_capacity_mgpu
 from connectors.protocol import Inventory, NodeCapacity
-from jobs.agents import _clusters_to_watch
-from jobs.arbitration import Cycles
-from jobs.archiving import RunningWork, WaitingWork, archive_cluster
-from jobs.memory import Memory
+from jobs.actions.archiving import RunningWork, WaitingWork, archive_cluster
+from jobs.arbitration.arbitration import Cycles
+from jobs.arbitration.memory import Memory
+from jobs.loops.observer import _clusters_to_watch
 from jobs.models import Attempt, Reclaim
 from tenants.access import actor_of
 from webapi.problems import render_problem

@@ -27,9 +27,9 @@ from clusters.models import CapacitySegment, Cluster, ClusterNode, Pool
 from clusters.observation import record_inventory, store_capacity
 from clusters.queries import healthy_capacity_mgpu
 from connectors.protocol import Inventory, NodeCapacity
-from jobs.arbitration import Cycles
-from jobs.archiving import RunningWork, WaitingWork, archive_pool
-from jobs.memory import Memory
+from jobs.actions.archiving import RunningWork, WaitingWork, archive_pool
+from jobs.arbitration.arbitration import Cycles
+from jobs.arbitration.memory import Memory
 from jobs.models import Attempt, Job, Reclaim
 from quotas.models import Quota
 from tenants.access import actor_of

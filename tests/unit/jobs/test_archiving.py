@@ -12,10 +12,10 @@ from audit.models import AuditEvent
 from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_company, a_team, a_user, an_actor
-from jobs.archiving import RunningWork, WaitingWork, archive, work_to_archive
-from jobs.memory import Memory
+from jobs.actions.archiving import RunningWork, WaitingWork, archive, work_to_archive
+from jobs.arbitration.memory import Memory
+from jobs.arbitration.snapshots import load_snapshot
 from jobs.models import Job
-from jobs.snapshots import load_snapshot
 from primitives.errors import Conflict
 from tenants.access import Actor
 from tenants.membership import change_user

@@ -12,9 +12,9 @@ from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job, an_array, states_of, tasks_of
 from builders.loop_builders import Fenced
 from builders.portal_builders import NOW, Company, a_company, a_user
-from jobs.arbitration import Cycles
-from jobs.dependencies import settle_dependencies
+from jobs.arbitration.arbitration import Cycles
 from jobs.models import Dependency, Job
+from jobs.queue.dependencies import settle_dependencies
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db

@@ -21,18 +21,18 @@ from builders.api_callers import by_token
 from builders.job_builders import a_job, an_array, states_of, tasks_of
 from builders.planner import Owner, only_wanted_rows_are_looked_up, rows_of_jobs_read
 from builders.portal_builders import NOW, Company
-from jobs.arbitration import Cycles
-from jobs.array_text import ArrayShape
-from jobs.job_arrays import insert_array
+from jobs.arbitration.arbitration import Cycles
+from jobs.arbitration.snapshots import load_snapshot
 from jobs.models import Attempt, Dependency, Job, JobArray, JobType, Reclaim
-from jobs.snapshots import load_snapshot
-from jobs.withholding import (
+from jobs.queue.withholding import (
     ARRAY_LIMIT_REACHED,
     Withheld,
     first_tasks,
     withheld_jobs,
     withheld_sentence,
 )
+from jobs.submission.array_text import ArrayShape
+from jobs.submission.job_arrays import insert_array
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db

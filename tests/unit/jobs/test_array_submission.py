@@ -17,9 +17,9 @@ from builders.job_builders import a_body, a_job, an_array, an_attempt, tasks_of
 from builders.portal_builders import Company, a_company, a_user
 from connectors.errors import WorkloadRejected
 from connectors.workload_checks import check_workload
-from jobs import submission
+from jobs.execution.workloads import workload_of
 from jobs.models import Dependency, Job, JobArray, JobEvent
-from jobs.workloads import workload_of
+from jobs.submission import submission
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db

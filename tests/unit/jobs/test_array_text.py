@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.array_text import INDEX_MAX, TASKS_MAX, parse_array
+from jobs.submission.array_text import INDEX_MAX, TASKS_MAX, parse_array
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,13 @@ from builders.planner import (
     rows_of_jobs_read,
 )
 from builders.portal_builders import NOW, Company, an_actor
-from jobs.arbitration import Cycles
+from jobs.arbitration.arbitration import Cycles
+from jobs.arbitration.snapshots import load_snapshot
 from jobs.models import Attempt, Dependency, Job
-from jobs.preview import preview_job
-from jobs.requests import read_job_request
-from jobs.snapshots import load_snapshot
-from jobs.submission import submit_job_here
-from jobs.withholding import withheld_jobs
+from jobs.queue.withholding import withheld_jobs
+from jobs.submission.requests import read_job_request
+from jobs.submission.submission import submit_job_here
+from jobs.whatif.preview import preview_job
 from primitives.errors import InvalidRequest
 from tenants.models import User
 from tenants.roles import Role

@@ -15,11 +15,11 @@ from builders.api_callers import Caller, by_token, with_secret
 from builders.hints import hints_told
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_user, an_actor
-from jobs.api import checkpoint_views
-from jobs.checkpoints import reporting_environment
+from jobs.actions.checkpoints import reporting_environment
+from jobs.api import checkpoints as checkpoint_views
+from jobs.arbitration.snapshots import load_snapshot
+from jobs.execution.workloads import workload_of
 from jobs.models import Attempt, Job
-from jobs.snapshots import load_snapshot
-from jobs.workloads import workload_of
 from tenants.models import User
 from tenants.roles import Role
 

@@ -16,7 +16,7 @@ from builders.portal_builders import NOW, Company, a_cluster, a_company, a_pool,
 from clusters.models import Cluster, ClusterNode
 from connectors.errors import ClusterUnavailable
 from connectors.protocol import Inventory, Listing, NativeWorkload, NodeCapacity
-from jobs.agents import SILENCE_PAUSE_MAX_S, _ClusterAgent
+from jobs.loops.observer import SILENCE_PAUSE_MAX_S, _ClusterAgent
 from jobs.models import Attempt, HeldSubmission, JobState, Reclaim
 from quotas.models import ClusterUser
 
@@ -85,10 +85,10 @@ def control(monkeypatch: pytest.MonkeyPatch) -> AFaultyControl:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> ACluster:
     cluster = ACluster()
-    monkeypatch.setattr("jobs.agents.Thread", NoThread)
-    monkeypatch.setattr("jobs.agents.connector_of", lambda _: cluster)
+    monkeypatch.setattr("jobs.loops.observer.Thread", NoThread)
+    monkeypatch.setattr("jobs.loops.observer.connector_of", lambda _: cluster)
     # The test's transaction is on it.
-    monkeypatch.setattr("jobs.agents.connection", SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr("jobs.loops.observer.connection", SimpleNamespace(close=lambda: None))
     return cluster
 
 

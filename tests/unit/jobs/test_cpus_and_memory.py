@@ -12,14 +12,14 @@ from builders.job_builders import a_body, a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_company, a_pool, an_actor
 from clusters.models import ClusterNode
 from clusters.queries import read_fleet
-from jobs.arbitration import Cycles
+from jobs.arbitration.arbitration import Cycles
+from jobs.arbitration.snapshots import load_snapshot
 from jobs.errors import NeverFits
+from jobs.execution.workloads import workload_of
 from jobs.models import Attempt, Job
-from jobs.requests import read_job_request
-from jobs.sbatch import parse_sbatch
-from jobs.snapshots import load_snapshot
-from jobs.submission import submit_job_here
-from jobs.workloads import workload_of
+from jobs.submission.requests import read_job_request
+from jobs.submission.sbatch import parse_sbatch
+from jobs.submission.submission import submit_job_here
 from primitives.errors import InvalidRequest
 from tenants.access import Actor
 from tenants.roles import Role

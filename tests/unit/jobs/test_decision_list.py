@@ -15,10 +15,10 @@ from builders.api_callers import by_token
 from builders.cast import Cast, a_cast
 from builders.loop_builders import a_job
 from builders.portal_builders import NOW, Company, a_company, a_priority_class, a_quota
-from jobs.arbitration import Cycles
+from jobs.arbitration.arbitration import Cycles
+from jobs.arbitration.recording import Recorder, forget_old_cycles
+from jobs.arbitration.snapshots import load_snapshot
 from jobs.models import Attempt, Cycle, Decision, Job, JobState, Reclaim
-from jobs.recording import Recorder, forget_old_cycles
-from jobs.snapshots import load_snapshot
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db

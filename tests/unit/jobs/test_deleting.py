@@ -24,8 +24,8 @@ from builders.portal_builders import (
     an_actor,
     an_organization,
 )
-from jobs.deleting import delete_node
-from jobs.moving import move
+from jobs.actions.deleting import delete_node
+from jobs.actions.moving import move
 from primitives.errors import Conflict
 from quotas.administration import QuotaEdit, create_quota
 from quotas.models import OrganizationPolicy, Quota, QuotaChange

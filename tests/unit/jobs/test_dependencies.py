@@ -21,13 +21,14 @@ from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job, an_array
 from builders.loop_builders import Fenced
 from builders.portal_builders import NOW, Company, a_company, a_grant, a_user
-from jobs import dependencies, submission
-from jobs.arbitration import Cycles
-from jobs.cancellation import cancel_job, hold_job, release_job
-from jobs.dependencies import fate, settle_dependencies
+from jobs.actions.cancellation import cancel_job, hold_job, release_job
+from jobs.arbitration.arbitration import Cycles
+from jobs.arbitration.snapshots import load_snapshot
 from jobs.leadership import NotLeading
 from jobs.models import Dependency, Job, JobEvent
-from jobs.snapshots import load_snapshot
+from jobs.queue import dependencies
+from jobs.queue.dependencies import fate, settle_dependencies
+from jobs.submission import submission
 from tenants.access import actor_of
 from tenants.models import User
 from tenants.roles import Role

@@ -11,15 +11,15 @@ from billing.models import MeteredAttempt
 from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_company, an_actor
-from jobs.arbitration import Cycles
+from jobs.arbitration.arbitration import Cycles
+from jobs.arbitration.snapshots import load_snapshot
 from jobs.errors import NeverFits
-from jobs.fitting import lay_out_elastic
+from jobs.execution.workloads import workload_of
 from jobs.models import Attempt, Job
-from jobs.preview import preview_job
-from jobs.requests import read_job_request
-from jobs.snapshots import load_snapshot
-from jobs.submission import submit_job_here
-from jobs.workloads import workload_of
+from jobs.submission.fitting import lay_out_elastic
+from jobs.submission.requests import read_job_request
+from jobs.submission.submission import submit_job_here
+from jobs.whatif.preview import preview_job
 from primitives.errors import InvalidRequest
 from tenants.access import Actor
 from tenants.models import User

@@ -13,9 +13,9 @@ from builders.portal_builders import NOW, Company, a_company
 from clusters.models import Cluster
 from connectors.errors import ClusterUnavailable, LogUnavailable
 from connectors.protocol import LogChunk
-from jobs import logs
-from jobs.endings import exit_code_meaning, ignored_notice
-from jobs.log_summary import last_lines
+from jobs.reading import logs
+from jobs.reading.endings import exit_code_meaning, ignored_notice
+from jobs.reading.log_summary import last_lines
 from tenants.models import User
 
 

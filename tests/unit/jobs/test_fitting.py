@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.fitting import Fleet, lay_out, lay_out_elastic
+from jobs.submission.fitting import Fleet, lay_out, lay_out_elastic
 
 
 @pytest.mark.parametrize(

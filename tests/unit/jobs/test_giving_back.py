@@ -10,8 +10,8 @@ from uuid_utils.compat import uuid7
 
 from builders.jobs_world import World
 from builders.portal_builders import NOW
-from jobs.giving_back import shown_victim
-from jobs.queries import VictimRow
+from jobs.reading.giving_back import shown_victim
+from jobs.reading.queries import VictimRow
 from tenants.access import actor_of
 
 pytestmark = pytest.mark.django_db

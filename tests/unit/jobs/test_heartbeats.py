@@ -9,9 +9,9 @@ from django.test import Client
 
 from builders.api_callers import by_token
 from builders.portal_builders import NOW, a_company, a_user
-from jobs.api import scheduler_views
-from jobs.heartbeats import LoopHealth, loop_health
+from jobs.api import scheduler as scheduler_views
 from jobs.models import Heartbeat
+from jobs.reading.heartbeats import LoopHealth, loop_health
 from portal import views
 
 pytestmark = pytest.mark.django_db

@@ -13,8 +13,8 @@ from django.db import connection
 from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job
 from builders.portal_builders import Company
-from jobs import preview
-from jobs.heavy_answers import (
+from jobs.whatif import preview
+from jobs.whatif.heavy_answers import (
     FUTURE,
     LOOK_AGAIN_S,
     ONE_CYCLE,

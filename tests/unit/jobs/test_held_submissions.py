@@ -28,9 +28,13 @@ from builders.portal_builders import NOW, Company, a_company
 from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.protocol import Listing, Observation, RankSlot, Workload, WorkloadPhase
 from connectors.registry import KINDS_THAT_HOLD
-from jobs.arbitration import Cycles
-from jobs.dispatch import handlers
-from jobs.held_submissions import due_for_release
+from jobs.arbitration.arbitration import Cycles
+from jobs.arbitration.snapshots import load_snapshot
+from jobs.execution.dispatch import handlers
+from jobs.execution.held_submissions import due_for_release
+from jobs.execution.restoring import ClusterMemory
+from jobs.execution.settling import settle
+from jobs.execution.strays import find_strays
 from jobs.models import (
     Attempt,
     HeldSubmission,
@@ -39,10 +43,6 @@ from jobs.models import (
     Reclaim,
     attempt_id,
 )
-from jobs.restoring import ClusterMemory
-from jobs.settling import settle
-from jobs.snapshots import load_snapshot
-from jobs.strays import find_strays
 from outbox.delivery import NotYet
 from outbox.models import Message
 from outbox.quarantine import begin_quarantine, is_quarantined

@@ -13,7 +13,7 @@ from builders.portal_builders import NOW
 
 if TYPE_CHECKING:
     from builders.jobs_world import World
-    from jobs.arbitration import Cycles
+    from jobs.arbitration.arbitration import Cycles
 
 pytestmark = pytest.mark.django_db
 

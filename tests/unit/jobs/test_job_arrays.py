@@ -17,8 +17,8 @@ from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job, an_array, an_attempt, states_of, tasks_of
 from builders.portal_builders import NOW, Company, a_company, a_grant, a_pool, a_user
 from jobs.intentions import start_intention
-from jobs.job_arrays import cancel_array, get_array
 from jobs.models import Attempt, Job, JobEvent
+from jobs.submission.job_arrays import cancel_array, get_array
 from outbox.models import Message
 from outbox.recording import intend
 from primitives.errors import Forbidden, NotFound

@@ -12,9 +12,9 @@ from builders.portal_builders import NOW, Company, a_company
 from clusters.models import Cluster
 from connectors.errors import ClusterUnavailable, LogUnavailable
 from connectors.protocol import LogChunk
-from jobs import logs
-from jobs.logs import clean, decoded
 from jobs.models import Job
+from jobs.reading import logs
+from jobs.reading.logs import clean, decoded
 from tenants.models import User
 
 

@@ -20,9 +20,9 @@ from builders.portal_builders import (
 )
 from clusters.models import Cluster, ClusterNode
 from connectors.kubernetes.wanted_objects import team_subject
-from jobs.arbitration import Cycles
+from jobs.arbitration.arbitration import Cycles
+from jobs.arbitration.snapshots import load_snapshot
 from jobs.models import Job
-from jobs.snapshots import load_snapshot
 from primitives.clock import SystemClock
 from quotas.installation import arbiter_policy
 from quotas.models import QuotaPush

@@ -13,8 +13,8 @@ from builders.jobs_world import World
 from builders.portal_builders import (
     NOW,
 )
-from jobs.explaining import plain_explanation
 from jobs.models import Attempt, Job, JobReason, Reclaim
+from jobs.reading.explaining import plain_explanation
 from jobs.timeline import Happening, record_events
 from quotas.models import Quota
 from tenants.models import User

@@ -21,14 +21,14 @@ from builders.portal_builders import (
     an_actor,
 )
 from clusters.models import Cluster, ClusterNode, Pool
-from jobs.arbitration import Cycles
+from jobs.arbitration.arbitration import Cycles
+from jobs.arbitration.snapshots import load_snapshot
 from jobs.errors import NeverFits
+from jobs.execution.workloads import workload_of
 from jobs.models import Attempt, Job, Reclaim
-from jobs.preview import preview_job
-from jobs.requests import read_job_request
-from jobs.snapshots import load_snapshot
-from jobs.submission import resolve, submit_job_here
-from jobs.workloads import workload_of
+from jobs.submission.requests import read_job_request
+from jobs.submission.submission import resolve, submit_job_here
+from jobs.whatif.preview import preview_job
 from primitives.errors import InvalidRequest
 from tenants.access import Actor
 from tenants.models import Node, User

@@ -28,11 +28,11 @@ from builders.portal_builders import (
     a_team,
     a_user,
 )
-from jobs import listing
 from jobs.access import visible_jobs
 from jobs.api.rendering import written
-from jobs.listing import JobFilter, ids_of_page
 from jobs.models import Attempt, Job
+from jobs.reading import listing
+from jobs.reading.listing import JobFilter, ids_of_page
 from tenants.access import Actor, actor_of
 from tenants.models import Node
 from tenants.roles import Role

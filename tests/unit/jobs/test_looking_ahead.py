@@ -10,9 +10,9 @@ from django.db import connection
 from builders.api_callers import by_token
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_company, a_user, an_organization
-from jobs.api import estimate_views
-from jobs.heavy_answers import FUTURE
+from jobs.api import estimates as estimate_views
 from jobs.models import Dependency, Job
+from jobs.whatif.heavy_answers import FUTURE
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db

@@ -18,13 +18,13 @@ from builders.loop_builders import a_job
 from builders.portal_builders import NOW, Company, a_cluster
 from clusters.models import ClusterNode
 from connectors.kubernetes.wanted_objects import team_subject
-from jobs import memory as memory_module
-from jobs.avoided_clusters import AVOIDED_FOR
-from jobs.cancellation import hold_job
+from jobs.actions.cancellation import hold_job
+from jobs.arbitration import memory as memory_module
+from jobs.arbitration.memory import Memory
+from jobs.arbitration.snapshots import read_queue
 from jobs.lifecycle import NOT_STARTED
-from jobs.memory import Memory
 from jobs.models import Attempt, Change, Job, JobState, Reclaim
-from jobs.snapshots import read_queue
+from jobs.queue.avoided_clusters import AVOIDED_FOR
 from quotas.models import (
     ClusterUser,
     InstallationPolicy,

@@ -31,9 +31,9 @@ from builders.portal_builders import (
     an_actor,
 )
 from clusters.models import Cluster
-from jobs.memory import Memory
-from jobs.moving import move, preview_move
-from jobs.workloads import workload_of
+from jobs.actions.moving import move, preview_move
+from jobs.arbitration.memory import Memory
+from jobs.execution.workloads import workload_of
 from primitives.errors import Conflict, Forbidden, InvalidRequest, NotFound, PortalError
 from quotas.administration import QuotaEdit, change_quota
 from quotas.envelope import EnvelopeBroken

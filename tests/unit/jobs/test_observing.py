@@ -17,10 +17,10 @@ from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import NOW, Company, a_cluster, a_user
 from connectors.errors import AccountUndecided, ClusterUnavailable
 from connectors.protocol import Listing, Observation, Outcome, RankSlot, Unread, WorkloadPhase
-from jobs.dispatch import stop_attempt
+from jobs.execution.dispatch import stop_attempt
+from jobs.execution.observation import NEVER_STARTED, apply_listing
+from jobs.execution.questions import Questions
 from jobs.models import Attempt, Job, JobEvent, JobReason, JobState
-from jobs.observation import NEVER_STARTED, apply_listing
-from jobs.questions import Questions
 from outbox.models import Message
 
 pytestmark = pytest.mark.django_db
@@ -157,7 +157,7 @@ def test_one_that_cannot_be_applied_holds_up_no_other(
     company: Company, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: its batch given up whole; its batch stored without its job."""
-    monkeypatch.setattr("jobs.observation.BATCH_MAX", batch)
+    monkeypatch.setattr("jobs.execution.observation.BATCH_MAX", batch)
     attempts = [a_running_attempt(company) for _ in range(5)]
     bad = attempts[2]
     Job.objects.filter(pk=bad.job_id).update(state="cancelled", ended_at=NOW, end_reason="x")
@@ -443,7 +443,7 @@ def test_a_start_that_a_killed_controller_forgot_is_charged_once_and_as_its_acco
     job = Job.objects.get()
     assert attempt.started_at == job.started_at == NOW + timedelta(seconds=8)
     assert (job.state, job.attempt_number) == ("succeeded", 1)
-    # What is begun anew after the end that was told is another matter (`jobs.strays`).
+    # What is begun anew after the end that was told is another matter (`jobs.execution.strays`).
     assert listen(company, begun(attempt, 30), at_s=31) == 0
     assert metered() == [(8, 20, 8000, 0)]
     told = JobEvent.objects.filter(event="started").values_list("at", "detail")

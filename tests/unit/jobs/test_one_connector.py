@@ -20,9 +20,9 @@ from connectors.kubernetes.caches import Caches
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.options import parse_options
 from connectors.protocol import ClusterConnector
-from jobs import logs
-from jobs.agents import _ClusterAgent
 from jobs.leadership import Leadership
+from jobs.loops.observer import _ClusterAgent
+from jobs.reading import logs
 from primitives.clock import SystemClock
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -57,8 +57,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[ClusterConnector
         opened.append(weakref.ref(connector))
         return connector
 
-    monkeypatch.setattr("jobs.agents.connector_of", opener)
-    monkeypatch.setattr("jobs.agents.Thread", NoThread)
+    monkeypatch.setattr("jobs.loops.observer.connector_of", opener)
+    monkeypatch.setattr("jobs.loops.observer.Thread", NoThread)
     return opened
 
 
@@ -86,8 +86,8 @@ def test_an_agent_looks_and_carries_out_with_one_connector(
         reached.append(connect)
         return {}
 
-    monkeypatch.setattr("jobs.agents.handlers", handlers)
-    monkeypatch.setattr("jobs.agents.deliver_due", lambda *args, **values: None)
+    monkeypatch.setattr("jobs.loops.observer.handlers", handlers)
+    monkeypatch.setattr("jobs.loops.observer.deliver_due", lambda *args, **values: None)
     agent, cluster = an_agent(), a_cluster()
     looks = agent._connector(cluster)
     for shard in ("stop", "nodes"):
@@ -163,11 +163,11 @@ def test_nobody_else_opens_connectors() -> None:
     }
     kinds = "platform/connectors/kubernetes/"
     assert found == {
-        "jobs/agents.py": {"connector_of"},
-        "jobs/dispatch.py": {"connector_of"},
+        "jobs/loops/observer.py": {"connector_of"},
+        "jobs/execution/dispatch.py": {"connector_of"},
         # Only for kinds without a reader of logs.
-        "jobs/logs.py": {"connector_of"},
-        "jobs/connecting.py": {"open_connector"},
+        "jobs/reading/logs.py": {"connector_of"},
+        "jobs/execution/connecting.py": {"open_connector"},
         "platform/connectors/registry.py": {"open_kubernetes"},
         # They are given theirs.
         f"{kinds}entitlements.py": {"KubernetesConnector"},

@@ -27,9 +27,9 @@ from builders.portal_builders import (
     a_user,
     an_actor,
 )
-from jobs.arbitration import Cycles
+from jobs.arbitration.arbitration import Cycles
+from jobs.arbitration.snapshots import read_queue
 from jobs.models import Attempt, Job, Reclaim
-from jobs.snapshots import read_queue
 from quotas.models import InstallationPolicy, OrganizationPolicy, PriorityClass
 from tenants.models import Node, User
 from tenants.roles import Role

@@ -14,8 +14,8 @@ from uuid import UUID
 import pytest
 
 from connectors.errors import AccountUndecided, ClusterUnavailable
+from jobs.execution.questions import ACCOUNTING_MAX, ASKING_S_MAX, PAUSE_S, NotAsked, Questions
 from jobs.models import Attempt
-from jobs.questions import ACCOUNTING_MAX, ASKING_S_MAX, PAUSE_S, NotAsked, Questions
 
 
 @dataclass

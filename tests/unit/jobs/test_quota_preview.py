@@ -20,9 +20,9 @@ from builders.portal_builders import (
     an_actor,
 )
 from clusters.models import Pool
-from jobs.heavy_answers import FUTURE
 from jobs.models import Job
-from jobs.quota_preview import ChangePreview, preview_change
+from jobs.whatif.heavy_answers import FUTURE
+from jobs.whatif.quota_preview import ChangePreview, preview_change
 from primitives.clock import SystemClock
 from primitives.errors import Conflict, NotFound, TooManyRequests
 from quotas.administration import QuotaEdit

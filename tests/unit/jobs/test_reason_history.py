@@ -11,12 +11,13 @@ from django.test.utils import CaptureQueriesContext
 from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_user, an_organization
-from jobs import reason_lines, retention
-from jobs.arbitration import Cycles
-from jobs.cancellation import hold_job, release_job
+from jobs.actions.cancellation import hold_job, release_job
+from jobs.arbitration.arbitration import Cycles
+from jobs.execution import retention
+from jobs.execution.retention import forget_old_reasons
 from jobs.models import Job, JobReason, JobState
-from jobs.reason_lines import write_reasons
-from jobs.retention import forget_old_reasons
+from jobs.queue import reason_lines
+from jobs.queue.reason_lines import write_reasons
 from quotas.models import Quota
 from tenants.access import actor_of
 from tenants.models import User

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 
 from arbiter.api.plan import Code, Plan, Waiting
-from jobs import reasons
-from jobs.reasons import Reasons
+from jobs.arbitration import reasons
+from jobs.arbitration.reasons import Reasons
 
 FREE, LIMIT = Code.WAITING_FOR_FREE_GPUS, Code.BORROW_LIMIT_REACHED
 

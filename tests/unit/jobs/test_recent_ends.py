@@ -18,9 +18,9 @@ from builders.job_builders import a_job, an_attempt
 from builders.planner import Owner, only_wanted_rows_are_looked_up, rows_read
 from builders.portal_builders import Company, a_grant, a_priority_class, an_actor
 from clusters.models import Cluster
-from jobs import recent_ends as module
 from jobs.models import Attempt, Job
-from jobs.recent_ends import RecentEnds, recent_ends
+from jobs.reading import recent_ends as module
+from jobs.reading.recent_ends import RecentEnds, recent_ends
 from primitives.clock import SystemClock
 from primitives.errors import InvalidRequest, NotFound
 from quotas.models import Quota, QuotaChange

@@ -14,8 +14,8 @@ from billing.metering import Observed, record_classed, record_lost, record_obser
 from billing.models import DecayedUntil, LateUse, MeteredAttempt, UsageSegment
 from builders.billing_builders import a_metered_attempt, at, record_ended
 from builders.portal_builders import Company, a_company
-from jobs import memory as memory_module
-from jobs.memory import Memory
+from jobs.arbitration import memory as memory_module
+from jobs.arbitration.memory import Memory
 from jobs.models import Change
 
 pytestmark = pytest.mark.django_db

@@ -16,8 +16,8 @@ from clusters.models import Cluster
 from connectors.accounts import AccountedRun, AccountedRuns
 from connectors.registry import ACCOUNTS
 from connectors.slurm.naming import account_name
-from jobs.moving import move
-from jobs.reconciling import reconcile_day
+from jobs.actions.moving import move
+from jobs.execution.reconciling import reconcile_day
 from outbox.models import Message
 from quotas.models import Quota
 from tenants.models import FormerPlace

@@ -30,11 +30,12 @@ from builders.portal_builders import (
     a_priority_class,
     a_quota,
 )
-from jobs import recording, replaying
-from jobs.arbitration import Cycles
+from jobs.arbitration import recording
+from jobs.arbitration.arbitration import Cycles
+from jobs.arbitration.recording import forget_old_cycles, pack, unpack
+from jobs.arbitration.snapshots import load_snapshot
 from jobs.models import Attempt, Cycle, Job, JobState
-from jobs.recording import forget_old_cycles, pack, unpack
-from jobs.snapshots import load_snapshot
+from jobs.whatif import replaying
 from primitives.errors import Conflict
 from quotas.installation import arbiter_policy
 from quotas.models import OrganizationPolicy, PriorityClass, Quota

@@ -11,9 +11,9 @@ from django.test.utils import CaptureQueriesContext
 
 from builders.loop_builders import a_job
 from builders.portal_builders import NOW, Company
-from jobs.memory import Memory
+from jobs.arbitration.memory import Memory
+from jobs.arbitration.snapshots import read_queue
 from jobs.models import Change
-from jobs.snapshots import read_queue
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db

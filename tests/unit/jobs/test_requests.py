@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from builders.job_builders import a_body
-from jobs.requests import read_job_request
-from jobs.sbatch import refused_of
+from jobs.submission.requests import read_job_request
+from jobs.submission.sbatch import refused_of
 from primitives.errors import InvalidRequest
 
 

@@ -25,12 +25,12 @@ from builders.portal_builders import (
 )
 from connectors.errors import ClusterUnavailable
 from connectors.protocol import Listing, Observation, Outcome, RankSlot, WorkloadPhase
-from jobs.dispatch import start_attempt
+from jobs.arbitration.snapshots import load_snapshot
+from jobs.execution.dispatch import start_attempt
+from jobs.execution.observation import apply_listing
+from jobs.execution.restoring import ClusterMemory, _register, end_quarantine, freeze
+from jobs.execution.settling import settle
 from jobs.models import Attempt, Job, JobState, attempt_id
-from jobs.observation import apply_listing
-from jobs.restoring import ClusterMemory, _register, end_quarantine, freeze
-from jobs.settling import settle
-from jobs.snapshots import load_snapshot
 from outbox.delivery import NotYet
 from outbox.models import Message
 from outbox.quarantine import is_quarantined, open_quarantine
@@ -166,7 +166,7 @@ def test_an_end_that_was_missed_is_no_restore(
     that belong to no job, as after a restore from a backup."""
     attempt = a_starting_attempt(company, bob, native_id="7")
     _register(attempt.job, attempt, NOW)
-    with caplog.at_level("INFO", "jobs.restoring"):
+    with caplog.at_level("INFO", "jobs.execution.restoring"):
         compare(company, Accounting(a_run(attempt.key)), silent_s=16)
     attempt.job.refresh_from_db()
     assert attempt.job.state == "succeeded"

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.sbatch import DIRECTIVES_MAX, NotUnderstood, parse_sbatch, seconds_of, unread_directives
+from jobs.submission.sbatch import (
+    DIRECTIVES_MAX,
+    NotUnderstood,
+    parse_sbatch,
+    seconds_of,
+    unread_directives,
+)
 
 
 def fields(*lines: str) -> dict[str, object]:

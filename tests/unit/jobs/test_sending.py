@@ -11,7 +11,7 @@ from builders.loop_builders import Fenced
 from builders.portal_builders import NOW, Company, a_company, a_user
 from connectors.errors import WorkloadRejected
 from connectors.protocol import Workload
-from jobs.dispatch import Starts, start_attempt
+from jobs.execution.dispatch import Starts, start_attempt
 from jobs.models import Attempt, Job
 from outbox.delivery import NotYet
 from outbox.models import Message

@@ -12,9 +12,9 @@ from builders.held_cluster import AClusterThatHolds
 from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import NOW, Company, a_user
 from connectors.protocol import Listing, Observation, WorkloadPhase
+from jobs.execution.settling import settle
 from jobs.leadership import NotLeading
 from jobs.models import Attempt, JobState, Leadership
-from jobs.settling import settle
 
 pytestmark = pytest.mark.django_db
 
@@ -174,7 +174,7 @@ def test_a_cluster_that_is_slow_to_answer_is_left_after_three_seconds(
 ) -> None:
     """The rest is for the next listing. Planted: no limit releases all five."""
     moments = iter(range(0, 100, 2))
-    monkeypatch.setattr("jobs.settling.time.monotonic", lambda: next(moments))
+    monkeypatch.setattr("jobs.execution.settling.time.monotonic", lambda: next(moments))
     attempts = [an_attempt(company, native_id=str(number)) for number in range(5)]
     cluster = settled(
         company,

@@ -9,7 +9,7 @@ from billing.fair_use import carry_on
 from builders.billing_builders import a_metered_attempt, at
 from builders.portal_builders import a_company, a_pool
 from clusters.models import Pool
-from jobs.snapshots import load_snapshot
+from jobs.arbitration.snapshots import load_snapshot
 
 pytestmark = pytest.mark.django_db
 

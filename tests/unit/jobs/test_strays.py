@@ -25,10 +25,10 @@ from clusters.outside import OutsideUse, record_outside_use
 from clusters.queries import read_fleet
 from connectors.natives import NativeRef
 from connectors.protocol import Listing, NativeWorkload, Observation, RankSlot, WorkloadPhase
+from jobs.execution.observation import NEVER_STARTED
+from jobs.execution.strays import NAMED_MAX, Found, add_strays, find_strays
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, attempt_id
-from jobs.natives import apply_natives
-from jobs.observation import NEVER_STARTED
-from jobs.strays import NAMED_MAX, Found, add_strays, find_strays
+from jobs.natives.natives import apply_natives
 from outbox.models import Quarantine
 from quotas.models import ClusterUser
 

@@ -24,11 +24,11 @@ from builders.portal_builders import (
     an_actor,
 )
 from clusters.models import Cluster
-from jobs import submission
 from jobs.errors import NeverFits, TooManyOpenJobs
 from jobs.models import Job, JobEvent
-from jobs.requests import read_job_request
-from jobs.submission import submit_job_here
+from jobs.submission import submission
+from jobs.submission.requests import read_job_request
+from jobs.submission.submission import submit_job_here
 from primitives.errors import Forbidden, InvalidRequest, NotFound
 from quotas.models import Quota
 from tenants.access import Actor, actor_of

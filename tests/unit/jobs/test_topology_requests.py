@@ -11,11 +11,11 @@ from arbiter.api.snapshot import NOWHERE, Domains, Level
 from builders.job_builders import a_body
 from builders.portal_builders import NOW, Company, a_company, an_actor
 from clusters.queries import read_fleet
+from jobs.arbitration.snapshots import load_snapshot
 from jobs.errors import NeverFits
 from jobs.models import Job
-from jobs.requests import read_job_request
-from jobs.snapshots import load_snapshot
-from jobs.submission import submit_job_here
+from jobs.submission.requests import read_job_request
+from jobs.submission.submission import submit_job_here
 from primitives.errors import InvalidRequest
 from tenants.access import Actor
 from tenants.roles import Role

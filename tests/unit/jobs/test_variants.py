@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.variants import (
+from jobs.whatif.variants import (
     Hints,
     Variant,
     in_smaller_parts,

@@ -23,9 +23,9 @@ from clusters.observation import record_inventory
 from connectors.errors import ClusterUnavailable, ControllerAway
 from connectors.kubernetes.kueue_health import AWAY as KUEUE_AWAY
 from connectors.protocol import Inventory, Workload
-from jobs.dispatch import start_attempt
+from jobs.arbitration.snapshots import load_snapshot
+from jobs.execution.dispatch import start_attempt
 from jobs.models import Attempt, Job
-from jobs.snapshots import load_snapshot
 from outbox.delivery import NotYet
 from outbox.models import Message
 from outbox.quarantine import begin_quarantine

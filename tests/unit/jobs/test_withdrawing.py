@@ -30,13 +30,18 @@ from connectors.protocol import (
     Workload,
     WorkloadPhase,
 )
-from jobs.avoided_clusters import avoided_clusters
-from jobs.dispatch import start_attempt
+from jobs.arbitration.snapshots import load_snapshot
+from jobs.execution.dispatch import start_attempt
+from jobs.execution.observation import apply_listing
+from jobs.execution.settling import settle
+from jobs.execution.withdrawing import (
+    StillHeld,
+    withdraw_changed,
+    withdraw_stuck,
+    withdraw_unacknowledged,
+)
 from jobs.models import Attempt, Job, JobEvent
-from jobs.observation import apply_listing
-from jobs.settling import settle
-from jobs.snapshots import load_snapshot
-from jobs.withdrawing import StillHeld, withdraw_changed, withdraw_stuck, withdraw_unacknowledged
+from jobs.queue.avoided_clusters import avoided_clusters
 from outbox.models import Message
 from quotas.models import QuotaPush
 from tenants.access import actor_of
@@ -257,7 +262,7 @@ def test_only_what_is_taken_back_counts_toward_the_bound(
     company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: so many started attempts were looked at, and what stayed kept others from it."""
-    monkeypatch.setattr("jobs.withdrawing.WITHDRAWN_MAX", 1)
+    monkeypatch.setattr("jobs.execution.withdrawing.WITHDRAWN_MAX", 1)
     began = NOW - timedelta(seconds=60)
     one, another, third = (
         an_attempt(company, bob, native_id=str(number), started_at=began) for number in (1, 2, 3)

@@ -16,15 +16,15 @@ from builders.portal_builders import NOW, Company, a_cluster, a_cluster_node, a_
 from builders.sent_attempts import an_attempt, told
 from clusters.models import Cluster
 from connectors.protocol import Listing, Observation, Workload, WorkloadPhase
-from jobs.agents import _Silences
-from jobs.avoided_clusters import avoided_clusters
-from jobs.dispatch import handlers
+from jobs.arbitration.snapshots import load_snapshot
+from jobs.execution.dispatch import handlers
+from jobs.execution.settling import settle
+from jobs.execution.withdrawing import withdraw_unanswered
 from jobs.intentions import start_intention
 from jobs.leadership import NotLeading
+from jobs.loops.observer import _Silences
 from jobs.models import Attempt, Job, JobEvent, JobState, Leadership
-from jobs.settling import settle
-from jobs.snapshots import load_snapshot
-from jobs.withdrawing import withdraw_unanswered
+from jobs.queue.avoided_clusters import avoided_clusters
 from outbox.models import Message, Quarantine
 from outbox.recording import intend
 from tenants.access import actor_of

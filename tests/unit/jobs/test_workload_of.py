@@ -6,7 +6,7 @@ import pytest
 
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import a_company, a_user
-from jobs.workloads import workload_of
+from jobs.execution.workloads import workload_of
 
 pytestmark = pytest.mark.django_db
 

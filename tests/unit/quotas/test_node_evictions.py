@@ -27,7 +27,7 @@ from clusters.node_requests import node_shard
 from connectors.errors import ClusterUnavailable, NodeRefused
 from connectors.node_control import LeftOnNode
 from connectors.registry import NODE_CONTROLS, NODE_EVICTIONS
-from jobs.dispatch import handlers
+from jobs.execution.dispatch import handlers
 from jobs.models import Attempt, Job, JobEvent
 from outbox.delivery import deliver_due
 from outbox.models import Message

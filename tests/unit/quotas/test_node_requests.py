@@ -28,7 +28,7 @@ from clusters.observation import record_inventory
 from connectors.errors import ClusterUnavailable, NodeRefused, NotOffered
 from connectors.protocol import Inventory, NodeCapacity
 from connectors.registry import NODE_CONTROLS, open_connector
-from jobs.dispatch import handlers
+from jobs.execution.dispatch import handlers
 from outbox.delivery import deliver_due
 from outbox.models import Message
 from primitives.clock import SystemClock

@@ -13,7 +13,7 @@ from builders.cast import Cast, a_cast
 from builders.hints import hints_told
 from builders.job_builders import a_body, a_job
 from builders.portal_builders import Company, a_company, a_priority_class
-from jobs.natives import _default_classes
+from jobs.natives.natives import _default_classes
 from quotas.models import PriorityClass
 from quotas.policies import CLASSES_MAX
 from quotas.queries import quota_snapshot

@@ -30,7 +30,7 @@ from clusters.models import Cluster, ClusterNode
 from connectors.entitlements import Change, ChangeKind, Entitlements, Share, Terms
 from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.registry import ENTITLEMENT_CONTROLS
-from jobs.dispatch import handlers
+from jobs.execution.dispatch import handlers
 from outbox.delivery import deliver_due
 from outbox.models import Message
 from outbox.quarantine import begin_quarantine

@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 
 from builders.portal_builders import a_company, a_user
 from clusters.trusted import check_trusted
-from jobs.usable_clusters import UsableClusters
+from jobs.submission.usable_clusters import UsableClusters
 from quotas import user_numbers
 from quotas.models import UserNumber
 from quotas.user_numbers import is_refused, numbers_of

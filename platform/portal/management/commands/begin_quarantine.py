@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from clusters.models import Cluster
-from jobs.restoring import freeze
+from jobs.execution.restoring import freeze
 from outbox.quarantine import sentence_of
 from primitives.clock import SystemClock
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from jobs.restoring import end_quarantine, silent_clusters
+from jobs.execution.restoring import end_quarantine, silent_clusters
 from outbox.quarantine import open_quarantine
 from primitives.clock import SystemClock
 from primitives.errors import PortalError

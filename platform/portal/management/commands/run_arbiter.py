@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from jobs.arbiter_loop import run_arbiter
+from jobs.loops.arbiter import run_arbiter
 from live.pulse import pulse_here
 from portal.signals import stop_on_signal
 from portal.startup import refuse_or_exit

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from jobs.access import readers_of_jobs
-from jobs.agents import run_observer
+from jobs.loops.observer import run_observer
 from live.pulse import pulse_here
 from live.relay import run_relay
 from portal.signals import stop_on_signal

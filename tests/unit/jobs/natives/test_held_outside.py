@@ -36,7 +36,7 @@ from connectors.protocol import (
     Unread,
 )
 from jobs.models import Attempt, Job, JobOrigin
-from jobs.natives import apply_natives
+from jobs.natives.natives import apply_natives
 from quotas.models import Quota
 from tenants.models import User
 

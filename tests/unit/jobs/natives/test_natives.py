@@ -28,7 +28,7 @@ from connectors.protocol import (
     RankSlot,
 )
 from jobs.models import Attempt, Job, JobEvent
-from jobs.natives import ADOPTED_MAX, attempt_id, job_id, plain_name
+from jobs.natives.natives import ADOPTED_MAX, attempt_id, job_id, plain_name
 from quotas.models import ClusterUser, PriorityClass, Quota
 from tenants.models import Node, User
 
@@ -228,7 +228,7 @@ def test_so_many_at_once_and_the_others_next_time(
     company: Company, control: AControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ADOPTED_MAX == 500
-    monkeypatch.setattr("jobs.natives.ADOPTED_MAX", 2)
+    monkeypatch.setattr("jobs.natives.natives.ADOPTED_MAX", 2)
     natives = [a_native(str(number), gpus=1) for number in range(1, 4)]
     use = look(company, control, *natives)
     assert (Job.objects.count(), reasons(use)) == (2, [("not_yet_counted", 1000)])

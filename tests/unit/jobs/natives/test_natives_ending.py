@@ -34,10 +34,10 @@ from connectors.protocol import (
     Outcome,
     WorkloadPhase,
 )
-from jobs.cancellation import cancel_job, hold_job, release_job
+from jobs.actions.cancellation import cancel_job, hold_job, release_job
+from jobs.execution.observation import apply_listing
+from jobs.execution.retention import forget_ended_attempts
 from jobs.models import Attempt, Job, JobState
-from jobs.observation import apply_listing
-from jobs.retention import forget_ended_attempts
 from outbox.models import Message
 from primitives.errors import Conflict, Forbidden
 from quotas.models import ClusterUser, Quota

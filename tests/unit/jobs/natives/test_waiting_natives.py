@@ -14,8 +14,8 @@ from builders.waiting_story import Story, events, segments
 from connectors.natives import NativeSize, size_of
 from connectors.protocol import Outcome, WorkloadPhase
 from jobs.models import Attempt, Job, JobEvent, attempt_id
-from jobs.natives import job_id
-from jobs.withholding import withheld_jobs
+from jobs.natives.natives import job_id
+from jobs.queue.withholding import withheld_jobs
 from quotas.cluster_users import SOMEBODY
 from quotas.models import Quota
 from tenants.models import User, UserKind

@@ -12,8 +12,8 @@ from builders.waiting_story import Story, segments
 from connectors.errors import ClusterUnavailable
 from connectors.natives import NativeRef, NativeSize
 from connectors.protocol import WorkloadPhase
-from jobs.asking_natives import CALLS_MAX
 from jobs.models import Attempt, Job, JobState
+from jobs.natives.asking_natives import CALLS_MAX
 from outbox.quarantine import begin_quarantine
 
 pytestmark = pytest.mark.django_db

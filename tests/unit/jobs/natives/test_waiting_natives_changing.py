@@ -11,7 +11,7 @@ from builders.portal_builders import NOW, a_user
 from builders.waiting_story import Story, lead_of, segments
 from connectors.natives import NativeSize
 from connectors.protocol import WorkloadPhase
-from jobs.cancellation import cancel_job, hold_job
+from jobs.actions.cancellation import cancel_job, hold_job
 from jobs.models import Attempt, Job, JobEvent
 from quotas.models import Quota
 from tenants.access import actor_of

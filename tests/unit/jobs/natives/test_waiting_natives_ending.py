@@ -12,7 +12,7 @@ from builders.native_builders import T0
 from builders.portal_builders import NOW
 from builders.waiting_story import Story, lead_of, segments
 from connectors.protocol import Outcome, RankSlot, Unread, WorkloadPhase
-from jobs.cancellation import cancel_job, hold_job, release_job
+from jobs.actions.cancellation import cancel_job, hold_job, release_job
 from jobs.models import Attempt, Job, attempt_id
 from tenants.access import actor_of
 

@@ -1,0 +1,208 @@
+"""What a person may do to a job that is already there: cancel, hold, release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+
+from audit.recording import record
+from bulk.updating import update_rows
+from jobs import lifecycle
+from jobs.access import visible_jobs
+from jobs.intentions import stop_intention
+from jobs.models import Attempt, AttemptState, Job, JobState, StopReason
+from jobs.queue.dependencies import close_dependencies
+from jobs.queue.reason_documents import held_sentence
+from jobs.queue.reason_lines import note_held
+from jobs.timeline import Happening, record_events
+from live.publishing import publish
+from live.waking import wake
+from outbox.recording import intend, withdraw_unsent
+from primitives.errors import Conflict, Forbidden, NotFound
+from primitives.state_words import state_phrase
+from tenants.access import Actor
+from tenants.roles import Permission
+from webapi.middleware import current_request_id
+
+#: How long a cancelled job may take to end by itself after its notice signal.
+CANCEL_GRACE = timedelta(seconds=30)
+
+
+@transaction.atomic
+def cancel_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
+    """Cancel a job: at once while it waits, else by notice and, 30 s later, by force.
+
+    Cancelling again, or a job that has ended cancelled, changes nothing. Raises NotFound,
+    Forbidden, or Conflict for a job that ended otherwise, were it cancelled before or not.
+    """
+    job = _job_to_manage(job_id, actor)
+    if job.state == JobState.CANCELLED:
+        return job
+    if job.state in lifecycle.FINAL:
+        raise Conflict(
+            f"The job has already ended: {job.state.replace('_', ' ')}. There is nothing left to "
+            "cancel.",
+            state=job.state,
+        )
+    if job.cancel_requested_at is not None:
+        return job
+    attempt = Attempt.objects.select_for_update().filter(job=job, released_at=None).first()
+    cancel_locked([(job, attempt)], actor=actor, now=now)
+    _audit("job_cancelled", job, actor, now)
+    return job
+
+
+def cancel_locked(
+    cancelled: Sequence[tuple[Job, Attempt | None]], *, actor: Actor, now: datetime
+) -> None:
+    """Cancel locked open jobs, each with its locked attempt, None if it has none that holds GPUs.
+
+    A constant number of statements.
+    """
+    withdrawn = withdraw_unsent(
+        "start_attempt",
+        [a.id for _, a in cancelled if a is not None and a.state == AttemptState.RESERVED],
+        now=now,
+    )
+    ended: list[Job] = []
+    asked: list[Job] = []
+    stopped: list[Attempt] = []
+    for job, attempt in cancelled:
+        job.cancel_requested_at = now
+        if attempt is None or attempt.id in withdrawn:
+            lifecycle.check_move(job.state, JobState.CANCELLED)
+            job.state = JobState.CANCELLED
+            job.end_reason = "cancelled_by_user"
+            job.ended_at = now
+            job.explanation = None
+            ended.append(job)
+        else:
+            asked.append(job)
+            if attempt.state != AttemptState.ENDED:
+                stopped.append(attempt)
+    Attempt.objects.filter(pk__in=withdrawn).update(
+        state=AttemptState.ENDED,
+        stop_reason=StopReason.CANCELLED,
+        ended_at=now,
+        released_at=now,
+        outcome="stopped",
+        message="cancelled before it was sent to the cluster",
+    )
+    ask_to_stop(stopped, StopReason.CANCELLED, grace=CANCEL_GRACE, now=now)
+    Job.objects.filter(pk__in=[job.id for job in asked]).update(cancel_requested_at=now)
+    Job.objects.filter(pk__in=[job.id for job in ended]).update(
+        state=JobState.CANCELLED,
+        end_reason="cancelled_by_user",
+        cancel_requested_at=now,
+        ended_at=now,
+        explanation=None,
+    )
+    close_dependencies([job.id for job in ended], now)
+    record_events(
+        [
+            *(Happening(job.id, now, "cancelled", {}) for job in ended),
+            *(
+                Happening(job.id, now, "cancel_requested", {"by": actor.user.username})
+                for job in asked
+            ),
+        ]
+    )
+
+
+def ask_to_stop(
+    attempts: Sequence[Attempt], reason: StopReason, *, grace: timedelta, now: datetime
+) -> None:
+    """Persist notice and deadline of locked attempts, then tell their clusters.
+
+    An attempt that is already being stopped keeps the earlier of both deadlines. A reclaim's
+    victim that is cancelled stays one.
+    """
+    if not attempts:
+        return
+    deadline = now + grace
+    for attempt in attempts:
+        if attempt.state == AttemptState.STOPPING:
+            assert attempt.grace_until is not None
+            attempt.grace_until = min(attempt.grace_until, deadline)
+        else:
+            attempt.state = AttemptState.STOPPING
+            attempt.stop_reason = reason
+            attempt.notice_at = now
+            attempt.grace_until = deadline
+    names = ("id", "state", "stop_reason", "notice_at", "grace_until")
+    update_rows(Attempt, [{name: getattr(row, name) for name in names} for row in attempts])
+    intend([stop_intention("notify_attempt", attempt) for attempt in attempts], now=now)
+    wake("observer")
+
+
+@transaction.atomic
+def hold_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
+    """Keep a queued job from starting until it is released. Repeating changes nothing."""
+    job = _job_to_manage(job_id, actor)
+    if job.state == JobState.HELD:
+        return job
+    if job.state != JobState.QUEUED:
+        raise Conflict(
+            f"Only a queued job can be held; this one {state_phrase(job.state)}.", state=job.state
+        )
+    _switch(job, JobState.HELD, "held", actor, now)
+    note_held([(job.id, held_sentence())], now)
+    return job
+
+
+@transaction.atomic
+def release_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
+    """Let a held job queue again, at its old place. Repeating changes nothing."""
+    job = _job_to_manage(job_id, actor)
+    if job.state == JobState.QUEUED:
+        return job
+    if job.state != JobState.HELD:
+        raise Conflict(
+            f"Only a held job can be released; this one {state_phrase(job.state)}.", state=job.state
+        )
+    _switch(job, JobState.QUEUED, "released", actor, now)
+    return job
+
+
+def _job_to_manage(job_id: UUID, actor: Actor) -> Job:
+    # The row is locked only after it was found visible, so that nobody can hold up a
+    # stranger's job by guessing its id.
+    if not visible_jobs(actor).filter(pk=job_id).exists():
+        raise NotFound("There is no such job that you can see.")
+    job = Job.objects.select_for_update(of=("self",)).select_related("team").get(pk=job_id)
+    own = job.user_id == actor.user.pk and actor.permits(Permission.SUBMIT_JOBS)
+    if not own and not actor.holds(Permission.MANAGE_JOBS, job.team.path):
+        raise Forbidden(
+            f"You can see this job but not change it; its owner or a lead of "
+            f"{job.team.display_path} can."
+        )
+    return job
+
+
+def _switch(job: Job, state: JobState, event: str, actor: Actor, now: datetime) -> None:
+    lifecycle.check_move(job.state, state)
+    job.state = state
+    job.explanation = None
+    job.explained_at = None
+    job.save(update_fields=["state", "explanation", "explained_at"])
+    record_events([Happening(job.id, now, event, {"by": actor.user.username})])
+    _audit(f"job_{event}", job, actor, now)
+
+
+def _audit(action: str, job: Job, actor: Actor, now: datetime) -> None:
+    record(
+        action=action,
+        subject_kind="job",
+        subject_id=job.id,
+        now=now,
+        actor_id=actor.user.pk,
+        actor=actor.user.login,
+        organization_id=job.organization_id,
+        node_path=job.team.path,
+        request_id=current_request_id(),
+    )
+    publish("jobs", ids=[job.id], organization_id=job.organization_id)
+    wake("arbiter")

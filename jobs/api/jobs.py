@@ -1,0 +1,459 @@
+"""Jobs over HTTP: parse, call one function, render."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+import orjson
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from billing.models import UsageClass
+from jobs.actions.cancellation import cancel_job, hold_job, release_job
+from jobs.api import serializers as shapes
+from jobs.api.rendering import (
+    Rights,
+    array_body,
+    attempt_body,
+    detail_body,
+    history_body,
+    job_body,
+    plan_body,
+    written,
+)
+from jobs.models import Job, JobOrigin, JobState
+from jobs.reading import logs
+from jobs.reading.explaining import explanation_of
+from jobs.reading.listing import JobFilter
+from jobs.reading.queries import (
+    JobView,
+    get_attempts,
+    get_content,
+    get_dependencies,
+    get_history,
+    get_job,
+    list_jobs,
+    record_reading,
+    require_log,
+    row_of,
+)
+from jobs.submission.job_arrays import cancel_array, get_array
+from jobs.submission.requests import read_job_request
+from jobs.submission.submission import submit_job_here
+from jobs.whatif.preview import preview_job
+from primitives.clock import SystemClock
+from primitives.errors import FieldError, InvalidRequest
+from tenants.api.authentication import actor_from
+from webapi.idempotency import respond_once
+from webapi.paging import (
+    Page,
+    decode_cursor,
+    encode_cursor,
+    page_body,
+    page_limit,
+    refuse_body,
+    refuse_unknown_filters,
+    refuse_unknown_parameters,
+    time_or_refuse,
+    uuid_or_refuse,
+    whole_or_refuse,
+)
+from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
+
+_SORTS = ("-submitted_at", "submitted_at")
+_TEXT_MAX = 1_000
+_USAGE_CLASSES: list[str] = [item.value for item in UsageClass]
+_STATES: list[str] = [item.value for item in JobState]
+_ORIGINS: list[str] = [item.value for item in JobOrigin]
+
+
+class JobList(APIView):
+    """The jobs that the caller may see, and new ones."""
+
+    @extend_schema(
+        operation_id="list_jobs",
+        summary="Jobs",
+        description="The caller's own, and those of the teams whose jobs they may see. "
+        "Newest first, unless sorted otherwise.",
+        parameters=[
+            OpenApiParameter(
+                "state",
+                {"type": "array", "items": {"type": "string", "enum": _STATES}},
+                style="form",
+                explode=False,
+                description="One or several, with commas between them",
+            ),
+            OpenApiParameter("team", OpenApiTypes.STR, description="A path and all below it"),
+            OpenApiParameter("user", OpenApiTypes.STR, description="A username"),
+            OpenApiParameter("pool", OpenApiTypes.STR),
+            OpenApiParameter(
+                "q",
+                OpenApiTypes.STR,
+                description="A part of the name, the last 4 to 12 digits of the id, or at least "
+                "its first 8",
+            ),
+            OpenApiParameter("submitted_at__gte", OpenApiTypes.DATETIME),
+            OpenApiParameter("submitted_at__lt", OpenApiTypes.DATETIME),
+            OpenApiParameter(
+                "usage_class",
+                OpenApiTypes.STR,
+                enum=_USAGE_CLASSES,
+                description="Only jobs that hold GPUs now: all guaranteed, or in part borrowed",
+            ),
+            OpenApiParameter(
+                "origin",
+                OpenApiTypes.STR,
+                enum=_ORIGINS,
+                description="native: only those given to their clusters beside the portal",
+            ),
+            OpenApiParameter("array", OpenApiTypes.UUID, description="The tasks of this array"),
+            OpenApiParameter("sort", OpenApiTypes.STR, enum=_SORTS),
+            *PAGE_PARAMETERS,
+        ],
+        responses=answers({200: page_of(shapes.JobSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of jobs."""
+        refuse_unknown_filters(
+            request,
+            {
+                "state",
+                "team",
+                "user",
+                "pool",
+                "q",
+                "submitted_at__gte",
+                "submitted_at__lt",
+                "usage_class",
+                "origin",
+                "array",
+                "sort",
+            },
+        )
+        actor, now = actor_from(request), SystemClock().now()
+        limit = page_limit(request)
+        cursor = request.query_params.get("cursor")
+        found = list_jobs(
+            actor,
+            _filter(request),
+            after=None
+            if cursor is None
+            else uuid_or_refuse(decode_cursor(cursor, parts=1)[0], "cursor"),
+            limit=limit + 1,
+            newest_first=(_choice(request, "sort", _SORTS) or _SORTS[0]) == _SORTS[0],
+            now=now,
+        )
+        shown = found[:limit]
+        rights = Rights(actor)
+        following = encode_cursor([str(shown[-1].job.id)]) if len(found) > limit else None
+        page = Page(shown, following)
+        body = page_body(request, page, lambda view: job_body(view, rights=rights, now=now))
+        return Response(written(body))
+
+    @extend_schema(
+        operation_id="submit_job",
+        summary="Submit a job, or see what would become of it",
+        description="With `dry_run=true` nothing is changed and the answer is a plan (200). With "
+        "`array` one request makes all of its tasks or none: the answer is the first task, its "
+        "`array` has the id of the whole, and the header `Location` leads there.",
+        request=shapes.JobRequestSerializer,
+        parameters=[
+            OpenApiParameter("dry_run", OpenApiTypes.BOOL, description="Only plan"),
+            IDEMPOTENCY_KEY,
+        ],
+        responses=answers(
+            {201: shapes.SubmittedJobSerializer, 200: shapes.JobPlanSerializer}, 403, 404, 422, 429
+        ),
+    )
+    def post(self, request: Request) -> Response:
+        """The new job, or the plan."""
+        refuse_unknown_parameters(request, {"dry_run"})
+        is_dry_run = _choice(request, "dry_run", ("true", "false")) == "true"
+        actor, now = actor_from(request), SystemClock().now()
+        wanted = read_job_request(cast(Mapping[str, Any], request.data))
+        if is_dry_run:
+            return Response(plan_body(preview_job(wanted, actor=actor, now=now)))
+
+        def act() -> tuple[int, dict[str, Any]]:
+            job = submit_job_here(wanted, actor=actor, now=now)
+            view = JobView(row_of(job), None, (), 0, 0)
+            body = {**job_body(view, rights=Rights(actor), now=now), "notes": job.notes}
+            return 201, orjson.loads(orjson.dumps(written(body)))
+
+        answer = respond_once(request, principal_id=actor.user.pk, now=now, act=act)
+        # An answer that was stored before there were arrays has no such member.
+        if answer.data.get("array") is not None:
+            answer["Location"] = f"/api/v1/job-arrays/{answer.data['array']['id']}"
+        return answer
+
+
+class JobDetail(APIView):
+    """One job."""
+
+    @extend_schema(
+        operation_id="get_job",
+        summary="One job",
+        description="Script and environment are null for those who may see the job only.",
+        responses=answers({200: shapes.JobDetailSerializer}, 404),
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """The job with what was submitted."""
+        refuse_unknown_parameters(request, set())
+        actor, now = actor_from(request), SystemClock().now()
+        view = get_job(job_id, actor=actor, now=now)
+        content = get_content(view, actor=actor, now=now)
+        return Response(
+            written(
+                detail_body(view, content, get_dependencies(view), rights=Rights(actor), now=now)
+            )
+        )
+
+
+class JobExplanation(APIView):
+    """Why a job waits."""
+
+    @extend_schema(
+        operation_id="get_job_explanation",
+        summary="Why a job waits",
+        description="Of a job that does not wait the code is `not_waiting`.",
+        responses=answers({200: shapes.ExplanationSerializer}, 404),
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """The explanation."""
+        refuse_unknown_parameters(request, set())
+        actor, now = actor_from(request), SystemClock().now()
+        return Response(explanation_of(get_job(job_id, actor=actor, now=now), actor=actor, now=now))
+
+
+class JobAttempts(APIView):
+    """The executions of a job."""
+
+    @extend_schema(
+        operation_id="list_job_attempts",
+        summary="A job's attempts",
+        responses=answers({200: shapes.JobAttemptsSerializer}, 404),
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """All of them, first to last."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        found = get_attempts(job_id, actor=actor)
+        return Response(written({"items": [attempt_body(item, actor=actor) for item in found]}))
+
+
+class JobHistory(APIView):
+    """The timeline of a job."""
+
+    @extend_schema(
+        operation_id="get_job_history",
+        summary="A job's timeline",
+        responses=answers({200: shapes.JobHistorySerializer}, 404),
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """All of it, first to last."""
+        refuse_unknown_parameters(request, set())
+        return Response(history_body(get_history(job_id, actor=actor_from(request))))
+
+
+class JobLogs(APIView):
+    """The log of a job."""
+
+    @extend_schema(
+        operation_id="get_job_log",
+        summary="A piece of a job's log",
+        description="Control characters are left out. Read on at `next_offset`.",
+        parameters=[
+            OpenApiParameter("attempt", OpenApiTypes.INT, description="The latest if absent"),
+            OpenApiParameter("rank", OpenApiTypes.INT, default=0),
+            OpenApiParameter("stream", OpenApiTypes.STR, enum=logs.STREAMS, default="stdout"),
+            OpenApiParameter(
+                "offset",
+                OpenApiTypes.INT,
+                default=0,
+                description="In bytes; negative: from the end",
+            ),
+            OpenApiParameter(
+                "limit",
+                OpenApiTypes.INT,
+                default=logs.LIMIT_DEFAULT,
+                description=f"Bytes at most, {logs.LIMIT_MIN} to {logs.LIMIT_MAX}",
+            ),
+        ],
+        responses=answers({200: shapes.JobLogSerializer}, 403, 404, 503),
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """Text of one rank's stream."""
+        refuse_unknown_parameters(request, {"attempt", "rank", "stream", "offset", "limit"})
+        actor, now = actor_from(request), SystemClock().now()
+        view = get_job(job_id, actor=actor, now=now)
+        require_log(view, actor)
+        attempt = whole_or_refuse(request, "attempt", None, low=1, high=2**31 - 1)
+        rank = whole_or_refuse(request, "rank", 0, low=0, high=2**31 - 1)
+        offset = whole_or_refuse(request, "offset", 0, low=-logs.OFFSET_MAX, high=logs.OFFSET_MAX)
+        limit = whole_or_refuse(
+            request, "limit", logs.LIMIT_DEFAULT, low=logs.LIMIT_MIN, high=logs.LIMIT_MAX
+        )
+        found = logs.read_log(
+            job_id,
+            attempt=attempt,
+            rank=rank or 0,
+            stream=_choice(request, "stream", logs.STREAMS) or "stdout",
+            offset=offset or 0,
+            limit=limit or logs.LIMIT_DEFAULT,
+        )
+        record_reading(view.job, "log", actor=actor, now=now)
+        return Response(
+            {
+                "attempt": found.attempt,
+                "rank": found.rank,
+                "stream": found.stream,
+                "offset": found.offset,
+                "next_offset": found.next_offset,
+                "text": found.text,
+                "is_final": found.is_final,
+                "is_truncated": found.is_truncated,
+                "ranks": found.ranks,
+            }
+        )
+
+
+class JobCancel(APIView):
+    """Ending a job."""
+
+    @extend_schema(
+        operation_id="cancel_job",
+        summary="Cancel a job",
+        description="A running job gets its notice signal, and is stopped by force 30 s later.",
+        request=None,
+        responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, job_id: UUID) -> Response:
+        """The job after it."""
+        return _changed(request, job_id, cancel_job)
+
+
+class JobHold(APIView):
+    """Keeping a job back."""
+
+    @extend_schema(
+        operation_id="hold_job",
+        summary="Hold a queued job",
+        request=None,
+        responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, job_id: UUID) -> Response:
+        """The job after it."""
+        return _changed(request, job_id, hold_job)
+
+
+class JobRelease(APIView):
+    """Letting a held job queue again."""
+
+    @extend_schema(
+        operation_id="release_job",
+        summary="Release a held job",
+        request=None,
+        responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, job_id: UUID) -> Response:
+        """The job after it."""
+        return _changed(request, job_id, release_job)
+
+
+class JobArrayDetail(APIView):
+    """One job array."""
+
+    @extend_schema(
+        operation_id="get_job_array",
+        summary="One job array",
+        description="Its tasks are listed by `GET /jobs?array=ID`.",
+        responses=answers({200: shapes.JobArraySerializer}, 404),
+    )
+    def get(self, request: Request, array_id: UUID) -> Response:
+        """The array with its tasks counted."""
+        refuse_unknown_parameters(request, set())
+        return Response(array_body(get_array(array_id, actor=actor_from(request))))
+
+
+class JobArrayCancel(APIView):
+    """Ending all of an array."""
+
+    @extend_schema(
+        operation_id="cancel_job_array",
+        summary="Cancel all tasks of an array",
+        description="Each that has not ended, as by itself. Repeating changes nothing.",
+        request=None,
+        responses=answers({200: shapes.JobArraySerializer}, 403, 404),
+    )
+    def post(self, request: Request, array_id: UUID) -> Response:
+        """The array after it."""
+        refuse_unknown_parameters(request, set())
+        actor, now = actor_from(request), SystemClock().now()
+        refuse_body(request)
+        cancel_array(array_id, actor=actor, now=now)
+        return Response(array_body(get_array(array_id, actor=actor)))
+
+
+def _changed(request: Request, job_id: UUID, change: Callable[..., Job]) -> Response:
+    refuse_unknown_parameters(request, set())
+    actor, now = actor_from(request), SystemClock().now()
+    refuse_body(request)
+    change(job_id, actor=actor, now=now)
+    view = get_job(job_id, actor=actor, now=now)
+    content = get_content(view, actor=actor, now=now)
+    return Response(
+        written(detail_body(view, content, get_dependencies(view), rights=Rights(actor), now=now))
+    )
+
+
+def _filter(request: Request) -> JobFilter:
+    array = request.query_params.get("array")
+    states = request.query_params.get("state")
+    if states is not None and not set(states.split(",")) <= set(_STATES):
+        raise InvalidRequest(
+            f"state must be one or more of {', '.join(_STATES)}, with commas between them.",
+            errors=[FieldError("/state", "is not a state")],
+        )
+    return JobFilter(
+        states=None if states is None else set(states.split(",")),
+        team=_short(request, "team"),
+        username=_short(request, "user"),
+        pool=_short(request, "pool"),
+        name=_short(request, "q"),
+        submitted_from=_time(request, "submitted_at__gte"),
+        submitted_before=_time(request, "submitted_at__lt"),
+        usage_class=_choice(request, "usage_class", _USAGE_CLASSES),
+        origin=_choice(request, "origin", _ORIGINS),
+        array=None if array is None else uuid_or_refuse(array, "array"),
+    )
+
+
+def _short(request: Request, name: str) -> str | None:
+    text = request.query_params.get(name)
+    if text is not None and not 1 <= len(text) <= _TEXT_MAX:
+        raise InvalidRequest(
+            f"{name} must have 1 to {_TEXT_MAX} characters.",
+            errors=[FieldError(f"/{name}", "is empty or too long")],
+        )
+    return text
+
+
+def _time(request: Request, name: str) -> datetime | None:
+    text = request.query_params.get(name)
+    return None if text is None else time_or_refuse(text, name)
+
+
+def _choice(request: Request, name: str, values: list[str] | tuple[str, ...]) -> str | None:
+    text = request.query_params.get(name)
+    if text is not None and text not in values:
+        raise InvalidRequest(
+            f"{name} must be one of {', '.join(values)}.",
+            errors=[FieldError(f"/{name}", "is none of them")],
+        )
+    return text

@@ -1,0 +1,92 @@
+"""What a job's log holds, in short."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from jobs.reading import logs
+from jobs.reading.log_summary import summarize_log
+from jobs.reading.queries import get_job, record_reading, require_log
+from primitives.clock import SystemClock
+from tenants.api.authentication import actor_from
+from webapi.paging import refuse_unknown_parameters, whole_or_refuse
+from webapi.serializers import answers
+
+_NUMBER_MAX = 2**31 - 1
+
+
+class LogStreamSerializer(serializers.Serializer[Any]):
+    """One stream of a rank."""
+
+    stream = serializers.ChoiceField(choices=logs.STREAMS)
+    has_output = serializers.BooleanField()
+
+
+class JobLogSummarySerializer(serializers.Serializer[Any]):
+    """Which streams of a rank have output, and the last lines of the error."""
+
+    attempt = serializers.IntegerField()
+    rank = serializers.IntegerField()
+    node = serializers.CharField(allow_null=True, help_text="Where the rank ran")
+    ranks = serializers.IntegerField()
+    streams = LogStreamSerializer(many=True)
+    error_stream = serializers.ChoiceField(
+        choices=logs.STREAMS,
+        allow_null=True,
+        help_text="Where a failed attempt says why; null of one that did not fail or was silent",
+    )
+    error_lines = serializers.ListField(
+        child=serializers.CharField(), help_text="The last lines of `error_stream`"
+    )
+
+
+class JobLogSummary(APIView):
+    """The log of a job in short."""
+
+    @extend_schema(
+        operation_id="get_job_log_summary",
+        summary="Which streams of a job's log have output, and its last error lines",
+        parameters=[
+            OpenApiParameter("attempt", OpenApiTypes.INT, description="The latest if absent"),
+            OpenApiParameter(
+                "rank",
+                OpenApiTypes.INT,
+                description="The first that failed if absent, else rank 0",
+            ),
+        ],
+        responses=answers({200: JobLogSummarySerializer}, 403, 404, 503),
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """The streams of one rank."""
+        refuse_unknown_parameters(request, {"attempt", "rank"})
+        actor, now = actor_from(request), SystemClock().now()
+        view = get_job(job_id, actor=actor, now=now)
+        require_log(view, actor)
+        found = summarize_log(
+            job_id,
+            attempt=whole_or_refuse(request, "attempt", None, low=1, high=_NUMBER_MAX),
+            rank=whole_or_refuse(request, "rank", None, low=0, high=_NUMBER_MAX),
+        )
+        record_reading(view.job, "log", actor=actor, now=now)
+        return Response(
+            {
+                "attempt": found.attempt,
+                "rank": found.rank,
+                "node": found.node,
+                "ranks": found.ranks,
+                "streams": [
+                    {"stream": stream, "has_output": has_output}
+                    for stream, has_output in found.has_output.items()
+                ],
+                "error_stream": found.error_stream,
+                "error_lines": list(found.error_lines),
+            }
+        )

@@ -1,0 +1,422 @@
+"""Carry out what the arbiter decided: one effect per intention, whatever dies in between.
+
+Each function answers one kind of outbox message. The intention is committed before the call
+and the call is idempotent by the attempt's key, so a repeat is harmless; the first recorded
+result wins. No cluster is called inside a transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.db.models.functions import Coalesce, Now
+
+from billing.reconciliations import RECONCILE_DAY
+from clusters.models import Cluster, Pool
+from clusters.node_requests import CHANGE_NODE
+from connectors.errors import (
+    ClusterUnavailable,
+    ControllerAway,
+    NativeRefused,
+    NotPrepared,
+    WorkloadRejected,
+)
+from connectors.natives import NativeControl, NativeRef
+from connectors.protocol import SUBMITTED_WITHIN_S, ClusterConnector
+from connectors.registry import KINDS_IN_PARTS, KINDS_WITH_USERS, native_control
+from jobs.execution.connecting import connector_of
+from jobs.execution.held_submissions import submit_held
+from jobs.execution.native_ids import record_native_id
+from jobs.execution.native_sizes import granted_to, ref_of
+from jobs.execution.node_changes import change_node
+from jobs.execution.observation import NEVER_STARTED, conclude, recorded_id
+from jobs.execution.quota_pushes import push_quota
+from jobs.execution.reconciling import reconcile_day
+from jobs.execution.workloads import workload_of
+from jobs.leadership import Leadership
+from jobs.lifecycle import NOT_STARTED
+from jobs.models import Attempt, AttemptState, HeldSubmission, Job, JobArray, JobOrigin, StopReason
+from jobs.timeline import Happening, record_events
+from live.publishing import publish
+from outbox.delivery import CALLED_WITHIN, Finish, Handler, NotYet
+from outbox.models import Message, Quarantine
+from outbox.quarantine import is_quarantined
+from quotas.cluster_users import names_on
+from quotas.pushes import PUSH_QUOTA
+from quotas.user_numbers import is_refused, needs_number, numbers_of, refusal
+from tenants.models import Node, User
+from webapi.statements import array_text, columns, prepared_cursor, taken
+
+log = logging.getLogger(__name__)
+
+# A submission that goes on when the lease of its message is over is made by two at once.
+assert CALLED_WITHIN.total_seconds() >= SUBMITTED_WITHIN_S
+
+#: Attempts in these states may still have to be sent.
+_SENDABLE = (AttemptState.RESERVED, AttemptState.STARTING)
+
+
+#: How a handler reaches the cluster of its attempt.
+Connect = Callable[[Cluster], ClusterConnector]
+
+
+def handlers(
+    leadership: Leadership, clock: Callable[[], datetime], connect: Connect = connector_of
+) -> Mapping[str, Handler]:
+    """What answers each kind of message, for one leader."""
+    return {
+        "start_attempt": Starts(leadership, clock, connect),
+        "submit_held": lambda message: submit_held(message, leadership, connect),
+        "notify_attempt": lambda message: notify_attempt(message, leadership, connect),
+        "stop_attempt": lambda message: stop_attempt(message, leadership, connect),
+        "forget_attempt": lambda message: forget_attempt(message, connect),
+        CHANGE_NODE: lambda message: change_node(message, leadership, clock, connect),
+        RECONCILE_DAY: lambda message: reconcile_day(message, leadership, clock, connect),
+        PUSH_QUOTA: lambda message: push_quota(message, leadership, clock, connect),
+    }
+
+
+class Starts:
+    """Answers "start_attempt". What all messages of a claim need of the database is asked for at
+    once: a start by itself asks three times, and its plan costs more than its rows."""
+
+    def __init__(
+        self, leadership: Leadership, clock: Callable[[], datetime], connect: Connect
+    ) -> None:
+        self._leadership = leadership
+        self._clock = clock
+        self._connect = connect
+        self._expected: dict[UUID, Attempt] = {}
+
+    def expect(self, messages: Sequence[Message]) -> None:
+        """See `outbox.delivery.Expecting`. Nothing is prepared in quarantine."""
+        self._expected = {}
+        if not is_quarantined():
+            attempts = _attempts([message.subject for message in messages])
+            _name_users(attempts, self._leadership)
+            self._expected = {attempt.id: attempt for attempt in attempts}
+
+    def __call__(self, message: Message) -> Finish | None:
+        expected = self._expected.pop(message.subject, None)
+        if expected is not None:
+            # Others of its claim were sent since: it may have been cancelled meanwhile.
+            _read_again(expected)
+        return start_attempt(
+            message, self._leadership, self._clock, self._connect, attempt=expected
+        )
+
+
+def start_attempt(
+    message: Message,
+    leadership: Leadership,
+    clock: Callable[[], datetime],
+    connect: Connect,
+    *,
+    attempt: Attempt | None = None,
+) -> Finish | None:
+    """Submit the attempt and return what records the cluster's id for it, unless somebody already
+    has and nothing of it can be missing. `attempt` is how it is at this moment.
+
+    Raises NotYet in quarantine, and when the cluster did not answer: the same submission is sent
+    again later and changes nothing if it had arrived. Where submissions are held, a second copy
+    may come of it, which `jobs.execution.settling` removes: only the recorded one is ever released.
+    """
+    if attempt is None:
+        if is_quarantined():
+            raise NotYet(_FROZEN)
+        (attempt,) = _attempts([message.subject])
+        _name_users([attempt], leadership)
+    if not _is_to_be_sent(attempt):
+        if attempt.state == AttemptState.STOPPING and message.sends == 1:
+            # Asked to stop before anybody sent it: nothing of it is on the cluster.
+            with leadership.fence():
+                _close_unstarted(attempt.id, "stopped", "stopped before it was sent", clock())
+        return None
+    if attempt.job.origin == JobOrigin.NATIVE:
+        return _start_native(attempt, leadership, connect)
+    if _lacks_user(attempt):
+        with leadership.fence():
+            _close_unstarted(attempt.id, NOT_STARTED, _nobody(attempt), clock())
+        return None
+    try:
+        native_id = connect(attempt.cluster).submit(
+            workload_of(attempt), is_first=message.sends == 1 and not attempt.was_held
+        )
+    except ClusterUnavailable as error:
+        _tell_obstacle(attempt, error, leadership)
+        raise NotYet(str(error)) from error
+    except WorkloadRejected as error:
+        outcome = NOT_STARTED if isinstance(error, NotPrepared) else "start_failed"
+        with leadership.fence():
+            is_closed = _close_unstarted(attempt.id, outcome, str(error), clock())
+        if not is_closed:
+            # A listing has found it since: the rest of it is refused, for now.
+            raise NotYet(str(error)) from error
+        return None
+    return lambda: record_native_id(attempt.id, native_id)
+
+
+def _tell_obstacle(attempt: Attempt, error: ClusterUnavailable, leadership: Leadership) -> None:
+    """Store what everybody may read of why the attempt could not be submitted, until a listing has
+    something to say of it."""
+    told = error.told if isinstance(error, ControllerAway) else ""
+    if told == attempt.message:
+        return
+    with leadership.fence():
+        Attempt.objects.filter(pk=attempt.pk, native_id=None, released_at=None).update(message=told)
+
+
+def _is_to_be_sent(attempt: Attempt) -> bool:
+    if attempt.native_id is None:
+        return attempt.state in _SENDABLE
+    # A listing may have recorded it before its submission was answered, or behind a crash of ours;
+    # it may run by now, without what it needs. What is there is found again by its key.
+    return (
+        attempt.cluster.kind in KINDS_IN_PARTS
+        and attempt.job.origin != JobOrigin.NATIVE
+        and attempt.released_at is None
+        and attempt.state in (*_SENDABLE, AttemptState.RUNNING)
+    )
+
+
+def _start_native(attempt: Attempt, leadership: Leadership, connect: Connect) -> Finish | None:
+    """Have the cluster start the workload, which waits there; repeated by
+    `jobs.natives.waiting_natives` until it begins."""
+    with leadership.fence():
+        # Before the call: from here on it may run, and is told again as long as it does not.
+        is_wanted = Attempt.objects.filter(
+            pk=attempt.pk, state__in=_SENDABLE, released_at=None
+        ).update(release_sent_at=Coalesce("release_sent_at", Now()))
+    if not is_wanted:
+        return None
+    try:
+        control = native_control(attempt.cluster.kind, connect(attempt.cluster))
+        if control is None or control.starter is None:
+            raise NotYet(f"{attempt.cluster.name} is not set up to start what waits there.")
+        control.starter.start(ref_of(attempt), granted_to(attempt))
+    except NativeRefused as error:
+        # The looks at its cluster repeat it, and take it back when that goes on for too long.
+        log.warning("native job %s is not started: %s", attempt.job.native_id, error)
+    except ClusterUnavailable as error:
+        raise NotYet(str(error)) from error
+    native_id = attempt.job.native_id
+    assert native_id is not None
+    return lambda: record_native_id(attempt.id, native_id)
+
+
+def _lacks_user(attempt: Attempt) -> bool:
+    return (
+        attempt.job.origin != JobOrigin.NATIVE
+        and attempt.cluster_user is None
+        and (
+            attempt.cluster.kind in KINDS_WITH_USERS
+            or needs_number(attempt.cluster)
+            or is_refused(attempt.cluster, attempt.job.user.login)
+        )
+    )
+
+
+def _name_users(attempts: Sequence[Attempt], leadership: Leadership) -> None:
+    """Store as whom attempts that are to be sent run on their cluster: committed before they are
+    sent, so that a repeat goes out as the same user."""
+    nameless = [one for one in attempts if _lacks_user(one) and _is_to_be_sent(one)]
+    named: dict[UUID, str] = {}
+    for cluster in {one.cluster for one in nameless}:
+        users = {one.job.user_id for one in nameless if one.cluster_id == cluster.pk}
+        names = numbers_of(users) if needs_number(cluster) else names_on(cluster, users)
+        for attempt in nameless:
+            if attempt.cluster_id == cluster.pk and attempt.job.user_id in names:
+                named[attempt.id] = attempt.cluster_user = names[attempt.job.user_id]
+    if not named:
+        return
+    with leadership.fence(), connection.cursor() as cursor:
+        # Locked in the order of their ids, as everywhere: an update goes by none.
+        cursor.execute(
+            "SELECT FROM jobs_attempt WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
+            [list(named)],
+        )
+        cursor.execute(
+            """
+            UPDATE jobs_attempt a SET cluster_user = v.name
+            FROM unnest(%s::uuid[], %s::text[]) AS v(id, name) WHERE a.id = v.id
+            """,
+            [list(named), list(named.values())],
+        )
+
+
+def _nobody(attempt: Attempt) -> str:
+    if needs_number(attempt.cluster):
+        return (
+            "No user number is left for jobs of this person; whoever runs this installation can "
+            "widen TIDEGATE_LOCAL_UIDS."
+        )
+    if attempt.cluster.kind not in KINDS_WITH_USERS:
+        return refusal([attempt.cluster.name], attempt.job.user.login)
+    return (
+        f"{attempt.job.user.login} has no user on {attempt.cluster.name}; an administrator of "
+        "the platform can map one."
+    )
+
+
+def notify_attempt(message: Message, leadership: Leadership, connect: Connect) -> None:
+    """Send the notice signal. Raises NotYet when the cluster did not answer.
+
+    An attempt that the cluster neither acknowledged nor ever listed has nothing to save: it is
+    stopped at once, so that nobody waits out a grace for what may not even be there.
+    """
+    attempt = _attempt(message.subject)
+    if attempt.released_at is not None:
+        return
+    if attempt.job.origin == JobOrigin.NATIVE:
+        _tell_native(attempt, connect, lambda control, ref: control.notify(ref))
+        return
+    if attempt.native_id is None:
+        stop_attempt(message, leadership, connect)
+        return
+    try:
+        connect(attempt.cluster).notify(attempt.key, native_id=attempt.native_id)
+    except ClusterUnavailable as error:
+        raise NotYet(str(error)) from error
+
+
+def stop_attempt(message: Message, leadership: Leadership, connect: Connect) -> None:
+    """End the attempt by force. Raises NotYet when the cluster did not answer.
+
+    Also for an attempt that was never acknowledged: the cluster then refuses a late start, and
+    observation, which from here on expects it, finds out whether it ever ran. An attempt that is
+    lost, or was never listed, is stopped too, in case it turns up.
+    """
+    attempt = _attempt(message.subject)
+    may_turn_up = attempt.outcome == "lost" or attempt.native_id == NEVER_STARTED
+    if attempt.released_at is not None and not may_turn_up:
+        return
+    if attempt.job.origin == JobOrigin.NATIVE:
+        _tell_native(attempt, connect, lambda control, ref: control.stop(ref))
+        return
+    try:
+        # By its key: also what the cluster took for it without anybody recording it.
+        connect(attempt.cluster).stop(attempt.key, native_id=recorded_id(attempt))
+    except ClusterUnavailable as error:
+        raise NotYet(str(error)) from error
+    with leadership.fence():
+        Attempt.objects.filter(pk=attempt.pk, native_id=None).update(native_id=NEVER_STARTED)
+
+
+def _tell_native(
+    attempt: Attempt, connect: Connect, act: Callable[[NativeControl, NativeRef], None]
+) -> None:
+    """Raises NotYet when the cluster did not answer."""
+    try:
+        control = native_control(attempt.cluster.kind, connect(attempt.cluster))
+        assert control is not None
+        act(control, ref_of(attempt))
+    except ClusterUnavailable as error:
+        raise NotYet(str(error)) from error
+
+
+def forget_attempt(message: Message, connect: Connect) -> None:
+    """Let the cluster drop its record and logs of an attempt that ended long ago."""
+    attempt = _attempt(message.subject)
+    try:
+        connect(attempt.cluster).forget(attempt.key, native_id=recorded_id(attempt))
+    except ClusterUnavailable as error:
+        raise NotYet(str(error)) from error
+
+
+def _attempt(attempt_id: UUID) -> Attempt:
+    (attempt,) = _attempts([attempt_id])
+    return attempt
+
+
+def _attempts(ids: Sequence[UUID]) -> list[Attempt]:
+    """The attempts with these ids and all that their workloads say. Raises DoesNotExist."""
+    with prepared_cursor() as cursor:
+        cursor.execute(_ATTEMPTS, [array_text(ids)])
+        rows = cursor.fetchall()
+    found = [_attempt_of(row) for row in rows]
+    if len(found) < len(ids):
+        raise Attempt.DoesNotExist(f"there are {len(found)} of the {len(ids)} attempts {ids}")
+    return found
+
+
+_ATTEMPTS = f"""
+SELECT EXISTS (SELECT FROM {HeldSubmission._meta.db_table} h WHERE h.id = a.id),
+       {columns(Attempt, "a")}, {columns(Cluster, "c")}, {columns(Job, "j")}, {columns(Node, "t")},
+       {columns(Pool, "p")}, {columns(User, "u")}, {columns(JobArray, "r")}
+FROM jobs_attempt a
+JOIN clusters_cluster c ON c.id = a.cluster_id
+JOIN jobs_job j ON j.id = a.job_id
+JOIN tenants_node t ON t.id = j.team_id
+JOIN clusters_pool p ON p.id = j.pool_id
+JOIN tenants_user u ON u.id = j.user_id
+LEFT JOIN jobs_jobarray r ON r.id = j.array_id
+WHERE a.id = ANY(%s::uuid[])
+"""  # noqa: S608 - the names come from the models
+
+
+def _read_again(attempt: Attempt) -> None:
+    """What may have changed of `attempt` since it was read, and what it depends on. Raises NotYet
+    in quarantine."""
+    with prepared_cursor() as cursor:
+        cursor.execute(_STANDING, [attempt.id])
+        row = cursor.fetchone()
+    if row is None:
+        raise Attempt.DoesNotExist(f"there is no attempt {attempt.id}")
+    attempt.state, attempt.native_id, attempt.released_at, attempt.guaranteed_mgpu, is_frozen = row
+    if is_frozen:
+        raise NotYet(_FROZEN)
+
+
+_FROZEN = "Tidegate is in quarantine; nothing is started."
+_STANDING = f"""
+SELECT state, native_id, released_at, guaranteed_mgpu,
+       EXISTS (SELECT FROM {Quarantine._meta.db_table} WHERE ended_at IS NULL)
+FROM jobs_attempt WHERE id = %s
+"""  # noqa: S608 - the name comes from the model
+
+
+def _attempt_of(row: Sequence[Any]) -> Attempt:
+    was_held, *row = row
+    attempt, row = taken(Attempt, row)
+    attempt.was_held = was_held
+    attempt.cluster, row = taken(Cluster, row)
+    attempt.job, row = taken(Job, row)
+    job = attempt.job
+    job.team, row = taken(Node, row)
+    job.pool, row = taken(Pool, row)
+    job.user, row = taken(User, row)
+    job.array = None if job.array_id is None else taken(JobArray, row)[0]
+    return attempt
+
+
+def _close_unstarted(attempt_id: UUID, outcome: str, message: str, now: datetime) -> bool:
+    """Close an attempt that never ran and never will, and move its job on; False for one that its
+    cluster knows, or that is closed.
+
+    What its cluster is not set up for (`NOT_STARTED`) queues again, and goes elsewhere for a while,
+    as what was taken back does.
+    """
+    job_id = Attempt.objects.values_list("job_id", flat=True).get(pk=attempt_id)
+    job = Job.objects.select_for_update(of=("self",)).get(pk=job_id)
+    attempt = Attempt.objects.select_for_update().get(pk=attempt_id)
+    if attempt.native_id is not None or attempt.released_at is not None:
+        return False
+    attempt.state = AttemptState.ENDED
+    attempt.outcome = outcome
+    attempt.ended_at = attempt.released_at = now
+    attempt.message = message[:2000]
+    if outcome == NOT_STARTED:
+        attempt.stop_reason = StopReason.WITHDRAWN
+        attempt.notice_at = attempt.grace_until = now
+    attempt.save()
+    happenings: list[Happening] = []
+    conclude(job, attempt, now=now, happenings=happenings)
+    job.save()
+    record_events(happenings)
+    publish("jobs", ids=[job.id], organization_id=job.organization_id)
+    return True

@@ -1,0 +1,65 @@
+"""How long what is over is kept, and how it goes."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db import connection, transaction
+
+from jobs.intentions import stop_intention
+from jobs.models import Attempt, JobOrigin
+from outbox.recording import intend
+
+#: Logs and the cluster's own record of an ended attempt are kept this long.
+LOGS_KEPT_FOR = timedelta(days=14)
+#: Why a job waited is kept this long after its end. How many lines each job has at most is bounded
+#: as they are written (`jobs.queue.reason_lines.KEPT`).
+REASONS_KEPT_FOR = timedelta(days=90)
+#: Lines of reasons that one statement drops, and one run of the timer.
+_REASONS_AT_ONCE = 10_000
+_REASONS_MAX = 500_000
+
+
+@transaction.atomic
+def forget_ended_attempts(*, now: datetime, limit: int = 1_000) -> int:
+    """Intend that clusters drop attempts that ended 14 days ago; returns how many."""
+    old = list(
+        Attempt.objects.select_for_update(skip_locked=True, of=("self",))
+        .filter(
+            released_at__lt=now - LOGS_KEPT_FOR,
+            forgotten_at=None,
+            job__origin=JobOrigin.PORTAL,
+        )
+        .order_by("pk")[:limit]
+    )
+    Attempt.objects.filter(pk__in=[attempt.pk for attempt in old]).update(forgotten_at=now)
+    intend([stop_intention("forget_attempt", attempt) for attempt in old], now=now)
+    return len(old)
+
+
+def forget_old_reasons(*, now: datetime, limit: int = _REASONS_MAX) -> int:
+    """Drop why jobs waited that ended 90 days ago; returns how many lines.
+
+    A part at a time, each in a transaction of its own: what is left the next run drops.
+    """
+    dropped = 0
+    while dropped < limit:
+        at_once = min(_REASONS_AT_ONCE, limit - dropped)
+        before = now - REASONS_KEPT_FOR
+        with connection.cursor() as cursor:
+            cursor.execute(_FORGET_REASONS, [before, before, at_once])
+            count = cursor.rowcount
+        dropped += count
+        if count < at_once:
+            break
+    return dropped
+
+
+# A line is no newer than its job's end, so those to drop are among the oldest.
+_FORGET_REASONS = """
+DELETE FROM jobs_jobreason WHERE id IN (
+    SELECT r.id FROM jobs_jobreason r JOIN jobs_job j ON j.id = r.job_id
+    WHERE r.since < %s AND j.ended_at < %s
+    LIMIT %s
+)
+"""

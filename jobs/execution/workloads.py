@@ -1,0 +1,57 @@
+"""What a cluster is asked to run for an attempt."""
+
+from __future__ import annotations
+
+from connectors.protocol import RankSlot, Workload
+from jobs.actions.checkpoints import reporting_environment
+from jobs.models import Attempt
+from tenants.places import path_at
+
+
+def workload_of(attempt: Attempt) -> Workload:
+    """What a cluster is asked to run for `attempt`: the same at every repeat, so in the account of
+    the place where its team lay when it was granted. No query unless the team was moved since."""
+    job = attempt.job
+    team = path_at(job.team, attempt.granted_at)
+    environment = dict(job.environment)
+    environment |= {
+        "TIDEGATE_JOB_ID": str(job.id),
+        "TIDEGATE_JOB_NAME": job.name,
+        "TIDEGATE_ATTEMPT": str(attempt.number),
+        "TIDEGATE_RESTART_COUNT": str(attempt.number - 1),
+        "TIDEGATE_TEAM": team,
+        "TIDEGATE_POOL": job.pool.name,
+    }
+    if job.array is not None:
+        environment |= {
+            "TIDEGATE_ARRAY_ID": str(job.array.id),
+            "TIDEGATE_ARRAY_INDEX": str(job.array_index),
+            "SLURM_ARRAY_TASK_ID": str(job.array_index),
+            "SLURM_ARRAY_TASK_COUNT": str(job.array.size),
+            "SLURM_ARRAY_TASK_MIN": str(job.array.first_index),
+            "SLURM_ARRAY_TASK_MAX": str(job.array.last_index),
+        }
+    if job.checkpoint_path:
+        environment["TIDEGATE_CHECKPOINT_PATH"] = job.checkpoint_path
+    environment |= reporting_environment(job.id, attempt.number)
+    return Workload(
+        key=attempt.key,
+        name=job.name,
+        pool=job.pool.name,
+        user=job.user.username,
+        script=job.script,
+        team=team,
+        is_borrowed=attempt.guaranteed_mgpu < attempt.mgpu,
+        is_requeueable=job.is_requeueable,
+        cluster_user=attempt.cluster_user,
+        slots=tuple(RankSlot(slot["node"], slot["mgpu"]) for slot in attempt.slots),
+        environment=environment,
+        time_limit_s=job.time_limit_s,
+        notice_signal=job.notice_signal,
+        features=tuple(job.features),
+        image=job.image,
+        cpus_per_node=job.cpus_per_node,
+        memory_mib_per_node=job.memory_mib_per_node,
+        required_topology=job.required_topology,
+        preferred_topology=job.preferred_topology,
+    )

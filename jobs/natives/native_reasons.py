@@ -1,0 +1,110 @@
+"""Why natives wait, written onto their workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from uuid import UUID
+
+from django.db.models import F
+
+from arbiter.api.plan import Code
+from clusters.outside import Stranger
+from connectors.natives import NativeRef, NativeStarter
+from connectors.protocol import NativeWorkload, WorkloadPhase
+from jobs import lifecycle
+from jobs.execution.native_sizes import may_become, ref_of_job, ref_of_native
+from jobs.models import Attempt, Job, JobState
+from jobs.natives.asking_natives import Asking, Memory, Told
+from jobs.natives.natives import mgpu_of
+
+#: A reason of which only the numbers changed is written again after so long at the earliest.
+TOLD_AGAIN_AFTER = timedelta(seconds=60)
+CHANGED_TOO_MUCH = (
+    "changed_too_much",
+    "What it asks for was changed to GPUs of another pool, to none, or to more than there can be. "
+    "Change it back, or delete it and submit it again.",
+)
+_HELD_BY_USER = ("held_by_user", "It is held in Tidegate until somebody releases it there.")
+
+_WHY_STRANGE: Mapping[Stranger, str] = {
+    Stranger.ACCOUNT: (
+        "It asks for no GPUs of a pool that Tidegate knows, or does not say of which: give its "
+        "Pods the node selector of one kind of GPU."
+    ),
+    Stranger.MIXED: "It asks for GPUs of several pools. Submit one workload for each of them.",
+    Stranger.USER: "Who submitted it is not known to Tidegate.",
+    Stranger.ORGANIZATION: "Who submitted it is of another organization than the team.",
+    Stranger.CLASS: "The organization of its team has no priority class.",
+    Stranger.ODD: "What it asks for makes no sense to Tidegate.",
+}
+
+
+def explain(
+    listed: Mapping[UUID, NativeWorkload],
+    jobs: Iterable[Job],
+    strangers: Mapping[UUID, Stranger],
+    *,
+    starter: NativeStarter,
+    asking: Asking,
+    memory: Memory,
+    now: datetime,
+) -> None:
+    """Write why they wait onto those of `listed` where it is news: the `jobs`, and the
+    `strangers` that are nobody's."""
+    wanted: dict[UUID, tuple[NativeRef, str, str]] = {}
+    jobs = list(jobs)
+    not_started = _not_started(jobs)
+    for job in jobs:
+        native = listed.get(job.id)
+        if native is None or native.phase is not WorkloadPhase.HELD:
+            continue
+        if job.state in lifecycle.WAITING and not may_become(native, job.pool.name):
+            wanted[job.id] = (ref_of_job(job), *CHANGED_TOO_MUCH)
+        elif job.state == JobState.HELD:
+            wanted[job.id] = (ref_of_job(job), *_HELD_BY_USER)
+        elif job.state == JobState.QUEUED and job.explanation is not None:
+            code, sentence = job.explanation["code"], job.explanation["sentence"]
+            wanted[job.id] = (ref_of_job(job), code, f"{not_started.get(job.id, '')}{sentence}")
+    for key, why in strangers.items():
+        native = listed[key]
+        is_shown = native.account and mgpu_of(native) > 0 and why in _WHY_STRANGE
+        if is_shown and native.phase is WorkloadPhase.HELD:
+            wanted[key] = (ref_of_native(native), why.value, _WHY_STRANGE[why])
+    told = memory.told
+    for key in told.keys() - wanted.keys():
+        del told[key]
+    news = [
+        key
+        for key, (_, code, sentence) in wanted.items()
+        if _is_news(told.get(key), code, sentence, now)
+    ]
+    for key in asking.in_turn(("explain",), news, lambda key: key):
+        ref, code, sentence = wanted[key]
+        write = partial(starter.explain, code=code, sentence=sentence)
+        if asking.call("explain", key, write, ref):
+            told[key] = Told(code, sentence, now)
+
+
+def _is_news(told: Told | None, code: str, sentence: str, now: datetime) -> bool:
+    if told is None or told.code != code:
+        return True
+    return told.sentence != sentence and now - told.at >= TOLD_AGAIN_AFTER
+
+
+def _not_started(jobs: Iterable[Job]) -> Mapping[UUID, str]:
+    """Of those that have no cluster now because theirs did not start them, what it said."""
+    waiting = [
+        job.id
+        for job in jobs
+        if job.state == JobState.QUEUED
+        and job.attempt_number
+        and (job.explanation or {}).get("code") == Code.CLUSTER_UNAVAILABLE
+    ]
+    if not waiting:
+        return {}
+    latest = Attempt.objects.filter(
+        job__in=waiting, number=F("job__attempt_number"), outcome=lifecycle.NOT_STARTED
+    )
+    return {job_id: f"{said} " for job_id, said in latest.values_list("job_id", "message")}

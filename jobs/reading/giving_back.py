@@ -1,0 +1,87 @@
+"""Two sides of a reclaim, as far as a reader may see them: the job that gets GPUs, and those that
+give them back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from jobs.access import may_see
+from jobs.queue.reason_documents import iso
+from jobs.reading.queries import AttemptRow, VictimRow
+from primitives.units import DeviceKind
+from tenants.access import Actor
+from tenants.roles import Permission
+
+#: The signal of a job that asked for none.
+_PLAIN_SIGNAL = "TERM"
+
+
+class NoticeHandling(StrEnum):
+    """Why a job is expected to save its work at its notice."""
+
+    REPORTS_CHECKPOINTS = "reports_checkpoints"
+    HAS_CHECKPOINT_PATH = "has_checkpoint_path"
+    ASKS_FOR_SIGNAL = "asks_for_signal"
+
+
+def beneficiary_of(attempt: AttemptRow, actor: Actor) -> dict[str, Any] | None:
+    """The job that an attempt makes or made room for; what the actor may not see of it is None.
+
+    None for an attempt that was stopped for no other job.
+    """
+    user_id, path = attempt.reclaim__job__user_id, attempt.reclaim__job__team__path
+    per_node, nodes = attempt.reclaim__job__mgpu_per_node, attempt.reclaim__job__node_count
+    if user_id is None or path is None or per_node is None or nodes is None:
+        return None
+    is_seen = may_see(actor, user_id=user_id, team_path=path)
+    is_team_seen = is_seen or actor.holds(Permission.VIEW_TREE, path)
+    return {
+        "job": attempt.reclaim__job_id if is_seen else None,
+        "name": attempt.reclaim__job__name if is_seen else None,
+        "team": path.rstrip("/") if is_team_seen else None,
+        "mgpu": per_node * nodes if is_team_seen else None,
+    }
+
+
+def beneficiary_text(attempt: AttemptRow, actor: Actor, device: DeviceKind) -> str:
+    """For whom an attempt is stopped, such as " for a job of a/b that needs 8 GPUs", or ""."""
+    found = beneficiary_of(attempt, actor)
+    if found is None:
+        return ""
+    if found["team"] is None:
+        return " for a job of another team"
+    return f" for a job of {found['team']} that needs {device.text(found['mgpu'])}"
+
+
+def shown_victim(victim: VictimRow, actor: Actor, now: datetime) -> dict[str, Any]:
+    """What the actor may know of a job that makes room for theirs, and of its work at risk."""
+    path = victim.job__team__path
+    is_seen = may_see(actor, user_id=victim.job__user_id, team_path=path)
+    is_team_seen = actor.holds(Permission.VIEW_TREE, path)
+    is_known = is_seen or is_team_seen
+    return {
+        "job": str(victim.job_id) if is_seen else None,
+        "name": victim.job__name if is_seen else None,
+        "team": path.rstrip("/") if is_team_seen else None,
+        "mgpu": victim.mgpu,
+        "notice_at": None if victim.notice_at is None else iso(victim.notice_at),
+        "grace_until": None if victim.grace_until is None else iso(victim.grace_until),
+        "at_risk_mgpu_s": _at_risk_mgpu_s(victim, now) if is_known else None,
+        "notice_handling": _notice_handling(victim) if is_known else None,
+    }
+
+
+def _at_risk_mgpu_s(victim: VictimRow, now: datetime) -> int:
+    """Its GPU time since its last checkpoint, else since its start, in milli-GPU-seconds."""
+    since = victim.checkpoint_at or victim.started_at
+    return 0 if since is None else victim.mgpu * max(0, int((now - since).total_seconds()))
+
+
+def _notice_handling(victim: VictimRow) -> NoticeHandling | None:
+    if victim.checkpoint_at is not None:
+        return NoticeHandling.REPORTS_CHECKPOINTS
+    if victim.job__checkpoint_path is not None:
+        return NoticeHandling.HAS_CHECKPOINT_PATH
+    return None if victim.job__notice_signal == _PLAIN_SIGNAL else NoticeHandling.ASKS_FOR_SIGNAL

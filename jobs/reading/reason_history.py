@@ -1,0 +1,27 @@
+"""The reasons for which a job has waited, one after another, for whoever may see the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from jobs.access import visible_jobs
+from jobs.models import JobReason
+from jobs.queue.reason_documents import arranged
+from primitives.errors import NotFound
+from tenants.access import Actor
+
+
+def get_reasons(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, Mapping[str, Any]]]:
+    """Since when a visible job waits or waited for each reason, and the reason, the latest first.
+
+    Raises NotFound.
+    """
+    if not visible_jobs(actor).filter(pk=job_id).exists():
+        raise NotFound("There is no such job that you can see.")
+    kept = JobReason.objects.filter(job_id=job_id).order_by("-number")
+    return [
+        (since, arranged(document)) for since, document in kept.values_list("since", "document")
+    ]

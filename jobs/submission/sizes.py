@@ -1,0 +1,175 @@
+"""How many GPUs or cores a job asks for, on how many nodes: read from a request, and laid out on a
+fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from connectors.workload_checks import RANKS_MAX
+from jobs.submission.array_text import ArrayShape
+from jobs.submission.fitting import Fleet, lay_out, lay_out_elastic
+from jobs.submission.sbatch import Note, Verdict
+from primitives.units import MGPU_PER_GPU, DeviceKind
+
+
+class Size(NamedTuple):
+    """Exactly one of `mgpu` (in all, over `node_count` equal parts, or laid out by us when that is
+    None) and `mgpu_per_node` (on each of `node_count`, 1 when None) is set, but for a request that
+    says neither, which is refused. An elastic job is content with `mgpu_min` (where we lay it out)
+    or with `node_count_min`. `device` is what it counts: cores, by `cpus_per_node`, where no GPUs
+    are asked for."""
+
+    mgpu: int | None = None
+    mgpu_per_node: int | None = None
+    node_count: int | None = None
+    mgpu_min: int | None = None
+    node_count_min: int | None = None
+    device: DeviceKind = DeviceKind.GPU
+
+
+class Reader(Protocol):
+    """The members of a body, and where errors about them go."""
+
+    @property
+    def body(self) -> Mapping[str, Any]: ...
+    def fail(self, name: str, detail: str, code: str = "invalid") -> None: ...
+    def integer(self, name: str, *, low: int, high: int) -> int | None: ...
+    def mgpu(self, name: str) -> int | None: ...
+
+
+def read_size(reader: Reader, cpus_per_node: int | None) -> Size:
+    """The size in the members `gpus`, `gpus_per_node`, `nodes`, `gpus_min` and `nodes_min`; of a
+    job without GPUs in `cpus_per_node`, `nodes` and `nodes_min`."""
+    nodes = reader.integer("nodes", low=1, high=RANKS_MAX)
+    if "gpus" in reader.body and "gpus_per_node" in reader.body:
+        reader.fail("gpus", "give gpus, or gpus_per_node and nodes, not both")
+        return Size()
+    if "gpus" not in reader.body and "gpus_per_node" not in reader.body:
+        return _cores(reader, cpus_per_node, nodes)
+    total, per_node = reader.mgpu("gpus"), reader.mgpu("gpus_per_node")
+    if per_node is not None and (nodes or 1) > 1 and per_node % MGPU_PER_GPU:
+        reader.fail("gpus_per_node", "must be whole GPUs on more than one node")
+    if total is not None and nodes is not None and total % (nodes * MGPU_PER_GPU) and nodes > 1:
+        reader.fail("gpus", f"cannot be split into {nodes:,} equal parts of whole GPUs")
+        return Size()
+    size = Size(total, per_node, nodes)
+    if "gpus_min" in reader.body:
+        return _from_gpus_min(reader, size)
+    if "nodes_min" in reader.body:
+        return _from_nodes_min(reader, size)
+    return size
+
+
+def _cores(reader: Reader, cpus_per_node: int | None, nodes: int | None) -> Size:
+    """The size of a job that asks for no GPUs."""
+    if "cpus_per_node" not in reader.body:
+        told = "is required (or gpus_per_node and nodes; in a pool of CPU cores cpus_per_node)"
+        reader.fail("gpus", told, "required")
+        return Size()
+    if "gpus_min" in reader.body:
+        reader.fail("gpus_min", "goes with gpus; beside cpus_per_node and nodes say nodes_min")
+        return Size()
+    if cpus_per_node is None:
+        return Size()
+    size = Size(None, cpus_per_node * MGPU_PER_GPU, nodes, device=DeviceKind.CPU)
+    return _from_nodes_min(reader, size) if "nodes_min" in reader.body else size
+
+
+def _from_gpus_min(reader: Reader, size: Size) -> Size:
+    """`size` as that of a job which is content with `gpus_min`; the same where that is all."""
+    least, most = reader.mgpu("gpus_min"), size.mgpu
+    if "nodes_min" in reader.body:
+        reader.fail("nodes_min", "give gpus_min or nodes_min, not both")
+    elif "gpus" not in reader.body:
+        reader.fail("gpus_min", "goes with gpus; beside gpus_per_node and nodes say nodes_min")
+    elif least is None or most is None or least == most:
+        return size
+    elif least > most:
+        reader.fail("gpus_min", "must be at most gpus", "out_of_range")
+    elif least % MGPU_PER_GPU or most % MGPU_PER_GPU:
+        reader.fail("gpus_min", "and gpus must be whole GPUs")
+    elif size.node_count is None:
+        return size._replace(mgpu_min=least)
+    elif least % (part := most // size.node_count):
+        reader.fail("gpus_min", f"must be a multiple of {part // MGPU_PER_GPU:,}, as each node has")
+    else:
+        return size._replace(node_count_min=least // part)
+    return size
+
+
+def _from_nodes_min(reader: Reader, size: Size) -> Size:
+    """`size` as that of a job which is content with `nodes_min`; the same where that is all."""
+    least = reader.integer("nodes_min", low=1, high=RANKS_MAX)
+    if least is None or size.node_count is None:
+        if "nodes" not in reader.body:
+            reader.fail("nodes_min", "goes with nodes, which is the most")
+        return size
+    if least > size.node_count:
+        reader.fail("nodes_min", "must be at most nodes", "out_of_range")
+    return size if least == size.node_count else size._replace(node_count_min=least)
+
+
+class LaidOut(NamedTuple):
+    """`mgpu_per_node` on `node_count` nodes at least and `node_count_max` at most."""
+
+    mgpu_per_node: int
+    node_count: int
+    node_count_max: int
+
+
+def laid_out(size: Size, fleet: Fleet, clusters: frozenset[str] | None) -> LaidOut:
+    """`size` on the nodes of `clusters` (None: all). What no nodes can hold so is left whole on
+    one, which cannot hold it: so the refusal says."""
+    if size.mgpu_per_node is not None:
+        nodes = size.node_count or 1
+        return LaidOut(size.mgpu_per_node, size.node_count_min or nodes, nodes)
+    assert size.mgpu is not None
+    if size.node_count is not None:
+        nodes = size.node_count
+        return LaidOut(size.mgpu // nodes, size.node_count_min or nodes, nodes)
+    largest_mgpu = fleet.largest_node_mgpu(clusters)
+    nodes_with = partial(fleet.nodes_with, clusters=clusters)
+    if size.mgpu_min is not None:
+        elastic = lay_out_elastic(size.mgpu_min, size.mgpu, largest_mgpu, nodes_with)
+        return LaidOut(*(elastic or (size.mgpu, 1, 1)))
+    mgpu, nodes = lay_out(size.mgpu, largest_mgpu, nodes_with) or (size.mgpu, 1)
+    return LaidOut(mgpu, nodes, nodes)
+
+
+def notes_on(size: Size, chosen: LaidOut) -> tuple[Note, ...]:
+    """What is to be told where we chose the nodes: a total that divides badly becomes many small
+    ranks."""
+    if size.mgpu is None or size.node_count is not None or chosen.node_count_max == 1:
+        return ()
+    each = f"{DeviceKind.GPU.text(chosen.mgpu_per_node)} each"
+    if chosen.node_count < chosen.node_count_max:
+        told = (
+            f"This job takes {_nodes(chosen.node_count)} at least and "
+            f"{_nodes(chosen.node_count_max)} at most with {each}"
+        )
+    else:
+        told = (
+            f"No node has {DeviceKind.GPU.text(size.mgpu)}, so this job takes"
+            f" {_nodes(chosen.node_count)} with "
+            f"{each}"
+        )
+    detail = (
+        f"{told} and runs its script on each of them. To share out otherwise, ask for nodes and "
+        "GPUs per node instead of GPUs in all."
+    )
+    return (Note(0, "", Verdict.UNDERSTOOD, detail),)
+
+
+def notes_on_array(array: ArrayShape | None) -> tuple[Note, ...]:
+    """What is to be told of an array with fewer tasks than indices were written."""
+    if array is None or array.repeated is None:
+        return ()
+    tasks = "1 task" if array.size == 1 else f"{array.size:,} tasks"
+    detail = f"The index {array.repeated} is named twice and counts once: the array has {tasks}."
+    return (Note(0, "", Verdict.UNDERSTOOD, detail),)
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count:,} nodes"

@@ -1,0 +1,611 @@
+"""Take a request in: check that it means something, then queue it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from uuid_utils.compat import uuid7
+
+from arbiter.explain.sentences import duration_text
+from audit.recording import record
+from bulk.inserting import insert_row, insert_rows
+from clusters.models import Cluster, Pool
+from clusters.queries import NodeWish, nodes_having, places_having
+from connectors.registry import IMAGE_REFUSALS, gpu_unit_mgpu, image_refusal
+from jobs.access import visible_arrays, visible_jobs
+from jobs.errors import TooManyDependencies, TooManyOpenJobs
+from jobs.models import POOLS_MAX, Dependency, Job, JobState, JobType
+from jobs.queue.dependencies import array_states, open_dependencies
+from jobs.queue.reason_documents import held_sentence
+from jobs.queue.reason_lines import note_held
+from jobs.submission.fitting import Fleet, why_never
+from jobs.submission.job_arrays import insert_array
+from jobs.submission.never_fits import never_fits
+from jobs.submission.offers import Offer, offer_to
+from jobs.submission.requests import JobRequest, hint_settled, settled
+from jobs.submission.resolved_requests import Predecessor, ResolvedRequest, size_pointer
+from jobs.submission.sbatch import Note, Verdict, refused_of
+from jobs.submission.sizes import laid_out, notes_on, notes_on_array
+from jobs.timeline import Happening, record_events
+from live.publishing import publish
+from primitives.errors import FieldError, InvalidRequest, NotFound
+from primitives.units import DeviceKind, gpus_text
+from quotas.models import PriorityClass
+from quotas.policies import DEFAULT_PRIORITY_CLASS
+from tenants.access import Actor, visible_node
+from tenants.models import Node, NodeKind
+from tenants.roles import Permission
+from webapi.middleware import current_request_id
+
+#: Jobs that have not ended. Parallel submissions may pass a limit by as many as they are.
+OPEN_JOBS_PER_USER_MAX = 10_000
+OPEN_JOBS_PER_ORGANIZATION_MAX = 100_000
+
+#: Dependencies that are not decided; each cycle looks at all of them. Passed as the limits above.
+OPEN_DEPENDENCIES_PER_USER_MAX = 20_000
+OPEN_DEPENDENCIES_PER_ORGANIZATION_MAX = 100_000
+
+#: Dependencies times tasks of one array at most.
+TASK_DEPENDENCIES_MAX = 10_000
+
+#: How far ahead a job may begin.
+BEGIN_AHEAD_MAX = timedelta(days=366)
+#: A begin that passed no longer ago is not worth a word: clocks differ, and requests take time.
+BEGIN_PASSED = timedelta(seconds=60)
+
+
+def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
+    """Queue `request` (or hold it, if it says so) and return its job, of an array the first task,
+    in the caller's transaction, which must not be committed after an error.
+
+    Queueing takes no quota; only the arbiter grants. Raises NotFound for a team that the actor
+    cannot see, Forbidden without the right to submit there, InvalidRequest for names that mean
+    nothing here and for refused lines of an sbatch text, NeverFits, TooManyOpenJobs and
+    TooManyDependencies.
+    """
+    resolved = check_begin(resolve(request, actor=actor), now)
+    if refused := refused_of(resolved.notes):
+        raise InvalidRequest(
+            "; ".join(f"line {note.line}: {note.detail}" for note in refused[:5]),
+            errors=_refused_lines(refused),
+            notes=[note.as_json() for note in resolved.notes],
+        )
+    if resolved.hopeless is not None:
+        raise never_fits(*resolved.hopeless)
+    tasks = 1 if request.array is None else request.array.size
+    _refuse_too_many(resolved.offer, tasks)
+    if resolved.predecessors:
+        _refuse_too_many_dependencies(resolved.team, actor, tasks * len(resolved.predecessors))
+    job = Job(
+        id=uuid7(),
+        organization=resolved.team.organization,
+        team=resolved.team,
+        user=actor.user,
+        name=request.name,
+        type=resolved.type.value,
+        pool=resolved.pool,
+        pools=[one.pool.pk for one in resolved.in_each_pool] if resolved.others else [],
+        priority_class=resolved.priority_class,
+        cluster=resolved.cluster,
+        features=list(request.features),
+        image=request.image,
+        required_topology=request.required_topology,
+        preferred_topology=request.preferred_topology,
+        cpus_per_node=request.cpus_per_node,
+        memory_mib_per_node=request.memory_mib_per_node,
+        mgpu_per_node=resolved.mgpu_per_node,
+        node_count=resolved.node_count_max,
+        node_count_min=resolved.node_count
+        if resolved.node_count < resolved.node_count_max
+        else None,
+        begin_at=request.begin_at,
+        script=request.script,
+        environment=dict(request.environment or {}),
+        notes=[note.as_json() for note in resolved.notes],
+        time_limit_s=request.time_limit_s,
+        notice_signal=request.notice_signal,
+        checkpoint_path=request.checkpoint_path,
+        is_preemptible=request.is_preemptible,
+        is_requeueable=request.is_requeueable,
+        state=JobState.HELD.value if request.is_held else JobState.QUEUED.value,
+        submitted_at=now,
+    )
+    if request.array is None:
+        insert_row(job)
+        ids = [job.id]
+    else:
+        ids = insert_array(job, request.array)
+    # Those that have ended already too: what follows from that is settled in one place.
+    insert_rows(
+        Dependency,
+        [
+            {
+                "job_id": job_id,
+                "predecessor_id": None if one.is_array else one.id,
+                "array_id": one.id if one.is_array else None,
+                "condition": one.condition.value,
+            }
+            for job_id in ids
+            for one in resolved.predecessors
+        ],
+    )
+    record_events(Happening(pk, now, "submitted", {"by": actor.user.username}) for pk in ids)
+    if request.is_held:
+        note_held([(pk, held_sentence()) for pk in ids], now)
+    record(
+        action="job_submitted" if request.array is None else "job_array_submitted",
+        subject_kind="job" if request.array is None else "job_array",
+        subject_id=job.id if job.array_id is None else job.array_id,
+        now=now,
+        actor_id=actor.user.pk,
+        actor=actor.user.login,
+        organization_id=job.organization_id,
+        node_path=job.team.path,
+        detail={
+            "name": request.name,
+            "pool": job.pool.name,
+            **({"pools": job.pool_names} if job.pools else {}),
+            "mgpu": job.mgpu,
+            **({} if request.array is None else {"tasks": len(ids)}),
+        },
+        request_id=current_request_id(),
+    )
+    publish("jobs", ids=ids, organization_id=job.organization_id, wake="arbiter")
+    return job
+
+
+def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
+    """Look up everything that `request` names, as far as the actor may use it.
+
+    Raises as `submit_job_here`, except for NeverFits and refused lines, which are answers here: an
+    image of the sbatch text that no cluster can run is such a line.
+    """
+    team = _team(request, actor)
+    offer = offer_to(team, actor.user)
+    errors: list[FieldError] = []
+    notes = request.notes
+    pools, notes = _pools(request, team, offer, notes, errors)
+    errors.extend(_other_devices(request, pools))
+    priority_class, notes = _priority_class(request, offer.priority_classes, notes, errors)
+    places = []
+    for pool in pools:
+        place, notes = _place(request, offer, pool, notes, errors)
+        places.append(place)
+    predecessors = _predecessors(request, team, actor, errors)
+    if errors or not places or priority_class is None:
+        errors.extend(_refused_lines(refused_of(notes)))
+        raise InvalidRequest(
+            "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in errors[:5]),
+            errors=errors,
+            notes=[note.as_json() for note in notes],
+        )
+    places = [_allowing_time(request, place) for place in places]
+    fleets = [_fleet(request, offer, place.pool) for place in places]
+    size = laid_out(request.size, fleets[0], places[0].clusters)
+    notes = (*notes, *notes_on(request.size, size), *notes_on_array(request.array))
+    found: list[ResolvedRequest] = []
+    for place, fleet in zip(places, fleets, strict=True):
+        _check_units(request, size.mgpu_per_node, place)
+        found.append(
+            ResolvedRequest(
+                request=request,
+                team=team,
+                pool=place.pool,
+                priority_class=priority_class,
+                cluster=place.cluster,
+                clusters=place.clusters,
+                type=request.type
+                or (JobType.ARRAY if request.array is not None else None)
+                or (JobType.DISTRIBUTED if size.node_count_max > 1 else JobType.TRAINING),
+                mgpu_per_node=size.mgpu_per_node,
+                node_count=size.node_count,
+                node_count_max=size.node_count_max,
+                notes=notes,
+                fleet=fleet,
+                offer=offer,
+                never=why_never(
+                    tree=offer.tree(),
+                    quotas=offer.quotas,
+                    team=team.path,
+                    pool=str(place.pool.pk),
+                    priority_class=priority_class,
+                    mgpu_per_node=size.mgpu_per_node,
+                    node_count=size.node_count,
+                    clusters=place.clusters,
+                    features=request.features,
+                    required_topology=request.required_topology,
+                    fleet=fleet,
+                ),
+                predecessors=predecessors,
+            )
+        )
+    return replace(found[0], others=tuple(found[1:]))
+
+
+class _Place(NamedTuple):
+    """A pool, the cluster in it that the request is pinned to, the ids of those that it is confined
+    to (None: any), and the clusters there, each with why it cannot run it for its image."""
+
+    pool: Pool
+    cluster: Cluster | None
+    clusters: frozenset[str] | None
+    refusals: Mapping[str, tuple[Cluster, str]]
+
+
+def _place(
+    request: JobRequest,
+    offer: Offer,
+    pool: Pool,
+    notes: tuple[Note, ...],
+    errors: list[FieldError],
+) -> tuple[_Place, tuple[Note, ...]]:
+    """Where in `pool` the request may run, by the cluster and the image that it names."""
+    cluster, clusters = None, None
+    if request.cluster is not None:
+        cluster = _cluster(request.cluster, pool, errors)
+        clusters = None if cluster is None else frozenset({str(cluster.pk)})
+    refusals = _image_refusals(request.image, offer.fleet(pool), pool, cluster)
+    running = frozenset(pk for pk, (_, why) in refusals.items() if not why)
+    if running:
+        clusters = running if len(running) < len(refusals) or request.image else clusters
+    elif request.image_note is not None:
+        detail = _no_image_runs(refusals, pool, cluster)
+        notes = settled(notes, request.image_note, Verdict.REFUSED, f"{detail}.")
+    elif refusals or request.image is not None:
+        detail = _no_image_runs(refusals, pool, cluster)
+        errors.append(FieldError("/image", detail, "unavailable"))
+    return _Place(pool, cluster, clusters, refusals), notes
+
+
+def _fleet(request: JobRequest, offer: Offer, pool: Pool) -> Fleet:
+    """The pool's nodes, as far as the request has regard to what they are."""
+    fleet = offer.fleet(pool)
+    wish = NodeWish(request.features, request.cpu_milli_per_node, request.memory_mib_per_node)
+    if request.features:
+        fleet = replace(fleet, having=nodes_having(pool, NodeWish(request.features)))
+    if request.beside:
+        fleet = replace(fleet, large_enough=nodes_having(pool, wish))
+    if request.required_topology is not None:
+        fleet = replace(fleet, places=places_having(pool, wish))
+    return fleet
+
+
+def _team(request: JobRequest, actor: Actor) -> Node:
+    try:
+        team = visible_node(actor, request.team, Permission.SUBMIT_JOBS)
+    except NotFound as problem:
+        errors = [FieldError("/team", problem.detail, "not_found")]
+        raise NotFound(problem.detail, errors=errors) from None
+    if team.kind != NodeKind.TEAM:
+        what = "an organization" if team.kind == NodeKind.ORGANIZATION else f"a {team.kind}"
+        detail = f"{team.display_path} is {what}; name one of its teams."
+        raise InvalidRequest(detail, errors=[FieldError("/team", detail)])
+    if team.archived_at is not None:
+        detail = f"{team.display_path} is archived and takes no jobs. Name another team."
+        raise InvalidRequest(detail, errors=[FieldError("/team", detail, "archived")])
+    return team
+
+
+def _pools(
+    request: JobRequest,
+    team: Node,
+    offer: Offer,
+    notes: tuple[Note, ...],
+    errors: list[FieldError],
+) -> tuple[list[Pool], tuple[Note, ...]]:
+    """The pools asked for, or hinted at, or the only one that the organization has."""
+    offered, archived = offer.pools, offer.archived_pools
+    named = request.pools
+    for hint in request.pool_hints:
+        # Slurm takes several partitions with commas between them.
+        hinted = tuple(
+            name
+            for name in dict.fromkeys(hint.name.split(","))
+            if name in offered or name in archived
+        )
+        if not named and hinted:
+            named = hinted[:POOLS_MAX]
+            told = f"pool = {named[0]}" if len(named) == 1 else f"pools = {', '.join(named)}"
+            notes = hint_settled(notes, hint, Verdict.UNDERSTOOD, told)
+        else:
+            notes = hint_settled(
+                notes,
+                hint,
+                Verdict.IGNORED,
+                "the pool is chosen already"
+                if named
+                else f"there is no pool of that name; you have {_listed(offered)}",
+            )
+    if not named:
+        fitting = [name for name, pool in offered.items() if pool.kind is request.size.device]
+        named = tuple(offered if len(offered) == 1 else fitting if len(fitting) == 1 else ())
+    unknown = [name for name in named if name not in offered]
+    if named and not unknown:
+        return [offered[name] for name in named], notes
+    reason = "unknown" if named else "required"
+    if unknown and unknown[0] in archived:
+        reason = "archived"
+        detail = f"{unknown[0]} is archived and takes no jobs; name another pool"
+        detail += f": you have {_listed(offered)}" if offered else ", once there is one"
+    elif not offered:
+        detail = f"{team.path.split('/')[0]} has no quota in any pool"
+    elif not named:
+        detail = f"is required, because there are several: {_listed(offered)}"
+    else:
+        detail = f"there is no pool {unknown[0][:60]!r} for you; you have {_listed(offered)}"
+    pointer = f"/pools/{named.index(unknown[0])}" if len(named) > 1 else "/pool"
+    errors.append(FieldError(pointer, detail, reason))
+    return [], notes
+
+
+def _other_devices(request: JobRequest, pools: Iterable[Pool]) -> Iterator[FieldError]:
+    """What of the request makes no sense for the devices of these pools, an error for each pool."""
+    asked = request.size.device
+    for pool in pools:
+        if pool.kind is DeviceKind.GPU and asked is DeviceKind.CPU:
+            yield FieldError(
+                "/gpus",
+                f"is required in {pool.name}, a pool of GPUs (or gpus_per_node and nodes); "
+                "cpus_per_node without GPUs is for a pool of CPU cores",
+                "required",
+            )
+        elif pool.kind is DeviceKind.CPU and asked is DeviceKind.GPU:
+            yield FieldError(
+                size_pointer(request),
+                f"{pool.name} has CPU cores and no GPUs; ask for cpus_per_node and nodes instead",
+            )
+        elif pool.kind is DeviceKind.CPU and (level := _topology_member(request)) is not None:
+            yield FieldError(
+                f"/{level}", f"{pool.name} is a pool of CPU cores, which has no topology; remove it"
+            )
+
+
+def _topology_member(request: JobRequest) -> str | None:
+    if request.required_topology is not None:
+        return "required_topology"
+    return None if request.preferred_topology is None else "preferred_topology"
+
+
+def _priority_class(
+    request: JobRequest,
+    known: Mapping[str, PriorityClass],
+    notes: tuple[Note, ...],
+    errors: list[FieldError],
+) -> tuple[PriorityClass | None, tuple[Note, ...]]:
+    named = request.priority_class
+    hint = request.class_hint
+    if hint is not None:
+        if hint.name in known:
+            named = hint.name
+            notes = hint_settled(notes, hint, Verdict.UNDERSTOOD, f"priority_class = {named}")
+        else:
+            notes = hint_settled(
+                notes,
+                hint,
+                Verdict.IGNORED,
+                f"there is no priority class of that name; there are {_listed(known)}",
+            )
+    found = known.get(named or DEFAULT_PRIORITY_CLASS)
+    if found is None:
+        errors.append(
+            FieldError(
+                "/priority_class",
+                f"there is no priority class {(named or DEFAULT_PRIORITY_CLASS)[:60]!r}; "
+                f"there are {_listed(known)}",
+                "unknown",
+            )
+        )
+    return found, notes
+
+
+def _cluster(name: str, pool: Pool, errors: list[FieldError]) -> Cluster | None:
+    cluster = Cluster.objects.filter(name=name, nodes__pool=pool).distinct().first()
+    if cluster is not None and cluster.archived_at is not None:
+        detail = f"{cluster.name} is archived and takes no jobs; name another cluster, or none"
+        errors.append(FieldError("/cluster", detail, "archived"))
+    elif cluster is None:
+        errors.append(
+            FieldError("/cluster", f"there is no cluster {name[:60]!r} with {pool.name}", "unknown")
+        )
+    return cluster
+
+
+def _predecessors(
+    request: JobRequest, team: Node, actor: Actor, errors: list[FieldError]
+) -> tuple[Predecessor, ...]:
+    """The jobs to wait for; what the actor cannot see looks like what is not there."""
+    if not request.depends_on:
+        return ()
+    ids = [wish.id for wish in request.depends_on if wish.kind != "array"]
+    jobs = {
+        job.pk: job
+        for job in visible_jobs(actor).filter(pk__in=ids).only("organization_id", "name", "state")
+    }
+    ids = [wish.id for wish in request.depends_on if wish.kind != "job" and wish.id not in jobs]
+    arrays = {array.pk: array for array in visible_arrays(actor).filter(pk__in=ids)} if ids else {}
+    states = array_states(arrays)
+    found = []
+    for wish in request.depends_on:
+        job, array = jobs.get(wish.id), arrays.get(wish.id)
+        thing = job or array
+        if thing is None:
+            errors.append(
+                FieldError(
+                    wish.pointer,
+                    f"there is no {'array' if wish.kind == 'array' else 'job'} {wish.id} that you "
+                    "can see",
+                    "not_found",
+                )
+            )
+            continue
+        if thing.organization_id != team.organization_id:
+            errors.append(
+                FieldError(wish.pointer, f"{wish.id} belongs to another organization than the team")
+            )
+        state = states[wish.id] if job is None else job.state
+        found.append(Predecessor(wish.id, job is None, thing.name, wish.condition, state))
+    if request.array is not None and len(found) * request.array.size > TASK_DEPENDENCIES_MAX:
+        most = TASK_DEPENDENCIES_MAX // request.array.size
+        errors.append(
+            FieldError(
+                "/depends_on",
+                f"each of the {request.array.size:,} tasks of this array may wait for at most "
+                f"{most}; let one job wait for all, and the array for that one",
+            )
+        )
+    return tuple(found)
+
+
+def _image_refusals(
+    image: str | None, fleet: Fleet, pool: Pool, pinned: Cluster | None
+) -> dict[str, tuple[Cluster, str]]:
+    """By id, those of the clusters that have nodes of the pool, or the pinned one, each with why it
+    cannot run a job that names `image`, or none; "" where it can. One query."""
+    known = fleet.sizes.keys() if pinned is None else {str(pinned.pk)}
+    return {
+        str(cluster.pk): (
+            cluster,
+            image_refusal(cluster.kind, cluster.options, pool.name, image),
+        )
+        for cluster in Cluster.objects.filter(pk__in=known).order_by("name")
+    }
+
+
+def _no_image_runs(
+    refusals: Mapping[str, tuple[Cluster, str]], pool: Pool, pinned: Cluster | None
+) -> str:
+    """Why no cluster runs a job for its image, or for lack of one, and what to do. Clusters that
+    run images say what would do; the others only matter where there is none of them."""
+    told = [
+        f"{cluster}: {why}"
+        for cluster, why in refusals.values()
+        if cluster.kind in IMAGE_REFUSALS and why
+    ]
+    if told:
+        return "; ".join(told[:3]) + (" and more" if len(told) > 3 else "")
+    who = f"no cluster with {pool.name} runs" if pinned is None else f"{pinned} does not run"
+    return f"{who} container images; leave the image out and let the script bring its software" + (
+        "" if pinned is None else ", or choose another cluster"
+    )
+
+
+def _refused_lines(refused: Iterable[Note]) -> list[FieldError]:
+    return [
+        FieldError("/sbatch", f"line {note.line}: {note.text}: {note.detail}", "refused")
+        for note in refused
+    ]
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = list(names)
+    return ", ".join(found[:20]) + (" and more" if len(found) > 20 else "") if found else "none"
+
+
+def check_begin(resolved: ResolvedRequest, now: datetime) -> ResolvedRequest:
+    """The same, with a note where its begin has passed, which somebody may not have meant.
+
+    Raises InvalidRequest for a begin that lies too far ahead to be meant.
+    """
+    begin_at = resolved.request.begin_at
+    if begin_at is not None and begin_at > now + BEGIN_AHEAD_MAX:
+        detail = f"must be at most {BEGIN_AHEAD_MAX.days} days ahead"
+        raise InvalidRequest(
+            f"begin_at: {detail}", errors=[FieldError("/begin_at", detail, "out_of_range")]
+        )
+    if begin_at is None or begin_at > now - BEGIN_PASSED:
+        return resolved
+    detail = (
+        f"The time to begin, {begin_at:%Y-%m-%d %H:%M:%S} UTC, has passed: it may start at once."
+    )
+    note = Note(0, "", Verdict.UNDERSTOOD, detail)
+    return replace(resolved, notes=(*resolved.notes, note))
+
+
+def _allowing_time(request: JobRequest, place: _Place) -> _Place:
+    """`place`, less those of its clusters that let no job of the pool run for so long.
+
+    Raises InvalidRequest where none is left.
+    """
+    pool, pinned, clusters, known = place
+    asked_s = request.time_limit_s
+    limits = {
+        pk: limit_s
+        for pk, (cluster, _) in known.items()
+        if (clusters is None or pk in clusters)
+        and (limit_s := cluster.time_limits.get(pool.name)) is not None
+    }
+    if asked_s is None or all(limit_s >= asked_s for limit_s in limits.values()):
+        return place
+    allowing = frozenset(
+        pk for pk in (known if clusters is None else clusters) if limits.get(pk, asked_s) >= asked_s
+    )
+    if allowing:
+        return place._replace(clusters=allowing)
+    who = f"no cluster with {pool.name} lets" if pinned is None else f"{pinned} does not let"
+    detail = (
+        f"{who} a job run for {duration_text(asked_s)}; the longest time limit there is "
+        f"{duration_text(max(limits.values()))}"
+    )
+    raise InvalidRequest(
+        f"time_limit_s: {detail}", errors=[FieldError("/time_limit_s", detail, "unavailable")]
+    )
+
+
+def _check_units(request: JobRequest, mgpu_per_node: int, place: _Place) -> None:
+    """Raises InvalidRequest where none of the clusters that may run it can cut GPUs so."""
+    pool, pinned, clusters, known = place
+    units = [
+        gpu_unit_mgpu(cluster.kind, cluster.options, pool.name)
+        for pk, (cluster, _) in known.items()
+        if clusters is None or pk in clusters
+    ]
+    if not units or any(mgpu_per_node % unit == 0 for unit in units):
+        return
+    who = f"no cluster with {pool.name} gives" if pinned is None else f"{pinned} does not give"
+    detail = (
+        f"{who} a node of a job {pool.kind.text(mgpu_per_node)}; ask for a multiple of "
+        f"{gpus_text(min(units))} on each node"
+        + ("" if pinned is None else ", or choose another cluster")
+    )
+    pointer = size_pointer(request)
+    raise InvalidRequest(
+        f"{pointer.removeprefix('/')}: {detail}",
+        errors=[FieldError(pointer, detail, "unavailable")],
+    )
+
+
+def _refuse_too_many(offer: Offer, more: int) -> None:
+    for who, count, most in (
+        ("You have", offer.open_jobs_of_user, OPEN_JOBS_PER_USER_MAX),
+        ("Your organization has", offer.open_jobs, OPEN_JOBS_PER_ORGANIZATION_MAX),
+    ):
+        if count + more > most:
+            raise TooManyOpenJobs(
+                f"{who} {count:,} jobs that have not ended; {most:,} are allowed. Wait for some "
+                "to end, or cancel some.",
+                open_jobs=count,
+                open_jobs_max=most,
+            )
+
+
+def _refuse_too_many_dependencies(team: Node, actor: Actor, more: int) -> None:
+    of_organization, of_user = open_dependencies(team.organization_id, actor.user.pk)
+    for whose, count, most in (
+        ("Your open jobs wait", of_user, OPEN_DEPENDENCIES_PER_USER_MAX),
+        (
+            "The open jobs of your organization wait",
+            of_organization,
+            OPEN_DEPENDENCIES_PER_ORGANIZATION_MAX,
+        ),
+    ):
+        if count + more > most:
+            raise TooManyDependencies(
+                f"{whose} for {count:,} jobs or arrays, each counted for every job that waits for "
+                f"it; with this it would be {count + more:,}, and {most:,} are allowed. Wait for "
+                "some to end, or let one job wait for many and the others for that one.",
+                open_dependencies=count,
+                open_dependencies_max=most,
+            )

@@ -1,0 +1,333 @@
+"""What a person whose job waits could ask for instead, each tried on the arbiter without effect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from arbiter.api.plan import Code
+from jobs.arbitration.snapshots import one_instant
+from jobs.models import JobOrigin, JobType
+from jobs.queue.reason_documents import HELD_BY_USER, iso
+from jobs.queue.withholding import (
+    ARRAY_LIMIT_REACHED,
+    BEGIN_TIME,
+    CLUSTER_ARCHIVED,
+    DEPENDENCY,
+    POOL_ARCHIVED,
+    TEAM_ARCHIVED,
+    USER_DEACTIVATED,
+)
+from jobs.reading.explaining import (
+    DISPATCHING,
+    NOT_WAITING,
+    NOT_YET_DECIDED,
+    explanation_of,
+)
+from jobs.reading.queries import JobContent, JobRow, JobView, get_content, get_job
+from jobs.submission.offers import Offer, offer_to
+from jobs.submission.requests import read_job_request
+from jobs.submission.resolved_requests import ResolvedRequest
+from jobs.submission.submission import resolve
+from jobs.whatif.heavy_answers import SEVERAL_CYCLES, worked_out
+from jobs.whatif.preview import Moment, Preview, Previews, read_moment
+from jobs.whatif.variants import (
+    ABOUT_NODES,
+    ABOUT_QUOTA,
+    VARIANTS_MAX,
+    Hints,
+    Variant,
+    in_smaller_parts,
+    least_mgpu,
+    limits_of,
+    on_fitting,
+    outcome,
+    room_of,
+    variants_of,
+)
+from primitives.errors import InvalidRequest
+from primitives.units import MGPU_PER_GPU, DeviceKind
+from tenants.access import Actor, visible_node
+from tenants.roles import Permission
+
+#: No further one is tried after so many seconds of trying.
+TRYING_S_MAX = 5.0
+
+#: What is waited for here has nothing to do with what is asked for.
+_NO_HELP = frozenset(
+    {
+        HELD_BY_USER,
+        DISPATCHING,
+        DEPENDENCY,
+        ARRAY_LIMIT_REACHED,
+        BEGIN_TIME,
+        TEAM_ARCHIVED,
+        USER_DEACTIVATED,
+        CLUSTER_ARCHIVED,
+        POOL_ARCHIVED,
+    }
+)
+_DOES_NOT_HELP = "Asking for something else does not make it start sooner."
+#: The arbiter asks for no script, and this is told nobody.
+_SOME_SCRIPT = "true\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """The same work asked for otherwise. `request` is the whole body to send; None for who may not
+    read the job's script."""
+
+    variant: Variant
+    request: Mapping[str, Any] | None
+    preview: Preview
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """In the order of `jobs.whatif.variants.outcome`, the smaller concession first among equals.
+    `sentence` sums them up, or says why there are none; `untried` are those that there was no time
+    for."""
+
+    as_of: datetime
+    sentence: str
+    found: Sequence[Alternative] = ()
+    untried: int = 0
+
+
+def alternatives_to(
+    job_id: UUID,
+    *,
+    actor: Actor,
+    now: datetime,
+    monotonic_s: Callable[[], float] = time.monotonic,
+) -> Alternatives:
+    """What would become of other requests if one of them were sent now, in place of the job.
+
+    Changes nothing. All are decided on one snapshot, each alone, with the job taken out of it and
+    the actor as the one who sends. Raises NotFound, Forbidden without the right to submit to the
+    job's team, and TooManyRequests while others are worked out.
+    """
+    view = get_job(job_id, actor=actor, now=now)
+    team = visible_node(actor, view.job.team__path, Permission.SUBMIT_JOBS)
+    explanation = explanation_of(view, actor=actor, now=now)
+    if told := _why_none(view, explanation):
+        return Alternatives(now, told)
+    body = _body_of(view.job, get_content(view, actor=actor, now=now))
+    device = DeviceKind(view.job.pool__device)
+    with worked_out(SEVERAL_CYCLES):
+        with one_instant():
+            moment = read_moment(now)
+            hints = _hints(view, explanation, offer_to(team, actor.user), now)
+            asked = [
+                (variant, resolved)
+                for variant in variants_of(body, device, hints)
+                if (resolved := _resolved(variant.of(body), actor)) is not None
+            ]
+        without = _without(moment, str(job_id))
+        if without is None:
+            return Alternatives(now, f"It waits for no GPUs any more. {_DOES_NOT_HELP}")
+        previews, until_s = Previews(without, actor=actor, now=now), monotonic_s() + TRYING_S_MAX
+
+        def tried(variant: Variant, resolved: ResolvedRequest) -> Alternative:
+            request = variant.of(body) if "script" in body else None
+            return Alternative(variant, request, previews.of(resolved))
+
+        def further(variant: Variant) -> Alternative | None:
+            if monotonic_s() >= until_s:
+                return None
+            resolved = _resolved(variant.of(body), actor)
+            return None if resolved is None else tried(variant, resolved)
+
+        found: list[Alternative] = []
+        for variant, resolved in asked:
+            found.append(tried(variant, resolved))
+            if monotonic_s() >= until_s:
+                break
+        untried = len(asked) - len(found)
+        if (gathered := _gathered(found, body, device, hints.room_mgpu, further)) is not None:
+            # More than any other part that starts, so it is the smaller concession.
+            found.insert(0, gathered)
+    own_latest = _latest(explanation)
+    if own_latest is not None and own_latest <= iso(now):
+        own_latest = None
+    found.sort(key=partial(_outcome, own_latest=own_latest))
+    del found[VARIANTS_MAX:]
+    return Alternatives(now, _summed_up(found, untried), found, untried)
+
+
+def _why_none(view: JobView, explanation: Mapping[str, Any]) -> str:
+    """Why nothing is tried; "" where asking otherwise may help."""
+    code, told = explanation["code"], explanation["sentence"]
+    if code == NOT_WAITING:
+        return str(told)
+    if view.job.origin == JobOrigin.NATIVE:
+        return (
+            "It was given to its cluster beside the portal, so it can be asked for otherwise only "
+            "there."
+        )
+    if code == NOT_YET_DECIDED:
+        return f"{told} Ask again in a few seconds."
+    return f"{told} {_DOES_NOT_HELP}" if code in _NO_HELP or view.quarantine else ""
+
+
+def _body_of(job: JobRow, content: JobContent) -> dict[str, Any]:
+    """The body of a request for the same job, of an array's task for that one alone: its size by
+    node, as it is stored, without what it has waited for already, and without the script where the
+    caller may not read that."""
+    index, pools = job.array_index, list(job.pool_names)
+    by_default = JobType.DISTRIBUTED if job.node_count > 1 else JobType.TRAINING
+    body: dict[str, Any] = {
+        "team": job.team__path.rstrip("/"),
+        "name": job.name if index is None else job.name.removesuffix(f"[{index}]"),
+        **({"pool": pools[0]} if len(pools) == 1 else {"pools": pools}),
+        **_size_of(job),
+        "memory_mib_per_node": job.memory_mib_per_node,
+        "time_limit_s": job.time_limit_s,
+        "priority_class": job.priority_class__name,
+        "type": None if job.type in {by_default, JobType.ARRAY} else job.type,
+        "is_preemptible": job.is_preemptible,
+        "is_requeueable": job.is_requeueable,
+        "checkpoint_path": job.checkpoint_path,
+        "cluster": job.cluster__name,
+        "features": list(job.features) or None,
+        "image": job.image,
+        "required_topology": job.required_topology,
+        "preferred_topology": job.preferred_topology,
+        "notice_signal": content.notice_signal,
+        "array": None if index is None else str(index),
+        "environment": dict(content.environment or {}) or None,
+        "script": content.script,
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _size_of(job: JobRow) -> dict[str, Any]:
+    is_elastic = job.least_node_count < job.node_count
+    nodes = {"nodes": job.node_count, "nodes_min": job.least_node_count if is_elastic else None}
+    whole, rest = divmod(job.mgpu_per_node, MGPU_PER_GPU)
+    if job.pool__device == DeviceKind.CPU:
+        return {"cpus_per_node": whole, **nodes}
+    each = job.mgpu_per_node / MGPU_PER_GPU if rest else whole
+    return {"gpus_per_node": each, **nodes, "cpus_per_node": job.cpus_per_node}
+
+
+def _hints(view: JobView, explanation: Mapping[str, Any], offer: Offer, now: datetime) -> Hints:
+    job, classes = view.job, offer.priority_classes
+    own = classes.get(job.priority_class__name)
+    lower = None
+    if own is not None and own.team_cap_mgpu is not None:
+        # The highest comes first.
+        lower = next((one.name for one in classes.values() if one.order < own.order), None)
+    allowed_s = [max(limit_s for _, limit_s in view.too_short)] if view.too_short else []
+    # It may start in any of its pools, so the most that one of them has room for will do.
+    reasons = [explanation, *explanation["elsewhere"]]
+    rooms = [room_of(reason["code"], reason["numbers"]) for reason in reasons]
+    numbers = [reason["numbers"] for reason in reasons]
+    return Hints(
+        room_mgpu=max((room for room in rooms if room is not None), default=None),
+        is_about_nodes=any(reason["code"] in ABOUT_NODES for reason in reasons),
+        is_about_quota=all(reason["code"] in ABOUT_QUOTA for reason in reasons),
+        limits_s=limits_of(numbers, allowed_s, at=int(now.timestamp())),
+        pools={
+            name: offer.fleet(pool).largest_node_mgpu()
+            for name, pool in offer.pools.items()
+            if pool.device == job.pool__device
+            and (
+                (most_mgpu := offer.fleet(pool).total_mgpu()) is None
+                or job.mgpu_per_node * job.least_node_count <= most_mgpu
+            )
+        },
+        lower_class=lower,
+    )
+
+
+def _gathered(
+    found: Sequence[Alternative],
+    body: Mapping[str, Any],
+    device: DeviceKind,
+    room_mgpu: int | None,
+    further: Callable[[Variant], Alternative | None],
+) -> Alternative | None:
+    """Where what is free is scattered: as many nodes as have enough of it, in parts as large as
+    makes the most of them, if that starts now with more than anything `found` does.
+
+    How many nodes have enough is what the arbiter says of those that it was asked for.
+    """
+    if not any(map(_fitting, found)):
+        return None
+    parts = [one for one in map(further, in_smaller_parts(body, device, room_mgpu)) if one]
+    most_mgpu, best = 0, None
+    for one in (*found, *parts):
+        variant: Variant | None = one.variant
+        if not one.preview.would_start_now:
+            variant = on_fitting(body, device, one.variant, _fitting(one))
+        if variant is not None:
+            mgpu = least_mgpu(variant.of(body), device)
+            if mgpu > most_mgpu:
+                most_mgpu, best = mgpu, variant
+    if best is None or any(one.variant is best for one in found):
+        return None
+    gathered = next((one for one in parts if one.variant is best), None) or further(best)
+    return gathered if gathered is not None and gathered.preview.would_start_now else None
+
+
+def _fitting(one: Alternative) -> int:
+    """How many nodes have what was asked for of each, where that is too few; else 0."""
+    told = one.preview.explanation
+    if one.preview.would_start_now or told["code"] != Code.TOPOLOGY_FRAGMENTED:
+        return 0
+    return int(told["numbers"].get("nodes_fitting", 0))
+
+
+def _resolved(body: Mapping[str, Any], actor: Actor) -> ResolvedRequest | None:
+    """The request, None for one that would be refused, as where no cluster of another pool runs
+    its image: nobody could send that."""
+    try:
+        return resolve(read_job_request({"script": _SOME_SCRIPT, **body}), actor=actor)
+    except InvalidRequest:
+        return None
+
+
+def _without(moment: Moment, job_id: str) -> Moment | None:
+    """The moment as if the job had been cancelled; None where it does not wait for GPUs then."""
+    snapshot = moment.snapshot
+    queued = tuple(job for job in snapshot.queued if job.id != job_id)
+    if len(queued) == len(snapshot.queued):
+        return None
+    claims = tuple(claim for claim in snapshot.claims if claim.job != job_id)
+    return moment._replace(snapshot=replace(snapshot, queued=queued, claims=claims))
+
+
+def _outcome(one: Alternative, own_latest: str | None) -> tuple[int, str]:
+    return outcome(
+        would_start_now=one.preview.would_start_now,
+        fits=one.preview.fits,
+        latest=_latest(one.preview.explanation),
+        is_part=one.variant.is_part,
+        own_latest=own_latest,
+    )
+
+
+def _latest(explanation: Mapping[str, Any]) -> str | None:
+    estimate = explanation.get("estimated_start")
+    return None if estimate is None else estimate["latest"]
+
+
+def _summed_up(found: Sequence[Alternative], untried: int) -> str:
+    if not found:
+        return "It asks for so little that there is nothing to ask for instead."
+    starting = sum(one.preview.would_start_now for one in found)
+    if starting:
+        told = f"In its place {starting} of {len(found)} other requests would start now."
+        if len(found) == 1:
+            told = "In its place one other request would start now."
+    else:
+        told = "None of the other requests that were tried would start now in its place."
+    if untried:
+        told += f" {untried} more {'was' if untried == 1 else 'were'} not tried, for lack of time."
+    return told

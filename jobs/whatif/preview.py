@@ -1,0 +1,245 @@
+"""What would become of a request if it were sent now: the arbiter, asked without effect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from uuid_utils.compat import uuid7
+
+from arbiter.api.plan import Code
+from arbiter.api.policy import Policy
+from arbiter.api.snapshot import OtherPool, QueuedJob, Snapshot
+from arbiter.cycle.result import Decided
+from arbiter.cycle.scheduler import Core
+from arbiter.explain.sentences import Names
+from billing.queries import cost_per_hour_nano
+from clusters.models import Cluster, Pool
+from jobs.arbitration.reasons import reason_document
+from jobs.arbitration.snapshots import display_names, one_instant, read_queue
+from jobs.queue.dependencies import fate
+from jobs.queue.reason_documents import HELD_BY_USER
+from jobs.queue.withholding import BEGIN_TIME, DEPENDENCY, Withheld, withheld_sentence
+from jobs.reading.explaining import (
+    WOULD_START,
+    not_set_up,
+    plain_explanation,
+    waited_for_sentence,
+)
+from jobs.submission.never_fits import never_sentence
+from jobs.submission.requests import JobRequest
+from jobs.submission.resolved_requests import ResolvedRequest
+from jobs.submission.sbatch import refused_of
+from jobs.submission.submission import check_begin, resolve
+from jobs.submission.usable_clusters import UsableClusters
+from jobs.whatif.heavy_answers import ONE_CYCLE, worked_out
+from quotas.unprepared import unprepared_clusters
+from tenants.access import Actor
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The arbiter's answer. Feasibility at this moment, not a reservation.
+
+    It would start with `mgpu` now, or wait for so much. `guaranteed_mgpu` of that would be inside
+    the team's guarantee, now or when it starts, in `pool`, which is the first that it accepts where
+    it waits; `cost` is nano-currency an hour, with its currency.
+    """
+
+    resolved: ResolvedRequest
+    fits: bool
+    would_start_now: bool
+    mgpu: int
+    guaranteed_mgpu: int
+    cluster: str | None
+    pool: str
+    cost: tuple[int, str] | None
+    explanation: dict[str, Any]
+
+
+def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
+    """Decide as if `request` were queued now, and forget it. Changes nothing.
+
+    Raises as `jobs.submission.submission.resolve` does, and TooManyRequests while others are worked
+    out.
+    """
+    resolved = check_begin(resolve(request, actor=actor), now)
+    with worked_out(ONE_CYCLE):
+        return Previews(read_moment(now), actor=actor, now=now).of(resolved)
+
+
+class Moment(NamedTuple):
+    """What is decided on, all of one instant."""
+
+    snapshot: Snapshot
+    policy: Policy
+    names: Names
+    usable: UsableClusters
+
+
+def read_moment(now: datetime) -> Moment:
+    """The present one. It must be the outermost transaction, or in one of `one_instant`."""
+    with one_instant():
+        snapshot, policy, _ = read_queue(now)
+        return Moment(snapshot, policy, display_names(), UsableClusters())
+
+
+class Previews:
+    """Requests of one actor, each decided as if it alone were queued at one moment."""
+
+    def __init__(self, moment: Moment, *, actor: Actor, now: datetime) -> None:
+        self._moment = moment
+        self._core = Core.of(moment.snapshot, moment.policy)
+        self._actor = actor
+        self._now = now
+
+    def of(self, resolved: ResolvedRequest) -> Preview:
+        """What would become of the request."""
+        job = _as_queued(resolved, self._moment, self._actor)
+        self._core.queue(job)
+        try:
+            decided = self._core.decide(job.submitted_at)
+            return _preview_of(resolved, job, decided, self._moment, self._now)
+        finally:
+            self._core.withdraw(job.id)
+
+
+def _as_queued(resolved: ResolvedRequest, moment: Moment, actor: Actor) -> QueuedJob:
+    """The job that the request would be."""
+    request, usable = resolved.request, moment.usable
+    return QueuedJob(
+        id=str(uuid7()),
+        team=str(resolved.team.pk),
+        user=str(actor.user.pk),
+        pool=str(resolved.pool.pk),
+        mgpu_per_node=resolved.mgpu_per_node,
+        node_count=resolved.node_count,
+        priority_class=str(resolved.priority_class.pk),
+        submitted_at=moment.snapshot.taken_at,
+        time_limit_s=request.time_limit_s,
+        clusters=_usable(resolved, usable, actor),
+        features=frozenset(request.features) or None,
+        has_image=request.image is not None,
+        required_topology=request.required_topology,
+        preferred_topology=request.preferred_topology,
+        cpu_milli=request.cpu_milli_per_node,
+        memory_mib=request.memory_mib_per_node,
+        node_count_max=resolved.node_count_max,
+        others=tuple(
+            OtherPool(str(one.pool.pk), _usable(one, usable, actor)) for one in resolved.others
+        ),
+    )
+
+
+def _preview_of(
+    resolved: ResolvedRequest, job: QueuedJob, decided: Decided, moment: Moment, now: datetime
+) -> Preview:
+    request = resolved.request
+    start = next((item for item in decided.plan.starts if item.job == job.id), None)
+    # Why the rest wait is worked out only where this one is among them.
+    plan = decided.plan if start is not None else decided.explained()
+    waiting = next((item for item in plan.waiting if item.job == job.id), None)
+    cluster, mgpu = None, job.mgpu
+    place = start or waiting
+    assert place is not None
+    here = next(
+        one for one in resolved.in_each_pool if str(one.pool.pk) == (place.pool or job.pool)
+    )
+    if start is not None:
+        mgpu, guaranteed_mgpu = sum(slot.mgpu for slot in start.slots), start.guaranteed_mgpu
+        cluster = Cluster.objects.values_list("name", flat=True).get(pk=start.cluster)
+        explanation = plain_explanation(
+            WOULD_START,
+            f"It would start now on {cluster}"
+            f"{f' in {here.pool.name}' if job.others else ''}{_so_many(job, mgpu, here.pool)}.",
+            now,
+            {"need_mgpu": mgpu, "borrowed_mgpu": mgpu - guaranteed_mgpu},
+        )
+    else:
+        guaranteed_mgpu = decided.guaranteed_of(job.in_pool(str(here.pool.pk)))
+        assert waiting is not None
+        explanation = {**reason_document(waiting, job, moment.names, now=now), "victims": []}
+        if waiting.code is Code.CLUSTER_UNAVAILABLE:
+            explanation["sentence"] += _not_set_up(here)
+    refused = refused_of(resolved.notes)
+    begins_later = request.begin_at is not None and request.begin_at > now
+    unmet = [one for one in resolved.predecessors if not fate(one.condition, one.state)]
+    is_lost = any(fate(one.condition, one.state) is False for one in unmet)
+    if refused:
+        lines = "; ".join(f"line {one.line}: {one.text}: {one.detail}" for one in refused[:3])
+        more = "; and more" if len(refused) > 3 else ""
+        explanation = plain_explanation(
+            "never_fits",
+            f"It would be refused and could run nowhere: {lines.rstrip('.')}{more}.",
+            now,
+        )
+    elif resolved.hopeless is not None:
+        sentence, numbers = never_sentence(*resolved.hopeless)
+        explanation = plain_explanation("never_fits", sentence, now, numbers)
+    elif request.is_held and not is_lost:
+        explanation = plain_explanation(
+            HELD_BY_USER, "It would be held until somebody releases it.", now
+        )
+    elif begins_later:
+        assert request.begin_at is not None
+        numbers = {"begin_at": int(request.begin_at.timestamp())}
+        withheld = Withheld(job.id, BEGIN_TIME, numbers)
+        explanation = plain_explanation(BEGIN_TIME, withheld_sentence(withheld), now, numbers)
+    elif unmet:
+        told = waited_for_sentence([(one.name, one.condition, one.state) for one in unmet], 0)
+        explanation = plain_explanation(DEPENDENCY, told, now, {"jobs_waited_for": len(unmet)})
+    return Preview(
+        resolved=resolved,
+        fits=resolved.hopeless is None and not refused and not is_lost,
+        would_start_now=start is not None
+        and not request.is_held
+        and not refused
+        and not unmet
+        and not begins_later,
+        mgpu=mgpu,
+        guaranteed_mgpu=guaranteed_mgpu,
+        cluster=None if refused else cluster,
+        pool=here.pool.name,
+        cost=cost_per_hour_nano(
+            organization_id=resolved.team.organization_id,
+            pool_id=here.pool.pk,
+            guaranteed_mgpu=guaranteed_mgpu,
+            borrowed_mgpu=mgpu - guaranteed_mgpu,
+            multiplier_ppm=resolved.priority_class.price_multiplier_ppm,
+            now=now,
+        ),
+        explanation=explanation,
+    )
+
+
+def _not_set_up(resolved: ResolvedRequest) -> str:
+    """More on why there is no cluster for it, "" where a push of the quotas would not help."""
+    clusters = unprepared_clusters(
+        resolved.team.pk,
+        resolved.pool.pk,
+        None if resolved.cluster is None else resolved.cluster.pk,
+    )
+    return f" {not_set_up(resolved.team.display_path, clusters)}" if clusters else ""
+
+
+def _usable(
+    resolved: ResolvedRequest, usable: UsableClusters, actor: Actor
+) -> frozenset[str] | None:
+    """The clusters that may run the request in its pool."""
+    return usable.of(
+        team=str(resolved.team.pk),
+        user=str(actor.user.pk),
+        pool=str(resolved.pool.pk),
+        mgpu_per_node=resolved.mgpu_per_node,
+        time_limit_s=resolved.request.time_limit_s,
+        pinned=None if resolved.cluster is None else str(resolved.cluster.pk),
+        image=resolved.request.image,
+    )
+
+
+def _so_many(job: QueuedJob, mgpu: int, pool: Pool) -> str:
+    """With how much an elastic job would start."""
+    if job.node_count_max is None or job.node_count_max == job.node_count:
+        return ""
+    return f" with {pool.kind.text(mgpu)}"

@@ -1,0 +1,321 @@
+"""What a planned change of quotas would do: the arbiter's two futures, cut to who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from arbiter.api.snapshot import Quota as ArbiterQuota
+from billing.models import UsageClass
+from billing.queries import current_prices
+from billing.rating import cost_nano
+from clusters.models import Pool
+from jobs.access import visible_jobs
+from jobs.arbitration.snapshots import read_queue
+from jobs.whatif.heavy_answers import FUTURE, worked_out
+from primitives.clock import from_epoch
+from primitives.errors import Conflict
+from quotas.administration import values_of
+from quotas.fleet import pool_rows
+from quotas.models import PlannedChange, PlannedStatus, PriorityClass, Quota
+from quotas.planned_changes import planned_by_id, require_preview, trial_of
+from simulator.look_ahead import Loss
+from simulator.what_if import Change, Difference, Shift, TeamTime, what_if
+from tenants.access import Actor
+from tenants.models import Node, NodeKind
+from tenants.roles import Permission
+
+#: The most jobs that are named of each kind; the teams' rows count them all.
+NAMED_MAX = 200
+
+
+@dataclass(slots=True)
+class TeamEffect:
+    """What a change means for a team in a pool; amounts without and with it. Costs are None where
+    they may not be seen, or where there is no price."""
+
+    team: str
+    pool: str
+    device: str
+    use_now_mgpu: int = 0
+    use_before_mgpu: int = 0
+    use_after_mgpu: int = 0
+    guaranteed_before_mgpu_s: int = 0
+    guaranteed_after_mgpu_s: int = 0
+    borrowed_before_mgpu_s: int = 0
+    borrowed_after_mgpu_s: int = 0
+    cost_before_nano: int | None = None
+    cost_after_nano: int | None = None
+    jobs_sooner: int = 0
+    jobs_later: int = 0
+    jobs_reclaimed: int = 0
+    at_risk_mgpu_s: int = 0
+    jobs_spared: int = 0
+
+
+@dataclass(slots=True)
+class ChangePreview:
+    """What a planned change would do. `refusal` is why the rules refuse it as things stand; then
+    nothing else is known. Times are UTC; see `simulator.what_if.Difference`."""
+
+    as_of: datetime
+    until: datetime
+    asked_until: datetime
+    precision_s: int
+    assumed_ends: int
+    refusal: str
+    quotas: list[dict[str, Any]] = field(default_factory=list)
+    pools: list[dict[str, Any]] = field(default_factory=list)
+    starts: list[dict[str, Any]] = field(default_factory=list)
+    reclaimed: list[dict[str, Any]] = field(default_factory=list)
+    spared: list[dict[str, Any]] = field(default_factory=list)
+    teams: list[TeamEffect] = field(default_factory=list)
+    currency: str | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the work was cut before the horizon."""
+        return self.until < self.asked_until
+
+
+def preview_change(
+    planned_id: UUID, *, horizon_s: int, actor: Actor, now: datetime
+) -> ChangePreview:
+    """Look `horizon_s` ahead without and with a planned change. Changes nothing.
+
+    Nothing of other organizations is told. Raises NotFound, Forbidden, Conflict for a change that
+    is decided, and TooManyRequests while another preview is worked out.
+    """
+    planned = planned_by_id(actor, planned_id)
+    require_preview(actor, planned)
+    if planned.status not in (PlannedStatus.DRAFT, PlannedStatus.SCHEDULED):
+        raise Conflict(f"This change is {planned.status}; only what is to come has a preview.")
+    with worked_out(FUTURE):
+        changed, refusal = trial_of(planned)
+        # One snapshot of one instant: it must be the outermost transaction.
+        snapshot, policy, _ = read_queue(now)
+        quotas = tuple(_for_the_arbiter(quota) for quota, _ in changed)
+        found = what_if(snapshot, policy, _change(planned, quotas, now), horizon_s)
+    return _shown(planned, changed, refusal, found, actor=actor, now=now)
+
+
+def _change(planned: PlannedChange, quotas: tuple[ArbiterQuota, ...], now: datetime) -> Change:
+    """The change from its time on, or from now, and until it is taken back."""
+    begins_at = max(now, planned.apply_at or now)
+    ends_at = None
+    if planned.revert_after_s is not None:
+        ends_at = int(begins_at.timestamp()) + planned.revert_after_s
+    return Change(quotas, int(begins_at.timestamp()), ends_at)
+
+
+def _for_the_arbiter(quota: Quota) -> ArbiterQuota:
+    return ArbiterQuota(
+        str(quota.node_id),
+        str(quota.pool_id),
+        quota.guaranteed_mgpu,
+        quota.lend_limit_mgpu,
+        quota.borrow_limit_mgpu,
+        quota.weight,
+    )
+
+
+def _shown(
+    planned: PlannedChange,
+    changed: list[tuple[Quota, dict[str, Any]]],
+    refusal: str,
+    found: Difference,
+    *,
+    actor: Actor,
+    now: datetime,
+) -> ChangePreview:
+    preview = ChangePreview(
+        as_of=from_epoch(found.taken_at),
+        until=from_epoch(found.until),
+        asked_until=from_epoch(found.asked_until),
+        precision_s=found.precision_s,
+        assumed_ends=found.assumed_ends,
+        refusal=refusal,
+    )
+    if refusal:
+        return preview
+    teams = {
+        str(node.pk): node
+        for node in Node.objects.filter(
+            organization=planned.node.organization_id, kind=NodeKind.TEAM
+        )
+        if actor.holds(Permission.VIEW_TREE, node.path)
+    }
+    pools = {str(pool.pk): pool for pool in Pool.objects.all()}
+    preview.quotas.extend(
+        {
+            "quota": quota.pk,
+            "node": quota.node.display_path,
+            "pool": quota.pool.name,
+            "device": quota.pool.device,
+            "before": before,
+            "after": values_of(quota),
+        }
+        for quota, before in changed
+    )
+    preview.pools.extend(_pools(changed, actor, now))
+    losses = [*found.reclaimed, *found.spared]
+    named = _named(actor, found.shifts, losses)
+    preview.starts.extend(_start(one, named, pools) for one in found.shifts if one.job in named)
+    preview.reclaimed.extend(
+        _loss(one, named, pools) for one in found.reclaimed if one.job in named
+    )
+    preview.spared.extend(_loss(one, named, pools) for one in found.spared if one.job in named)
+    for rows in (preview.starts, preview.reclaimed, preview.spared):
+        del rows[NAMED_MAX:]
+    prices, preview.currency = current_prices(
+        planned.node.organization_id, {quota.pool_id for quota, _ in changed}, now=now
+    )
+    effects = _effects(found, teams, pools)
+    for key, effect in effects.items():
+        if actor.holds(Permission.VIEW_COSTS, teams[key[0]].path):
+            times = [one for one in found.time if (one.team, one.pool) == key]
+            effect.cost_before_nano, effect.cost_after_nano = _costs(times, prices)
+    preview.teams.extend(sorted(effects.values(), key=lambda one: (one.team, one.pool)))
+    return preview
+
+
+def _pools(
+    changed: list[tuple[Quota, dict[str, Any]]], actor: Actor, now: datetime
+) -> Iterator[dict[str, Any]]:
+    """What the organizations together would be guaranteed of each pool that is touched."""
+    more: dict[UUID, int] = {}
+    touched = {quota.pool_id: quota.pool for quota, _ in changed}
+    for quota, before in changed:
+        if quota.node.parent_id is None:
+            change_mgpu = quota.guaranteed_mgpu - before["guaranteed_mgpu"]
+            more[quota.pool_id] = more.get(quota.pool_id, 0) + change_mgpu
+    for row in pool_rows(actor, sorted(touched.values(), key=lambda pool: pool.name), now=now):
+        guaranteed_mgpu, is_over = row.guaranteed_mgpu, row.is_overcommitted
+        if guaranteed_mgpu is not None:
+            guaranteed_mgpu += more.get(row.pool.pk, 0)
+            is_over = guaranteed_mgpu > row.capacity_mgpu
+        yield {
+            "pool": row.pool.name,
+            "device": row.pool.device,
+            "capacity_mgpu": row.capacity_mgpu,
+            "guaranteed_mgpu": guaranteed_mgpu,
+            "is_overcommitted": is_over,
+        }
+
+
+def _named(
+    actor: Actor, shifts: tuple[Shift, ...], losses: list[Loss]
+) -> dict[str, dict[str, str]]:
+    """Name, team and user of the jobs that the actor may see, by id."""
+    ids = {one.job for one in shifts} | {one.job for one in losses}
+    ids |= {one.beneficiary for one in losses}
+    rows = visible_jobs(actor).filter(pk__in=ids)
+    return {
+        str(pk): {"job": str(pk), "name": name, "team": path.rstrip("/"), "user": username}
+        for pk, name, path, username in rows.values_list(
+            "pk", "name", "team__path", "user__username"
+        )
+    }
+
+
+def _start(one: Shift, named: dict[str, dict[str, str]], pools: dict[str, Pool]) -> dict[str, Any]:
+    return {
+        **named[one.job],
+        "pool": pools[one.pool].name,
+        "device": pools[one.pool].device,
+        "mgpu": one.mgpu,
+        "before": None if one.before is None else from_epoch(one.before),
+        "after": None if one.after is None else from_epoch(one.after),
+        "sooner_s": one.sooner_s,
+        "is_at_least": one.is_at_least,
+    }
+
+
+def _loss(one: Loss, named: dict[str, dict[str, str]], pools: dict[str, Pool]) -> dict[str, Any]:
+    return {
+        **named[one.job],
+        "pool": pools[one.pool].name,
+        "device": pools[one.pool].device,
+        "mgpu": one.mgpu,
+        "noticed_at": from_epoch(one.noticed_at),
+        "at_risk_mgpu_s": one.at_risk_mgpu_s,
+        "beneficiary": one.beneficiary if one.beneficiary in named else None,
+    }
+
+
+def _effects(
+    found: Difference, teams: dict[str, Node], pools: dict[str, Pool]
+) -> dict[tuple[str, str], TeamEffect]:
+    effects: dict[tuple[str, str], TeamEffect] = {}
+
+    def of(team: str, pool: str) -> TeamEffect | None:
+        if team not in teams:
+            return None
+        if (team, pool) not in effects:
+            effects[team, pool] = TeamEffect(
+                teams[team].display_path, pools[pool].name, pools[pool].device
+            )
+        return effects[team, pool]
+
+    for use in found.use:
+        if (effect := of(use.team, use.pool)) is not None:
+            effect.use_now_mgpu = use.now_mgpu
+            effect.use_before_mgpu = use.before_mgpu
+            effect.use_after_mgpu = use.after_mgpu
+    for time in found.time:
+        if (effect := of(time.team, time.pool)) is not None:
+            effect.guaranteed_before_mgpu_s += time.guaranteed_before_mgpu_s
+            effect.guaranteed_after_mgpu_s += time.guaranteed_after_mgpu_s
+            effect.borrowed_before_mgpu_s += time.borrowed_before_mgpu_s
+            effect.borrowed_after_mgpu_s += time.borrowed_after_mgpu_s
+    for shift in found.shifts:
+        if (effect := of(shift.team, shift.pool)) is not None:
+            effect.jobs_sooner += shift.sooner_s > 0
+            effect.jobs_later += shift.sooner_s < 0
+    for loss in found.reclaimed:
+        if (effect := of(loss.team, loss.pool)) is not None:
+            effect.jobs_reclaimed += 1
+            effect.at_risk_mgpu_s += loss.at_risk_mgpu_s
+    for loss in found.spared:
+        if (effect := of(loss.team, loss.pool)) is not None:
+            effect.jobs_spared += 1
+    return effects
+
+
+def _costs(
+    times: list[TeamTime], prices: dict[tuple[UUID, str], int]
+) -> tuple[int | None, int | None]:
+    """What the GPU time costs at the prices of now, without and with the change."""
+    multipliers = dict(
+        PriorityClass.objects.filter(pk__in={one.priority_class for one in times}).values_list(
+            "pk", "price_multiplier_ppm"
+        )
+    )
+    sums: list[int | None] = [0, 0]
+    for one in times:
+        for usage_class, amounts in (
+            (
+                UsageClass.GUARANTEED.value,
+                (one.guaranteed_before_mgpu_s, one.guaranteed_after_mgpu_s),
+            ),
+            (UsageClass.BORROWED.value, (one.borrowed_before_mgpu_s, one.borrowed_after_mgpu_s)),
+        ):
+            price_nano = prices.get((UUID(one.pool), usage_class))
+            for place, mgpu_s in enumerate(amounts):
+                so_far = sums[place]
+                if mgpu_s == 0 or so_far is None:
+                    continue
+                sums[place] = (
+                    None
+                    if price_nano is None
+                    else so_far
+                    + cost_nano(
+                        mgpu_s,
+                        price_nano=price_nano,
+                        multiplier_ppm=multipliers[UUID(one.priority_class)],
+                    )
+                )
+    return sums[0], sums[1]
