@@ -93,7 +93,8 @@ unit: environment ## Tests of single modules
 	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/unit tests/property
 
 laws: environment ## The laws on examples that nobody has tried yet
-	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/property --hypothesis-profile=new-examples
+	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/property tests/unit/billing/test_chargeback_laws.py \
+		--hypothesis-profile=new-examples
 
 tests: environment frontend-build chromium ## Every Python test, browser included
 	$(BIN)/pytest -n $(PYTEST_WORKERS)

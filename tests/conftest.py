@@ -1,37 +1,45 @@
-"""Settings, database and Valkey for every test.
+"""What every run needs: Hypothesis's profiles, and the portal unless only pure tests are asked for.
 
-Tests run as `tidegate_app`, the role of the running product: neither superuser nor owner. Only
-creating the test database, migrating it and emptying it between transactional tests is done as
-`tidegate_owner`.
+Pure tests need neither Django nor a server. A run of them alone loads neither, so that one file is
+done in a moment.
 """
 
-import os
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+import sys
+from pathlib import Path
 
-import hypothesis
 import pytest
 
-from servers import ServerPlan, connect_as, plan_servers
+HERE = Path(__file__).resolve().parent
+#: Folders whose tests import no Django; `tests/unit/test_pure_tests.py` holds them to it.
+PURE = tuple(
+    HERE / folder
+    for folder in (
+        "property",
+        "scenarios",
+        "unit/arbiter",
+        "unit/credits",
+        "unit/primitives",
+        "unit/simulator",
+    )
+)
+_PROFILE_OPTION = "--hypothesis-profile"
 
-if TYPE_CHECKING:
-    import psycopg
-    from django.db.backends.base.base import BaseDatabaseWrapper
 
-pytest_plugins = ["kube_bed", "slurm_bed"]
-
-_PLAN = pytest.StashKey[ServerPlan]()
-OWNER = "tidegate_owner"
-APP = "tidegate_app"
-_NO_TRIGGERS = "-c session_replication_role=replica"
+def _is_pure(config: pytest.Config) -> bool:
+    """Whether every path that this run was given is one of pure tests."""
+    named = [
+        (config.invocation_params.dir / str(word).partition("::")[0]).resolve()
+        for word in config.args
+    ]
+    return all(any(path.is_relative_to(folder) for folder in PURE) for path in named)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Put the addresses into the environment, then load Django's settings from it."""
-    # A busy machine is no fault of the code, and how long it takes is told by benchmarks. Everybody
-    # tries the same examples, here and where changes are accepted: new ones are looked for by
-    # `make laws`, so that what is found stops nobody whose change has nothing to do with it.
+def _load_profile(config: pytest.Config) -> None:
+    """Everybody tries the same examples, here and where changes are accepted: new ones are looked
+    for by `make laws`, so that what is found stops nobody whose change has nothing to do with it.
+    A busy machine is no fault of the code, and how long it takes is told by benchmarks."""
+    import hypothesis
+
     for name, derandomize in (("tidegate", True), ("new-examples", False)):
         hypothesis.settings.register_profile(
             name,
@@ -39,116 +47,29 @@ def pytest_configure(config: pytest.Config) -> None:
             deadline=None,
             suppress_health_check=[hypothesis.HealthCheck.too_slow],
         )
-    hypothesis.settings.load_profile("tidegate")
-    # What the arbiter remembers is compared with what there is in every cycle of every test.
-    os.environ["TIDEGATE_CYCLES_COMPARED_EVERY_S"] = "0"
-    config.stash[_PLAN] = plan_servers()
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
-    from django.conf import settings
-
-    settings.DATABASES  # noqa: B018 - loads them; pytest-django sets Django up right after
+    hypothesis.settings.load_profile(config.getoption(_PROFILE_OPTION) or "tidegate")
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop the servers; an xdist worker leaves that to the process that started it."""
-    if _PLAN in config.stash and not hasattr(config, "workerinput"):
-        config.stash[_PLAN].stop()
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the portal's fixtures, and Hypothesis, where they are needed."""
+    if not _is_pure(config):
+        config.pluginmanager.import_plugin("portal_fixtures")
+    if config.getoption(_PROFILE_OPTION):
+        _load_profile(config)
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_remembered_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
-    from builders.remembering import hold_against_what_there_is
-
-    hold_against_what_there_is(monkeypatch)
-
-
-@pytest.fixture(scope="session")
-def server_plan(pytestconfig: pytest.Config) -> ServerPlan:
-    """Addresses of this run's servers; asking for it starts nothing."""
-    return pytestconfig.stash[_PLAN]
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Load the profile before the first law is read; most unit tests have none."""
+    if (
+        isinstance(collector, pytest.Module)
+        and "hypothesis" not in sys.modules
+        and "hypothesis" in collector.path.read_text()
+    ):
+        _load_profile(collector.config)
 
 
-def _use_role(connection: "BaseDatabaseWrapper", role: str, *, triggers: bool = True) -> None:
-    """Let `connection` log in as `role` from its next query on."""
-    connection.close()
-    if hasattr(connection, "close_pool"):
-        connection.close_pool()
-    connection.settings_dict["USER"] = role
-    options = connection.settings_dict["OPTIONS"]
-    options["options"] = options.get("options", "").replace(_NO_TRIGGERS, "").strip()
-    if not triggers:
-        options["options"] += f" {_NO_TRIGGERS}"
-
-
-@contextmanager
-def _as_owner(connection: "BaseDatabaseWrapper", *, triggers: bool = True) -> Iterator[None]:
-    _use_role(connection, OWNER, triggers=triggers)
-    try:
-        yield
-    finally:
-        _use_role(connection, APP)
-
-
-@pytest.fixture(scope="session")
-def django_db_modify_db_settings(
-    django_db_modify_db_settings: None, server_plan: ServerPlan
-) -> None:
-    """Start PostgreSQL; what pytest-django does next, it does as the owner."""
-    from django.db import connection
-
-    server_plan.start_postgres()
-    _use_role(connection, OWNER)
-
-
-@pytest.fixture(scope="session")
-def django_db_setup(
-    django_db_modify_db_settings: None,
-    django_db_setup: None,
-    django_db_blocker: Any,
-) -> Generator[None]:
-    """Go on as the application role once the test database is migrated."""
-    from django.db import connection
-    from django.test import TransactionTestCase
-
-    flush = TransactionTestCase._fixture_teardown
-
-    def flush_as_owner(case: TransactionTestCase) -> None:
-        # The application may not TRUNCATE, and triggers keep append-only tables from anybody.
-        with _as_owner(connection, triggers=False):
-            flush(case)
-
-    with django_db_blocker.unblock():
-        _use_role(connection, APP)
-    TransactionTestCase._fixture_teardown = flush_as_owner
-    yield
-    TransactionTestCase._fixture_teardown = flush
-    with django_db_blocker.unblock():
-        _use_role(connection, OWNER)
-
-
-@pytest.fixture
-def owner_connection(
-    transactional_db: None, server_plan: ServerPlan
-) -> "Generator[psycopg.Connection[tuple[object, ...]]]":
-    """A second connection to the test database as its owner, for what the application may not."""
-    from django.db import connection
-
-    with connect_as(server_plan, OWNER, str(connection.settings_dict["NAME"])) as owner:
-        yield owner
-
-
-@pytest.fixture(scope="session")
-def start_valkey(server_plan: ServerPlan) -> Callable[[], str]:
-    """Starts the Valkey of this run when called, and gives its address."""
-
-    def start() -> str:
-        server_plan.start_valkey()
-        return server_plan.valkey_url
-
-    return start
-
-
-@pytest.fixture(scope="session")
-def valkey_url(start_valkey: Callable[[], str]) -> str:
-    """Address of a running Valkey that all tests of this run share."""
-    return start_valkey()
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hypothesis's plugin imports all of Hypothesis for the summary, even where no law was run."""
+    config = session.config
+    if "hypothesis" not in sys.modules and not config.getoption("numprocesses", None):
+        config.pluginmanager.unregister(name="hypothesispytest")
