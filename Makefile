@@ -3,6 +3,7 @@
 SHELL := /bin/sh
 BIN := .venv/bin
 export TIDEGATE_PORT ?= 8000
+TIDEGATE_PAGES_PORT ?= 5173
 export TIDEGATE_STARTED_AT := $(shell date +%s)
 PYTEST_WORKERS ?= 2
 
@@ -26,7 +27,7 @@ COMPILE_LOCK = $(BIN)/uv pip compile --quiet --universal --generate-hashes --pyt
 NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status reset psql environment frontend-build test checks lint types imports \
+.PHONY: help up dev down status reset psql environment frontend-build test checks lint types imports \
 	migrations openapi openapi-check unit laws tests e2e chromium frontend bench bench-smoke lock \
 	slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
 	kube-bed-stop
@@ -36,6 +37,9 @@ help: ## List the targets
 
 up: environment frontend-build ## Start everything and stay (DETACH=1: return once it is ready)
 	@$(BIN)/python -m embedded up $(if $(DETACH),--detach)
+
+dev: environment frontend-build ## Like up, for developers: Python reloads, Vite serves the pages
+	@$(BIN)/python -m embedded up --dev $(TIDEGATE_PAGES_PORT)
 
 down: ## Stop everything; jobs of the local cluster keep running
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -m embedded down; \

@@ -36,6 +36,9 @@ function listRoutes(): Plugin {
   };
 }
 
+/** Where the portal answers; `make dev` says which port it has. */
+const portal = `127.0.0.1:${process.env.TIDEGATE_PORT ?? "8000"}`;
+
 export default defineConfig(({ command, mode }) => ({
   // Django serves the built files under /static/ and index.html at every page address.
   base: command === "build" ? "/static/" : "/",
@@ -47,8 +50,8 @@ export default defineConfig(({ command, mode }) => ({
       ? {}
       : {
           proxy: {
-            "/api": "http://127.0.0.1:8000",
-            "/ws": { target: "ws://127.0.0.1:8000", ws: true },
+            "/api": `http://${portal}`,
+            "/ws": { target: `ws://${portal}`, ws: true },
           },
         }),
   },

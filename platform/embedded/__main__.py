@@ -35,6 +35,7 @@ def main(words: list[str]) -> int:
                     detach=arguments.detach,
                     servers_only=arguments.servers_only,
                     is_in_background=arguments.background,
+                    pages_port=None if arguments.dev is None else port_of(arguments.dev),
                 )
             case "down":
                 down(layout)
@@ -60,6 +61,9 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument("--port", help="of the web process; TIDEGATE_PORT, else 8000")
     start.add_argument("--detach", action="store_true", help="return once it is ready")
     start.add_argument("--servers-only", action="store_true", help="PostgreSQL and Valkey alone")
+    start.add_argument(
+        "--dev", metavar="PORT", help="follow changes of the code; Vite serves the pages at PORT"
+    )
     start.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
     commands.add_parser("down", help="stop everything but jobs of the local cluster")
     commands.add_parser("status", help="say what is running")

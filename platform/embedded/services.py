@@ -1,6 +1,7 @@
 """The table of what runs: every process of an embedded Tidegate, and how it is stopped."""
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Mapping
@@ -8,10 +9,12 @@ from dataclasses import dataclass
 
 from embedded import postgres, valkey
 from embedded.environment import Secrets, service_environment
-from embedded.layout import Layout
+from embedded.layout import REPO, Layout
 from embedded.ports import HOST
 
 STOP_WITHIN_S = 10
+#: Where the code of the services lies, from the checkout's root.
+_SOURCES = ("platform", "tenants", "quotas", "jobs", "billing")
 WEB_WORKERS = 2
 
 
@@ -61,8 +64,14 @@ def web_command(port: int) -> tuple[str, ...]:
     )
 
 
-def portal_services(layout: Layout, *, port: int) -> tuple[Service, ...]:
-    """Tidegate's own processes, in the order in which they start."""
+def portal_services(
+    layout: Layout, *, port: int, pages_port: int | None = None
+) -> tuple[Service, ...]:
+    """Tidegate's own processes, in the order in which they start.
+
+    With `pages_port` they are those of a developer: each starts again when a Python file changes,
+    and Vite serves the pages there from their sources.
+    """
     python = (sys.executable, "-m")
     commands = {
         "web": web_command(port),
@@ -82,6 +91,8 @@ def portal_services(layout: Layout, *, port: int) -> tuple[Service, ...]:
         "TIDEGATE_PUBLIC_URL": f"http://127.0.0.1:{port}",
         **service_environment(layout, os.environ),
     }
+    if pages_port is not None:
+        return _developers_services(commands, environment, port=port, pages_port=pages_port)
     return tuple(
         Service(
             name,
@@ -90,4 +101,34 @@ def portal_services(layout: Layout, *, port: int) -> tuple[Service, ...]:
             beats=True,
         )
         for name, command in commands.items()
+    )
+
+
+def _developers_services(
+    commands: Mapping[str, tuple[str, ...]],
+    environment: Mapping[str, str],
+    *,
+    port: int,
+    pages_port: int,
+) -> tuple[Service, ...]:
+    """No service here has a heartbeat: one whose code cannot be loaded waits for the next change
+    instead of being killed."""
+    reloading = {
+        name: (
+            *(sys.executable, "-m", "watchfiles", "--filter", "python"),
+            *("--target-type", "command", shlex.join(command), *_SOURCES),
+        )
+        for name, command in commands.items()
+    }
+    vite = str(REPO / "frontend" / "node_modules" / "vite" / "bin" / "vite.js")
+    return (
+        *(Service(name, command, environment) for name, command in reloading.items()),
+        Service(
+            "pages",
+            (
+                *(str(REPO / ".venv" / "bin" / "node"), vite, str(REPO / "frontend")),
+                *("--port", str(pages_port), "--strictPort", "--clearScreen", "false"),
+            ),
+            {**environment, "TIDEGATE_PORT": str(port)},
+        ),
     )

@@ -85,17 +85,23 @@ def up(
     detach: bool = False,
     servers_only: bool = False,
     is_in_background: bool = False,
+    pages_port: int | None = None,
 ) -> int:
     """Start Tidegate and watch over it until asked to stop; the exit status.
 
-    With `detach`, leave a supervisor behind and return when it is ready. When one is there
-    already, say where and return. Raises LauncherError.
+    With `pages_port` its processes follow changes of the code, and pages are served there from
+    their sources, too. With `detach`, leave a supervisor behind and return when it is ready. When
+    one is there already, say where and return. Raises LauncherError.
     """
     layout.prepare()
     with _only_supervisor(layout) as is_only:
         if is_only and not detach:
             return _supervise(
-                layout, port=port, servers_only=servers_only, is_in_background=is_in_background
+                layout,
+                port=port,
+                servers_only=servers_only,
+                is_in_background=is_in_background,
+                pages_port=pages_port,
             )
     if is_only:
         return _leave_supervisor(layout, port=port, servers_only=servers_only)
@@ -201,7 +207,14 @@ def _enter_phase(layout: Layout, word: str, *, port: int) -> None:
     draft.replace(layout.phase_file)
 
 
-def _supervise(layout: Layout, *, port: int, servers_only: bool, is_in_background: bool) -> int:
+def _supervise(
+    layout: Layout,
+    *,
+    port: int,
+    servers_only: bool,
+    is_in_background: bool,
+    pages_port: int | None,
+) -> int:
     signals = _Signals()
     signals.install()
     supervisor = Supervisor(layout)
@@ -209,11 +222,14 @@ def _supervise(layout: Layout, *, port: int, servers_only: bool, is_in_backgroun
     try:
         _enter_phase(layout, "starting", port=0 if servers_only else port)
         write_record(layout.run, record_of(SUPERVISOR, os.getpid()))
-        _start_all(layout, supervisor, port=port, servers_only=servers_only)
+        _start_all(layout, supervisor, port=port, servers_only=servers_only, pages_port=pages_port)
         _enter_phase(layout, "ready", port=0 if servers_only else port)
         if not is_in_background:
             # In the background our output is a log file, and logs have no passwords.
             _introduce(layout)
+            if pages_port is not None:
+                show(f"Pages from their sources: http://{HOST}:{pages_port}")
+                show(f"Processes start again when Python files change; logs: {layout.log_of('*')}")
             show("Press ^C to stop it; `make down` in another shell does the same.")
         _watch(supervisor)
     except StopRequested:
@@ -243,12 +259,21 @@ def _watch(supervisor: Supervisor) -> None:
         time.sleep(_POLL_S)
 
 
-def _start_all(layout: Layout, supervisor: Supervisor, *, port: int, servers_only: bool) -> None:
+def _start_all(
+    layout: Layout,
+    supervisor: Supervisor,
+    *,
+    port: int,
+    servers_only: bool,
+    pages_port: int | None,
+) -> None:
     if left := stop_services(layout):
         say(f"Stopped what an earlier run had left behind: {', '.join(left)}")
     with_demo = wants_demo(layout)
     if not servers_only:
         check_port(port)
+    if pages_port is not None:
+        check_port(pages_port, "TIDEGATE_PAGES_PORT")
     secrets = load_secrets(layout)
     start_servers(layout, secrets, supervisor)
     if servers_only:
@@ -262,8 +287,9 @@ def _start_all(layout: Layout, supervisor: Supervisor, *, port: int, servers_onl
             say(line)
     for line in isolation_words(read_env_file(layout.env_file)):
         say(f"Local jobs: {line}")
-    say("Tidegate: starting web, arbiter, observer, worker and beat")
-    for service in portal_services(layout, port=port):
+    services = portal_services(layout, port=port, pages_port=pages_port)
+    say(f"Tidegate: starting {', '.join(service.name for service in services)}")
+    for service in services:
         supervisor.start(service)
     _wait_until_web_is_ready(supervisor, port)
 
@@ -285,14 +311,15 @@ def isolation_words(settings: Mapping[str, str]) -> list[str]:
     return done.stdout.splitlines() or ["whether they can be isolated could not be tried."]
 
 
-def check_port(port: int) -> None:
+def check_port(port: int, variable: str = "TIDEGATE_PORT") -> None:
     """Raise LauncherError when `port` is taken, saying by whom if that can be seen."""
     if is_free(port):
         return
     holder = holder_of(port)
+    target = "up" if variable == "TIDEGATE_PORT" else "dev"
     raise LauncherError(
         f"Port {port} is taken{f' by {holder}' if holder else ''}: stop that, or choose another "
-        f"port, as in `make up TIDEGATE_PORT={port + 1}`."
+        f"port, as in `make {target} {variable}={port + 1}`."
     )
 
 

@@ -1,5 +1,6 @@
 import json
 import os
+import shlex
 import stat
 from pathlib import Path
 from types import SimpleNamespace
@@ -149,6 +150,25 @@ def test_jobs_are_told_where_this_portal_is_unless_its_settings_say(
         {service.environment["TIDEGATE_PUBLIC_URL"] for service in portal_services(layout, port=81)}
     )
     assert addresses == [{"http://127.0.0.1:81"}, {"https://gpus.test"}]
+
+
+def test_a_developers_processes_follow_the_code_and_vite_finds_the_portal(tmp_path: Path) -> None:
+    """Planted: Vite is told the port of the pages; a heartbeat is asked of a service that waits
+    for code that can be loaded."""
+    layout = a_layout(tmp_path)
+    load_secrets(layout)
+    usual = portal_services(layout, port=81)
+    *following, pages = portal_services(layout, port=81, pages_port=82)
+    assert [service.name for service in following] == [service.name for service in usual]
+    assert [shlex.split(service.command[-6]) for service in following] == [
+        list(service.command) for service in usual
+    ]
+    assert {service.command[-5:] for service in following} == {
+        ("platform", "tenants", "quotas", "jobs", "billing")
+    }
+    assert not any(service.beats for service in (*following, pages))
+    assert pages.command[3:6] == ("--port", "82", "--strictPort")
+    assert pages.environment["TIDEGATE_PORT"] == "81"
 
 
 def test_a_folder_that_was_never_ours_is_not_deleted(tmp_path: Path) -> None:
