@@ -103,7 +103,10 @@ def test_the_company_runs_on_two_clusters(both: Tidegate, bed: SlurmBed) -> None
     assert [_cluster(cast.olga, job) for job in own] == [
         *("local", "slurm", "local", "local", "local", "slurm"),
     ]
-    (beside,) = settle(lambda: cast.vera.get("/jobs", origin="native")["items"])
+    # The native job of a first try has ended.
+    (beside,) = settle(
+        lambda: cast.vera.get("/jobs", origin="native", state="queued,running")["items"]
+    )
     assert (beside["team"], beside["user"], beside["mgpu"]) == (VISION, "vera", 8_000)
     assert beside["current_attempt"]["native_id"] == native
 

@@ -343,13 +343,15 @@ def _step(folder: int, name: str, *, makes: str) -> int:
         try:
             found = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
         except FileNotFoundError:
-            if makes == "folder":
-                os.mkdir(name, 0o755, dir_fd=folder)
-            elif makes == "file":
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-                os.close(os.open(name, flags, 0o444, dir_fd=folder))
-            else:
-                raise
+            # Ranks of a job share `/tmp`, so another one may make the same at this moment.
+            with contextlib.suppress(FileExistsError):
+                if makes == "folder":
+                    os.mkdir(name, 0o755, dir_fd=folder)
+                elif makes == "file":
+                    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                    os.close(os.open(name, flags, 0o444, dir_fd=folder))
+                else:
+                    raise
             found = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
     finally:
         os.close(folder)
