@@ -28,7 +28,7 @@ NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 
 .DEFAULT_GOAL := help
 .PHONY: help up dev down status reset psql environment frontend-build test checks lint types imports \
-	migrations openapi openapi-check unit laws tests e2e chromium frontend bench bench-smoke lock \
+	migrations openapi openapi-check hooks unit laws tests e2e chromium frontend bench bench-smoke lock \
 	slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
 	kube-bed-stop
 
@@ -92,6 +92,9 @@ openapi-check: environment ## frontend/openapi.json is what the code says
 	$(BIN)/python manage.py export_openapi var/openapi.json
 	@diff -u frontend/openapi.json var/openapi.json \
 		|| { echo "frontend/openapi.json is not what the code says: run \`make openapi\`." >&2; exit 1; }
+
+hooks: environment ## Install the checks that run before a commit and before a push
+	$(BIN)/pre-commit install
 
 unit: environment ## Tests of single modules
 	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/unit tests/property
