@@ -1,4 +1,4 @@
-"""Jobs over HTTP: parse, call one function, render."""
+"""Jobs themselves: lists, submission, one job, and what people do to it."""
 
 from __future__ import annotations
 
@@ -19,31 +19,22 @@ from jobs.actions.cancellation import cancel_job, hold_job, release_job
 from jobs.api import serializers as shapes
 from jobs.api.rendering import (
     Rights,
-    array_body,
-    attempt_body,
     detail_body,
-    history_body,
     job_body,
     plan_body,
     written,
 )
 from jobs.models import Job, JobOrigin, JobState
-from jobs.reading import logs
 from jobs.reading.explaining import explanation_of
 from jobs.reading.listing import JobFilter
 from jobs.reading.queries import (
     JobView,
-    get_attempts,
     get_content,
     get_dependencies,
-    get_history,
     get_job,
     list_jobs,
-    record_reading,
-    require_log,
     row_of,
 )
-from jobs.submission.job_arrays import cancel_array, get_array
 from jobs.submission.requests import read_job_request
 from jobs.submission.submission import submit_job_here
 from jobs.whatif.preview import preview_job
@@ -53,6 +44,7 @@ from tenants.api.authentication import actor_from
 from webapi.idempotency import respond_once
 from webapi.paging import (
     Page,
+    choice_or_refuse,
     decode_cursor,
     encode_cursor,
     page_body,
@@ -62,7 +54,6 @@ from webapi.paging import (
     refuse_unknown_parameters,
     time_or_refuse,
     uuid_or_refuse,
-    whole_or_refuse,
 )
 from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
 
@@ -146,7 +137,7 @@ class JobList(APIView):
             if cursor is None
             else uuid_or_refuse(decode_cursor(cursor, parts=1)[0], "cursor"),
             limit=limit + 1,
-            newest_first=(_choice(request, "sort", _SORTS) or _SORTS[0]) == _SORTS[0],
+            newest_first=(choice_or_refuse(request, "sort", _SORTS) or _SORTS[0]) == _SORTS[0],
             now=now,
         )
         shown = found[:limit]
@@ -174,7 +165,7 @@ class JobList(APIView):
     def post(self, request: Request) -> Response:
         """The new job, or the plan."""
         refuse_unknown_parameters(request, {"dry_run"})
-        is_dry_run = _choice(request, "dry_run", ("true", "false")) == "true"
+        is_dry_run = choice_or_refuse(request, "dry_run", ("true", "false")) == "true"
         actor, now = actor_from(request), SystemClock().now()
         wanted = read_job_request(cast(Mapping[str, Any], request.data))
         if is_dry_run:
@@ -231,98 +222,6 @@ class JobExplanation(APIView):
         return Response(explanation_of(get_job(job_id, actor=actor, now=now), actor=actor, now=now))
 
 
-class JobAttempts(APIView):
-    """The executions of a job."""
-
-    @extend_schema(
-        operation_id="list_job_attempts",
-        summary="A job's attempts",
-        responses=answers({200: shapes.JobAttemptsSerializer}, 404),
-    )
-    def get(self, request: Request, job_id: UUID) -> Response:
-        """All of them, first to last."""
-        refuse_unknown_parameters(request, set())
-        actor = actor_from(request)
-        found = get_attempts(job_id, actor=actor)
-        return Response(written({"items": [attempt_body(item, actor=actor) for item in found]}))
-
-
-class JobHistory(APIView):
-    """The timeline of a job."""
-
-    @extend_schema(
-        operation_id="get_job_history",
-        summary="A job's timeline",
-        responses=answers({200: shapes.JobHistorySerializer}, 404),
-    )
-    def get(self, request: Request, job_id: UUID) -> Response:
-        """All of it, first to last."""
-        refuse_unknown_parameters(request, set())
-        return Response(history_body(get_history(job_id, actor=actor_from(request))))
-
-
-class JobLogs(APIView):
-    """The log of a job."""
-
-    @extend_schema(
-        operation_id="get_job_log",
-        summary="A piece of a job's log",
-        description="Control characters are left out. Read on at `next_offset`.",
-        parameters=[
-            OpenApiParameter("attempt", OpenApiTypes.INT, description="The latest if absent"),
-            OpenApiParameter("rank", OpenApiTypes.INT, default=0),
-            OpenApiParameter("stream", OpenApiTypes.STR, enum=logs.STREAMS, default="stdout"),
-            OpenApiParameter(
-                "offset",
-                OpenApiTypes.INT,
-                default=0,
-                description="In bytes; negative: from the end",
-            ),
-            OpenApiParameter(
-                "limit",
-                OpenApiTypes.INT,
-                default=logs.LIMIT_DEFAULT,
-                description=f"Bytes at most, {logs.LIMIT_MIN} to {logs.LIMIT_MAX}",
-            ),
-        ],
-        responses=answers({200: shapes.JobLogSerializer}, 403, 404, 503),
-    )
-    def get(self, request: Request, job_id: UUID) -> Response:
-        """Text of one rank's stream."""
-        refuse_unknown_parameters(request, {"attempt", "rank", "stream", "offset", "limit"})
-        actor, now = actor_from(request), SystemClock().now()
-        view = get_job(job_id, actor=actor, now=now)
-        require_log(view, actor)
-        attempt = whole_or_refuse(request, "attempt", None, low=1, high=2**31 - 1)
-        rank = whole_or_refuse(request, "rank", 0, low=0, high=2**31 - 1)
-        offset = whole_or_refuse(request, "offset", 0, low=-logs.OFFSET_MAX, high=logs.OFFSET_MAX)
-        limit = whole_or_refuse(
-            request, "limit", logs.LIMIT_DEFAULT, low=logs.LIMIT_MIN, high=logs.LIMIT_MAX
-        )
-        found = logs.read_log(
-            job_id,
-            attempt=attempt,
-            rank=rank or 0,
-            stream=_choice(request, "stream", logs.STREAMS) or "stdout",
-            offset=offset or 0,
-            limit=limit or logs.LIMIT_DEFAULT,
-        )
-        record_reading(view.job, "log", actor=actor, now=now)
-        return Response(
-            {
-                "attempt": found.attempt,
-                "rank": found.rank,
-                "stream": found.stream,
-                "offset": found.offset,
-                "next_offset": found.next_offset,
-                "text": found.text,
-                "is_final": found.is_final,
-                "is_truncated": found.is_truncated,
-                "ranks": found.ranks,
-            }
-        )
-
-
 class JobCancel(APIView):
     """Ending a job."""
 
@@ -366,40 +265,6 @@ class JobRelease(APIView):
         return _changed(request, job_id, release_job)
 
 
-class JobArrayDetail(APIView):
-    """One job array."""
-
-    @extend_schema(
-        operation_id="get_job_array",
-        summary="One job array",
-        description="Its tasks are listed by `GET /jobs?array=ID`.",
-        responses=answers({200: shapes.JobArraySerializer}, 404),
-    )
-    def get(self, request: Request, array_id: UUID) -> Response:
-        """The array with its tasks counted."""
-        refuse_unknown_parameters(request, set())
-        return Response(array_body(get_array(array_id, actor=actor_from(request))))
-
-
-class JobArrayCancel(APIView):
-    """Ending all of an array."""
-
-    @extend_schema(
-        operation_id="cancel_job_array",
-        summary="Cancel all tasks of an array",
-        description="Each that has not ended, as by itself. Repeating changes nothing.",
-        request=None,
-        responses=answers({200: shapes.JobArraySerializer}, 403, 404),
-    )
-    def post(self, request: Request, array_id: UUID) -> Response:
-        """The array after it."""
-        refuse_unknown_parameters(request, set())
-        actor, now = actor_from(request), SystemClock().now()
-        refuse_body(request)
-        cancel_array(array_id, actor=actor, now=now)
-        return Response(array_body(get_array(array_id, actor=actor)))
-
-
 def _changed(request: Request, job_id: UUID, change: Callable[..., Job]) -> Response:
     refuse_unknown_parameters(request, set())
     actor, now = actor_from(request), SystemClock().now()
@@ -428,8 +293,8 @@ def _filter(request: Request) -> JobFilter:
         name=_short(request, "q"),
         submitted_from=_time(request, "submitted_at__gte"),
         submitted_before=_time(request, "submitted_at__lt"),
-        usage_class=_choice(request, "usage_class", _USAGE_CLASSES),
-        origin=_choice(request, "origin", _ORIGINS),
+        usage_class=choice_or_refuse(request, "usage_class", _USAGE_CLASSES),
+        origin=choice_or_refuse(request, "origin", _ORIGINS),
         array=None if array is None else uuid_or_refuse(array, "array"),
     )
 
@@ -447,13 +312,3 @@ def _short(request: Request, name: str) -> str | None:
 def _time(request: Request, name: str) -> datetime | None:
     text = request.query_params.get(name)
     return None if text is None else time_or_refuse(text, name)
-
-
-def _choice(request: Request, name: str, values: list[str] | tuple[str, ...]) -> str | None:
-    text = request.query_params.get(name)
-    if text is not None and text not in values:
-        raise InvalidRequest(
-            f"{name} must be one of {', '.join(values)}.",
-            errors=[FieldError(f"/{name}", "is none of them")],
-        )
-    return text

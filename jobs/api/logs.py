@@ -1,4 +1,4 @@
-"""What a job's log holds, in short."""
+"""The log of a job: a piece of it, and what it holds in short."""
 
 from __future__ import annotations
 
@@ -14,10 +14,18 @@ from rest_framework.views import APIView
 
 from jobs.reading import logs
 from jobs.reading.log_summary import summarize_log
-from jobs.reading.queries import get_job, record_reading, require_log
+from jobs.reading.queries import (
+    get_job,
+    record_reading,
+    require_log,
+)
 from primitives.clock import SystemClock
 from tenants.api.authentication import actor_from
-from webapi.paging import refuse_unknown_parameters, whole_or_refuse
+from webapi.paging import (
+    choice_or_refuse,
+    refuse_unknown_parameters,
+    whole_or_refuse,
+)
 from webapi.serializers import answers
 
 _NUMBER_MAX = 2**31 - 1
@@ -46,6 +54,20 @@ class JobLogSummarySerializer(serializers.Serializer[Any]):
     error_lines = serializers.ListField(
         child=serializers.CharField(), help_text="The last lines of `error_stream`"
     )
+
+
+class JobLogSerializer(serializers.Serializer[Any]):
+    """A piece of a log. Read on at `next_offset`; offsets are bytes."""
+
+    attempt = serializers.IntegerField()
+    rank = serializers.IntegerField()
+    stream = serializers.CharField()
+    offset = serializers.IntegerField()
+    next_offset = serializers.IntegerField()
+    text = serializers.CharField()
+    is_final = serializers.BooleanField(help_text="The stream has ended and this is its end")
+    is_truncated = serializers.BooleanField(help_text="The size cap cut it")
+    ranks = serializers.IntegerField()
 
 
 class JobLogSummary(APIView):
@@ -88,5 +110,67 @@ class JobLogSummary(APIView):
                 ],
                 "error_stream": found.error_stream,
                 "error_lines": list(found.error_lines),
+            }
+        )
+
+
+class JobLogs(APIView):
+    """The log of a job."""
+
+    @extend_schema(
+        operation_id="get_job_log",
+        summary="A piece of a job's log",
+        description="Control characters are left out. Read on at `next_offset`.",
+        parameters=[
+            OpenApiParameter("attempt", OpenApiTypes.INT, description="The latest if absent"),
+            OpenApiParameter("rank", OpenApiTypes.INT, default=0),
+            OpenApiParameter("stream", OpenApiTypes.STR, enum=logs.STREAMS, default="stdout"),
+            OpenApiParameter(
+                "offset",
+                OpenApiTypes.INT,
+                default=0,
+                description="In bytes; negative: from the end",
+            ),
+            OpenApiParameter(
+                "limit",
+                OpenApiTypes.INT,
+                default=logs.LIMIT_DEFAULT,
+                description=f"Bytes at most, {logs.LIMIT_MIN} to {logs.LIMIT_MAX}",
+            ),
+        ],
+        responses=answers({200: JobLogSerializer}, 403, 404, 503),
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """Text of one rank's stream."""
+        refuse_unknown_parameters(request, {"attempt", "rank", "stream", "offset", "limit"})
+        actor, now = actor_from(request), SystemClock().now()
+        view = get_job(job_id, actor=actor, now=now)
+        require_log(view, actor)
+        attempt = whole_or_refuse(request, "attempt", None, low=1, high=_NUMBER_MAX)
+        rank = whole_or_refuse(request, "rank", 0, low=0, high=_NUMBER_MAX)
+        offset = whole_or_refuse(request, "offset", 0, low=-logs.OFFSET_MAX, high=logs.OFFSET_MAX)
+        limit = whole_or_refuse(
+            request, "limit", logs.LIMIT_DEFAULT, low=logs.LIMIT_MIN, high=logs.LIMIT_MAX
+        )
+        found = logs.read_log(
+            job_id,
+            attempt=attempt,
+            rank=rank or 0,
+            stream=choice_or_refuse(request, "stream", logs.STREAMS) or "stdout",
+            offset=offset or 0,
+            limit=limit or logs.LIMIT_DEFAULT,
+        )
+        record_reading(view.job, "log", actor=actor, now=now)
+        return Response(
+            {
+                "attempt": found.attempt,
+                "rank": found.rank,
+                "stream": found.stream,
+                "offset": found.offset,
+                "next_offset": found.next_offset,
+                "text": found.text,
+                "is_final": found.is_final,
+                "is_truncated": found.is_truncated,
+                "ranks": found.ranks,
             }
         )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from jobs.api.serializers import JobReasonsSerializer
+from jobs.api.serializers import EXPLANATION_CODES, EstimatedStartSerializer
 from jobs.queue.reason_documents import iso
 from jobs.reading.reason_history import get_reasons
 from tenants.api.authentication import actor_from
@@ -17,6 +19,24 @@ from webapi.paging import refuse_unknown_parameters
 from webapi.serializers import answers
 
 _SHOWN = ("code", "sentence", "numbers", "node", "jobs_ahead", "estimated_start")
+
+
+class JobReasonSerializer(serializers.Serializer[Any]):
+    """A reason for which a job waits or waited, with the numbers of its first moment."""
+
+    since = serializers.DateTimeField()
+    code = serializers.ChoiceField(choices=EXPLANATION_CODES)
+    sentence = serializers.CharField()
+    numbers = serializers.DictField(child=serializers.IntegerField())
+    node = serializers.CharField(allow_null=True, help_text="Path of the node whose limit binds")
+    jobs_ahead = serializers.IntegerField()
+    estimated_start = EstimatedStartSerializer(allow_null=True)
+
+
+class JobReasonsSerializer(serializers.Serializer[Any]):
+    """The reasons for which a job has waited, the latest first; the last 100 changes."""
+
+    items = JobReasonSerializer(many=True)
 
 
 class JobReasons(APIView):

@@ -417,34 +417,6 @@ class JobRequestSerializer(serializers.Serializer[Any]):
     )
 
 
-class JobArraySerializer(serializers.Serializer[Any]):
-    """A job array and what has become of its tasks, which are jobs of their own."""
-
-    id = serializers.UUIDField()
-    name = serializers.CharField(help_text="Its tasks are called name[index]")
-    team = serializers.CharField(help_text="Path")
-    user = serializers.CharField(help_text="Username")
-    organization = serializers.CharField(help_text="Slug")
-    pools = serializers.ListField(
-        child=serializers.CharField(), help_text="Those that its tasks accept, the best first"
-    )
-    indices = serializers.CharField(help_text="As they were submitted: `0-9`, `1,3,5-7`, `0-31:4`")
-    size = serializers.IntegerField(help_text="How many tasks it has")
-    max_running = serializers.IntegerField(allow_null=True, help_text="At once; null: all")
-    submitted_at = serializers.DateTimeField()
-    counts = serializers.DictField(
-        child=serializers.IntegerField(), help_text="Tasks by state, every state named"
-    )
-    first_started_at = serializers.DateTimeField(
-        allow_null=True, help_text="The earliest start of the present attempts"
-    )
-    first_ended_at = serializers.DateTimeField(allow_null=True)
-    last_ended_at = serializers.DateTimeField(allow_null=True, help_text="Of those that have ended")
-    can = serializers.ListField(
-        child=serializers.ChoiceField(choices=ACTIONS), help_text="cancel, or nothing"
-    )
-
-
 class ResolvedJobSerializer(serializers.Serializer[Any]):
     """A request with every choice made."""
 
@@ -500,55 +472,3 @@ class JobPlanSerializer(serializers.Serializer[Any]):
     )
     cost_per_hour_nano = serializers.IntegerField(allow_null=True)
     currency = serializers.CharField(allow_null=True)
-
-
-class JobReasonSerializer(serializers.Serializer[Any]):
-    """A reason for which a job waits or waited, with the numbers of its first moment."""
-
-    since = serializers.DateTimeField()
-    code = serializers.ChoiceField(choices=EXPLANATION_CODES)
-    sentence = serializers.CharField()
-    numbers = serializers.DictField(child=serializers.IntegerField())
-    node = serializers.CharField(allow_null=True, help_text="Path of the node whose limit binds")
-    jobs_ahead = serializers.IntegerField()
-    estimated_start = EstimatedStartSerializer(allow_null=True)
-
-
-class JobReasonsSerializer(serializers.Serializer[Any]):
-    """The reasons for which a job has waited, the latest first; the last 100 changes."""
-
-    items = JobReasonSerializer(many=True)
-
-
-class JobEventSerializer(serializers.Serializer[Any]):
-    """One line of a job's timeline."""
-
-    at = serializers.DateTimeField()
-    event = serializers.CharField()
-    detail = serializers.DictField()
-
-
-class JobHistorySerializer(serializers.Serializer[Any]):
-    """A job's timeline, first to last; the latest 1,000 lines."""
-
-    items = JobEventSerializer(many=True)
-
-
-class JobAttemptsSerializer(serializers.Serializer[Any]):
-    """A job's attempts, first to last; the latest 500."""
-
-    items = AttemptSerializer(many=True)
-
-
-class JobLogSerializer(serializers.Serializer[Any]):
-    """A piece of a log. Read on at `next_offset`; offsets are bytes."""
-
-    attempt = serializers.IntegerField()
-    rank = serializers.IntegerField()
-    stream = serializers.CharField()
-    offset = serializers.IntegerField()
-    next_offset = serializers.IntegerField()
-    text = serializers.CharField()
-    is_final = serializers.BooleanField(help_text="The stream has ended and this is its end")
-    is_truncated = serializers.BooleanField(help_text="The size cap cut it")
-    ranks = serializers.IntegerField()

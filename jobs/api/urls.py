@@ -16,9 +16,12 @@ from jobs.api.archiving import (
     PoolRestore,
     UserDeactivate,
 )
+from jobs.api.arrays import JobArrayCancel, JobArrayDetail
+from jobs.api.attempts import JobAttempts
 from jobs.api.checkpoints import JobCheckpoints
 from jobs.api.estimates import JobEstimate
-from jobs.api.logs import JobLogSummary
+from jobs.api.history import JobHistory
+from jobs.api.logs import JobLogs, JobLogSummary
 from jobs.api.moving import NodeMove
 from jobs.api.placements import ClusterPlacementList
 from jobs.api.quota_preview import QuotaChangePreview
@@ -33,17 +36,17 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:job_id>/reasons", JobReasons.as_view()),
     path("jobs/<uuid:job_id>/estimate", JobEstimate.as_view()),
     path("jobs/<uuid:job_id>/alternatives", JobAlternatives.as_view()),
-    path("jobs/<uuid:job_id>/attempts", jobs.JobAttempts.as_view()),
-    path("jobs/<uuid:job_id>/history", jobs.JobHistory.as_view()),
+    path("jobs/<uuid:job_id>/attempts", JobAttempts.as_view()),
+    path("jobs/<uuid:job_id>/history", JobHistory.as_view()),
     path("jobs/<uuid:job_id>/decisions", cycles.JobDecisions.as_view()),
-    path("jobs/<uuid:job_id>/logs", jobs.JobLogs.as_view()),
+    path("jobs/<uuid:job_id>/logs", JobLogs.as_view()),
     path("jobs/<uuid:job_id>/log-summary", JobLogSummary.as_view()),
     path("jobs/<uuid:job_id>/checkpoints", JobCheckpoints.as_view()),
     path("jobs/<uuid:job_id>/cancel", jobs.JobCancel.as_view()),
     path("jobs/<uuid:job_id>/hold", jobs.JobHold.as_view()),
     path("jobs/<uuid:job_id>/release", jobs.JobRelease.as_view()),
-    path("job-arrays/<uuid:array_id>", jobs.JobArrayDetail.as_view()),
-    path("job-arrays/<uuid:array_id>/cancel", jobs.JobArrayCancel.as_view()),
+    path("job-arrays/<uuid:array_id>", JobArrayDetail.as_view()),
+    path("job-arrays/<uuid:array_id>/cancel", JobArrayCancel.as_view()),
     path("clusters/<uuid:cluster_id>/placements", ClusterPlacementList.as_view()),
     path("tree/<uuid:tree_node_id>", NodeDetail.as_view()),
     path("tree/<uuid:tree_node_id>/archive", NodeArchive.as_view()),

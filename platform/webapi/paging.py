@@ -231,3 +231,15 @@ def whole_or_refuse(
             errors=[FieldError(f"/{name}", f"must be from {low} to {high}")],
         )
     return int(text)
+
+
+def choice_or_refuse(
+    request: Request, name: str, values: list[str] | tuple[str, ...]
+) -> str | None:
+    text = request.query_params.get(name)
+    if text is not None and text not in values:
+        raise InvalidRequest(
+            f"{name} must be one of {', '.join(values)}.",
+            errors=[FieldError(f"/{name}", "is none of them")],
+        )
+    return text
