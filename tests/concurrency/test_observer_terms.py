@@ -38,7 +38,7 @@ def test_the_next_term_waits_for_no_thread_of_the_last(monkeypatch: pytest.Monke
     only after the time-outs of every cluster that did not answer."""
     a_company()
     cluster = AClusterThatHangs()
-    monkeypatch.setattr("jobs.loops.observer.connector_of", lambda _: cluster)
+    monkeypatch.setattr("jobs.loops.cluster_agent.connector_of", lambda _: cluster)
     stopping = Event()
     observer = Thread(target=_observe, args=(stopping,))
     observer.start()

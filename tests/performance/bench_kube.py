@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 RATIO_MAX = 1.2
 RELEASED_WITHIN_S = 1.0
 SUBMITTERS = 8
-#: The product's observer rests so long between two looks (`jobs.loops.observer`).
+#: The product's observer rests so long between two looks (`jobs.loops.cluster_agent`).
 LOOK_AGAIN_S = 0.2
 VOTERS = 4
 GPUS_PER_NODE = 8

@@ -16,7 +16,7 @@ from builders.portal_builders import NOW, Company, a_cluster, a_company, a_pool,
 from clusters.models import Cluster, ClusterNode
 from connectors.errors import ClusterUnavailable
 from connectors.protocol import Inventory, Listing, NativeWorkload, NodeCapacity
-from jobs.loops.observer import SILENCE_PAUSE_MAX_S, _ClusterAgent
+from jobs.loops.cluster_agent import SILENCE_PAUSE_MAX_S, ClusterAgent
 from jobs.models import Attempt, HeldSubmission, JobState, Reclaim
 from quotas.models import ClusterUser
 
@@ -85,18 +85,18 @@ def control(monkeypatch: pytest.MonkeyPatch) -> AFaultyControl:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> ACluster:
     cluster = ACluster()
-    monkeypatch.setattr("jobs.loops.observer.Thread", NoThread)
-    monkeypatch.setattr("jobs.loops.observer.connector_of", lambda _: cluster)
+    monkeypatch.setattr("jobs.loops.cluster_agent.Thread", NoThread)
+    monkeypatch.setattr("jobs.loops.cluster_agent.connector_of", lambda _: cluster)
     # The test's transaction is on it.
-    monkeypatch.setattr("jobs.loops.observer.connection", SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr("jobs.loops.cluster_agent.connection", SimpleNamespace(close=lambda: None))
     return cluster
 
 
-def an_agent(company: Company, cluster: ACluster) -> _ClusterAgent:
-    return _ClusterAgent(company.cluster.pk, Fenced("observer"), cluster)  # type: ignore[arg-type]
+def an_agent(company: Company, cluster: ACluster) -> ClusterAgent:
+    return ClusterAgent(company.cluster.pk, Fenced("observer"), cluster)  # type: ignore[arg-type]
 
 
-def look(agent: _ClusterAgent, cluster: ACluster, at_s: int, *natives: NativeWorkload) -> None:
+def look(agent: ClusterAgent, cluster: ACluster, at_s: int, *natives: NativeWorkload) -> None:
     cluster.now_s, cluster.natives = at_s, natives
     agent._look()
 
@@ -114,7 +114,7 @@ def test_a_cluster_that_was_added_twice_counts_once(
 
     def look_at(found: Cluster, uid: str) -> Cluster:
         cluster.uid = uid
-        agent: Any = _ClusterAgent(found.pk, Fenced("observer"), cluster)  # type: ignore[arg-type]
+        agent: Any = ClusterAgent(found.pk, Fenced("observer"), cluster)  # type: ignore[arg-type]
         agent._look()
         found.refresh_from_db()
         return found
@@ -291,7 +291,7 @@ def test_a_clock_that_is_set_has_nobody_knock_without_a_pause(
         raise ClusterUnavailable("away")
 
     passed = SimpleNamespace(s=0.0)
-    agent = _ClusterAgent(company.cluster.pk, Fenced("observer"), cluster, lambda: passed.s)  # type: ignore[arg-type]
+    agent = ClusterAgent(company.cluster.pk, Fenced("observer"), cluster, lambda: passed.s)  # type: ignore[arg-type]
     monkeypatch.setattr(agent, "_chance", SimpleNamespace(uniform=lambda low, high: 1.0))
     answering = cluster.inventory
     monkeypatch.setattr(cluster, "inventory", away)

@@ -21,7 +21,7 @@ from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.options import parse_options
 from connectors.protocol import ClusterConnector
 from jobs.leadership import Leadership
-from jobs.loops.observer import _ClusterAgent
+from jobs.loops.cluster_agent import ClusterAgent
 from jobs.reading import logs
 from primitives.clock import SystemClock
 
@@ -57,8 +57,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[ClusterConnector
         opened.append(weakref.ref(connector))
         return connector
 
-    monkeypatch.setattr("jobs.loops.observer.connector_of", opener)
-    monkeypatch.setattr("jobs.loops.observer.Thread", NoThread)
+    monkeypatch.setattr("jobs.loops.cluster_agent.connector_of", opener)
+    monkeypatch.setattr("jobs.loops.cluster_agent.Thread", NoThread)
     return opened
 
 
@@ -71,9 +71,9 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[Caches]:
     return ended
 
 
-def an_agent() -> _ClusterAgent:
+def an_agent() -> ClusterAgent:
     leadership = cast(Leadership, SimpleNamespace(fence=None, is_leading=True))
-    return _ClusterAgent(uuid4(), leadership, SystemClock())
+    return ClusterAgent(uuid4(), leadership, SystemClock())
 
 
 def test_an_agent_looks_and_carries_out_with_one_connector(
@@ -86,8 +86,8 @@ def test_an_agent_looks_and_carries_out_with_one_connector(
         reached.append(connect)
         return {}
 
-    monkeypatch.setattr("jobs.loops.observer.handlers", handlers)
-    monkeypatch.setattr("jobs.loops.observer.deliver_due", lambda *args, **values: None)
+    monkeypatch.setattr("jobs.loops.cluster_agent.handlers", handlers)
+    monkeypatch.setattr("jobs.loops.cluster_agent.deliver_due", lambda *args, **values: None)
     agent, cluster = an_agent(), a_cluster()
     looks = agent._connector(cluster)
     for shard in ("stop", "nodes"):
@@ -163,7 +163,7 @@ def test_nobody_else_opens_connectors() -> None:
     }
     kinds = "platform/connectors/kubernetes/"
     assert found == {
-        "jobs/loops/observer.py": {"connector_of"},
+        "jobs/loops/cluster_agent.py": {"connector_of"},
         "jobs/execution/dispatch.py": {"connector_of"},
         # Only for kinds without a reader of logs.
         "jobs/reading/logs.py": {"connector_of"},
