@@ -27,7 +27,7 @@ from billing.models import (
 )
 from billing.reconciliation import AccountReport, Difference, MeteredRun, Piece
 from clusters.models import CapacitySegment, Cluster, Pool
-from connectors.registry import ACCOUNTS
+from connectors.registry import kind_named
 from live.publishing import COSTS, publish
 from live.waking import wake
 from outbox.recording import Intention, intend
@@ -72,7 +72,7 @@ def plan_days(cluster: Cluster, *, now: datetime) -> int:
     was watched, unless they were compared, and whichever day is to be compared again. Must run
     behind the caller's fence.
     """
-    if cluster.kind not in ACCOUNTS:
+    if kind_named(cluster.kind).open_account is None:
         return 0
     watched = CapacitySegment.objects.filter(cluster=cluster).aggregate(first=Min("start"))
     if watched["first"] is None:
@@ -137,7 +137,7 @@ def request_day(cluster_name: str, day: date, *, actor: Actor, now: datetime) ->
             f"day must be one of the last {DAYS_BACK_MAX} days, today (UTC) at the latest.",
             errors=[FieldError("/day", "has not begun or is too long ago")],
         )
-    if cluster.kind not in ACCOUNTS:
+    if kind_named(cluster.kind).open_account is None:
         raise Conflict(
             f"{cluster.name} is a {cluster.kind} cluster, which keeps no account of its own: "
             "there is nothing to compare the meter with."

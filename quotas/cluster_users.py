@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from audit.recording import record
 from clusters.models import Cluster
 from clusters.registration import Administrator
-from connectors.registry import KINDS_WITH_USERS, SERVICE_USER_OPTIONS
+from connectors.registry import kind_named
 from live.waking import wake
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from quotas.models import ClusterUser
@@ -40,7 +40,8 @@ def map_user(
     cluster without users of its own or a name that cannot be one, Conflict when the name is
     somebody else's.
     """
-    if cluster.kind not in KINDS_WITH_USERS:
+    kind = kind_named(cluster.kind)
+    if not kind.has_users:
         raise InvalidRequest(f"A {cluster.kind} cluster has no users of its own; nothing to map.")
     if _NAME.fullmatch(name) is None or name in _NEVER:
         raise InvalidRequest(
@@ -48,7 +49,7 @@ def map_user(
             "cluster knows them: lower-case letters, digits, '-' and '_'.",
             errors=[FieldError("/name", "is no UNIX user name of a person")],
         )
-    if name == cluster.options.get(SERVICE_USER_OPTIONS.get(cluster.kind, "")):
+    if name == cluster.options.get(kind.service_user_option or ""):
         raise InvalidRequest(
             f"{name} is the user as whom Tidegate itself acts on {cluster.name}; nobody's jobs can "
             "run as that. Give the person a UNIX user of their own.",

@@ -19,7 +19,7 @@ from audit.recording import record
 from clusters.models import Cluster
 from clusters.registration import Administrator, delete_cluster
 from connectors.entitlements import Change, ChangeKind, Value
-from connectors.registry import ENTITLEMENT_CONTROLS
+from connectors.registry import kind_named
 from live.publishing import PLATFORM, publish
 from live.waking import wake
 from outbox.recording import Intention, intend, withdraw_unsent
@@ -54,6 +54,11 @@ def push_shard(cluster_id: UUID) -> str:
     return f"{cluster_id}/quota"
 
 
+def keeps_limits(cluster: Cluster) -> bool:
+    """Whether `cluster` keeps limits of its own, to which quotas are pushed."""
+    return kind_named(cluster.kind).control_entitlements is not None
+
+
 @transaction.atomic
 def request_push(
     cluster: Cluster,
@@ -68,7 +73,7 @@ def request_push(
     Raises InvalidRequest for a kind of cluster that keeps no limits, or subjects where none can
     be, and Conflict while the cluster is disabled or ten requests wait for it.
     """
-    if cluster.kind not in ENTITLEMENT_CONTROLS:
+    if not keeps_limits(cluster):
         raise InvalidRequest(
             f"A {cluster.kind} cluster keeps no limits of its own: the portal alone holds the "
             "quotas there, so nothing is to be pushed."
@@ -114,7 +119,7 @@ def is_check_due(cluster: Cluster, *, now: datetime) -> bool:
     """Whether the observer should compare by itself: every ten minutes, after the quotas or the
     cluster's users changed, somebody got a role, a node of the tree is new or was moved, and not
     while something waits. At most seven small queries."""
-    if cluster.kind not in ENTITLEMENT_CONTROLS or not cluster.is_enabled:
+    if not (keeps_limits(cluster) and cluster.is_enabled):
         return False
     last = QuotaPush.objects.filter(cluster=cluster).order_by("-pk").first()
     if last is None or last.requested_at <= now - CHECK_EVERY:
@@ -155,11 +160,7 @@ def request_check(cluster: Cluster, *, now: datetime) -> QuotaPush:
 def check_changed(cluster: Cluster, *, now: datetime) -> None:
     """Have a cluster compared whose options were changed: what is to be there may be another now.
     Where something waits already, that does it."""
-    if (
-        cluster.kind in ENTITLEMENT_CONTROLS
-        and cluster.is_enabled
-        and not _waiting(cluster).exists()
-    ):
+    if keeps_limits(cluster) and cluster.is_enabled and not _waiting(cluster).exists():
         request_check(cluster, now=now)
         wake("observer")
 

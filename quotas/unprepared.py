@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import connection
 
 from clusters.models import ClusterNode
-from connectors.registry import TEAM_SUBJECTS
+from connectors.registry import KINDS
 from tenants.models import Node, NodeKind
 
 
@@ -28,8 +28,9 @@ def unprepared_teams() -> Mapping[UUID, Mapping[UUID, str]]:
     """By team, the clusters of which the last comparison says so, with their names. What was never
     compared is taken for prepared: the cluster itself says if it is not. One query, a second where
     there are any."""
+    subjects = {name: kind.team_subject for name, kind in KINDS.items() if kind.team_subject}
     with connection.cursor() as cursor:
-        cursor.execute(_TO_BE_MADE, [list(TEAM_SUBJECTS)])
+        cursor.execute(_TO_BE_MADE, [list(subjects)])
         rows = cursor.fetchall()
     if not rows:
         return {}
@@ -38,7 +39,7 @@ def unprepared_teams() -> Mapping[UUID, Mapping[UUID, str]]:
     found: dict[UUID, dict[UUID, str]] = {}
     for team_id, path in Node.objects.filter(kind=NodeKind.TEAM).values_list("pk", "path"):
         for cluster_id, (name, kind) in clusters.items():
-            if (cluster_id, TEAM_SUBJECTS[kind](path.rstrip("/"))) in missing:
+            if (cluster_id, subjects[kind](path.rstrip("/"))) in missing:
                 found.setdefault(team_id, {})[cluster_id] = name
     return found
 

@@ -16,6 +16,7 @@ from django.db import connection, transaction
 from clusters.models import Cluster
 from connectors.local.isolation import Level, described
 from connectors.local.options import is_taken
+from connectors.registry import kind_named
 from quotas.models import UserNumber
 from tenants.models import User
 
@@ -27,7 +28,11 @@ _PASSED_OVER_MAX = 1_000
 
 def needs_number(cluster: Cluster) -> bool:
     """Whether jobs run on `cluster` as the user number of their owner."""
-    return cluster.kind == "local" and cluster.isolation not in ("", Level.NONE)
+    return _runs_here(cluster) and cluster.isolation not in ("", Level.NONE)
+
+
+def _runs_here(cluster: Cluster) -> bool:
+    return kind_named(cluster.kind).runs_on_portal_machine
 
 
 def numbers_of(user_ids: Collection[UUID]) -> dict[UUID, str]:
@@ -79,11 +84,7 @@ def _free_numbers(count: int) -> list[int]:
 
 def is_for_the_demo(cluster: Cluster) -> bool:
     """Whether `cluster` cannot isolate jobs, so that only those of the demo's people run there."""
-    return (
-        cluster.kind == "local"
-        and cluster.isolation == Level.NONE
-        and not settings.LOCAL_UNISOLATED
-    )
+    return _runs_here(cluster) and cluster.isolation == Level.NONE and not settings.LOCAL_UNISOLATED
 
 
 def isolation_of(cluster: Cluster) -> str:

@@ -221,6 +221,9 @@ export function theClusters(): Cluster[] {
       },
     ],
     outside: { running: 0, running_mgpu: 0, pending: 0, pending_mgpu: 0, holders: null },
+    kind_label: { slurm: "Slurm", kubernetes: "Kubernetes", local: "Local" }[kind] ?? kind,
+    has_users: kind === "slurm",
+    keeps_limits: kind !== "local",
     runs_images: kind === "kubernetes",
     default_images: kind === "kubernetes" ? [{ pool: "h100", image: "nvcr.io/nvidia/pytorch:24.05-py3" }] : [],
     options:

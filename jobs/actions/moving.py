@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import transaction
 
 from clusters.models import Cluster
-from connectors.registry import ENTITLEMENT_CONTROLS
+from connectors.registry import kinds_where
 from jobs.actions.archiving import OpenWork, open_work_below
 from primitives.clock import Clock
 from quotas.moving import (
@@ -70,7 +70,8 @@ def clusters_to_push() -> list[str]:
     """The names of clusters with limits of their own. They refuse jobs of what was moved, until
     somebody pushes quotas to them: a push also changes what else differs there, so a move makes
     none by itself."""
-    limited = Cluster.objects.filter(kind__in=list(ENTITLEMENT_CONTROLS), is_enabled=True)
+    kinds = kinds_where(lambda kind: kind.control_entitlements)
+    limited = Cluster.objects.filter(kind__in=kinds, is_enabled=True)
     return list(limited.order_by("name").values_list("name", flat=True))
 
 

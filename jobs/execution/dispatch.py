@@ -28,7 +28,7 @@ from connectors.errors import (
 )
 from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import SUBMITTED_WITHIN_S, ClusterConnector
-from connectors.registry import KINDS_IN_PARTS, KINDS_WITH_USERS, native_control
+from connectors.registry import kind_named
 from jobs.execution.connecting import connector_of
 from jobs.execution.held_submissions import submit_held
 from jobs.execution.native_ids import record_native_id
@@ -177,11 +177,16 @@ def _is_to_be_sent(attempt: Attempt) -> bool:
     # A listing may have recorded it before its submission was answered, or behind a crash of ours;
     # it may run by now, without what it needs. What is there is found again by its key.
     return (
-        attempt.cluster.kind in KINDS_IN_PARTS
+        kind_named(attempt.cluster.kind).submits_in_parts
         and attempt.job.origin != JobOrigin.NATIVE
         and attempt.released_at is None
         and attempt.state in (*_SENDABLE, AttemptState.RUNNING)
     )
+
+
+def _native_control(cluster: Cluster, connect: Connect) -> NativeControl | None:
+    opener = kind_named(cluster.kind).control_natives
+    return None if opener is None else opener(connect(cluster))
 
 
 def _start_native(attempt: Attempt, leadership: Leadership, connect: Connect) -> Finish | None:
@@ -195,7 +200,7 @@ def _start_native(attempt: Attempt, leadership: Leadership, connect: Connect) ->
     if not is_wanted:
         return None
     try:
-        control = native_control(attempt.cluster.kind, connect(attempt.cluster))
+        control = _native_control(attempt.cluster, connect)
         if control is None or control.starter is None:
             raise NotYet(f"{attempt.cluster.name} is not set up to start what waits there.")
         control.starter.start(ref_of(attempt), granted_to(attempt))
@@ -214,7 +219,7 @@ def _lacks_user(attempt: Attempt) -> bool:
         attempt.job.origin != JobOrigin.NATIVE
         and attempt.cluster_user is None
         and (
-            attempt.cluster.kind in KINDS_WITH_USERS
+            kind_named(attempt.cluster.kind).has_users
             or needs_number(attempt.cluster)
             or is_refused(attempt.cluster, attempt.job.user.login)
         )
@@ -255,7 +260,7 @@ def _nobody(attempt: Attempt) -> str:
             "No user number is left for jobs of this person; whoever runs this installation can "
             "widen TIDEGATE_LOCAL_UIDS."
         )
-    if attempt.cluster.kind not in KINDS_WITH_USERS:
+    if not kind_named(attempt.cluster.kind).has_users:
         return refusal([attempt.cluster.name], attempt.job.user.login)
     return (
         f"{attempt.job.user.login} has no user on {attempt.cluster.name}; an administrator of "
@@ -312,7 +317,7 @@ def _tell_native(
 ) -> None:
     """Raises NotYet when the cluster did not answer."""
     try:
-        control = native_control(attempt.cluster.kind, connect(attempt.cluster))
+        control = _native_control(attempt.cluster, connect)
         assert control is not None
         act(control, ref_of(attempt))
     except ClusterUnavailable as error:

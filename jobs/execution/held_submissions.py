@@ -32,7 +32,7 @@ from bulk.inserting import insert_rows
 from clusters.models import Cluster
 from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.protocol import ClusterConnector, Observation, WorkloadPhase
-from connectors.registry import KINDS_THAT_HOLD, KINDS_WITH_USERS
+from connectors.registry import kind_named, kinds_where
 from jobs.execution.native_ids import record_native_id
 from jobs.execution.workloads import workload_of
 from jobs.intentions import hold_intention
@@ -81,8 +81,9 @@ def hold_for(claims: Sequence[Reclaim]) -> list[Intention]:
     is to be sent. Their jobs are locked and queued."""
     if not claims:
         return []
-    kinds = Cluster.objects.filter(kind__in=KINDS_THAT_HOLD).values_list("id", flat=True)
-    holding = set(kinds.filter(pk__in={claim.cluster_id for claim in claims}))
+    kinds = kinds_where(lambda kind: kind.submits_held)
+    clusters = Cluster.objects.filter(kind__in=kinds, pk__in={claim.cluster_id for claim in claims})
+    holding = set(clusters.values_list("id", flat=True))
     claims = [claim for claim in claims if claim.cluster_id in holding]
     # Native jobs are on their cluster already, and wait there.
     ours = Job.objects.filter(
@@ -158,7 +159,7 @@ def submit_held(
     claim = held.reclaim
     if claim.closed_at is not None or held.native_id is not None or held.refusal:
         return None
-    if claim.cluster.kind in KINDS_WITH_USERS and held.cluster_user is None:
+    if kind_named(claim.cluster.kind).has_users and held.cluster_user is None:
         name = names_on(claim.cluster, [held.job.user_id]).get(held.job.user_id)
         if name is None:
             return lambda: _refuse(held.pk, "Its user has no user on the cluster.")

@@ -13,7 +13,7 @@ from clusters.node_requests import EMPTIED_WITHIN, PATIENCE, answer_request, tel
 from connectors.errors import ClusterUnavailable, NodeRefused, NotOffered
 from connectors.node_control import LeftOnNode
 from connectors.protocol import ClusterConnector
-from connectors.registry import NODE_CONTROLS, NODE_EVICTIONS
+from connectors.registry import kind_named
 from jobs.execution.evicting import native_ids, preempt_for_drain
 from jobs.leadership import Leadership
 from outbox.delivery import NotYet
@@ -40,7 +40,9 @@ def change_node(
     state, text = NodeRequestState.DONE, ""
     try:
         connector = connect(request.cluster)
-        control = NODE_CONTROLS[request.cluster.kind](connector)
+        opener = kind_named(request.cluster.kind).control_nodes
+        assert opener is not None, "refused when it was requested"
+        control = opener(connector)
         if request.action == NodeAction.DRAIN:
             control.drain(request.node, request.reason)
             if request.evict_grace_s is not None:
@@ -74,8 +76,9 @@ def _empty(
     clock: Callable[[], datetime],
 ) -> None:
     """Stop the jobs on the drained node and evict the rest. Raises NotYet until nothing is left."""
-    eviction = NODE_EVICTIONS[request.cluster.kind](connector)
-    left = eviction.evict(request.node, grace_s=grace_s, jobs=native_ids(request.cluster))
+    opener = kind_named(request.cluster.kind).control_eviction
+    assert opener is not None, "refused when it was requested"
+    left = opener(connector).evict(request.node, grace_s=grace_s, jobs=native_ids(request.cluster))
     now = clock()
     with leadership.fence():
         preempt_for_drain(request.cluster, request.node, left.jobs, now=now)

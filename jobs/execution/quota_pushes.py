@@ -10,7 +10,7 @@ from clusters.models import Cluster
 from connectors.entitlements import Change, EntitlementControl
 from connectors.errors import ClusterUnavailable, NotOffered, WorkloadRejected
 from connectors.protocol import ClusterConnector
-from connectors.registry import ENTITLEMENT_CONTROLS
+from connectors.registry import kind_named
 from jobs.leadership import Leadership
 from outbox.delivery import NotYet
 from outbox.models import Message
@@ -53,7 +53,9 @@ def push_quota(
     try:
         if push.kind == QuotaPushKind.PUSH and is_quarantined():
             raise NotYet("Tidegate is in quarantine; no limit is changed.")
-        control = ENTITLEMENT_CONTROLS[push.cluster.kind](connect(push.cluster))
+        opener = kind_named(push.cluster.kind).control_entitlements
+        assert opener is not None, "refused when it was requested"
+        control = opener(connect(push.cluster))
         every = control.changes(entitlements_on(push.cluster))
         changes = without_accepted(push.cluster, every)
         with leadership.fence():

@@ -23,7 +23,7 @@ from clusters.models import Cluster
 from connectors.accounts import AccountedRun, AccountedRuns, AccountLate, ClusterAccount
 from connectors.errors import ConnectorError, WorkloadRejected
 from connectors.protocol import ClusterConnector
-from connectors.registry import ACCOUNTS
+from connectors.registry import kind_named
 from jobs.leadership import Leadership
 from jobs.models import Attempt, JobOrigin
 from outbox.models import Message
@@ -55,7 +55,9 @@ def reconcile_day(
     start = start_of(row.day)
     end = start + timedelta(days=1)
     try:
-        account = ACCOUNTS[row.cluster.kind](connect(row.cluster))
+        opener = kind_named(row.cluster.kind).open_account
+        assert opener is not None, "refused when it was requested"
+        account = opener(connect(row.cluster))
         found = account.runs(start=int(start.timestamp()), end=int(end.timestamp()))
         until = min(end, from_epoch(found.as_of - LAG_S))
         if until <= start:

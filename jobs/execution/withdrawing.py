@@ -24,7 +24,7 @@ from django.db.models import Q, QuerySet
 
 from clusters.models import Cluster
 from connectors.protocol import Listing, Observation, WorkloadPhase
-from connectors.registry import KINDS_THAT_HOLD
+from connectors.registry import kinds_where
 from jobs.execution.observation import conclude
 from jobs.execution.settling import attempt_id_of
 from jobs.intentions import stop_intention
@@ -215,7 +215,7 @@ def withdraw_unanswered(
     limit = now - timedelta(seconds=unanswered_s)
     unanswered = Attempt.objects.filter(
         cluster__in=clusters,
-        cluster__kind__in=KINDS_THAT_HOLD,
+        cluster__kind__in=kinds_where(lambda kind: kind.submits_held),
         cluster__seen_at__lte=limit,
         granted_at__lte=limit,
         # Its author, or its own cluster, left no other choice.

@@ -33,8 +33,7 @@ from clusters.observation import check_is_no_other, record_inventory, record_sil
 from clusters.outside import OutsideUse, record_outside_use
 from connectors.errors import ConnectorError
 from connectors.protocol import ClusterConnector, Listing, Observation, TellsNews
-from connectors.recalling import RECALLERS
-from connectors.registry import native_control
+from connectors.registry import kind_named
 from jobs.execution.connecting import connector_of
 from jobs.execution.dispatch import handlers
 from jobs.execution.held_submissions import due_for_release
@@ -77,7 +76,7 @@ def _recall(
     cluster: Cluster, since: int, listed: Collection[str]
 ) -> Mapping[str, tuple[Observation, ...]]:
     """What the cluster's accounting says of workloads that ended since then."""
-    opener = RECALLERS.get(cluster.kind)
+    opener = kind_named(cluster.kind).open_recaller
     return {} if opener is None else opener(cluster.options).ended_since(since, listed=listed)
 
 
@@ -288,9 +287,10 @@ class ClusterAgent:
             )
 
         def count_outside() -> OutsideUse | None:
-            control = native_control(cluster.kind, connector)
-            if control is None:
+            opener = kind_named(cluster.kind).control_natives
+            if opener is None:
                 return None
+            control = opener(connector)
             found = find_strays(cluster, listing, leadership)
             apply = (
                 apply_natives

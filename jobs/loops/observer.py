@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q
 
 from billing.reconciliations import DAYS_MAX
 from clusters.models import Cluster
-from connectors.registry import ACCOUNTS
+from connectors.registry import kinds_where
 from jobs.execution.withdrawing import UNANSWERED_S, withdraw_unanswered
 from jobs.leadership import RETRY_S, STEP_WITHIN_S, Leadership, lead
 from jobs.loops.cluster_agent import ClusterAgent
@@ -107,7 +107,8 @@ def _clusters_to_watch(now: datetime) -> set[_Watched]:
     archived one are compared with its accounting after that."""
     runs = Exists(Attempt.objects.filter(cluster=OuterRef("pk"), released_at=None))
     looked_at = Q(is_enabled=True) | runs
-    last_days = Q(archived_at__isnull=False, kind__in=list(ACCOUNTS), seen_at__gte=now - LAST_DAYS)
+    accounting = kinds_where(lambda kind: kind.open_account)
+    last_days = Q(archived_at__isnull=False, kind__in=accounting, seen_at__gte=now - LAST_DAYS)
     rows = (
         Cluster.objects.annotate(runs=runs)
         .filter(looked_at | last_days)

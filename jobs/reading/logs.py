@@ -10,7 +10,7 @@ from uuid import UUID
 from clusters.models import Cluster
 from connectors.errors import ClusterUnavailable, LogUnavailable
 from connectors.protocol import LogChunk, LogReader
-from connectors.registry import LOG_READERS
+from connectors.registry import kind_named
 from jobs.errors import ClusterAway
 from jobs.execution.connecting import connector_of
 from jobs.models import Attempt, JobOrigin
@@ -108,7 +108,7 @@ def read_log(
 
 def _reader_of(cluster: Cluster) -> LogReader:
     """Raises ClusterUnavailable for options that cannot be used."""
-    opener = LOG_READERS.get(cluster.kind)
+    opener = kind_named(cluster.kind).open_logs
     if opener is None:
         return connector_of(cluster)
     try:

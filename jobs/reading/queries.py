@@ -22,7 +22,7 @@ from audit.models import AuditEvent
 from audit.recording import record
 from billing.queries import USAGE_OF_JOB
 from clusters.models import Cluster
-from connectors.registry import KINDS_WITH_USERS
+from connectors.registry import kinds_where
 from jobs.access import may_read_content, visible_arrays, visible_jobs
 from jobs.lifecycle import NOT_STARTED, WAITING
 from jobs.models import Attempt, AttemptState, Dependency, Job, JobEvent, JobState
@@ -642,7 +642,8 @@ def _unmapped(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
         return {}
     found: dict[UUID, list[str]] = {}
     with connection.cursor() as cursor:
-        cursor.execute(_UNMAPPED, [list(KINDS_WITH_USERS), list(job_ids)])
+        kinds = kinds_where(lambda kind: kind.has_users)
+        cursor.execute(_UNMAPPED, [kinds, list(job_ids)])
         for job_id, cluster in cursor.fetchall():
             found.setdefault(job_id, []).append(cluster)
     return found
@@ -670,7 +671,8 @@ def _unisolated(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
     `quotas.user_numbers`."""
     if not job_ids:
         return {}
-    clusters = [one for one in Cluster.objects.filter(kind="local") if is_for_the_demo(one)]
+    kinds = kinds_where(lambda kind: kind.runs_on_portal_machine)
+    clusters = [one for one in Cluster.objects.filter(kind__in=kinds) if is_for_the_demo(one)]
     if not clusters:
         return {}
     jobs = Job.objects.filter(pk__in=job_ids).exclude(user__in=demo_users())

@@ -14,7 +14,7 @@ from audit.recording import record
 from bulk.inserting import insert_row, insert_rows
 from clusters.models import Cluster, Pool
 from clusters.queries import NodeWish, nodes_having, places_having
-from connectors.registry import IMAGE_REFUSALS, gpu_unit_mgpu, image_refusal
+from connectors.registry import kind_named
 from jobs.access import visible_arrays, visible_jobs
 from jobs.errors import TooManyDependencies, TooManyOpenJobs
 from jobs.models import POOLS_MAX, Dependency, Job, JobState, JobType
@@ -468,7 +468,7 @@ def _image_refusals(
     return {
         str(cluster.pk): (
             cluster,
-            image_refusal(cluster.kind, cluster.options, pool.name, image),
+            kind_named(cluster.kind).image_refusal(cluster.options, pool.name, image),
         )
         for cluster in Cluster.objects.filter(pk__in=known).order_by("name")
     }
@@ -482,7 +482,7 @@ def _no_image_runs(
     told = [
         f"{cluster}: {why}"
         for cluster, why in refusals.values()
-        if cluster.kind in IMAGE_REFUSALS and why
+        if kind_named(cluster.kind).refuse_image is not None and why
     ]
     if told:
         return "; ".join(told[:3]) + (" and more" if len(told) > 3 else "")
@@ -558,7 +558,7 @@ def _check_units(request: JobRequest, mgpu_per_node: int, place: _Place) -> None
     """Raises InvalidRequest where none of the clusters that may run it can cut GPUs so."""
     pool, pinned, clusters, known = place
     units = [
-        gpu_unit_mgpu(cluster.kind, cluster.options, pool.name)
+        kind_named(cluster.kind).gpu_unit_mgpu(cluster.options, pool.name)
         for pk, (cluster, _) in known.items()
         if clusters is None or pk in clusters
     ]

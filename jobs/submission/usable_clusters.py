@@ -4,14 +4,7 @@ cut, its time limit is allowed, and its container image be run."""
 from __future__ import annotations
 
 from clusters.models import Cluster, Pool
-from connectors.registry import (
-    GPU_UNITS,
-    IMAGE_REFUSALS,
-    KINDS_WITH_USERS,
-    TEAM_SUBJECTS,
-    gpu_unit_mgpu,
-    image_refusal,
-)
+from connectors.registry import kind_named
 from quotas.models import ClusterUser
 from quotas.unprepared import unprepared_teams
 from quotas.user_numbers import demo_users, is_for_the_demo
@@ -26,15 +19,15 @@ class UsableClusters:
         rows = list(Cluster.objects.only("kind", "options", "time_limits", "isolation"))
         self._rules = {str(one.pk): (one.kind, one.options) for one in rows}
         self._time_limits = {str(one.pk): one.time_limits for one in rows if one.time_limits}
-        kinds = {kind for kind, _ in self._rules.values()}
+        kinds = [kind_named(name) for name in {name for name, _ in self._rules.values()}]
         self._all = frozenset(self._rules)
         unisolated = {str(one.pk) for one in rows if is_for_the_demo(one)}
         self._needs_user = unisolated | frozenset(
-            pk for pk, (kind, _) in self._rules.items() if kind in KINDS_WITH_USERS
+            pk for pk, (kind, _) in self._rules.items() if kind_named(kind).has_users
         )
         #: Whether some cluster may refuse a job that names no image.
-        self._needs_image = not kinds.isdisjoint(IMAGE_REFUSALS)
-        self._has_units = not kinds.isdisjoint(GPU_UNITS)
+        self._needs_image = any(kind.refuse_image for kind in kinds)
+        self._has_units = any(kind.gpu_unit for kind in kinds)
         self._pools: dict[str, str] = {}
         if self._needs_image or self._has_units or self._time_limits:
             self._pools = {str(pk): name for pk, name in Pool.objects.values_list("pk", "name")}
@@ -45,7 +38,7 @@ class UsableClusters:
             for cluster, user in ClusterUser.objects.values_list("cluster_id", "user_id"):
                 self._mapped.setdefault(str(user), set()).add(str(cluster))
         self._unprepared: dict[str, frozenset[str]] = {}
-        if not kinds.isdisjoint(TEAM_SUBJECTS):
+        if any(kind.team_subject for kind in kinds):
             for team, clusters in unprepared_teams().items():
                 self._unprepared[str(team)] = frozenset(map(str, clusters))
         self._units: dict[str, dict[str, int]] = {}
@@ -122,7 +115,7 @@ class UsableClusters:
         if pool not in self._units:
             name = self._pools.get(pool, "")
             self._units[pool] = {
-                pk: gpu_unit_mgpu(kind, options, name)
+                pk: kind_named(kind).gpu_unit_mgpu(options, name)
                 for pk, (kind, options) in self._rules.items()
             }
         return self._units[pool]
@@ -133,7 +126,7 @@ class UsableClusters:
             self._running[pool, image] = frozenset(
                 pk
                 for pk, (kind, options) in self._rules.items()
-                if not image_refusal(kind, options, name, image)
+                if not kind_named(kind).image_refusal(options, name, image)
             )
         return self._running[pool, image]
 

@@ -15,7 +15,7 @@ from django.db import transaction
 from audit.recording import record
 from clusters.models import Cluster, ClusterNode, NodeAction, NodeRequest, NodeRequestState
 from clusters.registration import Administrator
-from connectors.registry import eviction_refusal, nodes_refusal
+from connectors.registry import kind_named
 from live.publishing import publish
 from live.waking import wake
 from outbox.recording import Intention, intend
@@ -59,9 +59,10 @@ def request_node_change(
     cluster = Cluster.objects.select_for_update().get(pk=node.cluster_id)
     if action == NodeAction.DRAIN:
         _check_reason(reason)
-    if refusal := nodes_refusal(cluster.kind, cluster.api_version):
+    kind = kind_named(cluster.kind)
+    if refusal := kind.nodes_refusal(cluster.api_version):
         raise Conflict(f"{refusal[0].upper()}{refusal[1:]}.")
-    if evict_grace_s is not None and (refusal := eviction_refusal(cluster.kind)):
+    if evict_grace_s is not None and (refusal := kind.eviction_refusal):
         raise Conflict(f"{refusal[0].upper()}{refusal[1:]}; drain it without evicting.")
     if cluster.archived_at is not None:
         raise Conflict(f"{cluster.name} is archived. Restore it instead.")

@@ -17,7 +17,7 @@ from django.db import transaction
 from clusters.models import CapacitySegment, Cluster, ClusterNode, Pool
 from connectors.errors import AnotherCluster
 from connectors.protocol import TOPOLOGY_LEVELS, Inventory, NodeCapacity
-from connectors.registry import UNIQUE_IDENTITIES
+from connectors.registry import kind_named
 from live.publishing import publish
 from live.waking import wake
 from primitives.clock import from_epoch
@@ -45,7 +45,7 @@ _NodeKey = tuple[str, UUID]
 def check_is_no_other(cluster: Cluster, inventory: Inventory) -> None:
     """Raises AnotherCluster when what answers as `cluster` was added before, under another name:
     its GPUs, and what runs there beside the portal, would count twice. One query at most."""
-    told = UNIQUE_IDENTITIES.get(cluster.kind)
+    told = kind_named(cluster.kind).unique_identity
     if told is None or told not in inventory.identity:
         return
     first = Cluster.objects.filter(
@@ -190,7 +190,7 @@ def _twins(cluster: Cluster) -> list[str]:
     nodes of this one. (Both may be a maker's defaults.) Where it is known for sure, see
     `check_is_no_other`."""
     name = cluster.identity.get("cluster")
-    if name is None or cluster.kind in UNIQUE_IDENTITIES:
+    if name is None or kind_named(cluster.kind).unique_identity is not None:
         return []
     others = Cluster.objects.filter(
         kind=cluster.kind, is_enabled=True, identity__cluster=name

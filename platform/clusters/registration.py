@@ -15,7 +15,7 @@ from clusters.models import Cluster, Pool
 from clusters.observation import store_capacity
 from clusters.trusted import check_trusted
 from connectors.errors import ClusterUnavailable
-from connectors.registry import ADDRESS_OPTIONS, LASTING_OPTIONS, OPENERS, check_options
+from connectors.registry import KINDS, kind_named
 from live.publishing import publish
 from live.waking import wake
 from primitives.errors import Conflict, FieldError, InvalidRequest
@@ -250,7 +250,7 @@ def _refuse_other_device(pool: Pool) -> None:
 def _lasting_changes(cluster: Cluster, options: Mapping[str, Any]) -> list[str]:
     return sorted(
         name
-        for name in LASTING_OPTIONS.get(cluster.kind, ())
+        for name in kind_named(cluster.kind).lasting_options
         if options.get(name) != cluster.options.get(name)
     )
 
@@ -283,19 +283,19 @@ def _refuse_second(cluster: Cluster) -> None:
 
 
 def _address(cluster: Cluster) -> str | None:
-    found = cluster.options.get(ADDRESS_OPTIONS.get(cluster.kind, ""))
+    found = cluster.options.get(kind_named(cluster.kind).address_option or "")
     return found.rstrip("/").lower() if isinstance(found, str) else None
 
 
 def _refuse_bad_options(kind: str, options: Mapping[str, Any]) -> None:
-    if kind not in OPENERS:
+    if kind not in KINDS:
         raise InvalidRequest(
-            f"There is no kind of cluster {kind!r}. Kinds: {', '.join(sorted(OPENERS))}.",
+            f"There is no kind of cluster {kind!r}. Kinds: {', '.join(sorted(KINDS))}.",
             errors=[FieldError("/kind", "is not a kind of cluster")],
         )
     try:
         check_trusted(kind, options)
-        check_options(kind, options)
+        kind_named(kind).check_options(options)
     except ValueError as error:
         raise InvalidRequest(
             f"A {kind} cluster cannot have these options: {error}.",

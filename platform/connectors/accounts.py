@@ -1,6 +1,6 @@
 """A cluster's own account of what ran on it, by which our meter is checked.
 
-A cluster whose kind is not in `registry.ACCOUNTS` keeps none.
+A cluster whose kind has no `ClusterKind.open_account` keeps none.
 """
 
 from __future__ import annotations

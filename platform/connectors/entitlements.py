@@ -1,7 +1,7 @@
 """What tree nodes are entitled to on one cluster, and the differences to what the cluster has.
 
-For clusters that keep limits of their own. One whose kind is not in
-`registry.ENTITLEMENT_CONTROLS` keeps none.
+For clusters that keep limits of their own. One whose kind has no
+`ClusterKind.control_entitlements` keeps none.
 """
 
 from __future__ import annotations

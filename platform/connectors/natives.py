@@ -1,7 +1,7 @@
 """Workloads that were given to a cluster beside the portal: what may be done to them.
 
-They are found in `Listing.natives`. A cluster whose kind is not in `registry.NATIVE_CONTROLS` has
-none.
+They are found in `Listing.natives`. A cluster whose kind has no
+`ClusterKind.control_natives` has none.
 """
 
 from __future__ import annotations

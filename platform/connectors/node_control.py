@@ -1,7 +1,7 @@
 """Taking nodes of a cluster out of use, emptying them, and letting them in again.
 
-A cluster whose kind is not in `registry.NODE_CONTROLS` cannot be asked to, and one whose kind is
-not in `registry.NODE_EVICTIONS` leaves on a drained node what runs there.
+A cluster whose kind has no `ClusterKind.control_nodes` cannot be asked to. One whose kind has no
+`ClusterKind.control_eviction` leaves on a drained node what runs there.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
 """What a cluster remembers of our workloads that its listing has no more.
 
-A kind of cluster that is not in `RECALLERS` lists everything that it ever did and was not told to
-forget; there is nothing else to ask.
+A kind of cluster without `ClusterKind.open_recaller` lists everything that it ever did and was not
+told to forget; there is nothing else to ask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol
+from collections.abc import Collection, Mapping
+from typing import Protocol
 
 from connectors.protocol import Observation
-from connectors.slurm.recalling import open_slurm_recaller
 
 
 class Recaller(Protocol):
@@ -23,8 +22,3 @@ class Recaller(Protocol):
         cluster's clock), by key, in the order of their ends. `listed` are the native ids of what
         the cluster lists at this moment, whose records may still be on their way."""
         ...
-
-
-RECALLERS: Mapping[str, Callable[[Mapping[str, Any]], Recaller]] = {
-    "slurm": open_slurm_recaller,
-}

@@ -13,14 +13,7 @@ from clusters.models import Cluster, Pool
 from clusters.outside import Stranger
 from clusters.queries import Share, State, state_of
 from clusters.registration import DEFAULT_WEIGHTS
-from connectors.registry import (
-    KINDS_WITH_OPEN_OPTIONS,
-    OPENERS,
-    default_images,
-    eviction_refusal,
-    nodes_refusal,
-    runs_images,
-)
+from connectors.registry import KINDS, kind_named
 from outbox.models import Quarantine
 from primitives.clock import SystemClock
 from primitives.units import DeviceKind
@@ -31,6 +24,7 @@ from quotas.fleet import (
     outside_use,
     pool_rows,
 )
+from quotas.pushes import keeps_limits
 from quotas.user_numbers import isolation_of
 from tenants.access import Actor
 from webapi.serializers import (
@@ -190,6 +184,13 @@ class ClusterSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     kind = serializers.CharField()
+    kind_label = serializers.CharField(help_text="The name of the kind, as people read it")
+    has_users = serializers.BooleanField(
+        help_text="Whether jobs run as users of the cluster, who must be mapped first"
+    )
+    keeps_limits = serializers.BooleanField(
+        help_text="Whether the cluster keeps limits of its own, to which quotas are pushed"
+    )
     is_enabled = serializers.BooleanField(help_text="Disabled: no new starts, what runs goes on")
     archived_at = serializers.DateTimeField(
         allow_null=True, help_text="Since when nothing starts there and its capacity counts no more"
@@ -240,12 +241,16 @@ def shown_cluster(
 ) -> dict[str, Any]:
     """A cluster as JSON, as the actor may see it."""
     stale_after = timedelta(seconds=settings.STALE_AFTER_S)
+    kind = kind_named(cluster.kind)
     return dict(
         ClusterSerializer(
             {
                 "id": cluster.pk,
                 "name": cluster.name,
                 "kind": cluster.kind,
+                "kind_label": kind.label,
+                "has_users": kind.has_users,
+                "keeps_limits": keeps_limits(cluster),
                 "is_enabled": cluster.is_enabled,
                 "archived_at": cluster.archived_at,
                 "state": state_of(cluster, now=now, stale_after=stale_after).value,
@@ -254,14 +259,14 @@ def shown_cluster(
                 "message": cluster_message(actor, cluster, quarantine),
                 "api_version": cluster.api_version,
                 "isolation": isolation_of(cluster),
-                "nodes_refusal": nodes_refusal(cluster.kind, cluster.api_version),
-                "eviction_refusal": eviction_refusal(cluster.kind),
+                "nodes_refusal": kind.nodes_refusal(cluster.api_version),
+                "eviction_refusal": kind.eviction_refusal,
                 "pools": shares,
                 "outside": outside_use(actor, cluster),
-                "runs_images": runs_images(cluster.kind, cluster.options),
+                "runs_images": kind.runs_images(cluster.options),
                 "default_images": [
                     {"pool": pool, "image": image}
-                    for pool, image in sorted(default_images(cluster.kind, cluster.options).items())
+                    for pool, image in sorted(kind.default_images(cluster.options).items())
                 ],
                 "options": cluster.options if _may_read_options(actor, cluster) else None,
             }
@@ -270,7 +275,7 @@ def shown_cluster(
 
 
 def _may_read_options(actor: Actor, cluster: Cluster) -> bool:
-    return cluster.kind in KINDS_WITH_OPEN_OPTIONS and may_manage_clusters(actor)
+    return kind_named(cluster.kind).shows_options and may_manage_clusters(actor)
 
 
 class ClusterUpdateSerializer(StrictSerializer):
@@ -280,11 +285,18 @@ class ClusterUpdateSerializer(StrictSerializer):
     options = serializers.DictField(required=False, help_text=OPTIONS_HELP)
 
 
+class _KindField(serializers.ChoiceField):
+    """A kind of cluster that is registered when the request arrives."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(choices=sorted(KINDS), **options)
+
+
 class ClusterCreateSerializer(StrictSerializer):
     """A new cluster."""
 
     name = TextField(max_length=63)
-    kind = serializers.ChoiceField(choices=sorted(OPENERS))
+    kind = _KindField()
     options = serializers.DictField(help_text=OPTIONS_HELP)
     is_enabled = YesOrNoField(required=False, default=True)
 

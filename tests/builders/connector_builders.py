@@ -6,15 +6,24 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 from connectors.protocol import ClusterConnector, Observation, RankSlot, Workload, WorkloadPhase
+from connectors.registry import KINDS
 
 Found = TypeVar("Found")
 
 POLL_S = 0.01
 DEADLINE_S = 60
+
+
+def change_kind(monkeypatch: pytest.MonkeyPatch, name: str, **changes: Any) -> None:
+    """Give the registered kind of cluster `name` other fields, for one test."""
+    monkeypatch.setitem(KINDS, name, replace(KINDS[name], **changes))
 
 
 def a_key(prefix: str = "job") -> str:

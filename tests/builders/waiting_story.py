@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from billing.models import UsageSegment
+from builders.connector_builders import change_kind
 from builders.gated_cluster import AGatedCluster
 from builders.loop_builders import Fenced
 from builders.native_builders import T0
@@ -112,7 +113,7 @@ def a_story(monkeypatch: pytest.MonkeyPatch) -> Story:
     company.cluster.kind = "kubernetes"
     company.cluster.save(update_fields=["kind"])
     cluster = AGatedCluster()
-    monkeypatch.setattr("connectors.registry.NATIVE_CONTROLS", {"kubernetes": lambda _: cluster})
+    change_kind(monkeypatch, "kubernetes", control_natives=lambda _: cluster)
     return Story(company, cluster)
 
 

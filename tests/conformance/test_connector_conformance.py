@@ -35,7 +35,7 @@ from connectors.protocol import (
     RankSlot,
     WorkloadPhase,
 )
-from connectors.registry import KINDS_THAT_HOLD
+from connectors.registry import kind_named
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -45,7 +45,7 @@ REPO = Path(__file__).resolve().parents[2]
 
 def test_its_kind_says_whether_it_holds_submissions(rig: Rig) -> None:
     """The arbiter, which opens no connector, submits ahead by the kind alone."""
-    assert rig.connector.submits_held == (rig.kind in KINDS_THAT_HOLD)
+    assert rig.connector.submits_held == kind_named(rig.kind).submits_held
 
 
 def test_submitting_twice_starts_one_workload(rig: Rig) -> None:

@@ -32,6 +32,7 @@ from connectors.local import options as local_options
 from connectors.local import publishing
 from connectors.local.attempt_files import AttemptFiles
 from connectors.local.connector import DISK_FREE_BYTES_MIN
+from connectors.local.node_control import control_nodes
 from connectors.local.observing import AttemptReader
 from connectors.protocol import (
     ClusterConnector,
@@ -41,7 +42,7 @@ from connectors.protocol import (
     RankSlot,
     WorkloadPhase,
 )
-from connectors.registry import NODE_CONTROLS, open_connector
+from connectors.registry import open_connector
 
 SHOW_SLOTS = 'echo "$TIDEGATE_GPU_SLOTS|$CUDA_VISIBLE_DEVICES|$NVIDIA_VISIBLE_DEVICES"'
 
@@ -280,7 +281,7 @@ def unschedulable(rig: LocalRig) -> list[tuple[str, str, str]]:
 
 
 def test_a_node_is_drained_and_resumed(local_rig: LocalRig) -> None:
-    control = NODE_CONTROLS["local"](local_rig.connector)
+    control = control_nodes(local_rig.connector)
     for reason in ("fans", "fans", "new fans"):
         control.drain("node-002", reason)
     control.drain("node-005", "disk")
@@ -305,7 +306,7 @@ def test_a_node_is_drained_and_resumed(local_rig: LocalRig) -> None:
 
 def test_what_a_person_drained_by_hand_is_kept(local_rig: LocalRig) -> None:
     (local_rig.root / "drained.json").write_text('["node-001"]')
-    NODE_CONTROLS["local"](local_rig.connector).drain("node-002", "fans")
+    control_nodes(local_rig.connector).drain("node-002", "fans")
     assert unschedulable(local_rig) == [
         ("node-001", "drained", ""),
         ("node-002", "drained", "fans"),
@@ -314,7 +315,7 @@ def test_what_a_person_drained_by_hand_is_kept(local_rig: LocalRig) -> None:
 
 def test_no_drain_is_lost_among_many_at_once(local_rig: LocalRig) -> None:
     """Mutant: without the lock, a reader's older list overwrote what was drained meanwhile."""
-    control = NODE_CONTROLS["local"](local_rig.connector)
+    control = control_nodes(local_rig.connector)
     names = [f"node-{number:03d}" for number in range(1, 41)]
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda name: control.drain(name, "all"), names))

@@ -19,9 +19,10 @@ from clusters.registration import Administrator
 from conformance.rigs import KubernetesRig
 from connectors.errors import LogUnavailable, NodeRefused
 from connectors.kubernetes.api import NotFound
+from connectors.kubernetes.evicting import control_eviction
+from connectors.kubernetes.node_control import control_nodes
 from connectors.node_control import LeftOnNode, NodeControl
 from connectors.protocol import NodeCapacity
-from connectors.registry import NODE_CONTROLS, NODE_EVICTIONS
 from jobs.models import Attempt, Job, JobEvent
 from kube_bed import KubeBed
 
@@ -37,7 +38,7 @@ def own_node(kubernetes_rig: KubernetesRig, worker_id: str) -> str:
 
 @pytest.fixture
 def control(kubernetes_rig: KubernetesRig, own_node: str) -> Iterator[NodeControl]:
-    opened = NODE_CONTROLS["kubernetes"](kubernetes_rig.connector)
+    opened = control_nodes(kubernetes_rig.connector)
     yield opened
     opened.resume(own_node)
 
@@ -182,7 +183,7 @@ def test_a_node_is_emptied_of_what_is_not_its_own(
     others.keep("one", "kept")
     others.keep("two-a", "kept-twice")
     others.keep("two-b", "kept-twice")
-    eviction = NODE_EVICTIONS["kubernetes"](rig.connector)
+    eviction = control_eviction(rig.connector)
     control.drain(node, "new fans")
 
     def left() -> LeftOnNode:
@@ -213,7 +214,7 @@ def company() -> Company:
 @pytest.fixture
 def loop(company: Company, kubernetes_rig: KubernetesRig) -> Iterator[KubernetesLoop]:
     yield KubernetesLoop(company.cluster, kubernetes_rig, company.nlp)
-    resumed = NODE_CONTROLS["kubernetes"](kubernetes_rig.connector)
+    resumed = control_nodes(kubernetes_rig.connector)
     for node in NodeRequest.objects.values_list("node", flat=True):
         resumed.resume(node)
 

@@ -24,7 +24,7 @@ from builders.slurm_loop import SlurmLoop, let_in
 from clusters.models import CapacitySegment
 from conformance.rigs import BORROW_QOS, SlurmRig
 from connectors.errors import ClusterUnavailable
-from connectors.registry import ACCOUNTS
+from connectors.slurm.accounts import open_account
 from jobs.execution import reconciling
 from jobs.execution.dispatch import handlers
 from jobs.models import Job
@@ -109,7 +109,7 @@ def until_on_account(loop: SlurmLoop, company: Company, jobs: int) -> Reconcilia
     """Reconcile until slurmdbd has heard of `jobs` runs of the company; it takes seconds."""
 
     def look() -> Reconciliation | None:
-        account = ACCOUNTS["slurm"](loop.connector)
+        account = open_account(loop.connector)
         try:
             now = loop.clock.now()
             start = int((now - timedelta(hours=1)).timestamp())
@@ -279,7 +279,7 @@ def eventually_up(loop: SlurmLoop) -> Callable[[], None]:
         def answers() -> bool:
             try:
                 now = int(loop.clock.now().timestamp())
-                ACCOUNTS["slurm"](loop.connector).runs(start=now - 60, end=now)
+                open_account(loop.connector).runs(start=now - 60, end=now)
             except ClusterUnavailable:
                 return False
             return True

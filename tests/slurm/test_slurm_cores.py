@@ -17,7 +17,7 @@ from conformance.core_rigs import POOL, SlurmCoreRig
 from connectors.accounts import AccountLate
 from connectors.errors import LogUnavailable, NotPrepared, WorkloadRejected
 from connectors.protocol import Outcome, RankSlot
-from connectors.registry import ACCOUNTS
+from connectors.slurm.accounts import open_account
 from primitives.units import DeviceKind
 from slurm_bed import BedCores, SlurmBed
 
@@ -104,7 +104,7 @@ def test_a_gang_runs_on_cores_and_says_so(rig: SlurmCoreRig) -> None:
     rig.connector.stop(workload.key, native_id=native_id)
     ended = until_released(rig.connector, workload.key)
     assert ended.outcome is Outcome.STOPPED
-    account = ACCOUNTS["slurm"](rig.connector)
+    account = open_account(rig.connector)
     started = ended.started_at or 0
 
     def accounted() -> tuple[str, int] | None:
@@ -138,7 +138,7 @@ def test_what_people_submit_themselves_counts_by_its_nodes(
     assert (found.pool, found.mgpu) == (POOL, 2_000)
     assert [(slot.node[0], slot.mgpu) for slot in found.slots] == [("c", 2_000)]
     assert (natives[waiting].pool, natives[waiting].mgpu) == (POOL, 3_000)
-    account = ACCOUNTS["slurm"](rig.connector)
+    account = open_account(rig.connector)
     started = found.started_at or 0
 
     def accounted() -> dict[str, tuple[str, int]] | None:

@@ -23,8 +23,9 @@ from connectors.accounts import AccountedRun
 from connectors.errors import ClusterUnavailable
 from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import NativeWorkload
-from connectors.registry import ACCOUNTS, native_control
+from connectors.slurm.accounts import open_account
 from connectors.slurm.naming import guaranteed_qos
+from connectors.slurm.natives import control_natives
 from jobs.actions.cancellation import cancel_job
 from jobs.execution.strays import add_strays, find_strays
 from jobs.models import Attempt, Job, JobOrigin
@@ -54,8 +55,7 @@ class NativeLoop(SlurmLoop):
     def observe(self) -> int:
         changed = super().observe()
         connector = self.connector
-        control = native_control("slurm", connector)
-        assert control is not None
+        control = control_natives(connector)
         listing = connector.observe()
         found = find_strays(self.cluster, listing, self.observer)  # type: ignore[arg-type]
         self.outside = apply_natives(
@@ -294,8 +294,7 @@ def test_a_number_is_acted_on_only_for_whom_it_was_meant(
     """Another user or another submit time: some other job has the number."""
     number = sbatch(unix, NLP, "--gres=gpu:h100:1")
     job = found(loop, number)
-    control = native_control("slurm", loop.connector)
-    assert control is not None
+    control = control_natives(loop.connector)
     submitted_at = int(job.submitted_at.timestamp())
     others = (
         NativeRef(number, submitted_at, "tg-somebody"),
@@ -328,8 +327,7 @@ def _are_unknown(control: NativeControl, refs: Sequence[NativeRef]) -> bool:
 
 
 def _accounted(loop: NativeLoop, ref: NativeRef) -> NativeWorkload | None:
-    control = native_control("slurm", loop.connector)
-    assert control is not None
+    control = control_natives(loop.connector)
     try:
         return control.find_ended(ref)
     except ClusterUnavailable:
@@ -429,7 +427,7 @@ def test_a_native_that_gives_a_node_back_is_charged_for_what_it_has(
 
     def on_account() -> AccountedRun | None:
         try:
-            account = ACCOUNTS["slurm"](loop.connector)
+            account = open_account(loop.connector)
             runs = account.runs(start=began, end=int(loop.clock.now().timestamp()) + 5).runs
         except ClusterUnavailable:
             return None

@@ -15,7 +15,7 @@ from builders.slurm_loop import SlurmLoop
 from clusters.models import ClusterNode, Pool
 from conformance.rigs import ACCOUNT, GUARANTEED_QOS, SlurmRig
 from connectors.entitlements import Entitlement, Entitlements, Share
-from connectors.registry import ENTITLEMENT_CONTROLS
+from connectors.slurm.entitlements import control_entitlements
 from connectors.slurm.naming import guaranteed_qos
 from jobs.actions.cancellation import cancel_job
 from jobs.models import Attempt, Job
@@ -171,7 +171,7 @@ def test_quotas_of_slices_are_pushed(rig: SlurmRig) -> None:
         for path in ("sliced-push", "sliced-push/team")
     )
     wanted = Entitlements(nodes, frozenset({"sliced-push"}), grace_s=30)
-    control = ENTITLEMENT_CONTROLS["slurm"](rig.connector)
+    control = control_entitlements(rig.connector)
     with rig.bed.account_writing():
         for change in control.changes(wanted):
             if not change.is_blocked:

@@ -2261,13 +2261,19 @@ export interface components {
             default_images: components["schemas"]["DefaultImage"][];
             /** @description Why a drain cannot evict what runs on a node; empty when it can */
             eviction_refusal: string;
+            /** @description Whether jobs run as users of the cluster, who must be mapped first */
+            has_users: boolean;
             /** Format: uuid */
             id: string;
             /** @description Disabled: no new starts, what runs goes on */
             is_enabled: boolean;
             /** @description How far jobs are kept from the portal and from each other, where they run on its own machine; empty elsewhere */
             isolation: string;
+            /** @description Whether the cluster keeps limits of its own, to which quotas are pushed */
+            keeps_limits: boolean;
             kind: string;
+            /** @description The name of the kind, as people read it */
+            kind_label: string;
             /** @description Why it does not answer, or what of its answer could not be used; in the cluster's own words only for those who may manage clusters */
             message: string;
             name: string;

@@ -41,7 +41,7 @@ export function ClusterPills({ cluster }: { cluster: Cluster }) {
   const scheduler = kubernetesWords(cluster);
   return (
     <>
-      <span className="pill">{cluster.kind}</span>{" "}
+      <span className="pill">{cluster.kind_label}</span>{" "}
       {cluster.api_version && (
         <span className="pill" title="Version that is spoken with it">
           {cluster.api_version}

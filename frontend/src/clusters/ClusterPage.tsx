@@ -25,11 +25,6 @@ import { PoolTable } from "./PoolTable";
 import { QuotaPushes } from "./QuotaPushes";
 import "./cluster.css";
 
-/** Kinds of cluster whose jobs run as users of the cluster. */
-const KINDS_WITH_USERS: readonly string[] = ["slurm"];
-/** Kinds of cluster that keep limits of their own. */
-const KINDS_WITH_LIMITS: readonly string[] = ["slurm", "kubernetes"];
-
 const TAB_WORDS: Record<(typeof CLUSTER_TABS)[number], string> = {
   nodes: "Nodes",
   users: "Users",
@@ -74,8 +69,8 @@ function ClusterView({ cluster }: { cluster: Cluster }) {
   const mayManage = may(useSession(), "manage_clusters", "");
   const has = {
     nodes: true,
-    users: mayManage && KINDS_WITH_USERS.includes(cluster.kind),
-    quotas: mayManage && KINDS_WITH_LIMITS.includes(cluster.kind),
+    users: mayManage && cluster.has_users,
+    quotas: mayManage && cluster.keeps_limits,
     options: mayManage && cluster.options !== null && cluster.kind === "kubernetes",
     use: mayManage,
   };

@@ -67,6 +67,11 @@ def open_local(
     return LocalConnector(parse_options(options), cluster_id)
 
 
+def check_local_options(options: Mapping[str, Any]) -> None:
+    """Raises ValueError for options that no local cluster can have; touches nothing."""
+    parse_options(options)
+
+
 class LocalConnector:
     """Implements `connectors.protocol.ClusterConnector`; safe to use from several threads."""
 

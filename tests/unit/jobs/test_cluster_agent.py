@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builders.connector_builders import change_kind
 from builders.loop_builders import Fenced, a_job
 from builders.native_builders import T0, AControl, a_native
 from builders.portal_builders import NOW, Company, a_cluster, a_company, a_pool, a_user
@@ -78,7 +79,7 @@ def company() -> Company:
 @pytest.fixture
 def control(monkeypatch: pytest.MonkeyPatch) -> AFaultyControl:
     control = AFaultyControl()
-    monkeypatch.setattr("connectors.registry.NATIVE_CONTROLS", {"local": lambda _: control})
+    change_kind(monkeypatch, "local", control_natives=lambda _: control)
     return control
 
 
@@ -105,7 +106,7 @@ def test_a_cluster_that_was_added_twice_counts_once(
     cluster: ACluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mutant: its GPUs were offered twice, and what ran beside the portal was charged twice."""
-    monkeypatch.setattr("connectors.registry.NATIVE_CONTROLS", {})
+    change_kind(monkeypatch, "kubernetes", control_natives=None)
     pool = a_pool()
     first, second, third = (
         a_cluster(name, kind="kubernetes") for name in ("gpu-1", "kubernetes", "gpu-2")

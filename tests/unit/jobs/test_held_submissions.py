@@ -27,7 +27,7 @@ from builders.planned_cycles import use_plan
 from builders.portal_builders import NOW, Company, a_company
 from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.protocol import Listing, Observation, RankSlot, Workload, WorkloadPhase
-from connectors.registry import KINDS_THAT_HOLD
+from connectors.registry import kind_named
 from jobs.arbitration.arbitration import Cycles
 from jobs.arbitration.snapshots import load_snapshot
 from jobs.execution.dispatch import handlers
@@ -179,7 +179,7 @@ def test_what_starts_at_once_or_is_there_already_is_not_submitted(
         Job.objects.update(
             origin=JobOrigin.NATIVE, native_id="5", cluster=company.cluster, script=""
         )
-    assert "local" not in KINDS_THAT_HOLD
+    assert not kind_named("local").submits_held
     assert claim(cycles, monkeypatch, job, company) is None
     assert not Message.objects.exists()
 

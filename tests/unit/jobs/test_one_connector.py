@@ -14,12 +14,13 @@ from uuid import uuid4
 
 import pytest
 
+from builders.connector_builders import change_kind
 from clusters.models import Cluster
-from connectors import registry
 from connectors.kubernetes.caches import Caches
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.options import parse_options
 from connectors.protocol import ClusterConnector
+from connectors.registry import kind_named, kinds_where
 from jobs.leadership import Leadership
 from jobs.loops.cluster_agent import ClusterAgent
 from jobs.reading import logs
@@ -127,20 +128,17 @@ def test_whoever_reads_logs_or_checks_options_opens_no_connector(
 ) -> None:
     """So that no worker of the web ever watches a cluster.
 
-    Mutants: a kind without a reader of logs; one without a check of its options.
+    Mutants: a kind without a reader of logs; a check of options that opens a connector.
     """
 
     def never(*args: Any) -> Any:
         raise AssertionError("it was opened")
 
-    watching = [kind for kind in registry.OPENERS if kind != "local"]
-    assert watching == ["kubernetes", "slurm"]
-    monkeypatch.setattr(registry, "OPENERS", dict.fromkeys(watching, never))
+    change_kind(monkeypatch, "kubernetes", open=never)
     monkeypatch.setattr(logs, "connector_of", never)
-    registry.check_options("kubernetes", OPTIONS)
+    kind_named("kubernetes").check_options(OPTIONS)
     assert logs._reader_of(a_cluster()) is not None
-    assert registry.LOG_READERS.keys() >= set(watching)
-    assert registry.OPTION_CHECKS.keys() >= set(watching)
+    assert kinds_where(lambda kind: kind.open_logs) == ["kubernetes", "slurm"]
 
 
 def _names(path: Path) -> Iterator[str]:
@@ -168,7 +166,7 @@ def test_nobody_else_opens_connectors() -> None:
         # Only for kinds without a reader of logs.
         "jobs/reading/logs.py": {"connector_of"},
         "jobs/execution/connecting.py": {"open_connector"},
-        "platform/connectors/registry.py": {"open_kubernetes"},
+        f"{kinds}kind.py": {"open_kubernetes"},
         # They are given theirs.
         f"{kinds}entitlements.py": {"KubernetesConnector"},
         f"{kinds}evicting.py": {"KubernetesConnector"},

@@ -10,11 +10,11 @@ from billing.models import ReconciledAccount, Reconciliation, ReconciliationStat
 from billing.reconciliations import request_day
 from builders.billing_builders import DAY, a_metered_attempt, at
 from builders.clocks import ClockAt
+from builders.connector_builders import change_kind
 from builders.loop_builders import Fenced
 from builders.portal_builders import a_company, a_department, a_team, an_actor
 from clusters.models import Cluster
 from connectors.accounts import AccountedRun, AccountedRuns
-from connectors.registry import ACCOUNTS
 from connectors.slurm.naming import account_name
 from jobs.actions.moving import move
 from jobs.execution.reconciling import reconcile_day
@@ -44,7 +44,7 @@ class AnAccount:
 def a_compared_day(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, account: AnAccount
 ) -> Reconciliation:
-    monkeypatch.setitem(ACCOUNTS, "slurm", lambda connector: account)  # type: ignore[arg-type]
+    change_kind(monkeypatch, "slurm", open_account=lambda connector: account)
     Cluster.objects.filter(pk=cluster.pk).update(kind="slurm")
     row = request_day(
         *(cluster.name, DAY.date()), actor=an_actor(None, Role.PLATFORM_ADMIN, "root"), now=NOW

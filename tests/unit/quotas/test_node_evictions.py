@@ -12,6 +12,7 @@ from django.db import IntegrityError, connection, transaction
 
 from audit.models import AuditEvent
 from builders.api_callers import Caller, by_token
+from builders.connector_builders import change_kind
 from builders.job_builders import a_job, an_attempt
 from builders.loop_builders import Fenced
 from builders.portal_builders import (
@@ -26,7 +27,6 @@ from clusters.models import ClusterNode, NodeRequest
 from clusters.node_requests import node_shard
 from connectors.errors import ClusterUnavailable, NodeRefused
 from connectors.node_control import LeftOnNode
-from connectors.registry import NODE_CONTROLS, NODE_EVICTIONS
 from jobs.execution.dispatch import handlers
 from jobs.models import Attempt, Job, JobEvent
 from outbox.delivery import deliver_due
@@ -62,8 +62,12 @@ class AControl:
 @pytest.fixture
 def control(monkeypatch: pytest.MonkeyPatch) -> AControl:
     made = AControl()
-    for controls in (NODE_CONTROLS, NODE_EVICTIONS):
-        monkeypatch.setitem(controls, "kubernetes", lambda connector: made)  # type: ignore[arg-type]
+    change_kind(
+        monkeypatch,
+        "kubernetes",
+        control_nodes=lambda connector: made,
+        control_eviction=lambda connector: made,
+    )
     return made
 
 

@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 
 from audit.models import AuditEvent
 from builders.api_callers import Caller, by_token
+from builders.connector_builders import change_kind
 from builders.loop_builders import Fenced
 from builders.portal_builders import (
     NOW,
@@ -27,7 +28,7 @@ from clusters.node_requests import node_shard
 from clusters.observation import record_inventory
 from connectors.errors import ClusterUnavailable, NodeRefused, NotOffered
 from connectors.protocol import Inventory, NodeCapacity
-from connectors.registry import NODE_CONTROLS, open_connector
+from connectors.registry import open_connector
 from jobs.execution.dispatch import handlers
 from outbox.delivery import deliver_due
 from outbox.models import Message
@@ -59,7 +60,7 @@ class AControl:
 @pytest.fixture
 def control(monkeypatch: pytest.MonkeyPatch) -> AControl:
     made = AControl()
-    monkeypatch.setitem(NODE_CONTROLS, "slurm", lambda connector: made)  # type: ignore[arg-type]
+    change_kind(monkeypatch, "slurm", control_nodes=lambda connector: made)
     return made
 
 

@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 
 from audit.models import AuditEvent
 from builders.api_callers import Caller, by_token
+from builders.connector_builders import change_kind
 from builders.loop_builders import Fenced
 from builders.portal_builders import (
     NOW,
@@ -29,7 +30,6 @@ from builders.portal_builders import (
 from clusters.models import Cluster, ClusterNode
 from connectors.entitlements import Change, ChangeKind, Entitlements, Share, Terms
 from connectors.errors import ClusterUnavailable, WorkloadRejected
-from connectors.registry import ENTITLEMENT_CONTROLS
 from jobs.execution.dispatch import handlers
 from outbox.delivery import deliver_due
 from outbox.models import Message
@@ -87,7 +87,7 @@ class AControl:
 @pytest.fixture
 def control(monkeypatch: pytest.MonkeyPatch) -> AControl:
     made = AControl()
-    monkeypatch.setitem(ENTITLEMENT_CONTROLS, "slurm", lambda connector: made)  # type: ignore[arg-type]
+    change_kind(monkeypatch, "slurm", control_entitlements=lambda connector: made)
     return made
 
 
@@ -337,8 +337,12 @@ def test_what_was_let_stand_is_listed_and_can_be_taken_back(
 def test_changed_options_are_compared_at_once(
     cluster: Cluster, root: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for check in ("check_trusted", "check_options"):
-        monkeypatch.setattr(f"clusters.registration.{check}", lambda kind, options: None)
+    change_kind(
+        monkeypatch,
+        "slurm",
+        check_trusted=lambda options, given: None,
+        check_options=lambda options: None,
+    )
     address = f"clusters/{cluster.pk}"
     for _ in "12":
         # What waits already is enough.

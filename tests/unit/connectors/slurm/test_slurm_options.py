@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from connectors.errors import LogUnavailable
-from connectors.registry import LOG_READERS, check_options, open_connector
+from connectors.registry import open_connector
+from connectors.slurm.connector import check_slurm_options, open_slurm_logs
 from connectors.slurm.options import SlurmPool, parse_options
 
 KEY = "tg-0190a000-0000-7000-8000-000000000001"
@@ -149,11 +150,11 @@ def test_who_signs_nothing_needs_no_secret(tmp_path: Path) -> None:
     """Planted: the file read in any case."""
     options = {**GOOD, "tag_secret_file": str(tmp_path / "not-there")}
     options.pop("tag_secret", None)
-    check_options("slurm", options)
+    check_slurm_options(options)
     with pytest.raises(ValueError, match="tag_secret_file cannot be read"):
         open_connector("slurm", options, "one")
-    reader = LOG_READERS["slurm"]({**options, "output_root": None})
+    reader = open_slurm_logs({**options, "output_root": None})
     with pytest.raises(LogUnavailable, match="are not available here"):
         reader.read_log(KEY, rank=0, stream="stdout", offset=0, limit=16)
     with pytest.raises(ValueError, match="either option tag_secret or"):
-        check_options("slurm", {**options, "tag_secret": "x" * 32})
+        check_slurm_options({**options, "tag_secret": "x" * 32})

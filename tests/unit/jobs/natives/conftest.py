@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from builders.connector_builders import change_kind
+
 if TYPE_CHECKING:
     from builders.native_builders import AControl
     from builders.portal_builders import Company
@@ -38,7 +40,7 @@ def control(monkeypatch: pytest.MonkeyPatch) -> AControl:
     from builders.native_builders import AControl
 
     control = AControl()
-    monkeypatch.setattr("connectors.registry.NATIVE_CONTROLS", {"slurm": lambda _: control})
+    change_kind(monkeypatch, "slurm", control_natives=lambda _: control)
     return control
 
 

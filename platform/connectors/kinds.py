@@ -1,0 +1,128 @@
+"""What the rest of the portal knows of a kind of cluster: one object, declared in its `kind.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from connectors.accounts import ClusterAccount
+from connectors.entitlements import EntitlementControl
+from connectors.natives import NativeControl
+from connectors.node_control import NodeControl, NodeEviction
+from connectors.protocol import ClusterConnector, LogReader
+from connectors.recalling import Recaller
+
+#: The options of a cluster, as stored.
+Options = Mapping[str, Any]
+#: Settings of the installation by name, as far as a kind lists them in `operator_settings`.
+OperatorSettings = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterKind:
+    """One kind of cluster. A kind leaves out the fields that it has no use for.
+
+    Functions that take a connector are given one that `open` returned.
+    """
+
+    #: As stored and in the API: at most 16 characters.
+    name: str
+    #: As people read it.
+    label: str
+
+    # --- Options, and what the operator allows -----------------------------------------------
+    #: Open a connector by options, our id of the cluster, and the identity that its first
+    #: inventory gave (`Inventory.identity`). Speaks to nobody yet. Raises ValueError.
+    open: Callable[[Options, str, Mapping[str, str]], ClusterConnector]
+    #: Raises ValueError for options that no such cluster can have. Opens no secret.
+    check_options: Callable[[Options], None]
+    #: Raises ValueError, saying what to do, for options that use what the operator has not listed.
+    check_trusted: Callable[[Options, OperatorSettings], None]
+    #: The settings (`portal.settings`) that `check_trusted` and the two functions below read.
+    operator_settings: tuple[str, ...] = ()
+    #: Paths of secrets on the portal's machine, which no job there may read.
+    secret_paths: Callable[[OperatorSettings], Sequence[str]] = lambda given: ()
+    #: Options that the operator adds to those stored, by the settings and all secret paths.
+    operator_options: Callable[[OperatorSettings, Sequence[str]], Options] = lambda given, paths: {}
+    #: Whether the options hold no secret, so that administrators may read them again.
+    shows_options: bool = False
+    #: Options that decide which cluster it is, and which workloads on it are ours.
+    lasting_options: frozenset[str] = frozenset()
+    #: The option by which two clusters are one and the same.
+    address_option: str | None = None
+    #: The option that names the user as whom the portal acts there. No job runs as that user.
+    service_user_option: str | None = None
+    #: The part of `Inventory.identity` that no two clusters in the world have in common.
+    unique_identity: str | None = None
+
+    # --- Workloads ---------------------------------------------------------------------------
+    #: Whether jobs run as users of the cluster, who must be mapped first.
+    has_users: bool = False
+    #: Whether jobs run on the portal's own machine, as user numbers that the portal gives out.
+    runs_on_portal_machine: bool = False
+    #: Whether connectors hold submissions (`ClusterConnector.submits_held`).
+    submits_held: bool = False
+    #: Whether a submission makes several objects, the workload first. That the workload is listed
+    #: does not say that the others are there.
+    submits_in_parts: bool = False
+    #: The milli-GPU that a pool gives out at once, by options and the pool's name. Without it, a
+    #: pool gives out any number.
+    gpu_unit: Callable[[Options, str], int] | None = None
+    #: Whether jobs may name a container image, by options.
+    runs_images: Callable[[Options], bool] = lambda options: False
+    #: Why a job does not run for its image, or for lack of one, by options, pool and image ("": it
+    #: runs). Without it, `runs_images` decides alone.
+    refuse_image: Callable[[Options, str, str | None], str] | None = None
+    #: By pool, the image of jobs that name none (None: they must name one), where every job runs
+    #: in an image.
+    default_images: Callable[[Options], Mapping[str, str | None]] = lambda options: {}
+    #: Read logs with less than a connector.
+    open_logs: Callable[[Options], LogReader] | None = None
+    #: Ask what the cluster remembers of workloads that its listing has no more. Without it, the
+    #: listing has everything that nobody told it to forget.
+    open_recaller: Callable[[Options], Recaller] | None = None
+
+    # --- What only some clusters have --------------------------------------------------------
+    #: The cluster's own account of what ran.
+    open_account: Callable[[ClusterConnector], ClusterAccount] | None = None
+    #: Control workloads that came to the cluster beside the portal.
+    control_natives: Callable[[ClusterConnector], NativeControl] | None = None
+    #: Drain and resume nodes.
+    control_nodes: Callable[[ClusterConnector], NodeControl] | None = None
+    #: Why the nodes cannot be drained and resumed, by the API version ("": they can).
+    refuse_nodes: Callable[[str], str] = lambda api_version: ""
+    #: Empty drained nodes.
+    control_eviction: Callable[[ClusterConnector], NodeEviction] | None = None
+    #: Write the limits that the cluster keeps itself.
+    control_entitlements: Callable[[ClusterConnector], EntitlementControl] | None = None
+    #: What a comparison of limits calls the object without which the team at a path can submit
+    #: nothing, where a push makes it.
+    team_subject: Callable[[str], str] | None = None
+
+    def gpu_unit_mgpu(self, options: Options, pool: str) -> int:
+        """What ranks of jobs of the pool named `pool` must be a multiple of there, in milli-GPU."""
+        return 1 if self.gpu_unit is None else self.gpu_unit(options, pool)
+
+    def image_refusal(self, options: Options, pool: str, image: str | None) -> str:
+        """Why a cluster with these `options` cannot run a job of the pool named `pool` that names
+        `image`, or none, for that alone, and what to do; "" when it can."""
+        if self.refuse_image is not None:
+            return self.refuse_image(options, pool, image)
+        if image is None or self.runs_images(options):
+            return ""
+        return "it does not run container images"
+
+    def nodes_refusal(self, api_version: str) -> str:
+        """Why the nodes of such a cluster cannot be drained and resumed; "" when they can."""
+        if self.control_nodes is None:
+            return f"nodes of clusters of kind {self.name} cannot be drained from here"
+        return self.refuse_nodes(api_version)
+
+    @property
+    def eviction_refusal(self) -> str:
+        """Why what runs on a node of such a cluster cannot be evicted with a drain; "" when it
+        can."""
+        if self.control_eviction is not None:
+            return ""
+        return f"on clusters of kind {self.name} what runs on a drained node goes on to its end"

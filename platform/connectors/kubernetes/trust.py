@@ -1,0 +1,34 @@
+"""Which kubeconfigs the portal may use: a file with an address and credentials, or a program that
+is run for them. The operator lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from connectors.operator_lists import is_listed_path
+
+#: The setting that lists the kubeconfigs, and how it allows the service account of the own Pod.
+KUBECONFIGS = "KUBECONFIGS"
+IN_CLUSTER = "in-cluster"
+
+
+def check_trusted(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raises ValueError, saying what to do, for a kubeconfig that is not listed."""
+    path = options.get("kubeconfig")
+    if isinstance(path, str) and not is_listed_path(path, given[KUBECONFIGS]):
+        raise ValueError(
+            f"option kubeconfig names {path[:200]}, which is none of the files that may be used; "
+            "whoever runs this installation can add it to TIDEGATE_KUBECONFIGS and restart it"
+        )
+    if options.get("in_cluster") is True and IN_CLUSTER not in given[KUBECONFIGS]:
+        raise ValueError(
+            "option in_cluster uses the service account of the portal's own Pod, which is not "
+            f"allowed here; whoever runs this installation can add {IN_CLUSTER} to "
+            "TIDEGATE_KUBECONFIGS and restart it"
+        )
+
+
+def secret_paths(given: Mapping[str, Any]) -> list[str]:
+    """The kubeconfigs, which hold credentials."""
+    return [path for path in given[KUBECONFIGS] if path.startswith("/")]

@@ -1,0 +1,23 @@
+"""Local clusters: jobs are processes on the portal's own machine."""
+
+from __future__ import annotations
+
+from connectors.kinds import ClusterKind
+from connectors.local import trust
+from connectors.local.connector import check_local_options, open_local
+from connectors.local.node_control import control_nodes
+from connectors.local.options import unit_mgpu
+
+LOCAL = ClusterKind(
+    name="local",
+    label="Local",
+    open=open_local,
+    check_options=check_local_options,
+    check_trusted=trust.check_trusted,
+    operator_settings=(trust.ROOTS, trust.FOLDERS, trust.RUN_AS, trust.UNISOLATED, trust.UIDS),
+    operator_options=trust.operator_options,
+    shows_options=True,
+    runs_on_portal_machine=True,
+    gpu_unit=unit_mgpu,
+    control_nodes=control_nodes,
+)
