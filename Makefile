@@ -28,8 +28,8 @@ NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 
 .DEFAULT_GOAL := help
 .PHONY: help up dev down status reset psql environment frontend-build test checks lint types imports \
-	migrations openapi openapi-check hooks unit laws tests e2e chromium frontend bench bench-smoke lock \
-	slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
+	migrations openapi openapi-check hooks unit laws pure rest e2e chromium frontend bench \
+	bench-smoke lock slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
 	kube-bed-stop
 
 help: ## List the targets
@@ -65,7 +65,18 @@ environment:
 frontend-build: environment
 	@$(PYTHON) deploy/bootstrap.py frontend
 
-test: checks frontend tests ## Everything: checks, all tests, frontend
+# Side by side, as far as there is a core for each: most of them use one. Each tells its output when it ends.
+STAGES ?= checks frontend pure
+STAGES_AT_ONCE ?= 2
+
+test: environment frontend-build chromium ## Everything, in stages: checks, frontend, pure tests; then the rest
+	@$(MAKE) --no-print-directory --keep-going --output-sync=recurse --jobs=$(STAGES_AT_ONCE) \
+		$(STAGES:%=stage-%)
+	@$(MAKE) --no-print-directory rest
+
+stage-%:
+	@began=$$(date +%s); $(MAKE) --no-print-directory $* || failed=1; \
+	echo "== stage $*: $$(( $$(date +%s) - began )) s$${failed:+, FAILED}"; [ -z "$$failed" ]
 
 checks: lint types imports migrations openapi-check ## All that reads the code and runs none of it
 
@@ -103,8 +114,13 @@ laws: environment ## The laws on examples that nobody has tried yet
 	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/property tests/unit/billing/test_chargeback_laws.py \
 		--hypothesis-profile=new-examples
 
-tests: environment frontend-build chromium ## Every Python test, browser included
-	$(BIN)/pytest -n $(PYTEST_WORKERS)
+PURE = $(shell $(BIN)/python tests/pure_folders.py)
+
+pure: environment ## The tests that need neither Django nor a server
+	$(BIN)/pytest -n $(PYTEST_WORKERS) $(PURE)
+
+rest: environment frontend-build chromium ## The tests that are not pure, browser included
+	$(BIN)/pytest -n $(PYTEST_WORKERS) $(PURE:%=--ignore=%)
 
 e2e: environment frontend-build chromium ## The story in a real browser
 	$(BIN)/pytest tests/e2e

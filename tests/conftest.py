@@ -5,23 +5,11 @@ done in a moment.
 """
 
 import sys
-from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-#: Folders whose tests import no Django; `tests/unit/test_pure_tests.py` holds them to it.
-PURE = tuple(
-    HERE / folder
-    for folder in (
-        "property",
-        "scenarios",
-        "unit/arbiter",
-        "unit/credits",
-        "unit/primitives",
-        "unit/simulator",
-    )
-)
+from pure_folders import PURE
+
 _PROFILE_OPTION = "--hypothesis-profile"
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pure_folders import PURE
+
 ROOT = Path(__file__).resolve().parents[2]
 _RUN = """
 import json, os, sys, pytest
@@ -44,14 +46,7 @@ def _run(*words: str) -> dict[str, object]:
     [
         (("tests/unit/primitives", "tests/unit/credits/test_credit_settlement.py"), True),
         (("tests/unit/arbiter/test_arbiter_budget.py",), False),
-        (
-            (
-                "--collect-only",
-                *(f"tests/{name}" for name in ("property", "scenarios", "unit/arbiter")),
-                *(f"tests/unit/{name}" for name in ("credits", "primitives", "simulator")),
-            ),
-            True,
-        ),
+        (("--collect-only", *map(str, PURE)), True),
     ],
     ids=["run", "without laws", "all"],
 )
