@@ -114,13 +114,16 @@ laws: environment ## The laws on examples that nobody has tried yet
 	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/property tests/unit/billing/test_chargeback_laws.py \
 		--hypothesis-profile=new-examples
 
+# Modules stay together, as far as may be, so that few start an installation twice; a worker that is
+# done takes over what waits behind another's long test.
+SIDE_BY_SIDE = -n $(PYTEST_WORKERS) --dist worksteal
 PURE = $(shell $(BIN)/python tests/pure_folders.py)
 
 pure: environment ## The tests that need neither Django nor a server
-	$(BIN)/pytest -n $(PYTEST_WORKERS) $(PURE)
+	$(BIN)/pytest $(SIDE_BY_SIDE) $(PURE)
 
 rest: environment frontend-build chromium ## The tests that are not pure, browser included
-	$(BIN)/pytest -n $(PYTEST_WORKERS) $(PURE:%=--ignore=%)
+	$(BIN)/pytest $(SIDE_BY_SIDE) $(PURE:%=--ignore=%)
 
 e2e: environment frontend-build chromium ## The story in a real browser
 	$(BIN)/pytest tests/e2e
