@@ -179,7 +179,7 @@ def delete_user(*, actor: Actor, user_id: UUID, now: datetime) -> None:
         raise Conflict(f"This is the last administrator of {left_alone}; make another one first.")
     if user.last_login is not None:
         raise Conflict(
-            f"{user.login} has signed in. Only what was never used can be deleted. "
+            f"{user.login} has signed in, so deletion is not possible. "
             "Deactivate the account instead.",
             used_by=["sign-ins"],
         )

@@ -235,7 +235,7 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
     case "audit-events":
       return auditEvents(request);
   }
-  return aProblem(404, "not_found", "There is no such thing here.");
+  return aProblem(404, "not_found", "Not found.");
 }
 
 function session(company: Company, { method, body }: MockRequest): MockAnswer {
@@ -317,7 +317,7 @@ function newOrganization({ body }: MockRequest): MockAnswer {
         sent_to: null,
         link: "/set-password#tdl_exampleOnly",
       },
-      missing: ["Its rate card has no prices: what its jobs use costs nothing yet."],
+      missing: ["Its rate card has no prices yet, so its jobs cost nothing."],
     },
   };
 }

@@ -1,4 +1,4 @@
-"""Who did what to what, when. The database refuses to change or delete a row."""
+"""The audit log: acts with their actor, subject and time. The database keeps rows immutable."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from uuid_utils.compat import uuid7
 
 
 class AuditEvent(models.Model):
-    """One act of a person, a service or the system. References are by id and text, so that
-    an event outlives everything it speaks of."""
+    """One act of a person, a service or the system.
+
+    References are stored as id and text, so that an event outlives the objects that it names.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     at = models.DateTimeField()

@@ -1,4 +1,4 @@
-"""Read the audit log, newest first; who may see which events is decided above."""
+"""Reads the audit log, newest first. The caller decides which events a user may see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from audit.models import AuditEvent
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Which events are asked for: from `since` until before `until`; None does not narrow."""
+    """A filter of events: from `since` until before `until`. None does not filter."""
 
     organization_slug: str | None = None
     actor: str | None = None
@@ -28,7 +28,7 @@ class EventFilter:
 def matching_events(
     events: QuerySet[AuditEvent], wanted: EventFilter, *, organization_id: UUID | None = None
 ) -> QuerySet[AuditEvent]:
-    """`events` cut to those of one organization (None: of any) and to what is wanted."""
+    """Return those of `events` that match the filter and belong to one organization (None: any)."""
     exact: Mapping[str, object] = {
         "organization_id": organization_id,
         "actor": wanted.actor,
@@ -40,7 +40,7 @@ def matching_events(
     }
     events = events.filter(**{name: value for name, value in exact.items() if value is not None})
     if wanted.organization_slug is not None:
-        # "0" follows "/": the range is the organization's subtree.
+        # "0" follows "/", so the range is the subtree of the organization.
         events = events.filter(
             node_path__gte=f"{wanted.organization_slug}/",
             node_path__lt=f"{wanted.organization_slug}0",

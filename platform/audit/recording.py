@@ -1,4 +1,4 @@
-"""Append to the audit log, in the transaction of the act itself."""
+"""Appends to the audit log, in the transaction of the act itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def record(
     detail: Mapping[str, Any] | None = None,
     request_id: str = "",
 ) -> AuditEvent:
-    """Store one act. `detail` must be JSON and hold no secret, script or environment."""
+    """Store one act. `detail` must be JSON and must not hold a secret, script or environment."""
     event = AuditEvent(
         at=now,
         actor_id=actor_id,

@@ -1,4 +1,4 @@
-"""Arrays as PostgreSQL reads them."""
+"""Arrays in the text form of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from uuid import UUID
 
 
 def uuid_array(ids: Iterable[UUID | str]) -> str:
-    """`ids` for a parameter that is cast to `uuid[]`: the driver quotes each id of a list by
-    itself, which takes longer than the statement."""
+    """Return `ids` as the text of a parameter that is cast to `uuid[]`.
+
+    A list would be slower: the driver quotes each of its ids on its own, and that takes longer than
+    the statement.
+    """
     return "{" + ",".join(map(str, ids)) + "}"

@@ -1,7 +1,7 @@
-"""Many new rows in one statement with their values in JSON, for writes that somebody waits for.
+"""Fast inserts: many new rows in one statement, with their values in one JSON parameter.
 
-Django's `bulk_create` needs an object per row and prepares and quotes every value by itself,
-which takes longer than PostgreSQL takes to store them.
+Django's `bulk_create` is slower. It needs an object per row, and it prepares and quotes every value
+on its own. That takes longer than PostgreSQL takes to store the rows.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ def insert_rows(
     ignore_conflicts: bool = False,
     returns_keys: bool = True,
 ) -> list[Any]:
-    """Insert `rows` in their order and return the primary keys of what was inserted, unless nobody
-    needs them.
+    """Insert `rows` in their order and return their primary keys.
 
-    A row maps names of columns to values that JSON knows, ids or datetimes; all rows have the
-    names of the first. What is the `same` in all rows is told once. A column that they lack gets
-    the model's default, the same for all. With
-    `ignore_conflicts` a row that breaks a unique constraint is passed over. Raises ValueError
-    for a name that is no column or a missing key, and what the database raises.
+    A row maps column names to JSON values, ids or datetimes. All rows have the columns of the
+    first. `same` holds the values that are equal in all rows. A column that is in neither gets the
+    model's default, evaluated once for all rows. With `ignore_conflicts`, a row that breaks a
+    unique constraint is skipped. Without `returns_keys`, the result is empty.
+
+    Raises ValueError for a name that is no column, or a missing primary key. Raises what the
+    database raises.
     """
     if not rows:
         return []
@@ -54,7 +55,7 @@ def insert_rows(
 
 
 def insert_row(row: Model) -> None:
-    """Insert a new object in the form that `save` would, at a third of its cost. No signals."""
+    """Insert a new object like `save` does, at a third of the cost and without signals."""
     insert_rows(type(row), [columns_of(row)], returns_keys=False)
     row._state.adding = False
     row._state.db = DEFAULT_DB_ALIAS
@@ -93,7 +94,7 @@ def _statement(
 
 
 def columns_of(row: Model) -> dict[str, Any]:
-    """The values of a model object by the names of their columns."""
+    """Return the values of a model object by column name."""
     return {name: getattr(row, field.attname) for name, field in _fields(type(row)).items()}
 
 

@@ -1,4 +1,4 @@
-"""Statements that are sent while those before them still run."""
+"""Statements that are sent while earlier statements still run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from django.db import connection
 
 @contextmanager
 def sent_ahead() -> Iterator[None]:
-    """Who asks for no result of a statement does not wait for it: the database works on it while
-    the next one is built. All have run at the end.
+    """Send statements without waiting for their results. At the end of the block, all have run.
 
-    For the inside of a transaction. A statement that fails raises what it raises elsewhere, but
-    maybe only with a later one, or where somebody asks for a later one's result, at the latest at
-    the end; later ones are not run then. So who catches it does so outside of the block.
+    The database works on a statement while the next one is built. Only code that reads the result
+    of a statement waits for it. Use this inside a transaction.
+
+    A failed statement raises its usual error, but maybe late: at a later statement, at the read of
+    a later result, or at the end of the block. Statements after the failed one do not run. So catch
+    errors outside of the block.
     """
     connection.ensure_connection()
     assert connection.connection is not None

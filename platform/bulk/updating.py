@@ -1,4 +1,4 @@
-"""Many changed rows in one statement with one JSON parameter."""
+"""Fast updates: many changed rows in one statement with one JSON parameter."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from django.db.models import Field, Model
 
 
 def update_rows(model: type[Model], rows: Sequence[Mapping[str, Any]]) -> int:
-    """Give each row with the primary key of one of `rows` the other values; returns how many.
+    """Update the rows whose primary keys are in `rows`, and return how many rows changed.
 
-    A row maps names of columns to values that JSON knows, ids or datetimes, and the name of the
-    primary key to its own; all rows have the names of the first. A key that is not there changes
-    nothing. Raises ValueError for a name that is no column or a missing key, and what the
-    database raises.
+    Each of `rows` maps column names to JSON values, ids or datetimes, and holds the primary key.
+    All rows have the columns of the first. A key that does not exist changes nothing. Raises
+    ValueError for a name that is no column, or a missing primary key. Raises what the database
+    raises.
     """
     if not rows:
         return 0

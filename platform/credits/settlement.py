@@ -1,9 +1,9 @@
 """The settlement of credits: transfers, limits, lots that expire, dividend, holds (R-89 to R-94).
 
-Rests on Karma (Vuppalapati et al., OSDI 2023) with the whole guarantee protected. All amounts are
-integers in millionths of a GPU-second of the reference GPU: milli-GPU-seconds times the pool's
-weight per mille. Everything is per pool. Every transfer takes from one account what it gives to
-another, so the balances of all teams and POOL sum to 0 always.
+The model follows Karma (Vuppalapati et al., OSDI 2023), with the whole guarantee protected. All
+amounts are integers in millionths of a GPU-second of the reference GPU: milli-GPU-seconds times the
+pool's weight per mille. Each pool has accounts of its own. Every transfer takes from one account
+what it gives to another. So the balances of all teams and POOL always sum to 0.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from math import lcm
 from arbiter.quota.ratio import exact_ratio
 from primitives.units import largest_remainder
 
-#: A hold that so many settlements in a row did not renew is dead.
+#: A hold is dead after this many settlements in a row that did not renew it.
 SETTLEMENTS_MISSED = 2
 
 
 class TransferKind(StrEnum):
-    """Why credits move."""
+    """The reason for which credits move."""
 
     LENT = "lent"
     COMMON = "common"
@@ -32,7 +32,7 @@ class TransferKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """`amount`, above 0, goes from `payer` to `payee`; None is POOL."""
+    """One payment of `amount`, above 0, from `payer` to `payee`; None is POOL."""
 
     payer: str | None
     payee: str | None
@@ -42,7 +42,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """Earnings that are not spent yet; what is left of them at `expires_at` goes to POOL."""
+    """Earnings that are not spent yet. POOL gets the rest of them at `expires_at`."""
 
     amount: int
     expires_at: int
@@ -50,8 +50,12 @@ class Lot:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A team's credits. `guaranteed` is what its guarantee is worth a second (milli-GPU times
-    weight). The lots, first earned first, sum to the balance where that is above 0."""
+    """The credits of one team.
+
+    `guaranteed` is the worth of the team's guarantee per second, in milli-GPU times weight. `lots`
+    are ordered by when they were earned, first to last. They sum to the balance where it is above
+    0.
+    """
 
     team: str
     guaranteed: int
@@ -61,7 +65,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How deep a balance may go by borrowing and how high by earning, in seconds of guarantee."""
+    """Limits of a balance: how deep borrowing may take it, how high earning, in s of guarantee."""
 
     floor_s: int = 7 * 86_400
     cap_s: int = 14 * 86_400
@@ -69,10 +73,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A time in which nobody's use changed. `used` by team, a second, as `Account.guaranteed`.
+    """A time span in which no team's use changed.
 
-    `lendable` says how much of a team's guarantee others may use at most; those it does not
-    name lend all of theirs.
+    `used` is the use per second by team, in the unit of `Account.guaranteed`. `lendable` is the
+    part of a team's guarantee that others may use at most. A team that it does not name lends all
+    of its guarantee.
     """
 
     seconds: int
@@ -82,9 +87,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What was paid and lent, and how the accounts and POOL stand after it.
+    """The payments and loans of one settlement, with the accounts and POOL after it.
 
-    `paid`, `unpaid` and `lent` by team; a team that has none is left out.
+    `paid`, `unpaid` and `lent` are amounts by team. A team with an amount of 0 is left out.
     """
 
     accounts: tuple[Account, ...]
@@ -103,14 +108,17 @@ def settle(
     expires_at: int,
     limits: Limits | None = None,
 ) -> Settlement:
-    """Charge what was borrowed and credit those whose idle guarantees it came from.
+    """Charge teams for the GPUs that they borrowed, and credit teams whose guarantees were idle.
 
-    A borrower pays for what it used above its guarantee, down to the floor and no further: the
-    rest is unpaid. What was paid goes to the lenders, as much as their idle guarantees
-    could give, the poorest (balance over guarantee) raised first until the next is as poor; the
-    rest of it, for GPUs that nobody was guaranteed, goes to POOL. What a lender would earn
-    above its cap goes to POOL too. Earnings expire at `expires_at`. The richest payer
-    is matched with the poorest lender; ties go by id.
+    - A borrower pays for its use above its guarantee, down to the floor of its balance. The rest is
+      unpaid.
+    - Lenders share the payments, each at most as much as its idle guarantee could give. The poorest
+      lender (balance over guarantee) is raised first, until the next one is as poor.
+    - POOL gets the rest, which paid for GPUs that no team was guaranteed. It also gets the earnings
+      of a lender above its cap.
+
+    Earnings expire at `expires_at`. The richest payer is matched with the poorest lender. Ties are
+    broken by team id.
     """
     limits = limits or Limits()
     books = {account.team: account for account in sorted(accounts, key=lambda one: one.team)}
@@ -141,7 +149,7 @@ def settle(
 
 
 def expire(accounts: Iterable[Account], pool: int, *, at: int) -> Settlement:
-    """What is left of earnings that expire until `at` goes to POOL."""
+    """Move earnings that expired by `at` and were not spent to POOL."""
     books = {account.team: account for account in sorted(accounts, key=lambda one: one.team)}
     transfers = []
     for team, account in books.items():
@@ -157,8 +165,11 @@ def expire(accounts: Iterable[Account], pool: int, *, at: int) -> Settlement:
 def share_out(
     accounts: Iterable[Account], pool: int, *, expires_at: int, limits: Limits | None = None
 ) -> Settlement:
-    """The dividend: POOL goes to the teams in proportion to their guarantees, by largest
-    remainder; what would lift a team above its cap stays in POOL."""
+    """Pay the dividend: split POOL among the teams in proportion to their guarantees.
+
+    Units that do not divide go by largest remainder. A share that would lift a team above its cap
+    stays in POOL.
+    """
     limits = limits or Limits()
     books = {account.team: account for account in sorted(accounts, key=lambda one: one.team)}
     weights = {team: account.guaranteed for team, account in books.items() if account.guaranteed}
@@ -175,7 +186,7 @@ def share_out(
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Credits that a borrowed attempt keeps for the time to come; renewed by each settlement."""
+    """Credits reserved for the future use of a borrowed attempt. Each settlement renews them."""
 
     team: str
     amount: int
@@ -183,8 +194,11 @@ class Hold:
 
 
 def held(holds: Iterable[Hold], *, at: int, settled_every_s: int) -> dict[str, int]:
-    """What is held by team. A hold dies by itself at the second settlement that did not renew
-    it, so none can stay for ever."""
+    """Return the reserved credits by team.
+
+    A hold expires at the second settlement in a row that did not renew it. So no hold lasts for
+    ever.
+    """
     found: dict[str, int] = {}
     for hold in holds:
         if at - hold.renewed_at < SETTLEMENTS_MISSED * settled_every_s:
@@ -193,22 +207,26 @@ def held(holds: Iterable[Hold], *, at: int, settled_every_s: int) -> dict[str, i
 
 
 def _richness(account: Account) -> int:
-    """Orders as balance over guarantee; without one it counts as the least there is."""
+    """Return a sort key that orders accounts by balance over guarantee.
+
+    An account without a guarantee counts as if its guarantee were the smallest possible.
+    """
     return exact_ratio(account.balance, max(1, account.guaranteed))
 
 
 def _room(account: Account, limits: Limits) -> int:
-    """What the account may still earn."""
+    """Return how much the account may still earn before it reaches its cap."""
     return max(0, limits.cap_s * account.guaranteed - account.balance)
 
 
 def _raise_poorest(
     books: Mapping[str, Account], most: Mapping[str, int], total: int
 ) -> dict[str, int]:
-    """Give out `total`, to nobody more than `most` of it: the poorest is raised to the level of
-    the next, then both, and so on. Units that do not divide go by largest remainder, then id.
+    """Give out `total`, to each team at most its share in `most`, the poorest team first.
 
-    Levels are integers: balance over guarantee times a multiple of all guarantees.
+    The poorest team is raised to the level of the next, then both, and so on. Units that do not
+    divide go by largest remainder, then by id. Levels are integers: balance over guarantee, times a
+    multiple of all guarantees.
     """
     if total <= 0:
         return {}
@@ -216,7 +234,7 @@ def _raise_poorest(
     per_unit = {team: scale // books[team].guaranteed for team in most}
     low = {team: books[team].balance * per_unit[team] for team in most}
     high = {team: low[team] + most[team] * per_unit[team] for team in most}
-    # By level, how much more guarantee is being raised from there on.
+    # At each level: by how much the sum of the guarantees that are being raised changes.
     changes: dict[int, int] = {}
     for team in most:
         changes[low[team]] = changes.get(low[team], 0) + books[team].guaranteed
@@ -228,7 +246,7 @@ def _raise_poorest(
         left -= slope * (until - level)
         level = until
         slope += changes[until]
-    # The level that is reached, and what each gets, as fractions over these.
+    # The level reached, and the share of each team, as fractions over these denominators.
     parts = slope or 1
     reached, unit = level * parts + (left if slope else 0), parts * scale
     exact = {
@@ -248,7 +266,7 @@ def _matched(
     earned: Mapping[str, int],
     limits: Limits,
 ) -> list[Transfer]:
-    """Who pays whom: the richest payer the poorest lender first, POOL last."""
+    """Match payers with payees: the richest payer with the poorest lender first, POOL last."""
     payees: list[tuple[str | None, int, TransferKind]] = []
     for team in sorted(earned, key=lambda team: (_richness(books[team]), team)):
         kept = min(earned[team], _room(books[team], limits))
@@ -275,8 +293,10 @@ def _matched(
 def _book(
     books: dict[str, Account], pool: int, transfers: Iterable[Transfer], expires_at: int
 ) -> int:
-    """Change the accounts by `transfers`, in which nobody both pays and earns; returns what POOL
-    has then."""
+    """Apply `transfers` to the accounts, and return the new balance of POOL.
+
+    No team both pays and earns in `transfers`.
+    """
     spent: dict[str, int] = {}
     earned: dict[str, int] = {}
     for one in transfers:
@@ -296,7 +316,7 @@ def _book(
 
 
 def _spend(account: Account, amount: int) -> Account:
-    """Less by `amount`: the lots that were earned first are spent first."""
+    """Return the account reduced by `amount`; the lots that were earned first are spent first."""
     lots, left, spent = account.lots, amount, 0
     while spent < len(lots) and lots[spent].amount <= left:
         left -= lots[spent].amount
@@ -308,7 +328,7 @@ def _spend(account: Account, amount: int) -> Account:
 
 
 def _earn(account: Account, amount: int, expires_at: int) -> Account:
-    """More by `amount`: what a debt does not take up is a lot."""
+    """Return the account increased by `amount`; the part that pays off no debt becomes a lot."""
     balance = account.balance + amount
     lots = account.lots
     fresh = min(amount, balance)
@@ -321,4 +341,5 @@ def _earn(account: Account, amount: int, expires_at: int) -> Account:
 
 
 def _above_0(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Return the entries of `amounts` that are above 0."""
     return {team: amount for team, amount in amounts.items() if amount > 0}

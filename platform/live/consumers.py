@@ -1,4 +1,4 @@
-"""The WebSocket of open pages: hints that something changed, for what the session may see."""
+"""The WebSocket of open pages. It sends hints that something visible to the session changed."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from django.utils.crypto import constant_time_compare
 from live.publishing import RIGHTS, TOPICS, group_of
 from primitives.addresses import network_of
 
-#: The longest time for which a socket hears what its reader may not see any more.
+#: A socket may get hints for this long after its reader lost the right to see them.
 RECHECK_S = 60
 SIGNED_OUT = 4401
-#: Open sockets in one process. A page that gets none looks by itself every 30 s.
+#: Limits of open sockets in one process. A page without a socket polls every 30 s.
 PERSON_SOCKETS_MAX = 16
 SOURCE_SOCKETS_MAX = 1_000
 
-#: Gives the audiences of a person, as `live.publishing` names them.
+#: Returns the audiences of a person, named as in `live.publishing`.
 AudiencesOf = Callable[[Any], Iterable[str]]
 
 _open_sockets: Counter[str] = Counter()
 
 
 class ChangesConsumer(AsyncJsonWebsocketConsumer):
-    """Sends the hints that the session may hear; closes when nobody is signed in any more.
+    """Sends the hints for the audiences of the session. Closes when the session ends.
 
-    What a client sends is ignored. Session and rights are looked at when the socket opens, when
-    either changes (`live.publishing.publish_rights`), and every minute. Hints are numbered for
-    this socket, so that no number tells how much happens elsewhere.
+    Messages from the client are ignored. Session and rights are checked when the socket opens, when
+    either changes (`live.publishing.publish_rights`), and every minute. Each socket numbers its own
+    hints, so that the numbers reveal nothing about other audiences.
     """
 
     def __init__(self, *args: Any, audiences_of: AudiencesOf, **kwargs: Any) -> None:
@@ -55,8 +55,11 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
         self.watch: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
-        """Join the groups of the signed-in user, or refuse: with 4401 where nobody is signed in,
-        before the handshake where there are too many sockets."""
+        """Join the groups of the signed-in user, or close the socket.
+
+        Without a signed-in user, the socket is accepted and closed with 4401. Above the limits of
+        sockets, it is closed before the handshake.
+        """
         client = self.scope.get("client") or ("",)
         if not self._count(f"source {network_of(client[0])}", SOURCE_SOCKETS_MAX):
             await self.close()
@@ -86,10 +89,10 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
         self.counted = []
 
     async def receive(self, *args: Any, **kwargs: Any) -> None:
-        """Ignore what a client says."""
+        """Ignore messages from the client."""
 
     async def change(self, event: dict[str, Any]) -> None:
-        """Pass a hint on; all topics where one of its audience was missed."""
+        """Pass a hint on, or hints for all topics if an earlier hint of its audience was missed."""
         before = self.heard.get(event["stream"])
         self.heard[event["stream"]] = event["seq"]
         is_missed = before is not None and event["seq"] != before + 1
@@ -113,7 +116,7 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
             await self._look_again()
 
     async def _look_again(self) -> None:
-        """Hear what the reader may hear now; close when the session is over."""
+        """Check the session and rights again. Close when the session is over."""
         user = await self._user()
         if user is None:
             await self.close(code=SIGNED_OUT)
@@ -130,10 +133,10 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
         self.joined = groups
 
     async def _user(self) -> AbstractBaseUser | None:
-        """Whose session this is now; None when it is over.
+        """Return the user of this session, or None when the session is over.
 
-        The session's hash is compared too, which ends with a password change or a deactivation,
-        even one that was taken back meanwhile.
+        The check includes the session's hash. It changes with a password change or a deactivation,
+        even one that was reverted meanwhile.
         """
         session = self.scope["session"]
         if not await database_sync_to_async(session.exists)(session.session_key or ""):
@@ -145,10 +148,11 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
 
 
 def _user_of(session: SessionBase) -> AbstractBaseUser | None:
-    """Whose session it is; None for nobody's, and for one that is over.
+    """Return the user of the session, or None without a user or with an invalid hash.
 
-    As `channels.auth.get_user`, which knows no key but the one of now and ends every other session.
-    One that an older key signed is left as it is: the next request renews it, with its cookie.
+    `channels.auth.get_user` accepts only the current secret key and ends all other sessions. This
+    function leaves a session that an older key signed as it is. The next request renews it, with
+    its cookie.
     """
     if SESSION_KEY not in session or session.get(BACKEND_SESSION_KEY) not in (
         settings.AUTHENTICATION_BACKENDS

@@ -1,9 +1,9 @@
 """Hints to open pages that something changed. Never data, never the record.
 
-`publish` rides on the database transaction, so a hint is sent if and only if its change was
-committed and no request ever waits for Valkey. The relay takes the hints from PostgreSQL, finds
-out who may read each job, merges them to one a second per audience and topic, and hands them to
-Channels. Open pages are told the topic alone.
+`publish` is part of the database transaction. So a hint is sent if and only if its change was
+committed, and no request ever waits for Valkey. The relay takes the hints from PostgreSQL and finds
+out who may see each job. It merges them to one per second, audience and topic, and hands them to
+Channels. Open pages receive only the topic.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from live.waking import channel_of
 
 Topic = Literal["jobs", "quotas", "clusters", "reports"]
 TOPICS: tuple[Topic, ...] = ("jobs", "quotas", "clusters", "reports")
-#: Not for pages: the rights or sessions of a person changed.
+#: Internal: the rights or sessions of a person changed. Pages never receive this topic.
 RIGHTS = "rights"
 
 CHANNEL = "tidegate_live"
 IDS_MAX = 50
-#: Ids of jobs in one notice, of which PostgreSQL takes 8,000 bytes.
+#: Ids of jobs in one notice. PostgreSQL limits a notice to 8,000 bytes.
 JOBS_PER_NOTICE = 150
 EVERYBODY = "everybody"
-#: Platform administrators: they hear the changes of every organization.
+#: Platform administrators. They receive hints for every organization.
 PLATFORM = "platform"
-#: Everybody who may see costs anywhere.
+#: All users who may see costs anywhere.
 COSTS = "costs"
 
 
@@ -42,12 +42,12 @@ def publish(
     wake: str | None = None,
     audience: str | None = None,
 ) -> None:
-    """Hint, at commit, that rows of `topic` changed; no organization means `audience`, everybody
-    by default.
+    """Send a hint at commit that rows of `topic` changed.
 
-    Jobs are always named: only those who may see one of them hear of it. Of other rows more than
-    50 ids are sent as none. With a role in `wake` the first statement wakes whoever leads in it,
-    as `live.waking.wake` does.
+    Without an organization, the hint goes to `audience`, by default everybody. A hint about jobs
+    always names them, so that only users who may see one of them receive it. Other hints name at
+    most 50 ids, or none. With a role in `wake`, the same statement also wakes the leader of that
+    role, as `live.waking.wake` does.
     """
     named = sorted(map(str, set(ids)))
     to = (audience or EVERYBODY) if organization_id is None else str(organization_id)
@@ -61,12 +61,12 @@ def publish(
 
 
 def publish_rights(user_id: UUID) -> None:
-    """Have the open sockets of a person look again, at commit, at what they may hear."""
+    """Make the open sockets of a person check its session and rights again, at commit."""
     _notify([{"topic": RIGHTS, "ids": [], "to": person(user_id)}], None)
 
 
 def _notify(payloads: Sequence[dict[str, object]], wake: str | None) -> None:
-    """Send all payloads, and the notice that wakes, in one statement."""
+    """Send all payloads, and the notice that wakes a role, in one statement."""
     notices = [(CHANNEL, json.dumps(payload)) for payload in payloads]
     if wake is not None:
         notices.append((channel_of(wake), ""))
@@ -76,23 +76,27 @@ def _notify(payloads: Sequence[dict[str, object]], wake: str | None) -> None:
 
 
 def person(user_id: UUID) -> str:
-    """The audience of one person."""
+    """Return the audience of one person."""
     return f"person-{user_id}"
 
 
 def readers_below(prefix: str) -> str:
-    """The audience of everybody who may see the jobs at and below the path `prefix`, and whose
-    right begins there."""
+    """Return the audience of users with a right that begins exactly at the path `prefix`.
+
+    They may see the jobs at `prefix` and below.
+    """
     return f"jobs-{hashlib.sha256(prefix.encode()).hexdigest()[:32]}"
 
 
 def prefixes_of(path: str) -> list[str]:
-    """The prefixes at which a right on `path` can begin: the platform's (""), the organization's
-    and so on down to `path`."""
+    """Return the prefixes at which a right on `path` can begin.
+
+    These are the platform's (""), the organization's, and so on down to `path`.
+    """
     steps = path.split("/")[:-1]
     return ["", *("/".join(steps[:depth]) + "/" for depth in range(1, len(steps) + 1))]
 
 
 def group_of(audience: str) -> str:
-    """Channels group of an audience: an organization's id, or one of those above."""
+    """Return the Channels group of an audience: of an organization's id, or of one from above."""
     return f"changes.{audience}"

@@ -1,7 +1,7 @@
-"""What a process shows to its supervisor: that it is alive and gets on with its work.
+"""Heartbeat of a process: it shows the supervisor that the process is alive and makes progress.
 
-The supervisor gives each process a file of its own in TIDEGATE_HEARTBEAT_FILE. A process that does
-not touch it for 15 s is killed and started again (`embedded.supervisor`). Without a file nothing
+The supervisor names one file per process in TIDEGATE_HEARTBEAT_FILE. It kills and restarts a
+process that did not touch its file for 15 s (`embedded.supervisor`). Without a file nothing
 happens.
 """
 
@@ -17,10 +17,10 @@ BEAT_S = 1.0
 
 
 class Pulse:
-    """Touches `file` once a second for as long as the last promise holds.
+    """Touches `file` once a second until the deadline of the last promise.
 
-    A process that is frozen touches nothing, and neither does one whose loop hangs: it does not
-    come to its next promise. A step that may take long promises so.
+    A frozen process touches nothing. A process whose loop hangs makes no new promise, so its file
+    gets old as well. Before a step that may take long, call `promise` with a later deadline.
     """
 
     def __init__(self, file: Path | None) -> None:
@@ -31,16 +31,16 @@ class Pulse:
             Thread(target=self._beat, daemon=True, name="pulse").start()
 
     def promise(self, within_s: float = inf) -> None:
-        """Say that the next promise comes within so many seconds."""
+        """Promise that the next call of this method comes within so many seconds."""
         self._until_s = monotonic() + within_s
 
     def beat(self) -> None:
-        """Touch the file, if the last promise still holds."""
+        """Touch the file, if the deadline of the last promise is not over."""
         if self._file is not None and monotonic() <= self._until_s:
             self._file.touch()
 
     def end(self) -> None:
-        """Touch nothing any more."""
+        """Stop touching the file."""
         self._ended.set()
 
     def _beat(self) -> None:
@@ -51,6 +51,6 @@ class Pulse:
 
 
 def pulse_here() -> Pulse:
-    """The pulse for the supervisor of this process; it does nothing without one."""
+    """Return the heartbeat of this process. Without a supervisor it does nothing."""
     named = os.environ.get("TIDEGATE_HEARTBEAT_FILE")
     return Pulse(Path(named) if named else None)

@@ -1,4 +1,4 @@
-"""Takes committed hints from PostgreSQL and hands them to Channels, at most one a second each."""
+"""Takes committed hints from PostgreSQL and hands them to Channels, at most one per second each."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ PERIOD_S = 1.0
 SEND_TIMEOUT_S = 2.0
 
 
-#: Ids of jobs whose readers are looked up in one statement, and that are gathered at most.
+#: Most ids of jobs per statement that looks up their readers, and most ids gathered.
 JOBS_PER_STATEMENT = 1_000
 JOBS_GATHERED_MAX = 5_000
 
-#: Finds the audiences of jobs with these ids, on the relay's own connection.
+#: Returns the audiences of the jobs with these ids, over the relay's own connection.
 ReadersOfJobs = Callable[[psycopg.Connection, Sequence[str]], set[str]]
 
 
 class Merger:
-    """Gathers hints until they are taken: jobs by id, everything else by (audience, topic)."""
+    """Gathers hints until they are taken: jobs by id, all others by (audience, topic)."""
 
     def __init__(self) -> None:
         self._hints: set[tuple[str, str]] = set()
         self._jobs: set[str] = set()
 
     def add(self, payload: str) -> None:
-        """Merge one notice."""
+        """Add one notice."""
         hint = json.loads(payload)
         if hint["topic"] == "jobs":
             self._jobs |= set(hint["ids"])
@@ -49,18 +49,18 @@ class Merger:
 
     @property
     def is_full(self) -> bool:
-        """Whether to take what there is before anything is added."""
+        """Return whether the gathered hints must be taken before more are added."""
         return len(self._jobs) >= JOBS_GATHERED_MAX
 
     def take(self) -> tuple[list[tuple[str, str]], list[str]]:
-        """What was gathered, as (audience, topic) and ids of jobs, and start anew."""
+        """Return the gathered hints as (audience, topic) and the ids of jobs, and start anew."""
         taken = sorted(self._hints), sorted(self._jobs)
         self._hints, self._jobs = set(), set()
         return taken
 
 
 class Relay:
-    """Makes of notices what each audience hears, numbered by audience."""
+    """Turns notices into the messages of each audience. Each audience has its own numbering."""
 
     def __init__(self, readers_of_jobs: ReadersOfJobs) -> None:
         self._readers_of_jobs = readers_of_jobs
@@ -68,7 +68,7 @@ class Relay:
         self.merger = Merger()
 
     def messages(self, own: psycopg.Connection) -> list[tuple[str, dict[str, Any]]]:
-        """Take what was gathered, as (audience, message)."""
+        """Take the gathered hints and return them as (audience, message)."""
         hints, jobs = self.merger.take()
         heard = set(_with_platform(hints))
         for first in range(0, len(jobs), JOBS_PER_STATEMENT):
@@ -90,8 +90,11 @@ class Relay:
 
 
 def run_relay(stopping: Event, readers_of_jobs: ReadersOfJobs) -> None:
-    """Relay until `stopping` is set. Survives PostgreSQL and Valkey going away: hints of that
-    time are lost, which is why pages also look by themselves."""
+    """Relay hints until `stopping` is set.
+
+    The relay survives failures of PostgreSQL and Valkey. Hints are lost meanwhile, which is why
+    pages also poll.
+    """
     relay = Relay(readers_of_jobs)
     with asyncio.Runner() as runner:
         while not stopping.is_set():
@@ -117,13 +120,13 @@ def _relay(own: psycopg.Connection, runner: asyncio.Runner, relay: Relay, stoppi
         try:
             runner.run(_send(messages))
         except Exception:
-            # Any failure of the layer means the same: nobody hears these hints.
+            # Any failure of the channel layer means the same: these hints are lost.
             log.warning("live relay cannot reach Valkey; it tries again in 5 s", exc_info=True)
             silent_until = time.monotonic() + 5
 
 
 def _with_platform(hints: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """The hints, and those of organizations once more for platform administrators."""
+    """Yield the hints, and those of organizations a second time for platform administrators."""
     for audience, topic in hints:
         yield audience, topic
         if topic != RIGHTS and audience not in {EVERYBODY, COSTS}:

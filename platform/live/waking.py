@@ -1,6 +1,6 @@
-"""Tell a waiting process, at commit, that there is something to do. PostgreSQL carries it.
+"""Wakes a waiting process at commit when there is work for it. PostgreSQL carries the notice.
 
-A notice is a hint: whoever waits also looks by itself every few seconds.
+A notice is only a hint: each waiting process also checks for work every few seconds.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 
 
 def wake(role: str) -> None:
-    """Wake whoever leads in `role` ("arbiter", "observer") when this transaction commits."""
+    """Wake the leader of `role` ("arbiter", "observer") when this transaction commits."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_notify(%s, '')", [channel_of(role)])
 
 
 def channel_of(role: str) -> str:
-    """The channel of PostgreSQL on which whoever leads in `role` is woken."""
+    """Return the PostgreSQL channel that wakes the leader of `role`."""
     return f"tidegate_{role}"
 
 
 @contextmanager
 def dedicated_connection(application_name: str) -> Iterator[psycopg.Connection]:
-    """An autocommit connection of its own to the default database, outside every pool.
+    """Open an autocommit connection to the default database, outside every pool.
 
-    For session state (LISTEN, advisory locks) that must not leak into requests. Raises
-    psycopg.OperationalError when the database is away; keepalives notice a dead peer.
+    It is for session state (LISTEN, advisory locks) that must not leak into requests. Keepalives
+    detect a dead peer. Raises psycopg.OperationalError when the database is unreachable.
     """
     settings = connections[DEFAULT_DB_ALIAS].settings_dict
     with psycopg.connect(
@@ -56,7 +56,7 @@ class Listener:
         own.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel_of(role))))
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether a notice came within `timeout_s`; notices that piled up count as one."""
+        """Return whether a notice came within `timeout_s`. Notices that piled up count as one."""
         came = False
         for _ in self._connection.notifies(timeout=timeout_s, stop_after=1):
             came = True

@@ -1,15 +1,17 @@
-"""Deliver stored intentions: commit that it is sent, then send, then record the result.
+"""Delivers stored messages: commit the claim of a message, call its handler, record the result.
 
-At least once: a deliverer that dies in between leaves the message claimed until its lease
-ends, and the next one sends it again. Handlers are idempotent. What one returns is called in the
-transaction that ends its message, so that a result costs no commit of its own. Several messages
-may be claimed at once, which costs one commit for all; they are sent one after the other, and what
-is not sent soon is given back.
+Each message is delivered at least once. When a deliverer dies in between, its claim ends with the
+lease, and the next deliverer sends the message again. So handlers are idempotent. A handler may
+return a function. It is called in the transaction that ends the message, so that storing a result
+costs no commit of its own.
 
-What has been called is recorded even though the database fails at that moment: the writes behind a
-call are repeated as long as its lease lasts. How long a claim has been held is told by the
-machine's monotonic clock, as the other one may be set meanwhile. Whoever locks several messages
-does so in the order of their ids, so that no two wait for each other; a claim waits for nobody.
+A deliverer may claim several messages with one commit. It sends them one after the other, and
+releases those that it cannot send soon.
+
+The result of a call is recorded even if the database fails at that moment: the write is repeated
+until the lease ends. The age of a claim is measured with the machine's monotonic clock, because the
+wall clock may be set meanwhile. Code that locks several messages locks them by ascending id, so
+that no deadlock is possible. A claim skips messages that are locked.
 """
 
 from __future__ import annotations
@@ -35,21 +37,21 @@ from outbox.models import Message
 
 log = logging.getLogger(__name__)
 
-#: Longer than a call may take, so that nobody sends the same meanwhile.
+#: Longer than a call may take, so that no other deliverer sends the same message meanwhile.
 LEASE = timedelta(seconds=30)
-#: What was claimed with others is not sent so long after its claim any more: the rest of the lease
-#: must be enough for the call, and who claimed it may lead no longer.
+#: Messages claimed together are not sent later than this after their claim. The rest of the lease
+#: must be long enough for the call, and the claimer may have lost the leadership.
 SENT_WITHIN = timedelta(seconds=2)
-#: What is left of a lease after a call, so that its result can be recorded while it lasts.
+#: The part of a lease that remains after a call to record its result.
 RECORDED_WITHIN = timedelta(seconds=6)
-#: The longest that such a call may take, see `jobs.execution.dispatch`.
+#: The longest time that a call may take, see `jobs.execution.dispatch`.
 CALLED_WITHIN = LEASE - SENT_WITHIN - RECORDED_WITHIN
 RETRY_AFTER_MAX = timedelta(seconds=30)
-#: Between two tries to record what a call came to.
+#: Pause between two attempts to record the result of a call.
 RECORDED_AGAIN_S = 0.5
 
-#: What a handler leaves to be stored together with its message's end. Those of several messages
-#: are stored in one transaction, in the order of their subjects, which is that of their locks.
+#: Stores the result of a handler together with the end of its message. Results of several messages
+#: are stored in one transaction, in the order of their subjects. Locks are taken in that order too.
 Finish = Callable[[], None]
 Handler = Callable[[Message], Finish | None]
 Fence = Callable[[], AbstractContextManager[None]]
@@ -58,19 +60,22 @@ Written = TypeVar("Written")
 
 @runtime_checkable
 class Expecting(Protocol):
-    """A handler that can prepare for several messages at once."""
+    """A handler that can prepare several messages at once."""
 
     def expect(self, messages: Sequence[Message]) -> None:
-        """These are claimed and will be sent now, one after the other, unless it takes long."""
+        """Prepare `messages`, which are claimed and will be sent next, one after the other.
+
+        Messages at the end may still be released unsent if the first ones take long.
+        """
         ...
 
 
 class NotYet(Exception):
-    """Raised by a handler: nothing is known to have happened, send again later."""
+    """Raised by a handler when nothing is known to have happened. The message is sent later."""
 
 
 def retry_after(sends: int) -> timedelta:
-    """Pause before the next send after `sends` of them: 1, 2, 4 … at most 30 seconds."""
+    """Return the pause after `sends` attempts: 1, 2, 4 … at most 30 seconds."""
     return min(timedelta(seconds=2 ** min(sends - 1, 10)), RETRY_AFTER_MAX)
 
 
@@ -85,12 +90,14 @@ def deliver_due(
     monotonic_s: Callable[[], float] = time.monotonic,
     pause: Callable[[float], object] = time.sleep,
 ) -> int:
-    """Send up to `limit` due messages of `shard`, one after the other; returns how many.
+    """Send up to `limit` due messages of `shard`, one after the other, and return how many.
 
-    `fence` opens a transaction that fails when the caller no longer leads; every write here
-    happens inside one. A handler that raises NotYet is retried with growing pauses; any other
-    exception is logged, kept on the message and retried at the longest pause, so that one
-    bad message never blocks the rest. Up to `at_once` are claimed together.
+    `fence` opens a transaction that fails when the caller is no longer the leader. Every write here
+    happens inside one. Up to `at_once` messages are claimed together.
+
+    A message whose handler raises NotYet, or fails because of the database, is retried with growing
+    pauses. Any other exception is logged, stored in the message, and retried after the longest
+    pause. So one bad message never blocks the others.
     """
     if not _is_any_due(shard, clock()):
         return 0
@@ -101,12 +108,12 @@ def deliver_due(
             return deliverer.delivered
 
 
-#: A message that was sent, and what is to be stored with its end.
+#: A message that was sent, and the function that stores its result.
 _Done = tuple[Message, Finish | None]
 
 
 def _is_any_due(shard: str, now: datetime) -> bool:
-    """Asked before a transaction is begun: most of the time nothing is."""
+    """Return whether any message is due. Checked before a transaction, as usually none is due."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT EXISTS (SELECT FROM {_table()} "  # noqa: S608 - the name comes from the model
@@ -118,7 +125,7 @@ def _is_any_due(shard: str, now: datetime) -> bool:
 
 
 class _Deliverer:
-    """Claims, sends and ends, turn by turn, for one call of `deliver_due`."""
+    """Claims, sends and ends messages in rounds, for one call of `deliver_due`."""
 
     def __init__(
         self,
@@ -137,11 +144,11 @@ class _Deliverer:
         self._monotonic_s = monotonic_s
         self._pause = pause
         self._done: list[_Done] = []
-        #: When what was called last was claimed, monotonic.
+        #: When the current messages were claimed, by the monotonic clock.
         self._claimed_s = 0.0
 
     def turn(self, count: int) -> bool:
-        """End what was sent, claim the next `count` and send them; False when there are none."""
+        """End the sent messages, claim the next `count` and send them. False when none are left."""
         done, self._done = self._done, []
         try:
             claimed, began_s = self._record(
@@ -160,10 +167,12 @@ class _Deliverer:
         return bool(claimed)
 
     def _claim_next(self, done: Sequence[_Done], count: int) -> tuple[list[Message], float]:
-        """Record that `done` are delivered with what their handlers left, and claim the next
-        `count`, with the monotonic time of the claim: one commit for all, as thousands may be
-        due."""
-        # Before the claim is written, so that it never seems shorter than it is.
+        """Record the results of `done`, and claim the next `count` messages.
+
+        One commit does both, as thousands of messages may be due. Also returns the time of the
+        claim, by the monotonic clock.
+        """
+        # Read before the claim is written, so that the claim never seems younger than it is.
         now, now_s = self._clock(), self._monotonic_s()
         if not done and not count:
             return [], now_s
@@ -172,8 +181,7 @@ class _Deliverer:
             return (_claim(self._shard, now=now, count=count) if count else []), now_s
 
     def _send(self, claimed: Sequence[Message]) -> None:
-        """Send what was claimed. The first is sent in any case, so that there is no end of
-        claiming."""
+        """Send the claimed messages. The first is always sent, so each round makes progress."""
         _expect(claimed, self._handlers)
         for place, message in enumerate(claimed):
             if place and self._held_s() > SENT_WITHIN.total_seconds():
@@ -191,7 +199,8 @@ class _Deliverer:
                 log.warning("%s is sent again: %s", what, later)
             self._postpone(message, retry_after(message.sends), str(later))
         except (OperationalError, InterfaceError) as error:
-            # The database's fault and not the message's: it goes as soon as that is there again.
+            # The database failed, not the message. It is sent again as soon as the database is
+            # back.
             log.warning("%s is sent again, as the database failed: %s", what, error)
             self._postpone(message, retry_after(message.sends), repr(error))
         except Exception as error:
@@ -208,7 +217,10 @@ class _Deliverer:
         self._record(write)
 
     def _end_one_by_one(self, done: Sequence[_Done]) -> None:
-        """End each by itself, as what one of them left cannot be stored: that one is sent again."""
+        """End each message in its own transaction, because one result cannot be stored.
+
+        The message of that result is sent again.
+        """
         for message, finish in done:
 
             def end(one: _Done = (message, finish)) -> None:
@@ -228,9 +240,11 @@ class _Deliverer:
                 self._postpone(message, RETRY_AFTER_MAX, repr(error))
 
     def _record(self, write: Callable[[], Written], *, is_called: bool = True) -> Written:
-        """What `write` returns, which records what calls came to: repeated while their lease lasts
-        where the database fails, as otherwise nobody would know of it before the lease is over.
-        What a failed commit has stored all the same is stored by the repeat once more.
+        """Call `write`, which records the results of calls, and return its value.
+
+        Database errors are retried until the lease ends, because nobody else knows the results
+        before that. If a commit failed but was stored all the same, the retry stores the results
+        once more.
         """
         while True:
             try:
@@ -241,7 +255,7 @@ class _Deliverer:
                     raise
                 log.warning("what was delivered is recorded again: %s", error)
                 if not connection.in_atomic_block:
-                    # It may be dead: the pool gives one that is not.
+                    # The connection may be dead. After this, the pool gives another one.
                     connection.close()
                 self._pause(RECORDED_AGAIN_S)
 
@@ -259,7 +273,8 @@ def _expect(claimed: Sequence[Message], handlers: Mapping[str, Handler]) -> None
             try:
                 handler.expect(messages)
             except Exception:
-                # Each will be prepared by itself, so that one bad message harms no other.
+                # The handler then prepares each message on its own, so that one bad message harms
+                # no other.
                 log.exception("%d messages %s could not be prepared", len(messages), kind)
 
 
@@ -274,7 +289,10 @@ def _end(done: Sequence[_Done], now: datetime) -> None:
 
 
 def _locked(ids: Collection[int]) -> list[int]:
-    """Those of `ids` that are not done, locked in their order: an update goes by none."""
+    """Return those of `ids` that are not done, locked in ascending order.
+
+    An UPDATE on its own would lock them in any order.
+    """
     return list(
         Message.objects.select_for_update()
         .filter(pk__in=ids, done_at=None)
@@ -284,7 +302,7 @@ def _locked(ids: Collection[int]) -> list[int]:
 
 
 def _claim(shard: str, *, now: datetime, count: int) -> list[Message]:
-    """The next messages in the order in which they are due."""
+    """Claim up to `count` due messages and return them in the order in which they are due."""
     names = [field.attname for field in Message._meta.concrete_fields]
     columns = ", ".join(f"message.{connection.ops.quote_name(name)}" for name in names)
     with connection.cursor() as cursor:
@@ -305,7 +323,7 @@ def _claim(shard: str, *, now: datetime, count: int) -> list[Message]:
 
 
 def _give_back(claimed: Sequence[Message], now: datetime, fence: Fence) -> None:
-    """Let anybody send what was claimed and certainly not sent, as if it had not been claimed."""
+    """Release messages that were claimed and certainly not sent, as if they were never claimed."""
     with fence():
         for message in sorted(claimed, key=lambda one: one.pk):
             Message.objects.filter(
@@ -318,8 +336,10 @@ def _table() -> str:
 
 
 def drop_delivered(*, before: datetime, limit: int = 10_000) -> int:
-    """Delete at most `limit` messages that were done before `before`; returns how many. What
-    somebody has locked stays for the next time."""
+    """Delete at most `limit` messages that were done before `before`, and return how many.
+
+    Messages locked by others are left for the next time.
+    """
     with transaction.atomic():
         old = list(
             Message.objects.select_for_update(skip_locked=True)

@@ -1,4 +1,4 @@
-"""Intentions stored in the transaction of the change that caused them."""
+"""Messages, stored in the transaction of the change that caused them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from django.db.models import Q
 class Message(models.Model):
     """Something to do outside the database, at least once, until `done_at`.
 
-    One per (kind, subject): the same intention is never stored twice. `sends` counts the
-    attempts that were committed before the call went out. `shard` names what is served
-    separately (the starts or the stops of one cluster), so that none holds up the others.
+    There is at most one message per (kind, subject), so the same intention is never stored twice.
+    `sends` counts the attempts; it is committed before each call. `shard` names a group that is
+    delivered on its own, for example the starts of one cluster. So no shard delays another.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -42,11 +42,11 @@ class Message(models.Model):
 
 
 class Quarantine(models.Model):
-    """A time in which nothing is started; the id is that of the database's incarnation.
+    """A period in which no job is started. The id is that of the database's incarnation.
 
-    `since` is from when on clusters may have done what is not known here. `answers` has, by the
-    id of each cluster that has been asked, what of that was found: `adopted` attempts, and
-    `strangers`, which belong to no job here. At most one goes on.
+    At most one quarantine is open. From `since` on, clusters may have done things that are missing
+    in this database. `answers` maps the id of each cluster that was asked to what was found:
+    `adopted` counts attempts, and `strangers` are workloads that belong to no job here.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -1,8 +1,8 @@
-"""A time in which nothing is started, because clusters may have done more than we remember.
+"""Quarantine: no job is started while clusters may have done more than the database knows.
 
-A database that was restored from a backup has forgotten what was started since: whatever it would
-start may have run already. So it waits, in quarantine, until the clusters have been asked and a
-person has looked (`jobs.execution.restoring`, docs/operate/restore.md).
+A database that was restored from a backup has lost the starts since then. Any job that it would
+start may have run already. So it waits in quarantine until the clusters were asked and a person has
+looked (`jobs.execution.restoring`, docs/operate/restore.md).
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from outbox.models import Quarantine
 
 
 def open_quarantine() -> Quarantine | None:
-    """The quarantine that goes on, or None."""
+    """Return the open quarantine, or None."""
     return Quarantine.objects.filter(ended_at=None).first()
 
 
 def is_quarantined() -> bool:
-    """Whether nothing may be started now."""
+    """Return whether a quarantine is open, so that no job may be started."""
     return Quarantine.objects.filter(ended_at=None).exists()
 
 
 def begin_quarantine(reason: str, *, since: datetime, now: datetime) -> tuple[Quarantine, bool]:
-    """Freeze every start, and say whether that is new. `since` is the time of the backup, or
-    before it: what clusters did from then on may be unknown here."""
+    """Forbid every start, and return the quarantine and whether it is new.
+
+    `since` is the time of the backup, or earlier. Actions of clusters from then on may be missing.
+    """
     try:
         with transaction.atomic():
             return Quarantine.objects.create(
@@ -37,7 +39,7 @@ def begin_quarantine(reason: str, *, since: datetime, now: datetime) -> tuple[Qu
 
 
 def last_end() -> datetime | None:
-    """When the last quarantine ended: what clusters did before has been looked at."""
+    """Return the end of the last quarantine, or None. All that clusters did before is known."""
     return (
         Quarantine.objects.exclude(ended_at=None)
         .order_by("-ended_at")
@@ -47,7 +49,7 @@ def last_end() -> datetime | None:
 
 
 def sentence_of(quarantine: Quarantine) -> str:
-    """What everybody is told."""
+    """Return the sentence that users see during a quarantine."""
     return (
         f"In quarantine since {quarantine.began_at:%Y-%m-%d %H:%M:%S} UTC: nothing is started "
         "until an administrator of the platform ends it. What runs goes on."

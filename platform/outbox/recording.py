@@ -1,4 +1,4 @@
-"""Store an intention in the transaction of the change that causes it."""
+"""Stores messages in the transaction of the change that causes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outbox.models import Message
 
 @dataclass(frozen=True, slots=True)
 class Intention:
-    """What is to be done (`kind`) to what (`subject`), served apart by `shard`."""
+    """A thing to do (`kind`) to a `subject`. Each `shard` is delivered on its own."""
 
     kind: str
     subject: UUID
@@ -21,7 +21,7 @@ class Intention:
 
 
 def intend(intentions: Iterable[Intention], *, now: datetime) -> None:
-    """Store `intentions`, due at once. One that is stored already stays as it is."""
+    """Store `intentions`, due at once. An intention that is stored already stays unchanged."""
     insert_rows(
         Message,
         [{"kind": item.kind, "subject": item.subject, "shard": item.shard} for item in intentions],
@@ -32,9 +32,9 @@ def intend(intentions: Iterable[Intention], *, now: datetime) -> None:
 
 
 def withdraw_unsent(kind: str, subjects: Collection[UUID], *, now: datetime) -> set[UUID]:
-    """Take intentions back that nobody has sent yet, and say which of `subjects` those were of.
+    """Withdraw the messages for `subjects` that were never sent, and return their subjects.
 
-    Waits for a deliverer that is claiming one at this moment; must run in a transaction.
+    Waits for a deliverer that claims one of them at this moment. Must run in a transaction.
     """
     if not subjects:
         return set()

@@ -1,9 +1,9 @@
-"""Connections fall evenly on the web's workers.
+"""Distributes connections evenly over the web workers.
 
-All workers wait at one listening socket. A worker whose event loop is told that somebody came takes
-whoever else is there too, so of eight connections of one browser one worker got five to eight, and
-the other one's core stood idle. Here a thread of each worker waits inside `accept`: the kernel
-wakes those who wait there one at a time and in turn.
+All workers listen on one socket. An event loop that accepts connections takes all that wait at
+once. Then one worker got five to eight of a browser's eight connections, and the other worker's
+core was idle. So a thread of each worker waits inside `accept`: the kernel wakes these threads one
+at a time, in turn.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from live.pulse import BEAT_S, pulse_here
 
 log = logging.getLogger(__name__)
 
-#: After each connection, so that of several that come at once others take the next.
+#: Pause after each connection, so that another worker takes the next one.
 PAUSE_S = 0.001
-#: How long a closed server's thread may stay.
+#: The longest time that the thread of a closed server stays.
 ACCEPT_TIMEOUT_S = 0.2
-#: Where none can be taken now (no files are left, the network is down), until it tries again.
+#: Pause after an error that may pass, such as no free file descriptors or no network.
 FAILED_PAUSE_S = 0.1
-#: An event loop that does not come round in so long hangs.
+#: An event loop hangs if it does not run a callback within this time.
 LOOP_WITHIN_S = 10.0
-#: What says that the listening socket itself is none any more. All else passes: Linux tells here
-#: also what became of the connection that would have been taken (accept(2)).
+#: Errors after which the listening socket never works again. Other errors pass. On Linux, `accept`
+#: also reports errors of the connection it would have returned (accept(2)).
 _FOR_EVER = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
 def end_worker() -> None:
-    """End this process as its supervisor would, which then starts another one."""
+    """End this process as its supervisor would. The supervisor then starts another one."""
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 class SharingLoop(uvloop.Loop):
-    """uvloop, but a server on a given socket takes its connections in turn with other processes."""
+    """uvloop, but a server on a given socket shares its connections evenly with other processes."""
 
     async def create_server(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
-        """As asyncio's; the server for a plain TCP socket can only be closed and waited for."""
+        """Create a server as asyncio does. On a plain TCP socket it can only be closed."""
         sock = options.get("sock")
         if sock is None or options.get("ssl") is not None:
             return await super().create_server(protocol_factory, *args, **options)
@@ -58,7 +58,7 @@ class SharingLoop(uvloop.Loop):
 
 
 class Acceptor:
-    """Takes connections from `sock` in a thread of its own and gives them to `loop`."""
+    """Accepts connections of `sock` in a thread of its own and passes them to `loop`."""
 
     def __init__(
         self,
@@ -76,7 +76,8 @@ class Acceptor:
         self._pulse = pulse_here()
         self._beat()
         sock.listen(backlog)
-        # A wait in the kernel and not in a poll before it: only that is one at a time.
+        # The thread must wait inside `accept` and not in `poll`, because only `accept` wakes one at
+        # a time.
         sock.setblocking(True)
         timeout = struct.pack("ll", 0, int(ACCEPT_TIMEOUT_S * 1_000_000))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
@@ -84,15 +85,15 @@ class Acceptor:
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more connections; those that were taken live on."""
+        """Accept no more connections. Accepted ones stay open."""
         self._is_closed = True
 
     async def wait_closed(self) -> None:
-        """Until nothing more can come."""
+        """Wait until no connection can arrive any more."""
         await asyncio.to_thread(self._thread.join)
 
     def _beat(self) -> None:
-        """Show the supervisor that this event loop gets on. All workers touch one file."""
+        """Show the supervisor that this event loop makes progress. All workers touch one file."""
         self._pulse.promise(LOOP_WITHIN_S)
         if self._is_closed:
             self._pulse.end()
@@ -120,7 +121,7 @@ class Acceptor:
             try:
                 self._loop.call_soon_threadsafe(self._begin, connection)
             except RuntimeError:
-                # The loop was closed in between.
+                # The loop was closed meanwhile.
                 connection.close()
                 return
             time.sleep(PAUSE_S)

@@ -1,4 +1,4 @@
-"""`tidegate-admin`: what an operator does on the machine of the portal."""
+"""`tidegate-admin`: commands for the operator on the portal's machine."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Mapping, Sequence
 
 from django.core.management import load_command_class
 
-#: By the word that an operator types: the management command of the portal, and what it does.
-#: Help needs no settings, so it is not read from the commands themselves.
+#: Maps each command's name to the portal's management command and its description. Help needs no
+#: settings, so the descriptions are not read from the commands.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "create-admin": ("create_admin", "Create a platform administrator."),
-    "begin-quarantine": ("begin_quarantine", "Start nothing until clusters have been asked."),
-    "end-quarantine": ("end_quarantine", "Let starts go on after a restore."),
+    "begin-quarantine": ("begin_quarantine", "Forbid all starts until clusters were compared."),
+    "end-quarantine": ("end_quarantine", "Allow starts again after a restore."),
 }
 _WRONG_USE = 2
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run the command that the first word names, with the rest as its options.
+    """Run the command that the first word names, with the other words as its options.
 
-    Raises SystemExit with 0 for help, 1 where the command refuses, and 2 for wrong use.
+    Raises SystemExit with 0 for help, 1 where the command fails, and 2 for wrong usage.
     """
     words = sys.argv[1:] if words is None else words
     if not words or words[0] in {"-h", "--help"}:
         print(_usage())
         raise SystemExit(0 if words else _WRONG_USE)
     if words[0] not in COMMANDS:
-        print(f"There is no command {words[0]!r}.\n\n{_usage()}", file=sys.stderr)
+        print(f"Unknown command {words[0]!r}.\n\n{_usage()}", file=sys.stderr)
         raise SystemExit(_WRONG_USE)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     import django

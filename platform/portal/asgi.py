@@ -1,4 +1,4 @@
-"""Entry point of the web process; it exits, with the reason, where it must not serve."""
+"""Entry point of the web process. It exits, with the reason, when it is not safe to serve."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from portal.startup import refuse_or_exit
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
-#: Objects that may be made before young ones are searched for cycles: a few dozen pages of jobs.
+#: Number of new objects that starts a search for cycles. It is enough for dozens of pages of jobs.
 COLLECT_EVERY = 20_000
 
 application = build_application()
-# uvicorn imports this inside a running event loop when it has several workers, and Django
-# refuses to ask the database there; a thread has no loop.
+# With several workers, uvicorn imports this module inside a running event loop. Django refuses
+# database queries there, but a thread has no loop.
 with ThreadPoolExecutor(1) as _thread:
     _thread.submit(refuse_or_exit).result()
 
-# Routes bring in every view; the first request must not wait for that.
+# Load all views now, so that the first request does not wait for that.
 _ = get_resolver().url_patterns
-# A page makes thousands of objects and no cycles. To look for some at every 700 objects, and among
-# all that was loaded, took a tenth of its time.
+# A page creates thousands of objects and no cycles. A search at every 700 objects, and among all
+# that was loaded, took a tenth of its time.
 gc.collect()
 gc.freeze()
 gc.set_threshold(COLLECT_EVERY, 10, 10)

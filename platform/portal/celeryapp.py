@@ -1,4 +1,4 @@
-"""Celery: housekeeping on a timer. Nothing that must happen depends on it."""
+"""Celery: housekeeping on a timer. Nothing essential depends on it."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def _refuse_unsafe_start(**_: Any) -> None:
     from portal.startup import refuse_or_exit
 
     refuse_or_exit()
-    # Its own loops cannot be asked. A process that is frozen is noticed.
+    # Celery's own loops cannot report progress. A frozen process is still noticed.
     pulse_here().promise()

@@ -1,7 +1,7 @@
-"""The client's address: the peer's, or what a trusted proxy says in X-Forwarded-For.
+"""The client's address: the peer's, or the one that a trusted proxy reports in X-Forwarded-For.
 
-Of the addresses in the header the last one counts that is no trusted proxy's: what stands before
-it the client wrote itself.
+The last address in the header that is not a trusted proxy's counts. The client may have invented
+all addresses before it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ClientAddresses:
         self._is_warned = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass the request on, with the address that counts."""
+        """Pass the request on, with the client's address."""
         peer = (scope.get("client") or ("",))[0]
         if is_in(self._trusted, peer):
             await self._believing(scope, receive, send)

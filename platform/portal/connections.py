@@ -1,9 +1,9 @@
-"""Connections are bounded while their requests are read: in time, in bytes of headers, in number.
+"""Limits connections while their requests are read: in time, in bytes of headers, in number.
 
-A connection waits until its request is whole, and again between requests. Waiting ones are counted
-by source, and by person once a request on them was a person's. One more than the bound closes
-the one that waits longest: a crowd of slow clients crowds out itself, and a client that sends its
-request at once is never hindered. Bodies are bounded in `portal.serving`.
+A connection waits until its request is complete, and again between requests. Waiting connections
+are counted by source, or by person once a request on them was authenticated. One above the limit
+closes the connection that has waited longest. So many slow clients displace only each other, and a
+client that sends its request at once is never affected. Bodies are limited in `portal.serving`.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from primitives.addresses import is_in, network_of
 
-#: For the headers and the body of one request.
+#: Time limit for the headers and the body of one request.
 REQUEST_S = 15.0
-#: For an answer that is larger than the buffers between here and its reader.
+#: Time limit for an answer that is larger than the buffers between the server and the reader.
 ANSWER_S = 120.0
 HEADERS_BYTES_MAX = 32 * 1024
-#: Of a body that was refused. Up to here it is read, so that the client gets to see the refusal.
+#: Size up to which a refused body is read, so that the client sees the error.
 DISCARDED_BYTES_MAX = 8 * 1024 * 1024
-#: Waiting connections in one worker: of all that are nobody's, of one source, of one person.
+#: Limits of waiting connections per worker: of unknown callers together, per source, per person.
 UNKNOWN_MAX = 400
 SOURCE_MAX = 100
 PERSON_MAX = 64
-#: The scope's extension that says whose a connection is.
+#: The scope's extension that assigns a connection to a person.
 BELONGS_TO = "tidegate.belongs_to"
 
 
 class WaitingConnections:
-    """The waiting connections of a worker, by whose they are, the longest waiting first."""
+    """The waiting connections of a worker by owner, the longest waiting first."""
 
     def __init__(self) -> None:
         self._pools: dict[str, dict[BoundedProtocol, None]] = {}
         self._unknown = 0
 
     def add(self, connection: BoundedProtocol) -> None:
-        """Count `connection` as waiting; close the one that waits longest beyond a bound."""
+        """Count `connection` as waiting. Above a limit, close the one that has waited longest."""
         pool = self._pools.setdefault(connection.owner, {})
         if connection in pool:
             return
@@ -54,7 +54,7 @@ class WaitingConnections:
             self._close_first(max(unknown, key=len))
 
     def remove(self, connection: BoundedProtocol) -> None:
-        """`connection` waits no more."""
+        """Stop counting `connection` as waiting."""
         pool = self._pools.get(connection.owner, {})
         if connection not in pool:
             return
@@ -69,12 +69,12 @@ class WaitingConnections:
         connection.crowd_out()
 
 
-#: Of this process: each worker has its own.
+#: The waiting connections of this process. Each worker has its own.
 WAITING = WaitingConnections()
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with bounds. For uvicorn's `--http`."""
+    """uvicorn's protocol with limits. For uvicorn's `--http`."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request."""
@@ -83,7 +83,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.answer_deadline: asyncio.TimerHandle | None = None
         self.header_bytes = 0
         self.discarded_bytes = 0
-        #: Whether a request has begun and is not whole; whether its headers are.
+        #: Whether a request has begun and is not complete, and whether its headers are complete.
         self.is_in_request = False
         self.has_headers = False
         self.is_refused = False
@@ -95,20 +95,20 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def pool_max(self) -> int:
-        """Waiting connections of the same owner."""
+        """Return the limit of waiting connections of this owner."""
         if self.is_proxy:
             return UNKNOWN_MAX
         return PERSON_MAX if self.is_known else SOURCE_MAX
 
     def belongs_to(self, person: str) -> None:
-        """Count this connection as the person's, whose request was just answered."""
+        """Count this connection for the person whose request was just answered."""
         if self.is_proxy:
             return
         WAITING.remove(self)
         self.is_known, self.owner = True, f"person {person}"
 
     def crowd_out(self) -> None:
-        """Close, as others wait for their turn."""
+        """Close this connection, because too many connections of its owner wait."""
         if self.transport.get_write_buffer_size() > 0:
             self.transport.abort()
             return
@@ -116,7 +116,7 @@ class BoundedProtocol(HttpToolsProtocol):
             503,
             "unavailable",
             "Try again in a moment",
-            "Too many connections from your address wait for their requests. Close some, and "
+            "Too many connections from your address are waiting for a request. Close some, and "
             "send each request at once.",
         )
 
@@ -130,12 +130,12 @@ class BoundedProtocol(HttpToolsProtocol):
                 431,
                 "headers_too_large",
                 "The request's headers are too large",
-                f"The address and the headers may have {HEADERS_BYTES_MAX:,} bytes in all. "
+                f"The address and the headers may have {HEADERS_BYTES_MAX:,} bytes together. "
                 "Send fewer cookies or a shorter address.",
             )
 
     def on_message_begin(self) -> None:
-        """A request begins, and its time with it."""
+        """Start a request and its time limit."""
         super().on_message_begin()
         extensions: Any = {BELONGS_TO: self.belongs_to}
         self.scope["extensions"] = extensions
@@ -144,24 +144,24 @@ class BoundedProtocol(HttpToolsProtocol):
         self._wait()
 
     def on_url(self, url: bytes) -> None:
-        """Part of the address."""
+        """Count a part of the address."""
         self.header_bytes += len(url)
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a trailer."""
+        """Count a header or a trailer."""
         self.header_bytes += len(name) + len(value) + 4
         if self.header_bytes <= HEADERS_BYTES_MAX:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Answer, unless there was too much already."""
+        """Answer the request, unless its headers are too large."""
         if self.header_bytes <= HEADERS_BYTES_MAX and not self.is_refused:
             super().on_headers_complete()
             self.has_headers = True
 
     def on_body(self, body: bytes) -> None:
-        """Part of the body; of a refused one only so much."""
+        """Read a part of the body. A refused body is read up to a limit only."""
         if self.is_refused or self.header_bytes > HEADERS_BYTES_MAX:
             return
         if self.cycle.response_complete:
@@ -173,7 +173,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is whole: from here on, time is the answer's."""
+        """End the time limit of the request. The time limit of the answer follows."""
         if self.is_refused or self.header_bytes > HEADERS_BYTES_MAX:
             return
         self.is_in_request = False
@@ -190,25 +190,25 @@ class BoundedProtocol(HttpToolsProtocol):
             WAITING.add(self)
 
     def handle_websocket_upgrade(self) -> None:
-        """From here on it is a WebSocket, which `live.consumers` bounds."""
+        """Stop waiting, as the connection is a WebSocket now, which `live.consumers` limits."""
         self._stop_waiting()
         super().handle_websocket_upgrade()
 
     def pause_writing(self) -> None:
-        """The reader is slower than the answer."""
+        """Start a time limit, because the reader is slower than the answer."""
         super().pause_writing()
         if self.answer_deadline is None:
             self.answer_deadline = self.loop.call_later(ANSWER_S, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The reader has nearly all of it."""
+        """End the time limit, because the reader has nearly all of the answer."""
         super().resume_writing()
         if self.answer_deadline is not None:
             self.answer_deadline.cancel()
             self.answer_deadline = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing waits here any more."""
+        """Stop waiting and end all time limits."""
         self._stop_waiting()
         if self.answer_deadline is not None:
             self.answer_deadline.cancel()
@@ -227,7 +227,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _is_late(self) -> None:
         if self.flow.read_paused or self._is_answering_another():
-            # It is we who are late: with the answer before this one, or a look at the sender.
+            # The server is late, with the answer before this one or with reading.
             self.deadline = self.loop.call_later(1.0, self._is_late)
             return
         self.deadline = None
@@ -240,7 +240,7 @@ class BoundedProtocol(HttpToolsProtocol):
         )
 
     def _refuse(self, status: int, code: str, title: str, detail: str) -> None:
-        """Answer the request that is being read, if there is one, and close."""
+        """Answer the request that is being read, if there is one, and close the connection."""
         if self.transport.is_closing():
             return
         self.is_refused = True
@@ -255,12 +255,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _is_answering_another(self) -> bool:
-        """Whether the request before the one that is being read has no answer yet."""
+        """Return whether the request before the one that is being read has no answer yet."""
         return not self.has_headers and self.cycle is not None and not self.cycle.response_complete
 
 
 def _answer(status: int, code: str, title: str, detail: str) -> bytes:
-    # Here, because uvicorn imports this module before Django is set up.
+    # Imported here, because uvicorn imports this module before Django is set up.
     from webapi.problems import CONTENT_TYPE, problem
 
     body = json.dumps(problem(status, code=code, title=title, detail=detail)).encode()

@@ -1,4 +1,4 @@
-"""Whose hints a person hears: those of what REST would show them."""
+"""The audiences of a person: hints reach people who may see the same objects over REST."""
 
 from __future__ import annotations
 

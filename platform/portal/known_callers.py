@@ -1,4 +1,4 @@
-"""Who sends a request, from its headers alone: before its body is read."""
+"""Identifies the sender of a request from its headers alone, before the body is read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tenants.tokens import actor_by_token
 def is_known(scope: Mapping[str, Any]) -> bool:
     """Return whether the request has a live token, or the session of an active user.
 
-    The views judge it again; this only decides how much of it is read.
+    The views check both again. This only decides how much of the body is read.
     """
     request = ASGIRequest(dict(scope), BytesIO())
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
@@ -37,7 +37,7 @@ def is_known(scope: Mapping[str, Any]) -> bool:
 
 
 def person_of(request: Any) -> str | None:
-    """Return whose request was answered; None where nobody had to find out."""
+    """Return the id of the request's user, or None where no view looked for the user."""
     user = getattr(request, "user", None)
-    # Not `isinstance`, which would make Django's lazy user read the session now.
+    # `isinstance` would make Django's lazy user read the session now.
     return str(user.pk) if type(user) is User else None

@@ -1,4 +1,4 @@
-"""What the browser may load: our own files, and nothing else."""
+"""Lets the browser load the portal's own files only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new organization that works at once: rules, a first team with quota, and an administrator."""
+"""Creates an organization that works at once: policy, first team with quota, administrator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REASON = "New organization"
 
 @dataclass(frozen=True, slots=True)
 class FirstAdministrator:
-    """Who is to administer a new organization."""
+    """The first administrator of a new organization."""
 
     username: str
     name: str
@@ -36,10 +36,10 @@ class FirstAdministrator:
 
 @dataclass(frozen=True, slots=True)
 class NewOrganization:
-    """What to make. Without a slug the name gives it.
+    """A request for a new organization. Without a slug, the name gives it.
 
-    `team` gets all of the quota; None is `main` beside an administrator or a pool, and no team
-    without either. `pool` and `guaranteed_mgpu` come together.
+    `team` gets all of the quota. If it is None, the team is `main` where there is an administrator
+    or a pool, and there is no team otherwise. `pool` and `guaranteed_mgpu` must come together.
     """
 
     name: str
@@ -54,8 +54,11 @@ class NewOrganization:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What was made. `link` is the administrator's password link and its secret; `missing` says in
-    sentences what the organization still lacks."""
+    """A new organization and its parts.
+
+    `link` is the administrator's password link with its secret. `missing` lists in sentences what
+    the organization still lacks.
+    """
 
     organization: Node
     team: Node | None
@@ -66,17 +69,16 @@ class Made:
 
 @transaction.atomic
 def make_organization(wanted: NewOrganization, *, actor: Actor, now: datetime) -> Made:
-    """Make an organization with the standard priority classes and all that `wanted` names, or
-    nothing of it.
+    """Create an organization with the standard priority classes and all parts in `wanted`.
 
-    Raises Forbidden for all but platform admins, InvalidRequest for a part that means nothing or a
-    pool that does not exist, and Conflict for a taken slug.
+    All or nothing is created. Raises Forbidden unless `actor` is a platform admin, InvalidRequest
+    for an invalid part or a pool that does not exist, and Conflict for a taken slug.
     """
     team_slug = _checked_team(wanted)
     slug = wanted.slug or slug_of(wanted.name)
     if not slug:
         raise InvalidRequest(
-            "The name has no letters a-z and no digits; give a slug too.",
+            "The name has no letters a-z and no digits. Give a slug too.",
             errors=[FieldError("/slug", "is needed with this name", "required")],
         )
     organization = create_organization(actor=actor, slug=slug, name=wanted.name, now=now)
@@ -107,12 +109,15 @@ def make_organization(wanted: NewOrganization, *, actor: Actor, now: datetime) -
 
 
 def _checked_team(wanted: NewOrganization) -> str | None:
-    """The first team's slug. Raises InvalidRequest for what only the parts' makers would refuse,
-    under names that the caller does not know."""
+    """Return the first team's slug, or None.
+
+    Raises InvalidRequest with this request's field names. The functions that create the parts would
+    use names that the caller does not know.
+    """
     if (wanted.pool is None) != (wanted.guaranteed_mgpu is None):
         field = "guaranteed_mgpu" if wanted.guaranteed_mgpu is None else "pool"
         raise InvalidRequest(
-            "A quota needs both: pool, and guaranteed_mgpu (a thousand for each GPU).",
+            "A quota needs both pool and guaranteed_mgpu (1000 per GPU).",
             errors=[FieldError(f"/{field}", "is missing", "required")],
         )
     check_time_zone(wanted.time_zone)
@@ -144,13 +149,13 @@ def _let_in(
 def _missing(wanted: NewOrganization, team: Node | None) -> tuple[str, ...]:
     found = []
     if wanted.administrator is None:
-        found.append("Nobody belongs to it yet: create its first administrator.")
+        found.append("It has no users yet: create its first administrator.")
     if team is None:
-        found.append("It has no team: jobs are submitted in teams.")
+        found.append("It has no team yet: jobs are submitted in teams.")
     if wanted.pool is None:
-        found.append("It has no quota: no job can be submitted before it and a team have one.")
+        found.append("It has no quota yet: jobs need a quota of the organization and of a team.")
     if wanted.currency is None:
-        found.append("It has no rate card: what its jobs use costs nothing yet.")
+        found.append("It has no rate card yet, so its jobs cost nothing.")
     else:
-        found.append("Its rate card has no prices: what its jobs use costs nothing yet.")
+        found.append("Its rate card has no prices yet, so its jobs cost nothing.")
     return tuple(found)

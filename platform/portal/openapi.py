@@ -1,4 +1,4 @@
-"""The API's description, made from the code."""
+"""Generates the API's description from the code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 
 def openapi_document() -> dict[str, Any]:
-    """The OpenAPI 3.1 document of `/api/v1/`, for anybody (not cut to a caller's rights)."""
+    """Return the OpenAPI 3.1 document of `/api/v1/`, independent of the caller's rights."""
     # drf-spectacular is not annotated.
     generator: Any = SchemaGenerator()  # type: ignore[no-untyped-call]
     document: dict[str, Any] = generator.get_schema(request=None, public=True)

@@ -1,4 +1,4 @@
-"""New organizations over HTTP; beside the tree no view could give them quota and prices."""
+"""New organizations over HTTP. The view is here because it also creates quotas and prices."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from webapi.serializers import (
 
 
 class FirstAdministratorSerializer(StrictSerializer):
-    """The person who administers a new organization; lets themselves in with a password link."""
+    """The first administrator of a new organization, who sets a password with a password link."""
 
     username = TextField(max_length=SLUG_LENGTH_MAX, help_text=f"`{USERNAME_PATTERN}`")
     name = TextField(max_length=NAME_LENGTH_MAX)
@@ -51,13 +51,13 @@ class FirstAdministratorSerializer(StrictSerializer):
 
 
 class OrganizationCreationSerializer(StrictSerializer):
-    """A new organization; only its name is needed."""
+    """A new organization; only its name is required."""
 
     name = TextField(max_length=NAME_LENGTH_MAX)
     slug = TextField(
         max_length=SLUG_LENGTH_MAX,
         required=False,
-        help_text=f"`{SLUG_PATTERN}`; it never changes. Absent: made from the name",
+        help_text=f"`{SLUG_PATTERN}`. It never changes. Default: made from the name",
     )
     first_administrator = FirstAdministratorSerializer(
         required=False, allow_null=True, default=None, help_text="Gets the role organization_admin"
@@ -67,15 +67,15 @@ class OrganizationCreationSerializer(StrictSerializer):
         required=False,
         allow_null=True,
         default=None,
-        help_text="Slug of the first team, which gets all of the quota; absent: "
-        f"`{DEFAULT_TEAM}` beside an administrator or a pool, else no team",
+        help_text="Slug of the first team, which gets all of the quota. Default: "
+        f"`{DEFAULT_TEAM}` with an administrator or a pool, else no team",
     )
     pool = TextField(
         max_length=63,
         required=False,
         allow_null=True,
         default=None,
-        help_text="Where the organization gets its first quota; absent: nowhere",
+        help_text="Pool of the organization's first quota. Default: no quota",
     )
     guaranteed_mgpu = WholeNumberField(
         min_value=0,
@@ -83,14 +83,14 @@ class OrganizationCreationSerializer(StrictSerializer):
         required=False,
         allow_null=True,
         default=None,
-        help_text="What is guaranteed there; needed with pool",
+        help_text="Guarantee in that pool, in milli-GPU; required with pool",
     )
     currency = TextField(
         max_length=3,
         required=False,
         allow_null=True,
         default=None,
-        help_text="Of its rate card, ISO 4217, for example EUR; absent: no rate card",
+        help_text="Currency of its rate card, ISO 4217, for example EUR. Default: no rate card",
     )
     time_zone = TextField(
         max_length=TIME_ZONE_LENGTH_MAX,
@@ -101,30 +101,31 @@ class OrganizationCreationSerializer(StrictSerializer):
 
 
 class NewOrganizationSerializer(TreeNodeSerializer):
-    """An organization that was just made, and what of it."""
+    """An organization that was just created, with its parts."""
 
     team = serializers.CharField(allow_null=True, help_text="Path of the first team")
     first_administrator = serializers.CharField(allow_null=True, help_text="Login")
     password_link = PasswordLinkSerializer(allow_null=True, help_text="Of the first administrator")
     missing = serializers.ListField(
-        child=serializers.CharField(), help_text="What it still lacks, in sentences"
+        child=serializers.CharField(), help_text="Parts that it still lacks, in sentences"
     )
 
 
 class Organizations(OrganizationList):
-    """Organizations, which platform admins make."""
+    """The list of organizations, to which platform admins add."""
 
     @extend_schema(
         operation_id="create_organization",
         summary="Create an organization that works at once (platform admins)",
-        description="With the standard priority classes and all that the body names, or nothing "
-        "of it. With a first administrator, a pool and its GPUs, jobs can be submitted at once.",
+        description="Creates the organization with the standard priority classes and all parts in "
+        "the body, or nothing. With a first administrator, a pool and its GPUs, jobs can be "
+        "submitted at once.",
         parameters=[IDEMPOTENCY_KEY],
         request=OrganizationCreationSerializer,
         responses=answers({201: NewOrganizationSerializer}, 403, 409, 422),
     )
     def post(self, request: Request) -> Response:
-        """A new organization."""
+        """Create an organization."""
         refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         body = OrganizationCreationSerializer(data=request.data)
@@ -153,7 +154,7 @@ def _wanted(given: dict[str, Any]) -> NewOrganization:
 
 
 def _body_of(made: Made) -> dict[str, Any]:
-    """What was made; no stored answer has the secret of the link."""
+    """Return the answer's body. It lacks the secret of the link, which no stored answer has."""
     return {
         **node_body(made.organization),
         "team": None if made.team is None else made.team.display_path,

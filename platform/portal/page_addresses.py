@@ -1,4 +1,4 @@
-"""Which addresses the frontend has pages at, as its build lists them."""
+"""The addresses of the frontend's pages, as listed by its build."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-#: A last step with an ending, such as `app.js`, or any step that begins with a dot, such as `.git`.
+#: Matches a last step with an extension, such as `app.js`, or any step after a dot, such as `.git`.
 _FILE = re.compile(r"(\A|/)\.|\.[A-Za-z0-9]{1,10}\Z")
 
 
 def looks_like_a_file(path: str) -> bool:
-    """Return whether `path` (without its first slash) names a file and not a page."""
+    """Return whether `path` (without its first slash) names a file instead of a page."""
     return _FILE.search(path) is not None
 
 
 def has_page(path: str, listing: Path) -> bool | None:
-    """Return whether a page stands at `path`, by the routes in `listing`; None without a listing.
+    """Return whether `path` matches a route in `listing`, or None without a listing.
 
-    A route is written as the frontend's router has it: `/jobs/$jobId`. One slash at the end is
-    allowed, as the router allows it.
+    Routes have the form of the frontend's router: `/jobs/$jobId`. One slash at the end is allowed,
+    as in the router.
     """
     try:
         changed_ns = listing.stat().st_mtime_ns

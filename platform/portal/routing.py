@@ -1,4 +1,4 @@
-"""Where HTTP and WebSocket requests go."""
+"""Routes HTTP and WebSocket requests."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from portal.client_addresses import ClientAddresses
 
 
 def build_application() -> ClientAddresses:
-    """The whole application; sets Django up."""
+    """Set up Django and return the whole application."""
     django.setup(set_prefix=False)
-    # These read settings and models, so Django has to be set up first.
+    # These modules read settings and models, so Django must be set up first.
     from channels.security.websocket import AllowedHostsOriginValidator
     from channels.sessions import SessionMiddlewareStack
     from django.conf import settings
@@ -23,7 +23,7 @@ def build_application() -> ClientAddresses:
     from portal.hint_audiences import audiences_of
     from portal.serving import ThreadedHandler
 
-    # `path` is annotated for views; Channels routes consumers with it all the same.
+    # `path` is annotated for views, but Channels also routes consumers with it.
     consumer: Any = ChangesConsumer.as_asgi(audiences_of=audiences_of)
     changes = path("ws/changes", consumer)
     sockets = URLRouter([changes])

@@ -1,10 +1,12 @@
-"""HTTP in threads: one of a few threads answers a request from its first middleware to its last.
+"""HTTP in threads: one thread of a few handles a request from the first middleware to the last.
 
-Django's own ASGI handler starts a thread per request and goes back and forth between that and the
-event loop at every step, since none of our middleware and views is asynchronous; that costs more
-CPU than a page of jobs does. Here the event loop reads the request's body, bounded, so that a slow
-sender keeps no thread busy, a thread does everything else, and the loop sends what the thread
-made. `portal.connections` bounds the time. WebSockets do not come here.
+Django's own ASGI handler starts a thread per request and switches between it and the event loop at
+every step, because our middleware and views are synchronous. That costs more CPU than a page of
+jobs does.
+
+Here, the event loop reads the request's body up to a limit, so that a slow sender occupies no
+thread. A thread does everything else, and the loop sends its answer. `portal.connections` limits
+the time. WebSockets do not come here.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ from webapi.problems import CONTENT_TYPE, problem
 
 log = logging.getLogger(__name__)
 
-#: As many as there are connections in the pool: a thread more would only wait for one.
+#: As many as connections in the pool. One more thread would only wait for a connection.
 THREADS = 16
-#: Requests in one process, answered or waiting for a thread, before more are sent away.
+#: Requests in one process, answered or waiting for a thread, above which more are refused.
 IN_HAND_MAX = 512
-#: Of one request's body; the second of one whose sender is not known from its headers.
+#: Limits of a body. The second one applies to a sender who is not known from the headers.
 BODY_BYTES_MAX = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 UNKNOWN_BODY_BYTES_MAX = 64 * 1024
 
@@ -53,7 +55,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class ThreadedHandler(BaseHandler):
-    """The ASGI application for HTTP. Django has to be set up before one is made."""
+    """The ASGI application for HTTP. Django must be set up before it is created."""
 
     def __init__(self) -> None:
         self.load_middleware()
@@ -61,7 +63,7 @@ class ThreadedHandler(BaseHandler):
         self._in_hand = 0
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request; nothing is done for a client that left before it was read."""
+        """Answer one request. A client that left before its request was read gets no answer."""
         with SpooledTemporaryFile(max_size=settings.FILE_UPLOAD_MAX_MEMORY_SIZE) as body:
             try:
                 await self._read(scope, receive, body)
@@ -89,7 +91,7 @@ class ThreadedHandler(BaseHandler):
         return messages
 
     async def _read(self, scope: dict[str, Any], receive: Receive, body: IO[bytes]) -> None:
-        """Fill `body`. Raises _ClientLeft, and _BodyRefused before a byte too many is kept."""
+        """Fill `body`. Raises _ClientLeft, or _BodyRefused before more than allowed is kept."""
         allowed = await self._allow(_declared_size(scope), UNKNOWN_BODY_BYTES_MAX, scope)
         size = 0
         while True:
@@ -105,7 +107,7 @@ class ThreadedHandler(BaseHandler):
                 return
 
     async def _allow(self, size: int, allowed: int, scope: dict[str, Any]) -> int:
-        """How many bytes the sender of `size` may send. Raises _BodyRefused for fewer."""
+        """Return how many bytes this sender may send. Raises _BodyRefused if `size` is more."""
         if size <= allowed:
             return allowed
         if size > BODY_BYTES_MAX:
@@ -130,9 +132,9 @@ class ThreadedHandler(BaseHandler):
     def _answer(
         self, scope: Mapping[str, Any], body: IO[bytes]
     ) -> tuple[list[Message], str | None]:
-        """What is to be sent, whole, and to whom if a view found out who asked.
+        """Return the complete answer, and the person who asked if a view identified one.
 
-        When it goes out, the thread and its connection are free.
+        The thread and its database connection are free before the answer is sent.
         """
         request = None
         set_script_prefix(get_script_prefix(scope))
@@ -149,16 +151,16 @@ class ThreadedHandler(BaseHandler):
         try:
             return _messages(response), person_of(request)
         finally:
-            # Sends `request_finished`, which gives the database connection back.
+            # Sends `request_finished`, which returns the database connection.
             response.close()
 
 
 class _ClientLeft(Exception):
-    """The client closed the connection before its request was whole."""
+    """The client closed the connection before its request was complete."""
 
 
 class _BodyRefused(Exception):
-    """The body is not read on; `answer` says why."""
+    """The body is not read any further; `answer` says why."""
 
     def __init__(self, answer: list[Message]) -> None:
         self.answer = answer
@@ -171,7 +173,7 @@ def _too_large(detail: str) -> _BodyRefused:
 
 
 def _declared_size(scope: Mapping[str, Any]) -> int:
-    """The size that the headers declare, in bytes; 0 without one. The server has checked it."""
+    """Return the size in the headers, in bytes; 0 without one. The server has checked it."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit():
             return int(value)
@@ -186,7 +188,7 @@ def _messages(response: HttpResponseBase) -> list[Message]:
     ]
     return [
         {"type": "http.response.start", "status": response.status_code, "headers": headers},
-        # Files of the frontend are the only streams, and small.
+        # Only files of the frontend are streams, and they are small.
         {"type": "http.response.body", "body": b"".join(response)},
     ]
 
@@ -196,12 +198,12 @@ def _too_busy() -> list[Message]:
         503,
         code="unavailable",
         title="Try again in a moment",
-        detail="This server has more requests in hand than it can answer in time.",
+        detail="This server has more requests than it can answer in time.",
     )
 
 
 def refusal(status: int, *, code: str, title: str, detail: str) -> list[Message]:
-    """The messages of a problem that needs no thread."""
+    """Return the messages of a problem that needs no thread."""
     body = json.dumps(problem(status, code=code, title=title, detail=detail)).encode()
     headers = [
         (b"Content-Type", CONTENT_TYPE.encode()),

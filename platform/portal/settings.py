@@ -1,4 +1,4 @@
-"""All settings. Every value is typed; a bad one stops the start with a sentence."""
+"""All settings. Each value is typed, and an invalid one stops the start with a message."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ REPO = Path(__file__).resolve().parents[2]
 
 
 class BadSetting(SystemExit):
-    """A setting that cannot be used; its text tells the operator what to do."""
+    """A setting is invalid. The text tells the operator what to do."""
 
 
 def _read_env_file(path: Path) -> None:
-    """Fill `os.environ` from NAME=value lines; the real environment wins."""
+    """Add NAME=value lines to `os.environ`. Existing variables win."""
     for line in path.read_text(encoding="utf-8").splitlines():
         name, separator, value = line.partition("=")
         if separator and not name.startswith("#"):
@@ -49,7 +49,7 @@ def _int(name: str, default: int, *, low: int, high: int) -> int:
 
 
 def _listed(name: str, pattern: str, example: str) -> frozenset[str]:
-    """Entries with commas between them, each of which matches `pattern`."""
+    """Return the comma-separated entries, each of which must match `pattern`."""
     entries = [entry for one in _text(name, "").split(",") if (entry := one.strip())]
     for entry in entries:
         if not re.fullmatch(pattern, entry, re.ASCII):
@@ -58,7 +58,7 @@ def _listed(name: str, pattern: str, example: str) -> frozenset[str]:
 
 
 def _networks(name: str) -> list[str]:
-    """IP addresses and networks with commas between them, none that holds everybody."""
+    """Return the comma-separated IP addresses and networks. One of all addresses is refused."""
     networks = []
     for entry in filter(None, map(str.strip, _text(name, "").split(","))):
         try:
@@ -68,7 +68,7 @@ def _networks(name: str) -> list[str]:
                 f"{name} must hold addresses or networks like 10.0.0.0/24, not {entry!r}."
             ) from error
         if network.prefixlen == 0:
-            raise BadSetting(f"{name} must not hold everybody ({entry}); name your proxies.")
+            raise BadSetting(f"{name} must not hold all addresses ({entry}); name your proxies.")
         networks.append(str(network))
     return networks
 
@@ -83,7 +83,8 @@ def _range(name: str, default: str, *, low: int, high: int) -> tuple[int, int]:
 
 
 _SECRET_KEY_LENGTH_MIN = 32
-#: A process that hangs inside a transaction must not hold up an election or a cycle for ever.
+#: Limits of a session, so that a process that hangs in a transaction cannot block an election or a
+#: cycle for ever.
 _SESSION_LIMITS = (
     "-c lock_timeout=10s -c statement_timeout=60s -c idle_in_transaction_session_timeout=15s"
 )
@@ -100,8 +101,8 @@ def _database(name: str) -> dict[str, Any]:
         "NAME": unquote(url.path[1:]),
         "USER": unquote(url.username or ""),
         "PASSWORD": unquote(url.password or ""),
-        # Under ASGI every request runs in a thread of its own, so a connection kept per thread is
-        # never used again: the pool keeps them.
+        # Under ASGI, a connection kept per thread would never be reused. The pool keeps them
+        # instead.
         "CONN_MAX_AGE": 0,
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
@@ -124,8 +125,8 @@ if ENV_FILE.is_file():
     _read_env_file(ENV_FILE)
 
 DEBUG = _bool("TIDEGATE_DEBUG", default=False)
-#: Signs sessions and the tokens with which jobs tell of their checkpoints. The keys before it still
-#: hold what they signed, and sign nothing any more.
+#: Signs sessions, and the tokens with which jobs report checkpoints. The fallback keys still verify
+#: their signatures, but sign nothing new.
 SECRET_KEY = _text("TIDEGATE_SECRET_KEY")
 SECRET_KEY_FALLBACKS = [
     key for one in _text("TIDEGATE_SECRET_KEY_FALLBACKS", "").split(",") if (key := one.strip())
@@ -138,7 +139,7 @@ if min(map(len, (SECRET_KEY, *SECRET_KEY_FALLBACKS))) < _SECRET_KEY_LENGTH_MIN:
 ALLOWED_HOSTS = _text("TIDEGATE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]").split(",")
 CSRF_TRUSTED_ORIGINS = [o for o in _text("TIDEGATE_TRUSTED_ORIGINS", "").split(",") if o]
 
-#: `manage.py migrate` runs as the owner of the tables, everything else as a role that is not.
+#: `manage.py migrate` runs as the owner of the tables. All other processes use a weaker role.
 RUN_AS = _text("TIDEGATE_RUN_AS", "app")
 if RUN_AS not in {"app", "owner"}:
     raise BadSetting(f"TIDEGATE_RUN_AS must be app or owner, not {RUN_AS!r}.")
@@ -198,9 +199,9 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 
-#: The only peers whose X-Forwarded-For and X-Forwarded-Proto count. Nobody unless it is said.
+#: The only peers whose X-Forwarded-For and X-Forwarded-Proto count. Empty by default.
 TRUSTED_PROXIES = _networks("TIDEGATE_TRUSTED_PROXIES")
-#: Set where TLS ends in front of the web process; loopback on a laptop has none.
+#: True where a proxy in front of the web process ends TLS. On a laptop, loopback has no TLS.
 IS_BEHIND_TLS = _bool("TIDEGATE_BEHIND_TLS", default=False)
 SESSION_COOKIE_NAME = "__Host-session" if IS_BEHIND_TLS else "session"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_BEHIND_TLS
@@ -237,7 +238,7 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "webapi.problems.render_problem",
     "UNAUTHENTICATED_USER": None,
     "DEFAULT_PAGINATION_CLASS": None,
-    # A view that has formats says so itself; elsewhere `?format=` is a parameter like any other.
+    # A view with formats configures them itself. Elsewhere, `?format=` is an ordinary parameter.
     "URL_FORMAT_OVERRIDE": None,
     "COERCE_DECIMAL_TO_STRING": True,
 }
@@ -249,7 +250,7 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_REQUEST": True,
-    # Bodies of PATCH say themselves what may be left out.
+    # The bodies of PATCH requests declare themselves which fields are optional.
     "COMPONENT_SPLIT_PATCH": False,
     "ENUM_NAME_OVERRIDES": {
         "TreeNodeKind": "tenants.models.NodeKind.values",
@@ -289,13 +290,13 @@ CELERY_TASK_TIME_LIMIT = 60
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 
-#: Where jobs reach this portal to tell of their checkpoints; empty: nowhere.
+#: The address at which jobs report their checkpoints. Empty: jobs cannot report.
 PUBLIC_URL = _text("TIDEGATE_PUBLIC_URL", "")
 if PUBLIC_URL and not re.fullmatch(
     r"https?://(\[[0-9a-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?", PUBLIC_URL
 ):
     raise BadSetting(f"TIDEGATE_PUBLIC_URL must look like https://host, not {PUBLIC_URL!r}.")
-#: Where password links are mailed from; empty: nowhere, and they are shown to who made them.
+#: The mail server for password links. Empty: links are shown to the person who created them.
 _mail = urlsplit(_text("TIDEGATE_MAIL_URL", ""))
 IS_MAIL_CONFIGURED = bool(_mail.geturl())
 if IS_MAIL_CONFIGURED and (_mail.scheme not in {"smtp", "smtps"} or not _mail.hostname):
@@ -307,17 +308,18 @@ EMAIL_PORT = _mail.port or (465 if _mail.scheme == "smtps" else 587)
 EMAIL_HOST_USER = unquote(_mail.username or "")
 EMAIL_HOST_PASSWORD = unquote(_mail.password or "")
 EMAIL_USE_SSL = _mail.scheme == "smtps"
-#: Without TLS a link would be read on its way; on this machine there is no way.
+#: Without TLS, links could be read on the network. Mail to this machine needs no TLS.
 EMAIL_USE_TLS = _mail.scheme == "smtp" and EMAIL_HOST not in {"127.0.0.1", "::1", "localhost"}
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = _text("TIDEGATE_MAIL_FROM", "tidegate@localhost")
-#: How old a cluster's last answer may be before pages call it stale.
+#: Age of a cluster's last answer from which pages call it stale.
 STALE_AFTER_S = _int("TIDEGATE_STALE_AFTER_S", 15, low=2, high=3600)
-#: How long a cycle waits for news before it runs anyway.
+#: The longest time for which a cycle waits for a notice before it runs anyway.
 CYCLE_PERIOD_S = _int("TIDEGATE_CYCLE_PERIOD_S", 2, low=1, high=60)
 OBSERVATION_PERIOD_S = _int("TIDEGATE_OBSERVATION_PERIOD_S", 1, low=1, high=60)
-#: The only places that get tokens of Slurm clusters, and that are asked for them: slurmrestd by
-#: scheme, host and port ("*" is any), minters by their socket's path ("/" at its end: all below).
+#: The only servers to which tokens of Slurm clusters are sent, and the only minters that are asked
+#: for tokens. slurmrestd by scheme, host and port ("*" is any port), minters by the path of their
+#: socket ("/" at its end: everything below).
 SLURM_ORIGINS = _listed(
     "TIDEGATE_SLURM_ORIGINS",
     r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+):([0-9]{1,5}|\*)",
@@ -326,30 +328,30 @@ SLURM_ORIGINS = _listed(
 SLURM_MINTERS = _listed(
     "TIDEGATE_SLURM_MINTERS", r"/[A-Za-z0-9._/@+-]+", "/run/tidegate/minter.sock"
 )
-#: The only kubeconfigs that are used ("/" at its end: all below), and "in-cluster" where the
-#: service account of the portal's own Pod may be.
+#: The only kubeconfigs that may be used ("/" at the end: everything below). "in-cluster" allows the
+#: service account of the portal's own Pod.
 KUBECONFIGS = _listed(
     "TIDEGATE_KUBECONFIGS", r"/[A-Za-z0-9._/@+-]+|in-cluster", "/etc/tidegate/gpu-1.kubeconfig"
 )
-#: The only folders that clusters of kind local may keep ("/" at its end: all below); none, and
-#: there are no such clusters.
+#: The only folders that local clusters may use ("/" at the end: everything below). Empty: there can
+#: be no local clusters.
 LOCAL_ROOTS = _listed("TIDEGATE_LOCAL_ROOTS", r"/[^,]*", "/var/lib/tidegate/local/")
-#: Folders of this machine that options of a local cluster may let its jobs see, and UNIX users that
-#: they may let jobs run as.
+#: Folders of this machine that a local cluster may show to its jobs, and UNIX users that its jobs
+#: may run as.
 LOCAL_FOLDERS = _listed("TIDEGATE_LOCAL_FOLDERS", r"/[^,]*", "/srv/data/")
 LOCAL_RUN_AS = _listed("TIDEGATE_LOCAL_RUN_AS", r"[a-z_][a-z0-9_-]{0,31}", "alice")
-#: The first and the last user number that jobs of local clusters run as: nobody else's here.
+#: The first and last user number for jobs of local clusters. No other user may have one of them.
 LOCAL_UIDS = _range("TIDEGATE_LOCAL_UIDS", "1880000000-1880065535", low=1_000, high=(1 << 31) - 1)
-#: Whether everybody's jobs may run where a local cluster cannot isolate them, or is not to.
+#: Whether jobs of all users may run on local clusters that cannot isolate them or do not want to.
 LOCAL_UNISOLATED = _bool("TIDEGATE_LOCAL_UNISOLATED", default=False)
-#: After how long the arbiter's leader reads everything again, to compare what it remembers.
+#: Interval after which the arbiter's leader reads everything again and compares it with its memory.
 CYCLES_COMPARED_EVERY_S = _int("TIDEGATE_CYCLES_COMPARED_EVERY_S", 300, low=0, high=86_400)
-#: How many records of cycles are kept, how long, and how large they are together: of those that
-#: stopped somebody, and as many again of those that only started jobs.
+#: How many records of cycles are kept, for how long, and their total size. The limits apply to
+#: cycles that preempted jobs, and again to cycles that only started jobs.
 CYCLES_KEPT = _int("TIDEGATE_CYCLES_KEPT", 10_000, low=0, high=1_000_000)
 CYCLES_KEPT_DAYS = _int("TIDEGATE_CYCLES_KEPT_DAYS", 30, low=1, high=3_650)
 CYCLES_KEPT_MIB = _int("TIDEGATE_CYCLES_KEPT_MIB", 1_024, low=1, high=1_048_576)
-#: A leader whose heartbeat is older than this may be deposed.
+#: Age of a leader's heartbeat from which another process may take over.
 LEADER_TTL_S = _int("TIDEGATE_LEADER_TTL_S", 5, low=2, high=60)
 
 LOGGING: dict[str, Any] = {

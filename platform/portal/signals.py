@@ -8,7 +8,7 @@ from types import FrameType
 
 
 def stop_on_signal() -> Event:
-    """An event that SIGTERM and SIGINT set, in place of dying in the middle of a write."""
+    """Return an event that SIGTERM and SIGINT set, so that no write is interrupted."""
     stopping = Event()
 
     def stop(number: int, frame: FrameType | None) -> None:

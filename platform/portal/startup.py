@@ -1,4 +1,4 @@
-"""Refuse to serve on a base that could not keep our promises."""
+"""Refuses to start where the database or clock cannot guarantee correct results."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DATABASE_WAIT_S = 30
 
 
 class UnsafeStart(SystemExit):
-    """Why this process does not start; the text tells the operator what to do."""
+    """The reason why this process does not start. It tells the operator what to do."""
 
 
 def refuse_unsafe_start() -> None:
-    """Check role, migrations and clock of the database; raises UnsafeStart with the reason.
+    """Check role, migrations and clock of the database. Raises UnsafeStart with the reason.
 
-    A database that is not there yet is waited for, at most 30 s.
+    Waits at most 30 s for a database that does not answer yet.
     """
     connection = connections["default"]
     deadline = time.monotonic() + DATABASE_WAIT_S
@@ -73,7 +73,7 @@ def refuse_unsafe_start() -> None:
 
 
 def refuse_or_exit() -> None:
-    """`refuse_unsafe_start` for a process's entry point: the reason on stderr, exit code 78."""
+    """Run `refuse_unsafe_start` in an entry point: print the reason to stderr, exit with 78."""
     try:
         refuse_unsafe_start()
     except UnsafeStart as reason:

@@ -1,4 +1,4 @@
-"""Every route of the product."""
+"""All routes of the product."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/openapi.json", views.openapi),
     path("healthz", views.healthz),
     path("readyz", views.readyz),
-    # The frontend's page knows every other address; nothing of ours is below these words.
+    # The frontend's page serves all other addresses, except those below these words.
     re_path(r"\A(?!(?:api|static|assets|ws|metrics|admin)(?:/|\Z))(?P<path>.*)\Z", views.frontend),
 ]
 

@@ -1,4 +1,4 @@
-"""The frontend's one page, the API's description, and health."""
+"""The frontend's page, the API's description, and health checks."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from webapi.problems import not_found
 @require_safe
 @ensure_csrf_cookie
 def frontend(request: HttpRequest, path: str) -> HttpResponse:
-    """The page that every address of the frontend starts from.
+    """Return the page with which every address of the frontend starts.
 
-    404 where the frontend has no page of its own: it shows that itself, but for a file, whose
-    reader is no person.
+    The status is 404 where the frontend has no such page; the page then shows that itself. A path
+    that looks like a file gets a plain 404, because a program asked for it.
     """
     if looks_like_a_file(path):
         return not_found(request)
@@ -49,21 +49,21 @@ def _document() -> dict[str, object]:
 
 @require_safe
 def openapi(request: HttpRequest) -> JsonResponse:
-    """The OpenAPI document; public, as it says nothing about anybody."""
+    """Return the OpenAPI document. It is public, as it reveals nothing about any user."""
     return JsonResponse(_document())
 
 
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    """The process answers."""
+    """Return that the process answers."""
     return JsonResponse({"status": "ok"})
 
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """The process answers and reaches the database; which loops do not do their work.
+    """Return whether the process reaches the database, and which loops are late.
 
-    A loop that is late leaves the status at 200: pages are served, and say so themselves.
+    A late loop leaves the status at 200: pages are still served, and show the delay themselves.
     """
     try:
         health = loop_health(SystemClock().now())

@@ -1,4 +1,4 @@
-"""Network addresses as throttles and bounds count them."""
+"""Network addresses as rate limits count them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections.abc import Iterable
 
 
 def network_of(address: str) -> str:
-    """Return what counts as one source: an IPv4 address, the /64 of an IPv6 one, or the text."""
+    """Return the unit that counts as one source of requests.
+
+    That is an IPv4 address, or the /64 network of an IPv6 address. Text that is no address counts
+    as itself, cut to 64 characters.
+    """
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -20,7 +24,7 @@ def network_of(address: str) -> str:
 
 
 def is_in(networks: Iterable[str], address: str) -> bool:
-    """Return whether `address` is in one of `networks`; a text that is no address never is."""
+    """Return whether `address` is in one of `networks`; text that is no address never is."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The one place that reads the clock; everything below takes `now` as an argument."""
+"""The only module that reads the clock. All other code takes `now` as an argument."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the edges get the time from."""
+    """A source of the current time for the outermost layer of the code."""
 
     def now(self) -> datetime:
-        """The current time, UTC, whole seconds."""
+        """Return the current time in UTC, in whole seconds."""
         ...
 
 
 class SystemClock:
-    """The machine's clock, cut to whole seconds as all of our times are."""
+    """The machine's clock, cut to whole seconds like all times in the portal."""
 
     def now(self) -> datetime:
-        """The current time, UTC, whole seconds."""
+        """Return the current time in UTC, in whole seconds."""
         return datetime.fromtimestamp(int(time.time()), UTC)
 
 
 def from_epoch(epoch_s: int) -> datetime:
-    """UTC datetime of `epoch_s` whole seconds since 1970."""
+    """Return the UTC datetime of `epoch_s` whole seconds since 1970."""
     return datetime.fromtimestamp(epoch_s, UTC)

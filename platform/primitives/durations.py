@@ -1,4 +1,4 @@
-"""Lengths of time as people write them, read alike by the command line, REST and the forms."""
+"""Durations as people write them. The command line, REST and the forms read them alike."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SHOWN = 40
 
 
 def seconds_of_duration(text: str) -> int:
-    """Seconds in `text`: "90s", "30m", "2h", "1d12h".
+    """Return the seconds in `text`, for example "90s", "30m", "2h" or "1d12h".
 
-    A number alone is refused, because it means minutes to some people and seconds to others;
-    only 0 means the same to all. Raises ValueError with a sentence for the person who wrote it.
+    A number without a unit is refused, because some people mean minutes by it and others seconds.
+    Only 0 needs no unit. Raises ValueError with a sentence for the person who wrote `text`.
     """
     words = text.strip().lower()
     if words == "0":
@@ -27,10 +27,10 @@ def seconds_of_duration(text: str) -> int:
 
 
 def seconds_of_time_limit(text: str) -> int:
-    """Seconds in `text` as `seconds_of_duration` reads it, or with colons as Slurm writes it:
-    "10:30" (minutes), "2:00:00" (hours), "1-12", "1-12:30" and "1-12:30:00" (days).
+    """Return the seconds in `text`, written as for `seconds_of_duration` or as Slurm writes times.
 
-    Raises ValueError with a sentence for the person who wrote it.
+    Slurm's forms are "10:30" (minutes), "2:00:00" (hours), "1-12", "1-12:30" and "1-12:30:00"
+    (days). Raises ValueError with a sentence for the person who wrote `text`.
     """
     match = _CLOCK.fullmatch(text.strip())
     if match is None or not (match[1] or ":" in match[2]):
@@ -49,7 +49,10 @@ def seconds_of_time_limit(text: str) -> int:
 
 
 def duration_of_seconds(seconds: int) -> str:
-    """`seconds` exactly, as `seconds_of_duration` reads it: 5400 is "1h30m", 0 is "0s"."""
+    """Return `seconds` exactly, in the form that `seconds_of_duration` reads.
+
+    For example, 5400 is "1h30m" and 0 is "0s".
+    """
     words = ""
     left = seconds
     for unit, size in sorted(_UNITS_S.items(), key=lambda item: -item[1]):
@@ -63,4 +66,4 @@ def _refusal(text: str, sentence: str) -> str:
     if _NUMBER.fullmatch(number):
         short = number[:9]
         return f"{text[:_SHOWN]!r} has no unit. Write {short}s, {short}m or {short}h."
-    return f"{text[:_SHOWN]!r} is no length of time. {sentence}"
+    return f"{text[:_SHOWN]!r} is not a duration. {sentence}"

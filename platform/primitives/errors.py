@@ -1,4 +1,4 @@
-"""Refusals that a person reads: each carries a stable code, an HTTP status and data fields."""
+"""Expected errors. Each carries a stable code, an HTTP status, and data fields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing wrong with one field of a request; `pointer` is an RFC 6901 JSON pointer."""
+    """An error in one field of a request; `pointer` is an RFC 6901 JSON pointer."""
 
     pointer: str
     detail: str
@@ -17,10 +17,10 @@ class FieldError:
 
 
 class PortalError(Exception):
-    """Base of every expected refusal. `detail` says what is wrong and what to do about it.
+    """Base of all expected errors. `detail` says what is wrong and what to do about it.
 
-    Subclasses set `code` (stable, for programs), `http_status` and `title`; `data` holds
-    the numbers behind the sentence so that clients need not parse prose.
+    Subclasses set `code` (stable, for programs), `http_status` and `title`. `data` holds the
+    numbers that the sentence mentions, so that clients need not parse text.
     """
 
     code = "error"
@@ -35,7 +35,7 @@ class PortalError(Exception):
 
 
 class InvalidRequest(PortalError):
-    """The request is malformed or means nothing; nothing was changed."""
+    """The request is malformed or meaningless. Nothing was changed."""
 
     code = "invalid_request"
     http_status = 400
@@ -43,7 +43,7 @@ class InvalidRequest(PortalError):
 
 
 class Unauthenticated(PortalError):
-    """No valid session or token came with the request."""
+    """The request has no valid session or token."""
 
     code = "unauthenticated"
     http_status = 401
@@ -51,7 +51,7 @@ class Unauthenticated(PortalError):
 
 
 class Forbidden(PortalError):
-    """The caller can see the thing but lacks the right to do this to it."""
+    """The caller may see the object, but lacks the right to do this to it."""
 
     code = "forbidden"
     http_status = 403
@@ -59,19 +59,19 @@ class Forbidden(PortalError):
 
 
 class NotFound(PortalError):
-    """Absent, or foreign: the two look the same on purpose."""
+    """The object does not exist, or the caller may not see it. Both look the same on purpose."""
 
     code = "not_found"
     http_status = 404
-    title = "There is no such thing here"
+    title = "Not found"
 
 
 class Conflict(PortalError):
-    """The thing's current state does not allow this."""
+    """The object's current state does not allow the request."""
 
     code = "conflict"
     http_status = 409
-    title = "The current state does not allow this"
+    title = "Not possible in this state"
 
 
 class PreconditionFailed(PortalError):
@@ -83,7 +83,7 @@ class PreconditionFailed(PortalError):
 
 
 class PreconditionRequired(PortalError):
-    """A change that needs `If-Match` came without it."""
+    """The request changes an object and lacks the required `If-Match`."""
 
     code = "precondition_required"
     http_status = 428
@@ -91,7 +91,7 @@ class PreconditionRequired(PortalError):
 
 
 class IdempotencyKeyReused(PortalError):
-    """An `Idempotency-Key` came again with another body."""
+    """The same `Idempotency-Key` came with a different body before."""
 
     code = "idempotency_key_reused"
     http_status = 422
@@ -99,7 +99,7 @@ class IdempotencyKeyReused(PortalError):
 
 
 class TooManyRequests(PortalError):
-    """Asked too often; `retry_after_s` says when to come back."""
+    """The caller sent too many requests; it may try again after `retry_after_s` seconds."""
 
     code = "too_many_requests"
     http_status = 429

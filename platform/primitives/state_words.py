@@ -1,4 +1,4 @@
-"""What a sentence says of a job in a state."""
+"""Phrases that describe the state of a job in a sentence."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ _PHRASES: Mapping[str, str] = {
 
 
 def state_phrase(state: str) -> str:
-    """What a sentence says of a job in `state`, verb included: "is being started"."""
+    """Return the phrase for a job in `state`, verb included: "is being started"."""
     return _PHRASES.get(state) or f"is {state.replace('_', ' ')}"

@@ -1,6 +1,6 @@
-"""Units of every quantity: milli-GPU, milli-GPU-seconds, nano-currency. Integers only.
+"""Units of all quantities: milli-GPU, milli-GPU-seconds, nano-currency. Integers only.
 
-In a pool of CPU cores what is counted as milli-GPU elsewhere are thousandths of a core.
+A pool of CPU cores uses the same units. There, a milli-GPU is a thousandth of a core.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ NANO_PER_UNIT = 1_000_000_000
 PPM = 1_000_000
 BASIS_POINTS = 10_000
 
-#: Largest holding that any column or request may name, in milli-GPU (ten million GPUs).
+#: The largest amount that any column or request may name, in milli-GPU (ten million GPUs).
 MGPU_MAX = 10_000_000 * MGPU_PER_GPU
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 class DeviceKind(StrEnum):
-    """What the devices of a pool are."""
+    """The kind of devices in a pool."""
 
     GPU = "gpu"
     CPU = "cpu"
 
     @property
     def singular(self) -> str:
-        """What people call one of them; "GPU-hours" and "core-seconds" begin so."""
+        """Return the name of one device. Words like "GPU-hours" begin with it."""
         return "GPU" if self is DeviceKind.GPU else "core"
 
     @property
     def plural(self) -> str:
-        """What people call several of them."""
+        """Return the name of several devices."""
         return f"{self.singular}s"
 
     def text(self, milli: int) -> str:
-        """`milli` thousandths of one as a person reads it: "8 GPUs", "0.5 GPUs", "1 core"."""
+        """Return `milli` thousandths of a device as text: "8 GPUs", "0.5 GPUs", "1 core"."""
         named = self.singular if milli == MGPU_PER_GPU else self.plural
         return f"{gpus_text(milli)} {named}"
 
 
 def gpus_text(mgpu: int) -> str:
-    """`mgpu` milli-GPU as a person reads it: 8000 is "8", 500 is "0.5", 1234567 is "1,234.567"."""
+    """Return `mgpu` milli-GPU as text: 8000 is "8", 500 is "0.5", 1234567 is "1,234.567"."""
     whole, milli = divmod(abs(mgpu), MGPU_PER_GPU)
     sign = "-" if mgpu < 0 else ""
     fraction = f".{milli:03d}".rstrip("0") if milli else ""
@@ -53,7 +53,10 @@ def gpus_text(mgpu: int) -> str:
 
 
 def mgpu_of(gpus: Decimal) -> int:
-    """Milli-GPU in `gpus`. Raises ValueError when that is no whole number of milli-GPU."""
+    """Return `gpus` in milli-GPU.
+
+    Raises ValueError unless that is a whole number of milli-GPU.
+    """
     scaled = gpus * MGPU_PER_GPU
     if scaled != scaled.to_integral_value():
         raise ValueError("GPUs are counted in thousandths; use at most three decimals")
@@ -61,9 +64,9 @@ def mgpu_of(gpus: Decimal) -> int:
 
 
 def div_half_even(numerator: int, denominator: int) -> int:
-    """`numerator / denominator` rounded to the nearest integer, ties to even.
+    """Return `numerator / denominator` rounded to the nearest integer, ties to even.
 
-    Raises ZeroDivisionError for a zero denominator; the denominator must be positive.
+    `denominator` must be positive. Raises ZeroDivisionError where it is 0.
     """
     quotient, remainder = divmod(numerator, denominator)
     twice = 2 * remainder
@@ -73,12 +76,11 @@ def div_half_even(numerator: int, denominator: int) -> int:
 
 
 def largest_remainder(total: int, weights: Mapping[Key, int], *, out_of: int) -> dict[Key, int]:
-    """Split `total` units by `weights` parts `out_of`, exactly, as Hamilton's method does.
+    """Split `total` units by `weights` parts `out_of`, exactly, with Hamilton's method.
 
-    Each key gets the floor of `total * weight / out_of`; the units still missing from the
-    floor of the summed share go, one each, to the largest remainders (ties: smallest key by
-    its text). The result sums to `total * sum(weights) // out_of`, so weights that sum to
-    `out_of` hand out all of `total`.
+    Each key gets the floor of `total * weight / out_of`. The units that are left go, one each, to
+    the largest remainders. Ties go to the smallest key by its text. The result sums to `total *
+    sum(weights) // out_of`. So weights that sum to `out_of` hand out all of `total`.
     """
     exact = {key: total * weight for key, weight in weights.items()}
     shares = {key: value // out_of for key, value in exact.items()}

@@ -1,4 +1,4 @@
-"""An answer as JSON or as a CSV download."""
+"""Renders an answer as JSON or as a CSV download."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from primitives.errors import FieldError, InvalidRequest
 
 
 class CsvRenderer(BaseRenderer):
-    """Text that is CSV already; a refusal stays a problem document."""
+    """Renders text that is CSV already. An error stays a problem document."""
 
     media_type = "text/csv"
     format = "csv"
@@ -26,12 +26,12 @@ class CsvRenderer(BaseRenderer):
         accepted_media_type: str | None = None,
         renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """The bytes of the answer."""
+        """Return the bytes of the answer."""
         return (data if isinstance(data, str) else json.dumps(data)).encode()
 
 
 class NamedFormats(DefaultContentNegotiation):
-    """`?format=` names one of the view's formats, and an unknown one is said to be unknown."""
+    """Lets `?format=` name one of the view's formats, and refuses an unknown one."""
 
     def select_renderer(
         self,
@@ -39,7 +39,7 @@ class NamedFormats(DefaultContentNegotiation):
         renderers: Iterable[BaseRenderer],
         format_suffix: str | None = None,
     ) -> tuple[BaseRenderer, str]:
-        """The renderer that the parameter or, without it, the Accept header asks for."""
+        """Return the renderer for the `format` parameter or, without it, for the Accept header."""
         chosen: tuple[BaseRenderer, str] = super().select_renderer(
             request, renderers, request.query_params.get("format", format_suffix)
         )
@@ -48,7 +48,7 @@ class NamedFormats(DefaultContentNegotiation):
     def filter_renderers(
         self, renderers: Iterable[BaseRenderer], format: str
     ) -> list[BaseRenderer]:
-        """The renderers of that format. Raises InvalidRequest when there is none."""
+        """Return the renderers of that format. Raises InvalidRequest when there is none."""
         known = {str(renderer.format): renderer for renderer in renderers}
         if format not in known:
             names = " or ".join(known)

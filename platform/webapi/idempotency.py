@@ -1,4 +1,4 @@
-"""Idempotency-Key: one key, one body, one effect, one answer."""
+"""Idempotency-Key: a request with the same key and body has one effect and one answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 def idempotency_key(request: Request) -> str | None:
-    """The request's `Idempotency-Key`, None when it has none.
+    """Return the request's `Idempotency-Key`, or None.
 
     Raises InvalidRequest for a key that is not 1 to 255 printable ASCII characters.
     """
@@ -37,7 +37,7 @@ def idempotency_key(request: Request) -> str | None:
 
 
 def fingerprint_of(request: Request) -> bytes:
-    """SHA-256 over method, path with query, and the body's bytes."""
+    """Return the SHA-256 of the method, the path with query, and the body's bytes."""
     digest = hashlib.sha256()
     for part in (request.method or "", request.get_full_path()):
         digest.update(part.encode() + b"\0")
@@ -54,11 +54,11 @@ def answer_once(
     now: datetime,
     act: Callable[[], tuple[int, dict[str, Any]]],
 ) -> tuple[int, dict[str, Any], bool]:
-    """Run `act` once per (principal, key) and give everybody its answer.
+    """Run `act` once per (principal, key), and return its answer for every repeat.
 
-    Returns status, body and whether this is a replay. `act` runs in this transaction: its
-    effects and the stored answer are one, and a refusal (an exception) stores nothing, so it
-    may be tried again. Parallel equal requests wait for the first. Raises
+    Returns status, body, and whether this is a repeat. `act` runs in this transaction, so its
+    effects and the stored answer are committed together. An exception stores nothing, so the
+    request may be tried again. Parallel equal requests wait for the first. Raises
     IdempotencyKeyReused when the key came before with another fingerprint.
     """
     if key is None:
@@ -68,7 +68,7 @@ def answer_once(
     )
     with prepared_cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [lock])
-        # A statement of its own: it must see what the one before waited for.
+        # A separate statement, because it must see the commit for which the lock waited.
         cursor.execute(_EARLIER, [principal_id, key])
         earlier = cursor.fetchone()
     if earlier is not None:
@@ -102,7 +102,7 @@ def respond_once(
     now: datetime,
     act: Callable[[], tuple[int, dict[str, Any]]],
 ) -> Response:
-    """The response to a POST by `answer_once`; a repeat says so in `Idempotency-Replayed`."""
+    """Return the response to a POST by `answer_once`. A repeat has `Idempotency-Replayed: true`."""
     status, body, is_replay = answer_once(
         principal_id=principal_id,
         key=idempotency_key(request),
@@ -116,7 +116,7 @@ def respond_once(
 
 
 def forget_old_answers(*, now: datetime, limit: int = 10_000) -> int:
-    """Delete at most `limit` answers older than 48 hours and say how many."""
+    """Delete at most `limit` answers older than 48 hours, and return how many."""
     old = IdempotentAnswer.objects.filter(created_at__lt=now - KEPT_FOR).values("pk")[:limit]
     deleted, _ = IdempotentAnswer.objects.filter(
         pk__in=list(old.values_list("pk", flat=True))

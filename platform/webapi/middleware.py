@@ -1,4 +1,4 @@
-"""Every request has an id that its log lines, errors and audit events share."""
+"""Gives every request an id that its log lines, errors and audit events share."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _current: ContextVar[str] = ContextVar("request_id", default="")
 
 
 def current_request_id() -> str:
-    """Id of the request being served, "" outside of one."""
+    """Return the id of the current request, or "" outside of a request."""
     return _current.get()
 
 
 class RequestIdMiddleware:
-    """Takes a caller's plain `X-Request-ID` or makes one, and gives it back."""
+    """Takes a valid `X-Request-ID` from the caller or creates one, and returns it in the answer."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

@@ -1,4 +1,4 @@
-"""What was answered to requests that came with an Idempotency-Key."""
+"""Stored answers to requests with an Idempotency-Key."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from django.db import models
 class IdempotentAnswer(models.Model):
     """The answer to `key` of `principal_id`, kept for at least 24 hours.
 
-    `fingerprint` is the SHA-256 of method, path and body: the same key with another body is
-    refused. Written in the transaction of the change that it answers for.
+    `fingerprint` is the SHA-256 of method, path and body. The same key with another body is
+    refused. The answer is written in the transaction of the change that it describes.
     """
 
     id = models.BigAutoField(primary_key=True)

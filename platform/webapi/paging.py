@@ -1,4 +1,4 @@
-"""Lists by opaque cursor: a page is what comes after a key, never an offset."""
+"""Lists by opaque cursor. A page starts after a sort key, never at an offset."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from webapi.parsers import refuse_bad_text
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 500
-#: A path of 13 slugs fits with room to spare.
+#: Fits a path of 13 slugs, and more.
 CURSOR_LENGTH_MAX = 2048
-#: A 64-bit id is no longer.
+#: Enough for any 64-bit id.
 _NUMBER_DIGITS_MAX = 18
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _WHOLE = re.compile(r"-?[0-9]{1,16}")
@@ -37,19 +37,19 @@ Row = TypeVar("Row", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """Some items in order, and the cursor of the page after them (None at the end)."""
+    """Some items in order, and the cursor of the next page (None at the end)."""
 
     items: Sequence[Item]
     next_cursor: str | None
 
 
 def encode_cursor(key: Sequence[str]) -> str:
-    """The opaque form of a sort key."""
+    """Return a sort key as an opaque cursor."""
     return base64.urlsafe_b64encode(json.dumps(list(key)).encode()).decode().rstrip("=")
 
 
 def decode_cursor(cursor: str, *, parts: int) -> list[str]:
-    """The sort key of `parts` texts in `cursor`. Raises InvalidRequest for anything else."""
+    """Return the sort key of `parts` texts in `cursor`. Raises InvalidRequest if there is none."""
     try:
         return _sort_key(cursor, parts)
     except (ValueError, RecursionError):
@@ -58,7 +58,7 @@ def decode_cursor(cursor: str, *, parts: int) -> list[str]:
 
 def _foreign_cursor() -> InvalidRequest:
     return InvalidRequest(
-        "The cursor is not one of ours; start again without it.",
+        "The cursor is not valid for this list. Start again without it.",
         errors=[FieldError("/cursor", "is not a cursor of this list")],
     )
 
@@ -78,7 +78,7 @@ def _sort_key(cursor: str, parts: int) -> list[str]:
 
 
 def page_limit(request: Request) -> int:
-    """`?limit=`, 1 to 500. Raises InvalidRequest for anything else."""
+    """Return `?limit=`, 1 to 500. Raises InvalidRequest for anything else."""
     text = request.query_params.get("limit", str(LIMIT_DEFAULT))
     if text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= LIMIT_MAX:
         return int(text)
@@ -89,8 +89,7 @@ def page_limit(request: Request) -> int:
 
 
 def page_by_id(request: Request, rows: QuerySet[Row], *, newest_first: bool = False) -> Page[Row]:
-    """One page of `rows` in the order of their ids (UUIDv7, or numbers), which is the order of
-    creation."""
+    """Return one page of `rows`, ordered by id (UUIDv7, or numbers), which is by creation."""
     limit = page_limit(request)
     cursor = request.query_params.get("cursor")
     if cursor is not None:
@@ -104,8 +103,11 @@ def page_by_id(request: Request, rows: QuerySet[Row], *, newest_first: bool = Fa
 
 
 def page_by_text(request: Request, rows: QuerySet[Row], field: str) -> Page[Row]:
-    """One page of `rows` in the order of a unique text `field`, which may cross relations
-    ("node__path"); select those, or each page costs a query for its last row."""
+    """Return one page of `rows`, ordered by a unique text `field`.
+
+    The field may cross relations ("node__path"). Use `select_related` for these, or each page costs
+    one more query for its last row.
+    """
     limit = page_limit(request)
     cursor = request.query_params.get("cursor")
     if cursor is not None:
@@ -121,7 +123,7 @@ def page_by_text(request: Request, rows: QuerySet[Row], field: str) -> Page[Row]
 
 
 def page_body(request: Request, page: Page[Item], render: Callable[[Item], Any]) -> dict[str, Any]:
-    """The answer for one page: its items and the address of the next."""
+    """Return the answer for one page: its items and the address of the next page."""
     following = None
     if page.next_cursor is not None:
         query: Mapping[str, Any] = {
@@ -133,7 +135,7 @@ def page_body(request: Request, page: Page[Item], render: Callable[[Item], Any])
 
 
 def _id_or_refuse(model: type[Model], text: str) -> Any:
-    """The id of a row of `model` in a cursor's `text`. Raises InvalidRequest."""
+    """Return the id of a row of `model` from a cursor's `text`. Raises InvalidRequest."""
     if isinstance(model._meta.pk, UUIDField):
         return uuid_or_refuse(text, "cursor")
     if text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX:
@@ -142,7 +144,7 @@ def _id_or_refuse(model: type[Model], text: str) -> Any:
 
 
 def uuid_or_refuse(text: str, name: str) -> UUID:
-    """The UUID in `text`. Raises InvalidRequest naming the parameter."""
+    """Return the UUID in `text`. Raises InvalidRequest with the parameter's name."""
     if not _UUID.fullmatch(text):
         raise InvalidRequest(
             f"{name} must be an id (UUID), not {text[:60]!r}.",
@@ -152,10 +154,10 @@ def uuid_or_refuse(text: str, name: str) -> UUID:
 
 
 def time_or_refuse(text: str, name: str) -> datetime:
-    """The time in `text`, in UTC. Raises InvalidRequest naming the parameter.
+    """Return the time in `text`, in UTC. Raises InvalidRequest with the parameter's name.
 
-    ISO 8601 with an offset ("2026-11-21T12:00:00Z"): a time without one means something else
-    to everybody. In a query `+` must be written %2B.
+    The format is ISO 8601 with an offset ("2026-11-21T12:00:00Z"). A time without an offset is
+    refused, because it is ambiguous. In a query, `+` must be written %2B.
     """
     try:
         if not _TIME.fullmatch(text):
@@ -169,7 +171,7 @@ def time_or_refuse(text: str, name: str) -> datetime:
 
 
 def day_or_refuse(text: str, name: str) -> date:
-    """The day in `text`, "2026-11-21". Raises InvalidRequest naming the parameter."""
+    """Return the day in `text`, "2026-11-21". Raises InvalidRequest with the parameter's name."""
     try:
         if not _DAY.fullmatch(text):
             raise ValueError("not in the one accepted form")
@@ -182,19 +184,21 @@ def day_or_refuse(text: str, name: str) -> date:
 
 
 def refuse_unknown_filters(request: Request, known: set[str]) -> None:
-    """As `refuse_unknown_parameters`, for a list: those that turn its pages are known too."""
+    """Do as `refuse_unknown_parameters`, for a list: `limit` and `cursor` are known too."""
     refuse_unknown_parameters(request, known | {"limit", "cursor"})
 
 
 def refuse_body(request: Request) -> None:
-    """Raises InvalidRequest where a body was sent to a request that takes none."""
+    """Raise InvalidRequest where a request that takes no body has one."""
     if request.data:
-        raise InvalidRequest("This takes no body; send none, or an empty object.")
+        raise InvalidRequest("This request takes no body. Send none, or an empty object.")
 
 
 def refuse_unknown_parameters(request: Request, known: set[str]) -> None:
-    """Raises InvalidRequest for a query parameter that nobody reads, or one given twice,
-    or one with a NUL: a misspelt filter must not silently show everything."""
+    """Raise InvalidRequest for query parameters that are unknown, repeated or contain a NUL.
+
+    A misspelt filter must not silently show everything.
+    """
     errors = [
         FieldError(f"/{name[:60]}", "is not a parameter here")
         for name in request.query_params
@@ -221,7 +225,7 @@ def refuse_unknown_parameters(request: Request, known: set[str]) -> None:
 def whole_or_refuse(
     request: Request, name: str, default: int | None, *, low: int, high: int
 ) -> int | None:
-    """The whole number of a query parameter, or `default` without one. Raises InvalidRequest."""
+    """Return the whole number in a query parameter, or `default`. Raises InvalidRequest."""
     text = request.query_params.get(name)
     if text is None:
         return default

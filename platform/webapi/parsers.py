@@ -1,4 +1,4 @@
-"""JSON bodies, strictly: what the database or a cluster would choke on is refused here."""
+"""Strict JSON bodies. Values that the database or a cluster could not store are refused here."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ from rest_framework.parsers import BaseParser
 
 DEPTH_MAX = 20
 INTEGER_DIGITS_MAX = 30
-#: A whole string literal, closed or not (so that nothing is scanned twice), or one bracket.
+#: Matches a string literal, closed or not (so that no text is scanned twice), or one bracket.
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 
 
 def parse_json(body: bytes) -> Any:
-    """The value of a JSON `body` in UTF-8.
+    """Return the value of a JSON `body` in UTF-8.
 
-    Raises ValueError, with a sentence for the caller, for bad UTF-8 or JSON, NaN and
-    infinities, integers of more than 30 digits, duplicate keys, NUL and lone surrogates in
-    any text, and nesting deeper than 20.
+    Raises ValueError with a sentence for the caller in these cases:
+
+    - bad UTF-8 or bad JSON, NaN or an infinity,
+    - an integer of more than 30 digits,
+    - a key that appears twice in one object,
+    - a NUL or a lone surrogate in any text,
+    - nesting deeper than 20.
     """
     try:
         text = body.decode("utf-8")
@@ -73,13 +77,13 @@ def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
-            raise ValueError(f"The key {key[:60]!r} stands twice in one object.")
+            raise ValueError(f"The key {key[:60]!r} appears twice in one object.")
         result[key] = value
     return result
 
 
 def refuse_bad_text(text: str) -> None:
-    """Raises ValueError when `text` holds NUL or a lone surrogate, which no database stores."""
+    """Raise ValueError when `text` holds a NUL or a lone surrogate, which cannot be stored."""
     if "\x00" in text:
         raise ValueError("A text contains a NUL character.")
     try:
@@ -102,7 +106,7 @@ def _refuse_bad_text(value: Any) -> None:
 
 def _whole_body(stream: IO[Any]) -> bytes:
     # Django keeps the bytes that `HttpRequest.body` has read, so that the fingerprint of an
-    # Idempotency-Key can still be taken after parsing; `read` would consume them.
+    # Idempotency-Key can still be computed after parsing. `read` would consume them.
     limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     body = stream.body if isinstance(stream, HttpRequest) else stream.read(limit + 1)
     if len(body) > limit:
@@ -111,7 +115,7 @@ def _whole_body(stream: IO[Any]) -> bytes:
 
 
 class StrictJsonParser(BaseParser):
-    """`application/json` with an object at the top, of at most the configured size."""
+    """Parses `application/json` with an object at the top, up to the configured size."""
 
     media_type = "application/json"
 
@@ -121,7 +125,7 @@ class StrictJsonParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """The body's object. Raises ParseError with what is wrong."""
+        """Return the body's object. Raises ParseError with the reason."""
         body = _whole_body(stream)
         try:
             value = parse_json(body)

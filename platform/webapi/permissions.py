@@ -1,4 +1,4 @@
-"""Nothing is served to nobody; what a caller may do is decided below the views."""
+"""Only signed-in callers are served. The layers below the views check what a caller may do."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rest_framework.request import Request
 
 
 class IsSignedIn(BasePermission):
-    """A session or a token came with the request."""
+    """Allows requests with a valid session or token."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """True when an authenticator recognised the caller."""
+        """Return whether an authenticator recognised the caller."""
         return bool(request.user is not None and request.user.is_authenticated)

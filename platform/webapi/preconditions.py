@@ -1,4 +1,4 @@
-"""ETag and If-Match: nobody overwrites what they have not seen."""
+"""ETag and If-Match: no caller overwrites a change that it has not seen."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _ETAG = re.compile(r'"v([0-9]{1,9})"')
 
 
 def etag_of(version: int) -> str:
-    """The strong ETag of a row's version."""
+    """Return the strong ETag of a row's version."""
     return f'"v{version}"'
 
 
 def required_etag(request: Request) -> str:
-    """What `If-Match` names. Raises PreconditionRequired when the header is absent."""
+    """Return the ETag in `If-Match`. Raises PreconditionRequired when the header is absent."""
     header = request.headers.get("If-Match")
     if header is None:
         raise PreconditionRequired(
@@ -29,10 +29,11 @@ def required_etag(request: Request) -> str:
 
 
 def required_version(request: Request) -> int:
-    """The version that `If-Match` names.
+    """Return the version in `If-Match`.
 
-    Raises PreconditionRequired when the header is absent, PreconditionFailed when it is not
-    one of our ETags ("*" and lists are refused: a change names what it is based on).
+    Raises PreconditionRequired when the header is absent. Raises PreconditionFailed when it is not
+    one of our ETags. "*" and lists are refused, because a change must name the version it is based
+    on.
     """
     header = required_etag(request)
     match = _ETAG.fullmatch(header)
@@ -44,7 +45,7 @@ def required_version(request: Request) -> int:
 
 
 def refuse_stale(given: int, current: int, *, body: Any) -> None:
-    """Raises PreconditionFailed, with the current state, unless the versions agree."""
+    """Raise PreconditionFailed, with the current state, unless the versions are equal."""
     if given != current:
         raise PreconditionFailed(
             f"This is now version {current}; your change was based on version {given}. "

@@ -1,4 +1,4 @@
-"""Every refusal as RFC 9457 `application/problem+json`, from one place."""
+"""Renders every error as RFC 9457 `application/problem+json`, in one place."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ DETAIL_LENGTH_MAX = 2_000
 FIELD_DETAIL_LENGTH_MAX = 300
 POINTER_LENGTH_MAX = 200
 ERRORS_MAX = 50
-#: What to say where somebody else was faster, so that the database alone refuses: by the name of
-#: its law, or, of a reference to a row that was deleted, by the column that is referred to.
+#: Messages for a constraint that only a concurrent change can break. The key is the constraint's
+#: name or, for a reference to a deleted row, the column that it refers to.
 LAWS = {
     "job_is_of_a_team_that_is_not_archived": "The team was archived or deleted meanwhile and takes "
     "no jobs. Name another team.",
@@ -34,8 +34,8 @@ LAWS = {
     "jobs. Name another cluster, or none.",
     "job_is_for_pools_that_are_not_archived": "A pool was archived meanwhile and takes no jobs. "
     "Name another pool.",
-    "tree_node_is_archived_with_its_parent": "What lies above it was archived meanwhile. Restore "
-    "that first.",
+    "tree_node_is_archived_with_its_parent": "Its parent was archived meanwhile. Restore the "
+    "parent first.",
     "tenants_node_id": "The organization, department or team was deleted meanwhile. Name another "
     "one.",
     "tenants_user_id": "The user was deleted meanwhile. Name another one.",
@@ -52,9 +52,9 @@ def problem(
     errors: tuple[FieldError, ...] = (),
     data: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The body of a problem document; `data` adds members and never replaces the standard ones.
+    """Return the body of a problem document. `data` adds members, but never replaces standard ones.
 
-    Texts are cut: refusals quote what was sent, and that may be megabytes.
+    Long texts are cut, because an error may quote megabytes of what was sent.
     """
     body: dict[str, Any] = dict(data or {})
     body |= {
@@ -82,10 +82,10 @@ def _cut(text: str, length_max: int) -> str:
 
 
 def render_problem(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """DRF's exception handler: a problem document for every expected failure.
+    """Turn an expected error into a problem document. DRF's exception handler.
 
-    A database that is away is 503 and may be retried. Anything not expected is re-raised by
-    DRF (None) and becomes a logged 500 by `server_error`.
+    An unreachable database is a 503, which the caller may retry. For any other unexpected error the
+    result is None: DRF raises it again, and `server_error` answers with a logged 500.
     """
     body, headers = _describe(error)
     if body is None:
@@ -118,19 +118,19 @@ def _describe(error: Exception) -> tuple[dict[str, Any] | None, dict[str, str]]:
             problem(
                 404,
                 code="not_found",
-                title="There is no such thing here",
+                title="Not found",
                 detail="It does not exist, or you may not see it.",
             ),
             headers,
         )
     if isinstance(error, ObjectDoesNotExist):
-        # It was there when the request began.
+        # The row existed when the request began.
         log.warning("a row that a request needs is gone", exc_info=error)
         return (
             problem(
                 404,
                 code="not_found",
-                title="There is no such thing here",
+                title="Not found",
                 detail="It was deleted meanwhile.",
             ),
             headers,
@@ -199,10 +199,10 @@ def _describe(error: Exception) -> tuple[dict[str, Any] | None, dict[str, str]]:
             problem(
                 409,
                 code="conflict",
-                title="The current state does not allow this",
+                title="Not possible in this state",
                 detail=known
-                or "The database refused this change: it would break a rule that always "
-                "holds. Look at the current state and try again.",
+                or "This change would break a rule of the database. Reload the current state "
+                "and try again.",
                 data={"constraint": constraint},
             ),
             headers,
@@ -255,12 +255,12 @@ def _sentence(error: FieldError) -> str:
 
 
 def server_error(request: HttpRequest) -> JsonResponse:
-    """Django's handler500: no trace to the caller, the id to find it by in the log."""
+    """Answer a crash, without a trace, but with the id of its log lines. Django's handler500."""
     return JsonResponse(
         problem(
             500,
             code="internal_error",
-            title="Something broke on our side",
+            title="Internal error",
             detail="The error was logged under this request id.",
         ),
         status=500,
@@ -269,12 +269,12 @@ def server_error(request: HttpRequest) -> JsonResponse:
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:
-    """Django's handler404, for paths under the API that no route serves."""
+    """Answer a request to a path that no route serves. Django's handler404."""
     return JsonResponse(
         problem(
             404,
             code="not_found",
-            title="There is no such thing here",
+            title="Not found",
             detail="No route serves this path; the API is described at /api/v1/openapi.json.",
         ),
         status=404,

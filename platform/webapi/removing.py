@@ -1,4 +1,4 @@
-"""Rows are deleted only while nothing refers to them; what was used stays, with its history."""
+"""Deletes rows that no other row refers to. Rows that were used stay, with their history."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.db import IntegrityError, models, transaction
 
 from primitives.errors import Conflict
 
-#: What a row that refers to another is to people.
+#: Words for the rows of each model that can refer to another row.
 _WORDS = {
     "billing.meteredparty": "bills",
     "billing.rateline": "prices",
@@ -36,7 +36,7 @@ _WORDS = {
 def delete_unused(row: models.Model, *, called: str, instead: str) -> None:
     """Delete a row that no other row refers to. Must run in a transaction.
 
-    Raises Conflict that names what refers to it, and says what to do `instead`: "Archive it".
+    Raises Conflict that lists the referring rows and says what to do `instead`: "Archive it".
     """
     uses = _uses(row)
     try:
@@ -44,18 +44,20 @@ def delete_unused(row: models.Model, *, called: str, instead: str) -> None:
             if not uses:
                 row.delete()
     except IntegrityError:
-        # Something referred to it since it was asked.
-        uses = _uses(row) or ["something that refers to it"]
+        # Another transaction created a reference after the check.
+        uses = _uses(row) or ["other rows that refer to it"]
     if uses:
         raise Conflict(
-            f"{called} has {', '.join(uses)}. Only what was never used can be deleted. "
-            f"{instead} instead.",
+            f"{called} has {', '.join(uses)}, so deletion is not possible. {instead} instead.",
             used_by=uses,
         )
 
 
 def _uses(row: models.Model) -> list[str]:
-    """What refers to it, in words. A query for each kind, which ends at the first row."""
+    """Return the kinds of rows that refer to `row`, in words.
+
+    Each kind costs one query, which ends at the first row.
+    """
     found = set()
     for field in references_to(type(row)):
         if field.model._base_manager.filter(**{field.name: row}).exclude(pk=row.pk).exists():
@@ -64,16 +66,16 @@ def _uses(row: models.Model) -> list[str]:
 
 
 def references_to(model: type[models.Model]) -> list[models.ForeignKey[Any, Any]]:
-    """The columns whose rows keep a row of `model` from being deleted."""
+    """Return the foreign keys whose rows prevent the deletion of a row of `model`."""
     relations = [
         relation
         for relation in model._meta.get_fields(include_hidden=True)
         if isinstance(relation, models.ManyToOneRel) and relation.on_delete == models.PROTECT
     ]
-    # Without a constraint one says nothing that others do not.
+    # A relation without a constraint repeats one that has a constraint.
     return [each.field for each in relations if getattr(each.field, "db_constraint", True)]
 
 
 def in_words(field: models.ForeignKey[Any, Any]) -> str:
-    """What the rows of this column's model are to people, in the plural."""
+    """Return the words for the rows with this foreign key, in the plural."""
     return _WORDS[field.model._meta.label_lower]

@@ -1,4 +1,4 @@
-"""JSON, written by orjson: what DRF's own renderer gives, at a fifth of its cost."""
+"""Writes JSON with orjson: the same output as DRF's own renderer, at a fifth of its cost."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ import orjson
 from rest_framework.renderers import JSONRenderer
 from rest_framework.utils.encoders import JSONEncoder
 
-#: What DRF writes in its own way (times, durations, decimals, lazy texts) is left to it.
+#: Values that DRF formats in its own way (times, durations, decimals, lazy texts) go to DRF.
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 
 
 class _Encoder(JSONEncoder):
-    """DRF's, for which JSON that is written already is read again."""
+    """DRF's encoder, which parses fragments of finished JSON again."""
 
     def default(self, obj: Any) -> Any:
-        """What stands for `obj`. Raises TypeError for what has no JSON."""
+        """Return a value with a JSON form for `obj`. Raises TypeError where there is none."""
         if isinstance(obj, orjson.Fragment):
             return orjson.loads(orjson.dumps(obj))
         return super().default(obj)
 
 
 class FastJsonRenderer(JSONRenderer):
-    """`application/json`. What orjson cannot write (whole numbers beyond 64 bits, keys that are
-    no texts), and what was asked for with an indent, the slower way writes."""
+    """Renders `application/json` with orjson, and with DRF's slower encoder in three cases.
+
+    These are whole numbers beyond 64 bits, keys that are not texts, and a requested indent.
+    """
 
     encoder_class = _Encoder
 
@@ -35,7 +37,7 @@ class FastJsonRenderer(JSONRenderer):
         accepted_media_type: str | None = None,
         renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """The bytes of `data`, none for None."""
+        """Return the bytes of `data`; no bytes for None."""
         if data is not None and not self.get_indent(
             accepted_media_type or "", renderer_context or {}
         ):

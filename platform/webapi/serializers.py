@@ -1,4 +1,4 @@
-"""Shapes that every resource shares: strict bodies, problems, pages."""
+"""Shapes that all resources share: strict bodies, problems, pages."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from primitives.units import DeviceKind
 from webapi.paging import time_or_refuse
 from webapi.problems import CONTENT_TYPE
 
-#: What the devices of a pool may be.
+#: The kinds of devices that a pool may have.
 DEVICES = [kind.value for kind in DeviceKind]
 DEVICE_HELP = (
-    "What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and "
+    "Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or "
     "thousandths of cores"
 )
-#: Bodies name at most this many unknown fields back.
+#: The number of unknown fields that an error names at most.
 _UNKNOWN_NAMED_MAX = 20
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """A body in which a field that nobody reads is an error: a typo must not pass as success."""
+    """A body that refuses unknown fields, so that a misspelt field does not pass as success."""
 
     def to_internal_value(self, data: Any) -> Any:
-        """The validated fields. Raises ValidationError for unknown ones too."""
+        """Return the validated fields. Raises ValidationError, also for unknown fields."""
         if isinstance(data, Mapping):
             known = {name for name, field in self.fields.items() if not field.read_only}
             unknown = sorted(str(name)[:60] for name in data if name not in known)
@@ -45,36 +45,38 @@ class StrictSerializer(serializers.Serializer[Any]):
 
 
 class TextField(serializers.CharField):
-    """A JSON string, as it came: numbers are refused instead of being written out as text, and
-    outer white space is not taken away unasked."""
+    """A JSON string, unchanged. Numbers are refused, and outer white space is kept."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"trim_whitespace": False, **options})
 
     def to_internal_value(self, data: Any) -> str:
-        """The string. Raises ValidationError for any other JSON value."""
+        """Return the string. Raises ValidationError for any other JSON value."""
         if not isinstance(data, str):
             raise serializers.ValidationError("must be a string", code="invalid")
         return str(super().to_internal_value(data))
 
 
 class BoundedListField(serializers.ListField):
-    """A JSON array of at most `max_length` elements, of which none is looked at in a longer one:
-    to tell what is wrong with each of a million takes half a minute and a gigabyte."""
+    """A JSON array of at most `max_length` elements.
+
+    The elements of a longer array are not validated: a million error messages would take half a
+    minute and a gigabyte.
+    """
 
     def __init__(self, *, max_length: int, **options: Any) -> None:
         super().__init__(max_length=max_length, **options)
         self._most = max_length
 
     def to_internal_value(self, data: Any) -> list[Any]:
-        """The validated elements. Raises ValidationError."""
+        """Return the validated elements. Raises ValidationError."""
         if isinstance(data, list) and len(data) > self._most:
             self.fail("max_length", max_length=self._most)
         return list(super().to_internal_value(data))
 
 
 class WholeNumberField(serializers.IntegerField):
-    """A JSON integer: no strings, no 1.0, no true."""
+    """A JSON integer. Strings, 1.0 and true are refused."""
 
     default_error_messages = {
         "min_value": "must be at least {min_value}",
@@ -82,27 +84,27 @@ class WholeNumberField(serializers.IntegerField):
     }
 
     def to_internal_value(self, data: Any) -> int:
-        """The integer. Raises ValidationError for any other JSON value."""
+        """Return the integer. Raises ValidationError for any other JSON value."""
         if not isinstance(data, int) or isinstance(data, bool):
             raise serializers.ValidationError("must be a whole number", code="invalid")
         return int(super().to_internal_value(data))
 
 
 class YesOrNoField(serializers.BooleanField):
-    """A JSON true or false, not "yes" or 1."""
+    """A JSON true or false. "yes" and 1 are refused."""
 
     def to_internal_value(self, data: Any) -> bool:
-        """The boolean. Raises ValidationError for any other JSON value."""
+        """Return the boolean. Raises ValidationError for any other JSON value."""
         if not isinstance(data, bool):
             raise serializers.ValidationError("must be true or false", code="invalid")
         return data
 
 
 class UtcTimeField(serializers.DateTimeField):
-    """A time with an offset, whole seconds, in UTC."""
+    """A time with an offset, in whole seconds, converted to UTC."""
 
     def to_internal_value(self, value: Any) -> Any:
-        """The time. Raises ValidationError for anything but a text like 2026-11-21T12:00:00Z."""
+        """Return the time. Raises ValidationError unless it is a text like 2026-11-21T12:00:00Z."""
         try:
             moment = (
                 time_or_refuse(value, self.field_name or "") if isinstance(value, str) else None
@@ -117,7 +119,7 @@ class UtcTimeField(serializers.DateTimeField):
 
 
 class FieldProblemSerializer(serializers.Serializer[Any]):
-    """One thing wrong with one field; `pointer` is an RFC 6901 JSON pointer."""
+    """An error in one field; `pointer` is an RFC 6901 JSON pointer."""
 
     pointer = serializers.CharField()
     detail = serializers.CharField()
@@ -125,23 +127,25 @@ class FieldProblemSerializer(serializers.Serializer[Any]):
 
 
 class ProblemSerializer(serializers.Serializer[Any]):
-    """A refusal (RFC 9457). `detail` is for people, `code` for programs; refusals may carry
-    further members with the numbers behind the sentence."""
+    """An error (RFC 9457). `detail` is for people, `code` for programs.
+
+    An error may have more members with the numbers that the sentence mentions.
+    """
 
     type = serializers.CharField(help_text="`urn:tidegate:problem:` and the code")
     title = serializers.CharField()
     status = serializers.IntegerField()
     detail = serializers.CharField(help_text="What is wrong and what to do about it")
     code = serializers.CharField(help_text="Stable, for programs")
-    request_id = serializers.CharField(help_text="To find the request in the logs by")
-    # The stubs know `errors` as what a serializer found; here it is a member of the document.
+    request_id = serializers.CharField(help_text="Identifies the request in the logs")
+    # In the type stubs, `errors` are a serializer's errors. Here it is a member of the document.
     errors = FieldProblemSerializer(many=True, required=False)  # type: ignore[assignment]
 
 
 def answers(
     success: Mapping[int, Any], *refusals: int
 ) -> dict[int | tuple[int, str], Any]:  # what extend_schema(responses=...) takes
-    """`success` by status, and a problem for 401, for 400 and for each status in `refusals`."""
+    """Return `success` by status, and a problem for 400, 401 and each status in `refusals`."""
     found: dict[int | tuple[int, str], Any] = {}
     found.update(success.items())
     for status in sorted({400, 401, *refusals}):
@@ -151,7 +155,10 @@ def answers(
 
 @cache
 def page_of(item: type[serializers.BaseSerializer[Any]]) -> serializers.Serializer[Any]:
-    """The shape of one page of `item`s, the same object each time: OpenAPI has it once."""
+    """Return the shape of one page of `item`s.
+
+    It is the same object each time, so that OpenAPI describes it once.
+    """
     name = item.__name__.removesuffix("Serializer")
     page: serializers.Serializer[Any] = inline_serializer(
         name=f"{name}Page",
@@ -165,24 +172,28 @@ def page_of(item: type[serializers.BaseSerializer[Any]]) -> serializers.Serializ
     return page
 
 
-#: Query parameters of every list.
+#: Query parameters of all lists.
 PAGE_PARAMETERS = [
-    OpenApiParameter("limit", OpenApiTypes.INT, description="Items a page, 1 to 500; 50 if absent"),
-    OpenApiParameter("cursor", OpenApiTypes.STR, description="Opaque, from `next` of a page"),
+    OpenApiParameter(
+        "limit", OpenApiTypes.INT, description="Items per page, 1 to 500. Default: 50"
+    ),
+    OpenApiParameter(
+        "cursor", OpenApiTypes.STR, description="Opaque position, from `next` of the previous page"
+    ),
 ]
 
-#: Header of every POST that makes something.
+#: Header of all POST requests that create something.
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
-    description="1 to 255 printable ASCII characters. The same key with the same body has one "
-    "effect and one answer for at least 24 hours; with another body it is refused (422).",
+    description="1 to 255 printable ASCII characters. A repeat with the same key and body has no "
+    "further effect and gets the same answer for at least 24 hours. Another body is refused (422).",
 )
 
 
 def if_match_header(description: str) -> OpenApiParameter:
-    """The required header `If-Match`."""
+    """Return the required header `If-Match`."""
     return OpenApiParameter(
         "If-Match",
         OpenApiTypes.STR,
@@ -193,7 +204,7 @@ def if_match_header(description: str) -> OpenApiParameter:
 
 
 def etag_header(description: str, *, of: Sequence[int] = (200, 201)) -> OpenApiParameter:
-    """The header `ETag` of the answers with the statuses `of`."""
+    """Return the header `ETag` of the answers with the statuses `of`."""
     return OpenApiParameter(
         "ETag",
         OpenApiTypes.STR,

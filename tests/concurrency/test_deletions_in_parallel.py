@@ -115,7 +115,7 @@ def test_a_team_is_created_where_somebody_archives(company: Company, admin: Acto
         lambda: archive(lab.pk, waiting=None, running=None, actor=admin, now=NOW),
         lambda: create_team(caller, lab),
     )
-    assert answer == (409, "What lies above it was archived meanwhile. Restore that first.")
+    assert answer == (409, "Its parent was archived meanwhile. Restore the parent first.")
 
 
 def of_user(method: str, below: str = "", body: Any = None) -> Act:

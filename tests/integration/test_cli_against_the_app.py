@@ -108,7 +108,7 @@ def test_refusals_are_sentences(site: Site) -> None:
     told = site.run("submit", "--team", "rival/x", "--gpus", "1", "--", "true", exit_code=3)
     assert "There is no 'rival/x' that you can see." in told
     told = site.run("get", "00000000-0000-7000-8000-000000000000", exit_code=3)
-    assert told == ("Error: There is no such thing here: There is no such job that you can see.\n")
+    assert told == ("Error: Not found: There is no such job that you can see.\n")
     assert "state" in site.run("ls", "--state", "busy", exit_code=3)
 
 

@@ -95,8 +95,8 @@ def test_the_setting_is_networks(monkeypatch: pytest.MonkeyPatch) -> None:
         ("*", "must hold addresses or networks like 10.0.0.0/24, not '*'."),
         ("proxy.example", "must hold addresses or networks like"),
         ("10.0.0.1/8", "must hold addresses or networks like"),
-        ("0.0.0.0/0", "must not hold everybody (0.0.0.0/0); name your proxies."),
-        ("::/0", "must not hold everybody (::/0)"),
+        ("0.0.0.0/0", "must not hold all addresses (0.0.0.0/0); name your proxies."),
+        ("::/0", "must not hold all addresses (::/0)"),
     ],
 )
 def test_other_settings_stop_the_start(

@@ -217,7 +217,7 @@ def test_what_may_have_run_on_a_silent_cluster_is_held(drill: Drill) -> None:
     with bed.without("ctld"):
         call_command("begin_quarantine")
         drill.start()
-        with pytest.raises(CommandError, match="have not been asked yet: local"):
+        with pytest.raises(CommandError, match="have not answered yet: local"):
             call_command("end_quarantine")
         call_command("end_quarantine", "--hold-rest")
     assert set(Job.objects.values_list("state", "attempts__outcome")) == {("held", "unknown")}

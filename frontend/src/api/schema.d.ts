@@ -835,7 +835,7 @@ export interface paths {
         put?: never;
         /**
          * Create an organization that works at once (platform admins)
-         * @description With the standard priority classes and all that the body names, or nothing of it. With a first administrator, a pool and its GPUs, jobs can be submitted at once.
+         * @description Creates the organization with the standard priority classes and all parts in the body, or nothing. With a first administrator, a pool and its GPUs, jobs can be submitted at once.
          */
         post: operations["create_organization"];
         delete?: never;
@@ -2134,7 +2134,7 @@ export interface components {
             /** Format: date */
             day: string;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -2148,7 +2148,7 @@ export interface components {
             attempts: number;
             cost_nano: number;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -2209,7 +2209,7 @@ export interface components {
             /** @description ISO 4217; null where the organization has no rate card */
             currency: string | null;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -2319,7 +2319,7 @@ export interface components {
             capacity_mgpu: number;
             cluster: string;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -2362,7 +2362,7 @@ export interface components {
         ClusterPool: {
             capacity_mgpu: number;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -2484,7 +2484,7 @@ export interface components {
             decided_at: string;
             decision: components["schemas"]["DecisionEnum"];
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores. gpu where no pool is told
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores. gpu where no pool is told
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -2523,7 +2523,7 @@ export interface components {
             decided_at: string;
             decision: components["schemas"]["ListedDecision"];
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -2620,7 +2620,7 @@ export interface components {
         DeviceSums: {
             accounted_mgpu_s: number;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -2635,7 +2635,7 @@ export interface components {
             /** @description Of both classes */
             cost_nano: number;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -2657,7 +2657,7 @@ export interface components {
         EndedAttempt: {
             attempt: number;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -2705,7 +2705,7 @@ export interface components {
         EndedTotal: {
             attempts: number;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -2753,13 +2753,13 @@ export interface components {
             nodes: string[];
             other_jobs: components["schemas"]["NamedJob"][];
         };
-        /** @description One thing wrong with one field; `pointer` is an RFC 6901 JSON pointer. */
+        /** @description An error in one field; `pointer` is an RFC 6901 JSON pointer. */
         FieldProblem: {
             code: string;
             detail: string;
             pointer: string;
         };
-        /** @description The person who administers a new organization; lets themselves in with a password link. */
+        /** @description The first administrator of a new organization, who sets a password with a password link. */
         FirstAdministratorRequest: {
             /** @description Where password links are mailed to; empty: nowhere */
             email?: string;
@@ -2835,7 +2835,7 @@ export interface components {
             cpus_per_node: number | null;
             current_attempt: components["schemas"]["Attempt"] | null;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -3017,7 +3017,7 @@ export interface components {
             current_attempt: components["schemas"]["Attempt"] | null;
             depends_on: components["schemas"]["Dependency"][];
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -3170,7 +3170,7 @@ export interface components {
              */
             beneficiary: string | null;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -3424,7 +3424,7 @@ export interface components {
              */
             before: string | null;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -3607,7 +3607,7 @@ export interface components {
             /** @description Login of its owner */
             user: string;
         };
-        /** @description An organization that was just made, and what of it. */
+        /** @description An organization that was just created, with its parts. */
         NewOrganization: {
             /**
              * Format: date-time
@@ -3621,7 +3621,7 @@ export interface components {
             /** Format: uuid */
             id: string;
             kind: components["schemas"]["TreeNodeKind"];
-            /** @description What it still lacks, in sentences */
+            /** @description Parts that it still lacks, in sentences */
             missing: string[];
             name: string;
             organization: string;
@@ -3735,23 +3735,23 @@ export interface components {
             /** @description Jobs that are held or queued */
             waiting: number;
         };
-        /** @description A new organization; only its name is needed. */
+        /** @description A new organization; only its name is required. */
         OrganizationCreationRequest: {
-            /** @description Of its rate card, ISO 4217, for example EUR; absent: no rate card */
+            /** @description Currency of its rate card, ISO 4217, for example EUR. Default: no rate card */
             currency?: string | null;
             /** @description Gets the role organization_admin */
             first_administrator?: components["schemas"]["FirstAdministratorRequest"] | null;
             /**
              * Format: int64
-             * @description What is guaranteed there; needed with pool
+             * @description Guarantee in that pool, in milli-GPU; required with pool
              */
             guaranteed_mgpu?: number | null;
             name: string;
-            /** @description Where the organization gets its first quota; absent: nowhere */
+            /** @description Pool of the organization's first quota. Default: no quota */
             pool?: string | null;
-            /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`; it never changes. Absent: made from the name */
+            /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`. It never changes. Default: made from the name */
             slug?: string;
-            /** @description Slug of the first team, which gets all of the quota; absent: `main` beside an administrator or a pool, else no team */
+            /** @description Slug of the first team, which gets all of the quota. Default: `main` with an administrator or a pool, else no team */
             team?: string | null;
             /**
              * @description IANA name such as Europe/Berlin; later, periods of money follow it
@@ -3922,7 +3922,7 @@ export interface components {
             before: components["schemas"]["QuotaValues"];
             current: components["schemas"]["QuotaValues"];
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -4003,7 +4003,7 @@ export interface components {
             capacity_mgpu: number;
             description: string;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -4025,7 +4025,7 @@ export interface components {
         PoolCapacity: {
             capacity_mgpu_s: number;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -4057,7 +4057,7 @@ export interface components {
             /** @description Healthy now, on all enabled clusters */
             capacity_mgpu: number;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -4153,8 +4153,9 @@ export interface components {
             team_cap_mgpu?: number | null;
         };
         /**
-         * @description A refusal (RFC 9457). `detail` is for people, `code` for programs; refusals may carry
-         *     further members with the numbers behind the sentence.
+         * @description An error (RFC 9457). `detail` is for people, `code` for programs.
+         *
+         *     An error may have more members with the numbers that the sentence mentions.
          */
         Problem: {
             /** @description Stable, for programs */
@@ -4162,7 +4163,7 @@ export interface components {
             /** @description What is wrong and what to do about it */
             detail: string;
             errors?: components["schemas"]["FieldProblem"][];
-            /** @description To find the request in the logs by */
+            /** @description Identifies the request in the logs */
             request_id: string;
             status: number;
             title: string;
@@ -4197,7 +4198,7 @@ export interface components {
             /** @description What the caller may change, by the names that PATCH takes. Without `guaranteed_mgpu`, a borrow limit that is set may only be lowered */
             can_edit: components["schemas"]["CanEditEnum"][];
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -4261,7 +4262,7 @@ export interface components {
             after: components["schemas"]["QuotaValues"];
             before: components["schemas"]["QuotaValues"];
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -4490,7 +4491,7 @@ export interface components {
         /** @description Price of a GPU-hour, of a core-hour in a pool of CPU cores, over `[start, end)`. */
         RateLine: {
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -4534,7 +4535,7 @@ export interface components {
             cut_count: number;
             /** @description Their sum */
             cut_mgpu_s: number;
-            /** @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores */
+            /** @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores */
             readonly device: components["schemas"]["DeviceEnum"];
             difference_count: number;
             /** @description Largest first, at most 200 */
@@ -4727,7 +4728,7 @@ export interface components {
             /** @description Of both classes */
             cost_nano: number | null;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -4759,7 +4760,7 @@ export interface components {
             cluster: string | null;
             cpus_per_node: number | null;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -4987,7 +4988,7 @@ export interface components {
             cpus_per_node: number | null;
             current_attempt: components["schemas"]["Attempt"] | null;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -5078,7 +5079,7 @@ export interface components {
             /** @description At the prices of now; null: no price, or not for you to see */
             cost_before_nano: number | null;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -5300,7 +5301,7 @@ export interface components {
             /** @description How many ended so */
             attempts: number;
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -5337,7 +5338,7 @@ export interface components {
         /** @description A pool whose capacity the report does not show, and the unused guarantee there. */
         WithheldPool: {
             /**
-             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -5387,10 +5388,10 @@ export interface operations {
                 action?: string;
                 /** @description Exactly this login, `system` or `anonymous` */
                 actor?: string;
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
                 format?: "csv" | "json";
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Slug of an organization */
                 organization?: string;
@@ -5447,9 +5448,9 @@ export interface operations {
     list_clusters: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
             };
             header?: never;
@@ -5488,7 +5489,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -5715,9 +5716,9 @@ export interface operations {
     list_accepted_differences: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
             };
             header?: never;
@@ -5944,9 +5945,9 @@ export interface operations {
     list_cluster_placements: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
             };
             header?: never;
@@ -5994,9 +5995,9 @@ export interface operations {
     list_quota_pushes: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
             };
             header?: never;
@@ -6053,7 +6054,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -6243,9 +6244,9 @@ export interface operations {
     list_cluster_users: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
             };
             header?: never;
@@ -6419,11 +6420,11 @@ export interface operations {
     list_cycles: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
                 decided_at__gte?: string;
                 decided_at__lt?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
             };
             header?: never;
@@ -6538,13 +6539,13 @@ export interface operations {
     list_decisions: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
                 decided_at__gte?: string;
                 decided_at__lt?: string;
                 /** @description Only these, comma-separated: started, claimed, stopped, claim_dropped */
                 decision?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Only in this pool */
                 pool?: string;
@@ -6594,9 +6595,9 @@ export interface operations {
     list_departments: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Slug of an organization */
                 organization?: string;
@@ -6649,7 +6650,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -6959,9 +6960,9 @@ export interface operations {
             query?: {
                 /** @description The tasks of this array */
                 array?: string;
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description native: only those given to their clusters beside the portal */
                 origin?: "native" | "portal";
@@ -7019,7 +7020,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -7895,9 +7896,9 @@ export interface operations {
             query?: {
                 /** @description Only of this cluster */
                 cluster?: string;
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Only of this pool */
                 pool?: string;
@@ -7983,7 +7984,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -8059,7 +8060,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -8130,9 +8131,9 @@ export interface operations {
     list_organizations: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Only the node of this path, or the only one whose path ends so; 404 where none is meant, of whatever kind */
                 path?: string;
@@ -8181,7 +8182,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -8688,9 +8689,9 @@ export interface operations {
     list_pools: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
             };
             header?: never;
@@ -8729,7 +8730,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -9127,9 +9128,9 @@ export interface operations {
     list_priority_classes: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Only of this slug */
                 organization?: string;
@@ -9178,7 +9179,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -9543,9 +9544,9 @@ export interface operations {
     list_planned_quota_changes: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Only these */
                 status?: "applied" | "cancelled" | "draft" | "expired" | "failed" | "kept" | "reverted" | "scheduled";
@@ -9586,7 +9587,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -9920,9 +9921,9 @@ export interface operations {
     list_quotas: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Only this node (path) */
                 node?: string;
@@ -9975,7 +9976,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -10181,9 +10182,9 @@ export interface operations {
     list_quota_changes: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
             };
             header?: never;
@@ -10231,9 +10232,9 @@ export interface operations {
     list_rate_cards: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
             };
             header?: never;
@@ -10467,11 +10468,11 @@ export interface operations {
             query?: {
                 /** @description Only of this cluster */
                 cluster?: string;
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
                 /** @description Only this UTC day */
                 day?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
             };
             header?: never;
@@ -10768,11 +10769,11 @@ export interface operations {
             query: {
                 /** @description Count what still runs until then at most; now if absent. With the same as_of a report and the jobs behind it agree exactly. */
                 as_of?: string;
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
                 /** @description Second after the last, at most 400 days after start */
                 end: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Path of the row */
                 node: string;
@@ -10834,9 +10835,9 @@ export interface operations {
     list_role_grants: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Path of exactly this node */
                 node?: string;
@@ -10880,7 +10881,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -11188,9 +11189,9 @@ export interface operations {
     list_teams: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Slug of an organization */
                 organization?: string;
@@ -11243,7 +11244,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -11466,9 +11467,9 @@ export interface operations {
     list_tokens: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Slug of an organization whose members one manages */
                 organization?: string;
@@ -11527,7 +11528,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -11653,7 +11654,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -12096,9 +12097,9 @@ export interface operations {
     list_users: {
         parameters: {
             query?: {
-                /** @description Opaque, from `next` of a page */
+                /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Items a page, 1 to 500; 50 if absent */
+                /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Slug of an organization */
                 organization?: string;
@@ -12139,7 +12140,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -12501,7 +12502,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
                 "Idempotency-Key"?: string;
             };
             path: {

@@ -252,7 +252,7 @@ export function readTimeLimit(text: string): { seconds: number } | { error: stri
 
 function refusedTime(text: string, sentence: string): { error: string } {
   const shown = `'${text.slice(0, 40)}'`;
-  if (!/^\d+$/.test(text.trim())) return { error: `${shown} is no length of time. ${sentence}` };
+  if (!/^\d+$/.test(text.trim())) return { error: `${shown} is not a duration. ${sentence}` };
   const short = text.trim().slice(0, 9);
   return { error: `${shown} has no unit. Write ${short}s, ${short}m or ${short}h.` };
 }

@@ -1,4 +1,4 @@
-"""Django's PostgreSQL, with a pool of connections that is usable again as soon as the server is.
+"""Django's PostgreSQL backend with a connection pool that works again as soon as the server does.
 
-`ENGINE` names this package; Django loads `base` of it.
+`ENGINE` names this package, and Django loads its module `base`.
 """

@@ -1,4 +1,4 @@
-"""Django's PostgreSQL backend with `Pool` in the place of psycopg's own pool."""
+"""Django's PostgreSQL backend with `Pool` instead of psycopg's own pool."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _creating = Lock()
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """One pool for each alias and process, of the size that `OPTIONS["pool"]` gives."""
+    """One pool per alias and process, with the size from `OPTIONS["pool"]`."""
 
     _connection_pools: dict[str, Any] = {}
 
     @property
     def pool(self) -> Pool | None:
-        """The pool of this alias; None where connections are not pooled."""
+        """Return the pool of this alias, or None where connections are not pooled."""
         options = self.settings_dict["OPTIONS"].get("pool")
         if self.alias == NO_DB_ALIAS or not options:
             return None
@@ -35,7 +35,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
             return found
 
     def close_pool(self) -> None:
-        """Close the pool of this alias; the next query makes another."""
+        """Close the pool of this alias. The next query creates another one."""
         with _creating:
             found = self._connection_pools.pop(self.alias, None)
         if found is not None:
@@ -44,7 +44,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def _connected(self, parameters: dict[str, Any]) -> Connection:
         made = psycopg.connect(**parameters)
         try:
-            # Django's own way to set the time zone and the role of a connection of its pool.
+            # Django's own method that sets time zone and role of a pooled connection.
             self._configure_connection(made)  # type: ignore[attr-defined]
         except BaseException:
             made.close()

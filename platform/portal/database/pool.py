@@ -1,8 +1,8 @@
 """A pool of connections without threads and without back-off.
 
-A thread that asks connects for itself where no idle connection is left. So it is refused at once
-while the server is away, and the first call after its return succeeds. `psycopg_pool` connects in
-threads of its own with growing pauses, and tries dead connections one by one, 1, 2 and 4 s apart.
+Without an idle connection, the thread that asks connects itself. So it fails at once while the
+server is unreachable, and the first call after its return succeeds. `psycopg_pool` connects in its
+own threads with growing pauses, and tries dead connections one by one, 1, 2 and 4 s apart.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
-#: A connection is closed so long after it was made, as the server's process for it grows.
+#: Age at which a connection is closed, because the server's process for it grows.
 LIFETIME_S = 3600.0
-#: An idle connection is closed after so long.
+#: Idle time after which a connection is closed.
 IDLE_S = 600.0
 
 Connection = psycopg.Connection[Any]
 
 
 class NoConnectionFree(psycopg.OperationalError):
-    """All connections of the pool were in use for its whole time-out."""
+    """All connections of the pool were in use during the whole time-out."""
 
 
 class Pool:
-    """At most `max_size` connections at once, each made by `connect` in the thread that asks.
+    """At most `max_size` connections at once, each opened by `connect` in the thread that asks.
 
-    `getconn` waits at most `timeout` seconds for others to give theirs back.
+    `getconn` waits at most `timeout` seconds for another thread to return a connection.
     """
 
     def __init__(self, connect: Callable[[], Connection], *, max_size: int, timeout: float) -> None:
@@ -45,12 +45,12 @@ class Pool:
         self._is_closed = False
 
     def open(self) -> None:
-        """Do nothing: a connection is made when it is asked for. Django calls it before each."""
+        """Do nothing, as connections open on demand. Django calls this before each `getconn`."""
 
     def getconn(self) -> Connection:
         """Return a connection that answers.
 
-        Raises NoConnectionFree, or psycopg.OperationalError when the server is away.
+        Raises NoConnectionFree, or psycopg.OperationalError when the server is unreachable.
         """
         if not self._places.acquire(timeout=self._timeout_s):
             raise NoConnectionFree(
@@ -60,34 +60,35 @@ class Pool:
             while (found := self._take_idle()) is not None:
                 if _answers(found):
                     return found
-                # One that is dead died with its server, and so did the others.
+                # A dead connection died with its server, and so did the other idle ones.
                 self._discard(found)
                 self._close_idle()
             made = self._connect()
         except BaseException:
             self._places.release()
             raise
-        # Django gives it back to this attribute; psycopg does not warn if such a one ends unclosed.
+        # Django returns the connection to this attribute. psycopg does not warn if it ends
+        # unclosed.
         made._pool = self
         with self._lock:
             self._made_at[id(made)] = monotonic()
         return made
 
     def putconn(self, given: Connection) -> None:
-        """Take a connection back; an open transaction is rolled back."""
+        """Take a connection back. An open transaction is rolled back."""
         try:
             self._keep(given)
         finally:
             self._places.release()
 
     def close(self) -> None:
-        """Close what is idle now, and the rest as it comes back."""
+        """Close the idle connections now, and the others when they are returned."""
         self._is_closed = True
         self._close_idle()
 
     def _take_idle(self) -> Connection | None:
         with self._lock:
-            # The latest first, so that those that are not needed grow old.
+            # The latest one first, so that surplus connections grow old and are closed.
             return self._idle.pop()[0] if self._idle else None
 
     def _keep(self, given: Connection) -> None:
@@ -122,9 +123,9 @@ class Pool:
 
 
 def _answers(one: Connection) -> bool:
-    """Whether the server answers on this connection."""
+    """Return whether the server answers on this connection."""
     try:
-        # One round trip; in autocommit, as every idle connection is.
+        # One round trip, in autocommit as every idle connection.
         one.execute("")
     except psycopg.Error:
         return False

@@ -1,4 +1,4 @@
-"""The format of the example's file, read strictly: what is not understood is refused."""
+"""The format of the demo's file, read strictly: unknown parts are refused."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _GPUS_MAX = 1_000_000
 
 
 class CompanyFileError(ValueError):
-    """The file is not one of these; the text says where and what is wrong."""
+    """The file is invalid. The text says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolPart:
-    """`gpus` in all, on nodes of `gpus_per_node` named with `node_prefix` and a number."""
+    """A pool of `gpus` in total, on nodes of `gpus_per_node` named `node_prefix` plus a number."""
 
     name: str
     gpus: int
@@ -39,7 +39,7 @@ class PoolPart:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """One of the two: basis points of the parent, or milli-GPU."""
+    """A guarantee, either in basis points of the parent's or in milli-GPU."""
 
     basis_points: int | None = None
     mgpu: int | None = None
@@ -67,7 +67,7 @@ class ClassPart:
 
 @dataclass(frozen=True, slots=True)
 class PersonPart:
-    """A person with one role on a node by its path below the organization ("": on that)."""
+    """A person with one role on a node, by its path below the organization ("": on it)."""
 
     username: str
     name: str
@@ -77,7 +77,7 @@ class PersonPart:
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """The whole file; `nodes` has parents first. Prices are nano-currency per GPU-hour."""
+    """The whole file. Parents come first in `nodes`. Prices are nano-currency per GPU-hour."""
 
     name: str
     slug: str
@@ -94,7 +94,7 @@ class Company:
 
 
 def read_company(text: str) -> Company:
-    """The company in `text` (YAML). Raises CompanyFileError."""
+    """Return the company in `text` (YAML). Raises CompanyFileError."""
     try:
         document = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader, stricter
     except yaml.YAMLError as error:
@@ -168,7 +168,7 @@ def _read_department(path: str, part: _Part, nodes: list[NodePart]) -> None:
     for key, team in part.take_parts("teams", is_required=False):
         team.named(key, _SLUG)
         if f"{path}/{key}" in taken:
-            raise CompanyFileError(f"{team.where}: the name stands twice below {path}")
+            raise CompanyFileError(f"{team.where}: the name is used twice below {path}")
         guarantee = team.take("guaranteed", _guarantee)
         nodes.append(NodePart(f"{path}/{key}", is_team=True, guarantee=guarantee))
         team.refuse_rest()
@@ -187,7 +187,7 @@ def _person(key: str, part: _Part, known: set[str]) -> PersonPart:
 
 
 class _Part:
-    """A mapping of the file; what nobody took is refused at the end."""
+    """A mapping of the file. Keys that no code took are refused at the end."""
 
     def __init__(self, value: Any, where: str) -> None:
         self.where = where or "the file"
@@ -316,7 +316,7 @@ def _role(value: Any) -> Role:
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that refuses a key that stands twice."""
+    """A safe loader that refuses a key that appears twice."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -324,7 +324,7 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str) or key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands twice or is no text", key_node.start_mark
+                    None, None, f"the key {key!r} is repeated or no text", key_node.start_mark
                 )
             seen.add(key)
         found: Mapping[Any, Any] = super().construct_mapping(node, deep)

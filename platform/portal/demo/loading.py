@@ -1,4 +1,4 @@
-"""Brings the example's company into the database; what is there already stays as it is."""
+"""Loads the demo company into the database. Objects that exist already stay unchanged."""
 
 from __future__ import annotations
 
@@ -33,26 +33,27 @@ CLUSTER = "local"
 ADMINISTRATOR = "admin"
 REASON = "The worked example"
 TOKEN_NAME = "Demo"  # noqa: S105 - a name, not a secret
-#: Letters and digits that nobody mistakes for one another.
+#: Letters and digits that look different from one another.
 _READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
 class RealPeople(Conflict):
-    """People who are not of the example use this installation."""
+    """People outside the demo use this installation."""
 
 
 @transaction.atomic
 def load_company(
     company: Company, *, cluster_root: str, known: Mapping[str, Persona], now: datetime
 ) -> tuple[list[Persona], list[str]]:
-    """Load `company` unless it is there already, all or nothing.
+    """Load `company` unless it exists already, all or nothing.
 
-    Nothing of a company that is there is changed, but for the folder of the local cluster,
-    should it have moved. `known` are the people of an earlier run by login; whoever is not
-    among them, or whose token no longer works, gets a new password or token. Returns the people
-    who are active, with their secrets, and the logins of those who existed and got new ones.
-    Raises RealPeople where people work who are not of the example, and PortalError where what
-    exists is in the way.
+    An existing company stays unchanged, except for the folder of the local cluster if it has moved.
+    `known` are the people of an earlier run by login. A person who is missing there gets a new
+    password. A token that no longer works is replaced.
+
+    Returns the active people with their secrets, and the logins of existing people with new
+    secrets. Raises RealPeople where people outside the demo work, and PortalError where existing
+    objects are in the way.
     """
     _refuse_real_people(company)
     passwords: dict[str, str] = {}
@@ -81,15 +82,16 @@ def load_company(
 
 
 def new_password() -> str:
-    """A password that can be read out: four groups of five, 99 bits."""
+    """Return a password that can be read aloud: four groups of five characters, 99 bits."""
     groups = ("".join(secrets.choice(_READABLE) for _ in range(5)) for _ in range(4))
     return "-".join(groups)
 
 
 def _refuse_real_people(company: Company) -> None:
-    """Raises RealPeople where somebody could be handed a password that is in a file.
+    """Raise RealPeople where a real person's password could end up in the demo's file.
 
-    Without the company everybody is real, an administrator with the login of ours too.
+    Before the company is loaded, all people count as real, also an administrator with the demo's
+    login.
     """
     people = User.objects.filter(kind=UserKind.PERSON)
     if Node.objects.filter(path=f"{company.slug}/").exists():
@@ -103,7 +105,7 @@ def _refuse_real_people(company: Company) -> None:
 
 
 def _cast(company: Company) -> Iterator[tuple[str, str, str | None]]:
-    """Login, description and node of everybody: "team lead of nlp", "researcher in nlp"."""
+    """Yield login, description and node of each person: "team lead of nlp", "researcher in nlp"."""
     yield ADMINISTRATOR, "platform admin", None
     for part in company.people:
         described = part.role.value.replace("_", " ")
@@ -115,7 +117,7 @@ def _cast(company: Company) -> Iterator[tuple[str, str, str | None]]:
 
 
 def _administrator(passwords: dict[str, str], *, now: datetime) -> Actor:
-    """The platform's administrator. The first one of an installation is made by nobody."""
+    """Return the platform's administrator. The first one is created without an actor."""
     user = User.objects.filter(login=ADMINISTRATOR).first()
     if user is None:
         passwords[ADMINISTRATOR] = new_password()
@@ -152,7 +154,7 @@ def _load_fleet(company: Company, cluster_root: str, *, actor: Actor, now: datet
 
 
 def _follow_moved_folder(cluster_root: str, *, actor: Actor, now: datetime) -> None:
-    """When the state folder was moved, the attempts were moved with it."""
+    """Update the cluster's folder after the state folder was moved, with all attempts in it."""
     cluster = Cluster.objects.filter(name=CLUSTER).first()
     if settings.LOCAL_ROOTS and cluster is not None and cluster.options.get("root") != cluster_root:
         options = {**cluster.options, "root": cluster_root}
@@ -207,7 +209,7 @@ def _load_rules(company: Company, *, actor: Actor, now: datetime) -> None:
 
 
 def _load_prices(company: Company, *, now: datetime) -> None:
-    """Prices hold from the start of this day, so that nothing of it is without one."""
+    """Load prices from the start of this day, so that no part of the day lacks a price."""
     card = RateCard.objects.create(
         organization=Node.objects.get(path=f"{company.slug}/"), currency=company.currency
     )
@@ -261,7 +263,7 @@ def _with_secrets(
     *,
     now: datetime,
 ) -> Persona:
-    """The person with a password and a token that work; `password` is that of a new user."""
+    """Return the person with a valid password and token. `password` is that of a new user."""
     if password is None and earlier is not None:
         password = earlier.password
     if password is None:
@@ -282,7 +284,7 @@ def _is_live(user: User, secret: str, *, now: datetime) -> bool:
 
 
 def _new_token(user: User, *, now: datetime) -> str:
-    """A fresh token; earlier ones of ours are revoked, as nobody can have their secrets."""
+    """Create a token. Earlier tokens of the demo are revoked, as nobody can have their secrets."""
     actor = actor_of(user)
     for token in AccessToken.objects.filter(user=user, name=TOKEN_NAME, revoked_at=None):
         revoke_token(actor=actor, token_id=token.pk, now=now)

@@ -1,7 +1,7 @@
-"""Logins and tokens of the example's people, for the operator and for scripts.
+"""Logins and tokens of the demo's people, for the operator and for scripts.
 
-The database keeps only hashes, so this file is the only place that has them. It is written
-whole or not at all, for its owner's eyes only.
+The database stores only hashes, so this file is the only place with the secrets. It is written
+completely or not at all, and only its owner may read it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """One person of the example: `persona` says who they are, `node` is where (path)."""
+    """One person of the demo: `persona` describes the person, `node` is a path."""
 
     persona: str
     login: str
@@ -26,7 +26,7 @@ class Persona:
 
 
 def read_personas(path: Path) -> dict[str, Persona]:
-    """The people in the file by login; none when it is missing or not ours."""
+    """Return the people in the file by login, or none when it is missing or not valid."""
     try:
         rows: Any = json.loads(path.read_text(encoding="utf-8"))["personas"]
         found = [Persona(**row) for row in rows]

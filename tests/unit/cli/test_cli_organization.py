@@ -19,7 +19,7 @@ MADE = {
         "sent_to": None,
         "link": "/set-password#tdl_x",
     },
-    "missing": ["It has no rate card: what its jobs use costs nothing yet."],
+    "missing": ["It has no rate card yet, so its jobs cost nothing."],
 }
 
 
@@ -47,7 +47,7 @@ def test_an_organization_is_made_in_one_step(server: Server) -> None:
     ]
     assert shown[3].endswith("/set-password#tdl_x")
     assert ran.err.splitlines() == [
-        "It has no rate card: what its jobs use costs nothing yet.",
+        "It has no rate card yet, so its jobs cost nothing.",
         "For maria@blue-whale, once, until 2026-11-21T13:00:00Z; shown this once:",
     ]
     (request,) = server.requests

@@ -255,7 +255,7 @@ def test_curves_of_all_policies_are_on_one_scale(files: list[str], tmp_path: Pat
         (["--gpus", "2"], "Error: the guarantees sum to 4 GPUs and the fleet has 2; scale them"),
         (["--gpus", "4", "--only", "lottery"], "Error: There is no policy 'lottery'; there are"),
         (["--gpus", "4", "--cycle", "0s"], "Error: cycle_s is 0; choose 1 to 86400"),
-        (["--gpus", "4", "--cycle", "banana"], "Error: --cycle: 'banana' is no length of time. "),
+        (["--gpus", "4", "--cycle", "banana"], "Error: --cycle: 'banana' is not a duration. "),
         (
             ["--gpus", "4", "--failures-every", "x"],
             "Error: --failures-every: 'x' is no length",

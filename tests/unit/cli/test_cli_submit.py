@@ -148,7 +148,7 @@ def test_the_team_may_come_from_the_environment(
         (["submit", "--gpus", "٣", "--", "true"], "write a number"),
         (
             ["submit", "--time", "soon", "--", "true"],
-            "--time: 'soon' is no length of time. Write 90s",
+            "--time: 'soon' is not a duration. Write 90s",
         ),
         (["submit", "--env", "A", "--", "true"], "--env 'A': write NAME=VALUE."),
     ],

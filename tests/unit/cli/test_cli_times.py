@@ -35,7 +35,7 @@ def test_what_is_no_length_of_time_is_refused(text: str) -> None:
     with pytest.raises(CliError) as refusal:
         seconds(text, "min_run_s=")
     assert str(refusal.value) == (
-        f"min_run_s: {text!r} is no length of time. Write 90s, 30m, 2h or 1d12h."
+        f"min_run_s: {text!r} is not a duration. Write 90s, 30m, 2h or 1d12h."
     )
 
 

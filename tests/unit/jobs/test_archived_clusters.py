@@ -264,5 +264,5 @@ def test_what_never_answered_is_deleted_and_what_was_used_is_not(
     answer = root.delete(f"clusters/{company.cluster.pk}")
     assert (answer.status_code, answer.json()["detail"]) == (
         409,
-        "local has nodes. Only what was never used can be deleted. Archive it instead.",
+        "local has nodes, so deletion is not possible. Archive it instead.",
     )

@@ -97,7 +97,7 @@ def test_nobody_is_asked_where_nobody_sits(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    assert "Nobody can be asked here." in run(capsys, "create-admin")[2]
+    assert "This is not a terminal." in run(capsys, "create-admin")[2]
     told = run(capsys, "create-admin", "--username", "maria")[2]
     assert "Pipe the password in with --password-stdin." in told
 
@@ -127,7 +127,7 @@ def test_help_names_every_command_and_a_wrong_word_is_wrong_use(
     assert run(capsys)[0] == 2
     code, _, err = run(capsys, "create-user")
     assert code == 2
-    assert err.startswith("There is no command 'create-user'.")
+    assert err.startswith("Unknown command 'create-user'.")
     with pytest.raises(SystemExit):
         main(["create-admin", "--help"])
     assert capsys.readouterr().out.startswith("usage: tidegate-admin create-admin")

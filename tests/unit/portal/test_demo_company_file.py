@@ -99,10 +99,10 @@ def test_the_example_has_a_thousand_gpus_and_everybody() -> None:
         ('"0.000000001"', '"0.0000000001"', "rate_card.borrowed: must have at most nine"),
         ("EUR", "eur", "rate_card.currency: must be three capital letters"),
         ("  one:", "  One:", "departments.lab.teams.One: the name must be lower-case"),
-        ("  one:", "  inner:", "departments.lab.teams.inner: the name stands twice below lab"),
+        ("  one:", "  inner:", "departments.lab.teams.inner: the name is used twice below lab"),
         ("false", '"no"', "priority_classes.normal.preempts_within_team: must be true or false"),
-        ("  fin:", "  ana:", "not YAML: the key 'ana' stands twice or is no text"),
-        ("  fin:", "  5:", "not YAML: the key 5 stands twice or is no text"),
+        ("  fin:", "  ana:", "not YAML: the key 'ana' is repeated or no text"),
+        ("  fin:", "  5:", "not YAML: the key 5 is repeated or no text"),
         ("{name: Fin, role: finance}", "finance", "people.fin must be a mapping"),
     ],
 )

@@ -32,12 +32,12 @@ WHOLE: dict[str, Any] = {
     "currency": "EUR",
     "time_zone": "Europe/Lisbon",
 }
-WITHOUT_PRICES = "Its rate card has no prices: what its jobs use costs nothing yet."
+WITHOUT_PRICES = "Its rate card has no prices yet, so its jobs cost nothing."
 LACKS_ALL = [
-    "Nobody belongs to it yet: create its first administrator.",
-    "It has no team: jobs are submitted in teams.",
-    "It has no quota: no job can be submitted before it and a team have one.",
-    "It has no rate card: what its jobs use costs nothing yet.",
+    "It has no users yet: create its first administrator.",
+    "It has no team yet: jobs are submitted in teams.",
+    "It has no quota yet: jobs need a quota of the organization and of a team.",
+    "It has no rate card yet, so its jobs cost nothing.",
 ]
 
 

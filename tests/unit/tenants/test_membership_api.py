@@ -295,12 +295,12 @@ def test_an_account_that_was_never_used_is_deleted_with_its_roles() -> None:
     answer = alice.delete(f"users/{cast.bob.pk}")
     assert (answer.status_code, answer.json()["detail"]) == (
         409,
-        "bob@ai-company has access tokens. Only what was never used can be deleted. Deactivate the "
+        "bob@ai-company has access tokens, so deletion is not possible. Deactivate the "
         "account instead.",
     )
     assert cast.bob.grants.count() == 1
     User.objects.filter(pk=cast.dave.pk).update(last_login=NOW)
     assert alice.delete(f"users/{cast.dave.pk}").json()["detail"] == (
-        "dave@ai-company has signed in. Only what was never used can be deleted. Deactivate the "
+        "dave@ai-company has signed in, so deletion is not possible. Deactivate the "
         "account instead."
     )

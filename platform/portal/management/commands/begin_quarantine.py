@@ -1,4 +1,4 @@
-"""`manage.py begin_quarantine`: before the portal is started on a restored database."""
+"""`manage.py begin_quarantine`: run it before the portal starts on a restored database."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from primitives.clock import SystemClock
 
 
 class Command(BaseCommand):
-    """Freezes every start until `end_quarantine`. Safe to repeat."""
+    """Forbids every start until `end_quarantine`. Safe to repeat."""
 
-    help = "Start nothing until the clusters have been compared with this restored database."
+    help = "Forbid all starts until clusters were compared with this restored database."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """From when on clusters may have done what this database does not know."""
+        """Add the time since which clusters may have done more than this database knows."""
         parser.add_argument(
             "--since",
-            help="time of the backup, like 2026-11-21T12:00:00Z; left out, the last answer of a "
-            "cluster that the database knows",
+            help="time of the backup, like 2026-11-21T12:00:00Z (default: the oldest last answer "
+            "of a cluster in the database)",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Begin, and say what comes next."""
+        """Begin the quarantine, and print the next step."""
         now = SystemClock().now()
         quarantine = freeze(
-            "An operator began it, as after a restore from a backup.",
+            "Started by an operator, for example after a restore from a backup.",
             since=_since(options["since"], now),
             now=now,
         )
         self.stdout.write(sentence_of(quarantine))
-        self.stdout.write("Start the portal, let the clusters answer, then `end_quarantine`.")
+        self.stdout.write("Start the portal, wait for the clusters, then run `end_quarantine`.")
 
 
 def _since(text: str | None, now: datetime) -> datetime:

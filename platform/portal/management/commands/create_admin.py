@@ -1,4 +1,4 @@
-"""`tidegate-admin create-admin`: a platform administrator, the first one or one more."""
+"""`tidegate-admin create-admin`: create a platform administrator, the first or another one."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tenants.administrators import create_administrator
 
 
 class Command(BaseCommand):
-    """Asks for what was not given; a password never stands on the command line."""
+    """Asks for missing values. A password is never given on the command line."""
 
     help = "Create a platform administrator, who signs in with login and password."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Login and name, and where the password comes from."""
-        parser.add_argument("--username", help="the login; asked for if absent")
-        parser.add_argument("--name", help="for people to read; the login if absent")
+        """Add login, name, and the source of the password."""
+        parser.add_argument("--username", help="the login (default: ask for it)")
+        parser.add_argument("--name", help="the name that people see (default: the login)")
         parser.add_argument(
             "--password-stdin",
             action="store_true",
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Create one and say where to go on."""
+        """Create the administrator and confirm it."""
         username = options["username"] or _asked("Login [admin]: ") or "admin"
         password = (
             sys.stdin.readline().rstrip("\r\n") if options["password_stdin"] else _chosen_password()
@@ -48,17 +48,17 @@ class Command(BaseCommand):
 
 
 def _asked(prompt: str) -> str:
-    """The line that a person types. Raises CommandError where nobody can."""
+    """Return the line that a person types. Raises CommandError without a terminal."""
     if not sys.stdin.isatty():
-        raise CommandError("Nobody can be asked here. Give --username and --password-stdin.")
+        raise CommandError("This is not a terminal. Give --username and --password-stdin.")
     return input(prompt).strip()
 
 
 def _chosen_password() -> str:
-    """A password typed twice. Raises CommandError where nobody can, or the two differ."""
+    """Return a password typed twice. Raises CommandError without a terminal, or if they differ."""
     if not sys.stdin.isatty():
-        raise CommandError("Nobody can be asked here. Pipe the password in with --password-stdin.")
+        raise CommandError("This is not a terminal. Pipe the password in with --password-stdin.")
     password = getpass.getpass("Password (at least 12 characters): ")
-    if getpass.getpass("The same again: ") != password:
+    if getpass.getpass("Repeat the password: ") != password:
         raise CommandError("The two passwords differ. Try again.")
     return password

@@ -1,4 +1,4 @@
-"""`manage.py end_quarantine`: starts go on after a restore."""
+"""`manage.py end_quarantine`: allow starts again after a restore."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from primitives.errors import PortalError
 
 
 class Command(BaseCommand):
-    """Ends the quarantine; jobs that may have run on clusters that are silent are held."""
+    """Ends the quarantine. Jobs that may have run on silent clusters are held."""
 
-    help = "Let starts go on after a restore."
+    help = "Allow starts again after a restore."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Whether to go on without the clusters that have not answered."""
+        """Add the option to end without the clusters that have not answered."""
         parser.add_argument(
             "--hold-rest",
             action="store_true",
-            help="also when a cluster has not answered yet: hold the jobs that may have run there",
+            help="end even if clusters have not answered: hold the jobs that may have run there",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """End it, and say what became of it."""
+        """End the quarantine, and print its results."""
         quarantine = open_quarantine()
         silent = [] if quarantine is None else silent_clusters(quarantine)
         if silent and not options["hold_rest"]:
             raise CommandError(
-                f"These clusters have not been asked yet: {', '.join(silent)}. Wait for them, or "
+                f"These clusters have not answered yet: {', '.join(silent)}. Wait for them, or "
                 "use --hold-rest to hold every job that may have run there."
             )
         try:
@@ -40,6 +40,6 @@ class Command(BaseCommand):
         except PortalError as error:
             raise CommandError(error.detail) from error
         self.stdout.write(
-            f"Starts go on. Taken over: {ended.adopted} attempts. Of no job here: "
-            f"{ended.strangers} workloads. Held for a person to look at: {ended.held} jobs."
+            f"Jobs may start again. Attempts taken over: {ended.adopted}. Workloads of no known "
+            f"job: {ended.strangers}. Jobs held for review: {ended.held}."
         )

@@ -1,4 +1,4 @@
-"""`manage.py export_openapi FILE`: the API's description, as committed for clients."""
+"""`manage.py export_openapi FILE`: write the API's description, as committed for clients."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from portal.openapi import openapi_document
 
 
 class Command(BaseCommand):
-    """Writes the OpenAPI document, sorted, so that a diff shows what changed."""
+    """Writes the OpenAPI document, sorted, so that diffs are readable."""
 
     help = "Write the OpenAPI 3.1 document to FILE."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """FILE to write."""
+        """Add the FILE to write."""
         parser.add_argument("file", type=Path)
 
     def handle(self, *args: Any, **options: Any) -> None:

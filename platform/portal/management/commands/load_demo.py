@@ -1,4 +1,4 @@
-"""`manage.py load_demo`: the worked example, with a login and a token for each role."""
+"""`manage.py load_demo`: load the demo company, with a login and a token for each role."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ COMPANY = Path(company_file.__file__).with_name("ai-company.yaml")
 
 
 class Command(BaseCommand):
-    """Loads what is missing of the example; secrets go to a private file only. Safe to repeat."""
+    """Loads missing parts of the demo. Secrets go to a private file only. Safe to repeat."""
 
-    help = "Load the worked example: AI Company with 1,000 virtual GPUs."
+    help = "Load the demo: AI Company with 1,000 virtual GPUs."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Where the state is and where people will find the portal."""
+        """Add the state folder and the portal's address."""
         parser.add_argument("--state-dir", type=Path, default=settings.STATE_DIR)
         port = os.environ.get("TIDEGATE_PORT") or "8000"
         parser.add_argument("--base-url", default=f"http://127.0.0.1:{port}")
         parser.add_argument(
             "--unless-people",
             action="store_true",
-            help="where real people work, say so and succeed instead of failing",
+            help="where real people work, print so and exit with success",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Load, write `demo.json`, say where it is."""
+        """Load the demo, write `demo.json`, and print where it is."""
         state: Path = options["state_dir"].resolve()
         file = state / "demo.json"
         address = str(options["base_url"]).rstrip("/")
@@ -60,8 +60,8 @@ class Command(BaseCommand):
             raise CommandError(f"Cannot write {file}: {error.strerror}.") from error
         if renewed:
             self.stdout.write(
-                f"{file} was missing or no longer right; new passwords or tokens for: "
+                f"{file} was missing or outdated; new passwords or tokens for: "
                 f"{', '.join(renewed)}."
             )
-        # Not printed here: this output is a log file under `make up`.
+        # Secrets are not printed, because under `make up` this output is a log file.
         self.stdout.write(f"Logins, passwords and tokens of {len(personas)} people are in {file}.")

@@ -1,4 +1,4 @@
-"""`manage.py run_arbiter`: decide who starts, who waits, who gives back."""
+"""`manage.py run_arbiter`: decide which jobs start, wait or are preempted."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from primitives.clock import SystemClock
 
 
 class Command(BaseCommand):
-    """Runs cycles while this process leads; may run many times, one of them decides."""
+    """Runs cycles while this process is the leader. Of several processes, one leads."""
 
-    help = "Decide, again and again, who starts, who waits and who gives back."
+    help = "Run the arbiter: decide which jobs start, wait or are preempted."
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:

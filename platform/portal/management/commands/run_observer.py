@@ -1,4 +1,4 @@
-"""`manage.py run_observer`: watch the clusters, carry out decisions, tell open pages."""
+"""`manage.py run_observer`: watch the clusters, execute decisions, send hints to open pages."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from primitives.clock import SystemClock
 
 
 class Command(BaseCommand):
-    """Watches every cluster while this process leads, and relays hints to open pages."""
+    """Watches every cluster while this process is the leader, and relays hints to open pages."""
 
-    help = "Watch the clusters, carry out what was decided, and tell open pages."
+    help = "Run the observer: watch clusters, execute decisions, send hints to open pages."
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
