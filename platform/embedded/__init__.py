@@ -1,1 +1,1 @@
-"""Starts, watches and stops everything Tidegate needs on one machine: `python -m embedded up`."""
+"""Starts, watches and stops all of Tidegate on one machine: `python -m embedded up`."""

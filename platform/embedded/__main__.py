@@ -1,4 +1,4 @@
-"""`python -m embedded up|down|status|reset|psql`, which `make` calls."""
+"""`python -m embedded up|down|status|reset|psql`: the launcher behind `make`."""
 
 import argparse
 import os
@@ -17,13 +17,13 @@ from embedded.startup import read_phase, up
 from embedded.stopping import SUPERVISOR, down, reset
 from embedded.supervisor import SILENT_AFTER_S, last_beat_ns
 
-#: A heartbeat comes every second.
+#: A missing heartbeat is reported after this time. Services send one every second.
 _SILENT_FROM_S = 5
 _NOT_RUNNING = 3  # as systemctl status says it
 
 
 def main(words: list[str]) -> int:
-    """Do what `words` say; the exit status."""
+    """Run the command in `words`, and return the exit status."""
     arguments = _parser().parse_args(words)
     layout = layout_here()
     try:
@@ -58,15 +58,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m embedded", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     start = commands.add_parser("up", help="start everything and watch over it")
-    start.add_argument("--port", help="of the web process; TIDEGATE_PORT, else 8000")
-    start.add_argument("--detach", action="store_true", help="return once it is ready")
-    start.add_argument("--servers-only", action="store_true", help="PostgreSQL and Valkey alone")
+    start.add_argument("--port", help="port of the web process (default: TIDEGATE_PORT, or 8000)")
+    start.add_argument("--detach", action="store_true", help="run in the background once ready")
+    start.add_argument(
+        "--servers-only", action="store_true", help="start only PostgreSQL and Valkey"
+    )
     start.add_argument(
         "--dev", metavar="PORT", help="follow changes of the code; Vite serves the pages at PORT"
     )
     start.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
-    commands.add_parser("down", help="stop everything but jobs of the local cluster")
-    commands.add_parser("status", help="say what is running")
+    commands.add_parser("down", help="stop everything except jobs of the local cluster")
+    commands.add_parser("status", help="show what is running")
     wipe = commands.add_parser("reset", help="stop everything and delete all data")
     wipe.add_argument("--yes", action="store_true", help="do not ask")
     commands.add_parser("psql", help="open the database as the application's role")
@@ -74,14 +76,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def port_of(text: str) -> int:
-    """A port number. Raises LauncherError."""
+    """Return `text` as a port number. Raises LauncherError."""
     if text.isascii() and text.isdigit() and 1 <= int(text) <= 65535:
         return int(text)
     raise LauncherError(f"A port is a whole number from 1 to 65535, not {text!r}.")
 
 
 def status(layout: Layout) -> int:
-    """Print what runs; 0 when a supervisor says that all is ready."""
+    """Print the running processes, and return 0 when Tidegate is ready and works."""
     records = read_records(layout.run)
     alive = {record.name for record in records if is_alive(record)}
     silent = {name: s for name in alive if (s := silent_for_s(layout, name)) is not None}
@@ -108,7 +110,10 @@ def status(layout: Layout) -> int:
 
 
 def silent_for_s(layout: Layout, name: str) -> int | None:
-    """Seconds for which a running service has shown no heartbeat; None for one that shows some."""
+    """Return for how many seconds a service has sent no heartbeat, or None for a short pause.
+
+    Also returns None for a service without a heartbeat file.
+    """
     beat_ns = last_beat_ns(layout, name)
     if beat_ns is None:
         return None
@@ -117,7 +122,7 @@ def silent_for_s(layout: Layout, name: str) -> int | None:
 
 
 def psql(layout: Layout) -> None:
-    """Become `psql`, connected as the application's role."""
+    """Replace this process by `psql`, connected with the application's role."""
     address = urlsplit(read_env_file(layout.env_file).get("TIDEGATE_DATABASE_URL", ""))
     if not address.port:
         raise LauncherError("There is no database yet: run `make up` first.")

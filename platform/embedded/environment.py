@@ -1,7 +1,7 @@
-"""Passwords, ports and addresses: made once, kept in `var/env`, given to the services.
+"""Passwords, ports and addresses. They are created once, stored in `var/env`, given to services.
 
-`var/env` has lines NAME=value that the settings read too, so `manage.py` works in any shell.
-Lines that somebody added by hand are kept.
+`var/env` has lines NAME=value. The settings read them too, so `manage.py` works in any shell. Lines
+that a person added are preserved.
 """
 
 import os
@@ -26,7 +26,7 @@ _SECRET_KEY = "TIDEGATE_SECRET_KEY"  # noqa: S105 - the name of a variable
 
 @dataclass(frozen=True)
 class Secrets:
-    """Everything that is drawn by lot on the first start and kept from then on."""
+    """Random values of the first start, which later starts reuse."""
 
     secret_key: str
     owner_password: str
@@ -37,7 +37,7 @@ class Secrets:
     valkey_port: int
 
     def addresses(self) -> dict[str, str]:
-        """The lines of `var/env` that are ours."""
+        """Return the lines of `var/env` that the launcher manages."""
         return {
             _SECRET_KEY: self.secret_key,
             _DATABASE: postgres.url_of(postgres.APP, self.app_password, self.postgres_port),
@@ -49,14 +49,14 @@ class Secrets:
 
     @property
     def superuser_url(self) -> str:
-        """How the launcher itself reaches PostgreSQL."""
+        """Return the address with which the launcher itself connects to PostgreSQL."""
         return postgres.url_of(
             postgres.SUPERUSER, self.superuser_password, self.postgres_port, "postgres"
         )
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """NAME=value lines; comments and anything else are left out."""
+    """Return the NAME=value lines of a file, without comments and other lines."""
     if not path.is_file():
         return {}
     pairs = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines())
@@ -68,16 +68,19 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def wants_demo(layout: Layout) -> bool:
-    """Whether the demo company is to be loaded: unless TIDEGATE_DEMO is false, now or in an
-    earlier start. Raises LauncherError for a word that is neither."""
+    """Return whether to load the demo company.
+
+    It is loaded unless TIDEGATE_DEMO is false, now or in an earlier start. Raises LauncherError for
+    any other word.
+    """
     word = os.environ.get(_DEMO) or read_env_file(layout.env_file).get(_DEMO, "true")
     if word not in {"true", "false"}:
-        raise LauncherError(f"{_DEMO} is true or false, not {word!r}.")
+        raise LauncherError(f"{_DEMO} must be true or false, not {word!r}.")
     return word == "true"
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only we may read; it appears whole or not at all."""
+    """Write a file that only this user may read. It appears completely or not at all."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -86,7 +89,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def load_secrets(layout: Layout) -> Secrets:
-    """What the first start drew, or a new draw for what is missing; ports that are taken change.
+    """Return the values of the first start, and new ones for missing values and taken ports.
 
     Writes `var/env` and the superuser's password file. Call it only while no server runs.
     """
@@ -106,7 +109,7 @@ def load_secrets(layout: Layout) -> Secrets:
         valkey_port=a_free_port(store.port),
     )
     write_private(superuser, chosen.superuser_password + "\n")
-    # What was chosen once holds for later starts, which may not name it.
+    # A choice of an earlier start holds for later starts that do not set it.
     demo = {_DEMO: os.environ[_DEMO]} if _DEMO in os.environ else {}
     lines = {**_trusted(layout), **found, **demo, **chosen.addresses()}
     lines[_LOCAL_ROOTS] = _with_our_own(lines[_LOCAL_ROOTS], layout)
@@ -115,8 +118,11 @@ def load_secrets(layout: Layout) -> Secrets:
 
 
 def _trusted(layout: Layout) -> dict[str, str]:
-    """What clusters on this machine may use: the folder of the demo's own, and where tokens go of
-    those that `make slurm-bed-join` and `make kube-bed-join` add."""
+    """Return the settings that name what clusters on this machine may use.
+
+    These are the folder of the demo's own cluster, and the addresses of the clusters that `make
+    slurm-bed-join` and `make kube-bed-join` add.
+    """
     return {
         _LOCAL_ROOTS: str(layout.local),
         "TIDEGATE_SLURM_ORIGINS": "http://127.0.0.1:*",
@@ -126,7 +132,10 @@ def _trusted(layout: Layout) -> dict[str, str]:
 
 
 def _with_our_own(roots: str, layout: Layout) -> str:
-    """The listed roots and, unless none is allowed, the demo's: the state folder may have moved."""
+    """Return the listed roots plus the demo's, unless the list is empty.
+
+    The demo's root is added at every start, because the state folder may have moved.
+    """
     listed = [root for one in roots.split(",") if (root := one.strip())]
     own = str(layout.local)
     return ",".join(listed if not listed or own in listed else [*listed, own])
@@ -135,9 +144,9 @@ def _with_our_own(roots: str, layout: Layout) -> str:
 def service_environment(
     layout: Layout, inherited: Mapping[str, str], *, as_owner: bool = False
 ) -> dict[str, str]:
-    """What a service sees: our environment without foreign database settings, plus `var/env`.
+    """Return a service's environment: ours without foreign database settings, plus `var/env`.
 
-    The owner's address is given to migrations only, and no service reads `var/env` by itself.
+    Only migrations get the owner's address. No service reads `var/env` itself.
     """
     ours = read_env_file(layout.env_file)
     if not as_owner:
@@ -145,8 +154,8 @@ def service_environment(
     kept = {
         name: value
         for name, value in inherited.items()
-        # psycopg takes what an address leaves open from PG* variables. Without byte code each of
-        # the services would compile all it imports at every start, in three times the time.
+        # psycopg takes missing parts of an address from PG* variables. Without byte code, each
+        # service would compile all its imports at every start, which takes three times as long.
         if not name.startswith(("PG", "MAKE", "MFLAGS"))
         and name not in {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", _OWNER_DATABASE}
     }

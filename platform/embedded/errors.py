@@ -1,5 +1,5 @@
-"""What the launcher says when it cannot go on."""
+"""The error of the launcher."""
 
 
 class LauncherError(Exception):
-    """One sentence for the person at the terminal: what is wrong and what to do about it."""
+    """The launcher cannot continue. One sentence tells the person what is wrong and what to do."""

@@ -1,7 +1,7 @@
-"""Jobs of the local cluster: they outlive `make down` on purpose, and end with `make reset`.
+"""Jobs of the local cluster. They continue after `make down` on purpose; `make reset` ends them.
 
-Each attempt has a supervisor, and a keeper per rank below which all processes of the job are. They
-are told apart by their command line, whose last word is the attempt's directory.
+Each attempt has a supervisor, and a keeper per rank. All processes of the job are children of
+these. They are identified by their command line, whose last word is the attempt's directory.
 """
 
 import time
@@ -17,9 +17,9 @@ _PATIENCE_S = 5
 
 
 def _watchers(layout: Layout) -> dict[psutil.Process, str]:
-    """Supervisors and keepers of attempts in this state folder, with the attempt's directory."""
+    """Return supervisors and keepers of this state folder, with the attempt's directory."""
     found = {}
-    # What was seen under the same number before, and is gone by now, would stand for another.
+    # A cached process that ended may be confused with a new one with the same process id.
     psutil.process_iter.cache_clear()
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -34,15 +34,15 @@ def _watchers(layout: Layout) -> dict[psutil.Process, str]:
 
 
 def count_running(layout: Layout) -> int:
-    """How many attempts of the local cluster still have processes."""
+    """Return how many attempts of the local cluster still have processes."""
     return len(set(_watchers(layout).values()))
 
 
 def stop_all(layout: Layout) -> int:
-    """End every job of the local cluster at once, then its supervisors; how many there were.
+    """End every job of the local cluster at once, then its supervisors, and return how many.
 
-    The processes of a job are killed first: its keepers and supervisor see that, write it down
-    and end by themselves; what has not done so after a few seconds is killed too.
+    The processes of a job are killed first. Its keepers and supervisor notice that, record it and
+    end by themselves. Survivors are killed after a few seconds.
     """
     count = count_running(layout)
     deadline = time.monotonic() + _PATIENCE_S

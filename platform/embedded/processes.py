@@ -1,4 +1,4 @@
-"""Starting and stopping the processes of the table."""
+"""Starts and stops the processes of the services."""
 
 import os
 import signal
@@ -28,10 +28,10 @@ _KILL_WITHIN_S = 5
 
 
 def start(service: Service, layout: Layout) -> "subprocess.Popen[bytes]":
-    """Start the process in a session of its own, its output appended to its log.
+    """Start the process in a session of its own, with its output appended to its log.
 
-    The child writes its own record before it becomes the service, so that no moment exists in
-    which it runs and nobody could find it, even if we are killed.
+    The child writes its own record before it executes the service. So there is always a record of a
+    running service, even if this process is killed.
     """
     identity = identity_of(service.run_as)
 
@@ -59,10 +59,10 @@ def start(service: Service, layout: Layout) -> "subprocess.Popen[bytes]":
 
 
 def left_in_session(record: ProcessRecord, layout: Layout) -> list[ProcessRecord]:
-    """Processes that a service started and that outlive it, such as the pool of a killed worker.
+    """Return processes that a service started and that outlive it, such as a killed worker's pool.
 
-    They are those of the service's session that carry our state folder in their environment.
-    Jobs of the local cluster have sessions of their own and are never among them.
+    They belong to the service's session and have our state folder in their environment. Jobs of the
+    local cluster have sessions of their own, so they are never returned.
     """
     if birth_mark(record.pid) not in (None, record.birth):
         return []  # the id is another's by now, so nobody of our session is left
@@ -79,7 +79,7 @@ def left_in_session(record: ProcessRecord, layout: Layout) -> list[ProcessRecord
 
 
 def kill_leftovers(record: ProcessRecord, layout: Layout) -> None:
-    """Kill what a service that is gone has left in its session."""
+    """Kill the processes that an ended service has left in its session."""
     left = left_in_session(record, layout)
     for each in left:
         send_signal(each, signal.SIGKILL)
@@ -94,9 +94,10 @@ def stop(
     within_s: float,
     must_hurry: Callable[[], bool] = lambda: False,
 ) -> list[str]:
-    """Ask all of them to stop, kill those that have not after `within_s`; forget their records.
+    """Ask all processes to stop, kill those still alive after `within_s`, and delete their records.
 
-    Returns the names of those that had to be killed. `must_hurry` may become true meanwhile.
+    Returns the names of the killed ones. `must_hurry` may become true meanwhile, which ends the
+    wait.
     """
     waiting = list(records)
     for record in waiting:
@@ -108,7 +109,7 @@ def stop(
         time.sleep(_POLL_S)
     killed = [record for record in waiting if is_alive(record)]
     for record in killed:
-        # PostgreSQL ends its own children when it is told to quit; killed, it could not.
+        # PostgreSQL ends its children on SIGQUIT. On SIGKILL it could not.
         last = signal.SIGQUIT if record.name == "postgres" else signal.SIGKILL
         send_signal(record, last)
         if not wait_until_gone(record, within_s=_KILL_WITHIN_S):

@@ -1,4 +1,4 @@
-"""Lines for the person at the terminal."""
+"""Prints lines for the person at the terminal."""
 
 import os
 import sys
@@ -11,9 +11,9 @@ _STARTED_AT = float(os.environ.get("TIDEGATE_STARTED_AT") or time.time())
 
 
 def say(text: str) -> None:
-    """One line of progress, after the seconds since `make` began; later, after the time in UTC.
+    """Print a line of progress, after the seconds since `make` began; later, after the time in UTC.
 
-    A terminal that has gone away must not stop what it was watching.
+    Errors of the terminal are ignored, because they must not stop the work.
     """
     passed_s = max(0.0, time.time() - _STARTED_AT)
     clock = f"{passed_s:6.1f} s" if passed_s < _SECONDS_SHOWN else f"{datetime.now(UTC):%H:%M:%S}"
@@ -22,17 +22,17 @@ def say(text: str) -> None:
 
 
 def show(text: str = "") -> None:
-    """A line without the clock."""
+    """Print a line without the time."""
     with suppress(OSError):
         print(text, flush=True)
 
 
 def is_terminal() -> bool:
-    """Whether a person reads what is printed; a pipe may end in a log."""
+    """Return whether a person reads the output. A pipe may end in a log."""
     return sys.stdout.isatty()
 
 
 def complain(text: str) -> None:
-    """What went wrong, in one sentence."""
+    """Print an error in one sentence."""
     with suppress(OSError):
         print(f"\nTidegate: {text}", file=sys.stderr, flush=True)

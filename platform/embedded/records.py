@@ -1,7 +1,7 @@
-"""Which process is which: a record per process we started, and never a signal to anybody else.
+"""Records of started processes, so that a signal never reaches another process.
 
-A process id alone is not an identity, because the kernel uses it again. A record keeps the id and
-the birth mark of the process; a signal is sent only while both still agree.
+A process id alone is no identity, because the kernel reuses it. A record holds the id and the birth
+mark of the process. A signal is sent only while both match.
 """
 
 import json
@@ -18,7 +18,7 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True)
 class ProcessRecord:
-    """One process that we started. `birth` is what `birth_mark` said right after its start."""
+    """A process that was started here. `birth` is its `birth_mark` right after the start."""
 
     name: str
     pid: int
@@ -27,10 +27,10 @@ class ProcessRecord:
 
 
 def birth_mark(pid: int) -> str | None:
-    """A string that no other process with this id ever had, or None when there is no such process.
+    """Return a string that no other process with this id ever has, or None without such a process.
 
-    On Linux the boot id and the start time in ticks since boot: neither moves when somebody sets
-    the clock. Elsewhere the start time that the system reports. A zombie counts as gone.
+    On Linux, it is the boot id and the start time in ticks since boot. Neither changes when the
+    clock is set. Elsewhere, it is the start time that the system reports. A zombie counts as gone.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -47,7 +47,7 @@ def birth_mark(pid: int) -> str | None:
 
 
 def record_of(name: str, pid: int, *, stop_signal: int = signal.SIGTERM) -> ProcessRecord:
-    """The record of a process that has just been started.
+    """Return the record of a process that was just started.
 
     A process that is gone already gets an empty birth mark, which matches nothing.
     """
@@ -55,7 +55,7 @@ def record_of(name: str, pid: int, *, stop_signal: int = signal.SIGTERM) -> Proc
 
 
 def write_record(folder: Path, record: ProcessRecord) -> None:
-    """Keep `record` as `<folder>/<name>.json`; the file appears whole or not at all."""
+    """Store `record` as `<folder>/<name>.json`. The file appears completely or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{record.name}.json"
     draft = folder / f".{record.name}.json.{os.getpid()}"
@@ -64,7 +64,7 @@ def write_record(folder: Path, record: ProcessRecord) -> None:
 
 
 def read_record(folder: Path, name: str) -> ProcessRecord | None:
-    """The record kept under `name`, or None when there is none or it cannot be read."""
+    """Return the record of `name`, or None when it is missing or cannot be read."""
     try:
         found = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
         return ProcessRecord(
@@ -75,23 +75,23 @@ def read_record(folder: Path, name: str) -> ProcessRecord | None:
 
 
 def read_records(folder: Path) -> list[ProcessRecord]:
-    """Every readable record in `folder`, by name."""
+    """Return all readable records in `folder`, by name."""
     names = sorted(p.stem for p in folder.glob("*.json")) if folder.is_dir() else []
     return [record for name in names if (record := read_record(folder, name)) is not None]
 
 
 def forget_record(folder: Path, name: str) -> None:
-    """Remove the record of `name`; nothing happens when there is none."""
+    """Delete the record of `name`, if it exists."""
     (folder / f"{name}.json").unlink(missing_ok=True)
 
 
 def is_alive(record: ProcessRecord) -> bool:
-    """Whether the very process of the record still runs, not merely one with its id."""
+    """Return whether the recorded process still runs, not just another one with its id."""
     return bool(record.birth) and birth_mark(record.pid) == record.birth
 
 
 def wait_until_gone(record: ProcessRecord, *, within_s: float) -> bool:
-    """Wait until the process of the record is gone; False when it outlives `within_s` seconds."""
+    """Wait until the recorded process is gone. False when it outlives `within_s` seconds."""
     deadline = time.monotonic() + within_s
     while is_alive(record):
         if time.monotonic() >= deadline:
@@ -101,7 +101,10 @@ def wait_until_gone(record: ProcessRecord, *, within_s: float) -> bool:
 
 
 def send_signal(record: ProcessRecord, number: int) -> bool:
-    """Signal the process of the record; False when it is gone or its id belongs to another."""
+    """Send a signal to the recorded process.
+
+    False when it is gone or its id is another process's.
+    """
     if not is_alive(record):
         return False
     try:

@@ -1,4 +1,4 @@
-"""The table of what runs: every process of an embedded Tidegate, and how it is stopped."""
+"""All processes of an embedded Tidegate, and how each is stopped."""
 
 import os
 import shlex
@@ -20,8 +20,11 @@ WEB_WORKERS = 2
 
 @dataclass(frozen=True)
 class Service:
-    """One process that is kept running. `run_as` is the system user, None for ours. One that
-    `beats` touches its heartbeat's file (TIDEGATE_HEARTBEAT_FILE) once a second."""
+    """A process that the supervisor keeps running.
+
+    `run_as` is its system user; None is the current user. With `beats`, the service touches its
+    heartbeat file (TIDEGATE_HEARTBEAT_FILE) once a second.
+    """
 
     name: str
     command: tuple[str, ...]
@@ -32,7 +35,7 @@ class Service:
 
 
 def postgres_service(layout: Layout, secrets: Secrets) -> Service:
-    """The database; it is told to roll back and end, and gets time to write its checkpoint."""
+    """Return the database. Its stop signal rolls back, writes a checkpoint and ends."""
     home = postgres.locate_home(layout.postgres)
     return Service(
         "postgres",
@@ -44,7 +47,7 @@ def postgres_service(layout: Layout, secrets: Secrets) -> Service:
 
 
 def valkey_service(layout: Layout, secrets: Secrets) -> Service:
-    """The broker and live-update store."""
+    """Return the broker and store for live updates."""
     command = valkey.write_configuration(
         layout.valkey, port=secrets.valkey_port, password=secrets.valkey_password
     )
@@ -52,13 +55,14 @@ def valkey_service(layout: Layout, secrets: Secrets) -> Service:
 
 
 def web_command(port: int) -> tuple[str, ...]:
-    """What starts the web process: a parent and its workers."""
+    """Return the command of the web process, which is a parent with workers."""
     return (
         *(sys.executable, "-m", "uvicorn", "portal.asgi:application"),
         *("--host", HOST, "--port", str(port), "--workers", str(WEB_WORKERS)),
         *("--loop", "portal.accepting:SharingLoop"),
         *("--http", "portal.connections:BoundedProtocol", "--ws-max-size", "4096"),
-        # uvicorn would believe X-Forwarded-For of this machine; `portal.client_addresses` knows.
+        # uvicorn would trust X-Forwarded-For from this machine. `portal.client_addresses` decides
+        # instead.
         "--no-proxy-headers",
         *("--timeout-graceful-shutdown", "5", "--no-server-header", "--no-access-log"),
     )
@@ -67,10 +71,10 @@ def web_command(port: int) -> tuple[str, ...]:
 def portal_services(
     layout: Layout, *, port: int, pages_port: int | None = None
 ) -> tuple[Service, ...]:
-    """Tidegate's own processes, in the order in which they start.
+    """Return Tidegate's own processes, in the order of their start.
 
-    With `pages_port` they are those of a developer: each starts again when a Python file changes,
-    and Vite serves the pages there from their sources.
+    With `pages_port` they are a developer's: each restarts when a Python file changes, and Vite
+    serves the pages there from their sources.
     """
     python = (sys.executable, "-m")
     commands = {
@@ -87,7 +91,7 @@ def portal_services(
         ),
     }
     environment = {
-        # Jobs of this machine reach the portal here.
+        # Address at which jobs on this machine reach the portal.
         "TIDEGATE_PUBLIC_URL": f"http://127.0.0.1:{port}",
         **service_environment(layout, os.environ),
     }

@@ -1,4 +1,4 @@
-"""`up`: from whatever is there to a Tidegate that answers, and then watching over it."""
+"""`up`: start whatever is missing until Tidegate answers, then watch over it."""
 
 import fcntl
 import http.client
@@ -43,11 +43,11 @@ _BOUND_LOGS_EVERY_S = 60
 
 
 class StopRequested(BaseException):
-    """Somebody pressed ^C, or `make down` asked us to end."""
+    """A person pressed ^C, or `make down` asked this process to end."""
 
 
 class _Signals:
-    """The first signal asks for an orderly stop, the second for a quick one."""
+    """Counts signals: the first asks for an orderly stop, the second for a quick one."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -68,7 +68,7 @@ class _Signals:
 
 @contextmanager
 def _only_supervisor(layout: Layout) -> Iterator[bool]:
-    """Hold the lock of this state folder; False when another process holds it."""
+    """Take the lock of this state folder. Yields False when another process has it."""
     with layout.supervisor_lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,11 +87,11 @@ def up(
     is_in_background: bool = False,
     pages_port: int | None = None,
 ) -> int:
-    """Start Tidegate and watch over it until asked to stop; the exit status.
+    """Start Tidegate and watch over it until asked to stop. Return the exit status.
 
-    With `pages_port` its processes follow changes of the code, and pages are served there from
-    their sources, too. With `detach`, leave a supervisor behind and return when it is ready. When
-    one is there already, say where and return. Raises LauncherError.
+    With `pages_port`, its processes follow changes of the code, and pages are served there from
+    their sources. With `detach`, leave a supervisor in the background and return when it is ready.
+    If a supervisor runs already, print where and return. Raises LauncherError.
     """
     layout.prepare()
     with _only_supervisor(layout) as is_only:
@@ -112,12 +112,12 @@ def up(
 
 
 def _running_already(port: int, asked: int) -> str:
-    """What to say to a second `up`; of both ports 0 stands for the servers alone."""
+    """Return the message for a second `up`. A port of 0 means only the servers."""
     if port in (0, asked):
         return "Tidegate is running already."
     unused = f", and port {asked} is not used" if asked else ""
     return (
-        f"Tidegate is running already, on port {port}{unused}: to have it elsewhere, `make down` "
+        f"Tidegate is running already, on port {port}{unused}: to change the port, run `make down` "
         "first."
     )
 
@@ -185,7 +185,7 @@ def _copy(data: bytes) -> None:
 
 @dataclass(frozen=True)
 class Phase:
-    """What the supervisor of a state folder is doing: `starting`, `ready`, `stopping` or ``."""
+    """The state of a supervisor: `starting`, `ready`, `stopping`, or empty without one."""
 
     word: str = ""
     pid: int = 0
@@ -193,7 +193,7 @@ class Phase:
 
 
 def read_phase(layout: Layout) -> Phase:
-    """The phase that was written last; a supervisor that was killed leaves its own behind."""
+    """Return the last written phase. After a kill of the supervisor it is outdated."""
     try:
         word, pid, port = layout.phase_file.read_text().split()
         return Phase(word, int(pid), int(port))
@@ -225,7 +225,7 @@ def _supervise(
         _start_all(layout, supervisor, port=port, servers_only=servers_only, pages_port=pages_port)
         _enter_phase(layout, "ready", port=0 if servers_only else port)
         if not is_in_background:
-            # In the background our output is a log file, and logs have no passwords.
+            # In the background, the output is a log file, and logs must not have passwords.
             _introduce(layout)
             if pages_port is not None:
                 show(f"Pages from their sources: http://{HOST}:{pages_port}")
@@ -268,7 +268,7 @@ def _start_all(
     pages_port: int | None,
 ) -> None:
     if left := stop_services(layout):
-        say(f"Stopped what an earlier run had left behind: {', '.join(left)}")
+        say(f"Stopped processes of an earlier run: {', '.join(left)}")
     with_demo = wants_demo(layout)
     if not servers_only:
         check_port(port)
@@ -283,7 +283,7 @@ def _start_all(
     address = f"http://{HOST}:{port}"
     if with_demo:
         step = ("load_demo", "--base-url", address, "--unless-people")
-        for line in run_step(layout, "Example company: loading", *step):
+        for line in run_step(layout, "Demo company: loading", *step):
             say(line)
     for line in isolation_words(read_env_file(layout.env_file)):
         say(f"Local jobs: {line}")
@@ -295,7 +295,7 @@ def _start_all(
 
 
 def isolation_words(settings: Mapping[str, str]) -> list[str]:
-    """How far jobs of this machine are isolated, in lines; none where there are no such jobs."""
+    """Return lines that describe the isolation of local jobs, or none without a local cluster."""
     if not settings.get("TIDEGATE_LOCAL_ROOTS"):
         return []
     numbers = settings.get("TIDEGATE_LOCAL_UIDS", _USER_NUMBERS)
@@ -308,23 +308,23 @@ def isolation_words(settings: Mapping[str, str]) -> list[str]:
         timeout=_STEP_WITHIN_S,
         check=False,
     )
-    return done.stdout.splitlines() or ["whether they can be isolated could not be tried."]
+    return done.stdout.splitlines() or ["isolation is unknown, because its test failed."]
 
 
 def check_port(port: int, variable: str = "TIDEGATE_PORT") -> None:
-    """Raise LauncherError when `port` is taken, saying by whom if that can be seen."""
+    """Raise LauncherError when `port` is taken. It names the process if that can be seen."""
     if is_free(port):
         return
     holder = holder_of(port)
     target = "up" if variable == "TIDEGATE_PORT" else "dev"
     raise LauncherError(
-        f"Port {port} is taken{f' by {holder}' if holder else ''}: stop that, or choose another "
-        f"port, as in `make {target} {variable}={port + 1}`."
+        f"Port {port} is taken{f' by {holder}' if holder else ''}: stop that process, or choose "
+        f"another port, for example `make {target} {variable}={port + 1}`."
     )
 
 
 def start_servers(layout: Layout, secrets: Secrets, supervisor: Supervisor) -> None:
-    """Start PostgreSQL and Valkey, and see to the database's roles. Raises LauncherError."""
+    """Start PostgreSQL and Valkey, and create the database's roles. Raises LauncherError."""
     home = postgres.locate_home(layout.postgres)
     say("PostgreSQL: starting")
     if postgres.initialise(home, superuser_password=secrets.superuser_password):
@@ -358,9 +358,9 @@ def start_servers(layout: Layout, secrets: Secrets, supervisor: Supervisor) -> N
 
 
 def run_step(layout: Layout, title: str, *words: str, as_owner: bool = False) -> list[str]:
-    """Run one management command to its end; the last lines of its output.
+    """Run one management command to its end, and return the last lines of its output.
 
-    Raises LauncherError with these shown.
+    Raises LauncherError after printing these lines.
     """
     say(title)
     step = Service(
@@ -383,8 +383,8 @@ def run_step(layout: Layout, title: str, *words: str, as_owner: bool = False) ->
     if code:
         Supervisor(layout).quote_log(step.name)
         raise LauncherError(
-            f"`manage.py {words[0]}` failed ({how_it_ended(code)}); the last lines of its output "
-            f"are above, all of it is in {log}."
+            f"`manage.py {words[0]}` failed ({how_it_ended(code)}). The last lines of its output "
+            f"are above, the whole output is in {log}."
         )
     return last_lines(log)
 
@@ -407,7 +407,7 @@ def _wait_until_web_is_ready(supervisor: Supervisor, port: int) -> None:
 
 
 def ask_readyz(port: int) -> str:
-    """`ready`, or what `/readyz` says instead, in a few words."""
+    """Return `ready`, or the different answer of `/readyz` in a few words."""
     connection = http.client.HTTPConnection(HOST, port, timeout=5)
     try:
         connection.request("GET", "/readyz")
@@ -421,8 +421,7 @@ def ask_readyz(port: int) -> str:
 
 
 def has_administrator(port: int) -> bool:
-    """Whether a person can administer the installation, as the portal says; True where it does not
-    answer."""
+    """Return whether the portal has an administrator. True also if the portal does not answer."""
     connection = http.client.HTTPConnection(HOST, port, timeout=5)
     try:
         connection.request("GET", "/api/v1/installation")
@@ -439,7 +438,7 @@ def _introduce(layout: Layout) -> None:
     for line in introduction(layout, port=port, with_secrets=is_terminal()):
         show(line)
     if port and not has_administrator(port):
-        show("Nobody can sign in yet: there is no administrator. Make one:")
+        show("Nobody can sign in yet, because there is no administrator. Create one:")
         show()
         show("  .venv/bin/tidegate-admin create-admin")
         show()

@@ -1,4 +1,4 @@
-"""`down` and `reset`: what runs is stopped by its own record, whoever started it."""
+"""`down` and `reset`: stop processes by their records, whoever started them."""
 
 import signal
 import sys
@@ -21,21 +21,21 @@ from embedded.records import (
 from embedded.services import STOP_WITHIN_S
 
 SUPERVISOR = "supervisor"
-#: The servers stop after all else (step 0): nobody loses the database under its feet.
+#: Servers stop after all other services (step 0), which may still need the database.
 _STOPPED_IN_STEP = {"valkey": 1, "postgres": 2}
 _SUPERVISOR_WITHIN_S = 60
 
 
 def running(layout: Layout) -> list[ProcessRecord]:
-    """Records of the services that run now, in the order in which they are stopped."""
+    """Return records of the running services, in the order in which they are stopped."""
     found = [r for r in read_records(layout.run) if r.name != SUPERVISOR and is_alive(r)]
     return sorted(found, key=lambda record: (_STOPPED_IN_STEP.get(record.name, 0), record.name))
 
 
 def stop_services(layout: Layout, *, must_hurry: Callable[[], bool] = lambda: False) -> list[str]:
-    """Stop every service, Tidegate's own processes before the servers; what was running.
+    """Stop every service, Tidegate's own before the servers, and return what was running.
 
-    Needs nothing but the records, so it also cleans up after a supervisor that was killed.
+    It needs only the records, so it also cleans up after a killed supervisor.
     """
     found = running(layout)
     portal = [r for r in read_records(layout.run) if r.name not in (SUPERVISOR, *_STOPPED_IN_STEP)]
@@ -59,7 +59,7 @@ def _stop(
 
 
 def _stop_unrecorded_postgres(layout: Layout, must_hurry: Callable[[], bool]) -> None:
-    """A server on our data whose record is lost would keep the next one from starting."""
+    """Stop a server on our data without a record. It would prevent the next start."""
     if not (layout.postgres / "data").exists():
         return
     pid = postgres.running_server(postgres.locate_home(layout.postgres))
@@ -69,13 +69,13 @@ def _stop_unrecorded_postgres(layout: Layout, must_hurry: Callable[[], bool]) ->
 
 
 def down(layout: Layout) -> None:
-    """Stop everything but local jobs, and say how many of those run on."""
+    """Stop everything except local jobs, and print how many of these continue."""
     _stop_everything(layout)
     tell_of_local_jobs(layout)
 
 
 def _stop_everything(layout: Layout) -> None:
-    """Stop through the supervisor if it lives, then whatever is left."""
+    """Stop through the supervisor if it lives, then stop all remaining processes."""
     supervisor = read_record(layout.run, SUPERVISOR)
     stopped = [record.name for record in running(layout)]
     if supervisor is not None and is_alive(supervisor):
@@ -90,17 +90,17 @@ def _stop_everything(layout: Layout) -> None:
 
 
 def tell_of_local_jobs(layout: Layout) -> None:
-    """Say how many jobs run on without Tidegate."""
+    """Print how many jobs continue without Tidegate."""
     if count := local_jobs.count_running(layout):
         what, verb = ("1 job", "keeps") if count == 1 else (f"{count} jobs", "keep")
         show(
-            f"{what} of the local cluster {verb} running and will be found again by the next "
-            "`make up`; `make reset` would end them."
+            f"{what} of the local cluster {verb} running. The next `make up` finds them again; "
+            "`make reset` ends them."
         )
 
 
 def reset(layout: Layout, *, is_agreed: bool) -> None:
-    """Stop everything, local jobs too, and delete the state folder after asking."""
+    """Stop everything, local jobs included, and delete the state folder after a question."""
     if not layout.state.exists():
         show("There is nothing to delete.")
         return
@@ -118,7 +118,8 @@ def reset(layout: Layout, *, is_agreed: bool) -> None:
 def _asks(layout: Layout) -> bool:
     if not sys.stdin.isatty():
         raise LauncherError(
-            "`make reset` deletes all data and there is nobody to ask: say `make reset YES=1`."
+            "`make reset` deletes all data, and without a terminal it cannot ask. To go on, run "
+            "`make reset YES=1`."
         )
     jobs = local_jobs.count_running(layout)
     also = f" and end {jobs} running local job(s)" if jobs else ""

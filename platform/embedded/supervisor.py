@@ -1,6 +1,6 @@
-"""Keeps the services running: starts again what ends, ever more slowly, and says so.
+"""Keeps the services running: restarts ended ones, with growing pauses, and reports it.
 
-A service that shows no heartbeat is killed first: one that is frozen never ends by itself.
+A service without a heartbeat is killed first, because a frozen process never ends by itself.
 """
 
 import signal
@@ -19,25 +19,25 @@ _STEADY_AFTER_S = 60
 _SETTLED_AFTER_S = 4
 _LONGEST_PAUSE_S = 30
 _ENDINGS_BEFORE_READY = 3
-#: A service without a heartbeat for so long is killed; its first one may take longer.
+#: A service without a heartbeat for this long is killed. Its first heartbeat may take longer.
 SILENT_AFTER_S = 15
 _FIRST_BEAT_WITHIN_S = 90
-#: A look that comes so late says nothing of the services: this process was frozen itself.
+#: After a pause this long between two checks, the supervisor itself was frozen, not a service.
 _LOOK_WITHIN_S = 5
 _REFUSED = 78  # EX_CONFIG of sysexits.h: the service said why it must not start
 
 
 @dataclass
 class Backoff:
-    """How long to wait before a service is started again: 1 s, 2 s, 4 s ... 30 s.
+    """The pause before a service is restarted: 1 s, 2 s, 4 s ... 30 s.
 
-    A service that ran for a minute is steady, and its next end counts as the first again.
+    A service that ran for a minute is stable. Its next end counts as the first again.
     """
 
     endings: int = 0
 
     def pause_s(self, *, ran_s: float) -> int:
-        """Note one more end after a run of `ran_s` seconds, and say how long to wait."""
+        """Count one more end after a run of `ran_s` seconds, and return how long to wait."""
         self.endings = 1 if ran_s >= _STEADY_AFTER_S else self.endings + 1
         return min(_LONGEST_PAUSE_S, 1 << min(self.endings - 1, 10))
 
@@ -48,20 +48,20 @@ class _Watched:
     process: "subprocess.Popen[bytes]"
     started_at: float
     backoff: Backoff = field(default_factory=Backoff)
-    start_at: float | None = None  # when it has ended: when to start it again
-    code: int | None = None  # how it ended the last time
-    ran_s: float = 0  # and how long it had run by then
-    beat: int | None = None  # time of the file that it touches, as last seen
-    beat_at: float = 0  # when that was seen to change
+    start_at: float | None = None  # after it has ended: when to restart it
+    code: int | None = None  # exit code of the last end
+    ran_s: float = 0  # duration of the run before the last end
+    beat: int | None = None  # last seen time of the heartbeat file
+    beat_at: float = 0  # when that time was seen to change
 
     def began(self, now: float) -> None:
-        """Note a start."""
+        """Record a start."""
         self.started_at, self.start_at = now, None
         self.beat, self.beat_at = None, now
 
 
 def how_it_ended(code: int) -> str:
-    """`exit code 1`, or `killed by SIGKILL`, from what `subprocess` reports."""
+    """Return `exit code 1` or `killed by SIGKILL` for a return code of `subprocess`."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -71,7 +71,7 @@ def how_it_ended(code: int) -> str:
 
 
 def last_beat_ns(layout: Layout, name: str) -> int | None:
-    """When a service last touched its heartbeat's file, None before the first time."""
+    """Return when a service last touched its heartbeat file, or None before the first time."""
     try:
         return layout.heartbeat_of(name).stat().st_mtime_ns
     except FileNotFoundError:
@@ -87,7 +87,7 @@ class Supervisor:
         self._looked_at = time.monotonic()
 
     def start(self, service: Service) -> None:
-        """Start a service and watch it from now on; its log of earlier starts is rotated away."""
+        """Start a service and watch it from now on. The logs of earlier starts are rotated."""
         logs.rotate(self._layout.log_of(service.name))
         process = self._begin(service)
         now = time.monotonic()
@@ -98,11 +98,11 @@ class Supervisor:
         return processes.start(service, self._layout)
 
     def is_running(self, name: str) -> bool:
-        """Whether the process of the service runs now."""
+        """Return whether the process of the service runs now."""
         return self._watched[name].process.poll() is None
 
     def have_settled(self) -> bool:
-        """Whether all services run, each for longer than it takes to load its code and fail."""
+        """Return whether all services run, each for longer than a failing start takes."""
         now = time.monotonic()
         return all(
             watched.start_at is None
@@ -111,7 +111,7 @@ class Supervisor:
         )
 
     def look(self) -> None:
-        """Start again what has ended and waited long enough; call it a few times a second."""
+        """Restart ended services after their pause. Call it a few times a second."""
         now = time.monotonic()
         was_frozen = now - self._looked_at > _LOOK_WITHIN_S
         self._looked_at = now
@@ -134,8 +134,8 @@ class Supervisor:
             watched.beat, watched.beat_at = beat, now
         within_s = _FIRST_BEAT_WITHIN_S if watched.beat is None else SILENT_AFTER_S
         if now - watched.beat_at >= within_s:
-            say(f"{name} has shown no heartbeat for {within_s} s and is killed")
-            # A frozen process hears no other signal. Its end is noted at the next look.
+            say(f"{name} sent no heartbeat for {within_s} s and is killed")
+            # A frozen process reacts to no other signal. The next check records its end.
             watched.process.kill()
             watched.beat_at = now
 
@@ -145,9 +145,7 @@ class Supervisor:
         pause_s = watched.backoff.pause_s(ran_s=watched.ran_s)
         watched.start_at = now + pause_s
         log = self._layout.log_of(name)
-        say(
-            f"{name} ended ({how_it_ended(code)}); starting it again in {pause_s} s; its log: {log}"
-        )
+        say(f"{name} ended ({how_it_ended(code)}); restart in {pause_s} s; its log: {log}")
         if record := read_record(self._layout.run, name):
             processes.kill_leftovers(record, self._layout)
 
@@ -156,24 +154,24 @@ class Supervisor:
             postgres.running_server(postgres.locate_home(self._layout.postgres))
         watched.process = self._begin(watched.service)
         watched.began(now)
-        say(f"{watched.service.name} started again")
+        say(f"{watched.service.name} restarted")
 
     def check_before_ready(self) -> None:
-        """Raise LauncherError for a service that keeps ending before Tidegate is ready once."""
+        """Raise LauncherError for a service that keeps ending before Tidegate is first ready."""
         for name, watched in self._watched.items():
             if watched.code == _REFUSED or watched.backoff.endings >= _ENDINGS_BEFORE_READY:
                 self.quote_log(name)
                 raise LauncherError(
-                    f"{name} does not start; the last lines of its log are above, all of it is in "
+                    f"{name} does not start. The last lines of its log are above. The whole log: "
                     f"{self._layout.log_of(name)}."
                 )
 
     def quote_log(self, name: str) -> None:
-        """Show the last lines of a service's log."""
+        """Print the last lines of a service's log."""
         for line in logs.last_lines(self._layout.log_of(name)):
             show(f"          | {line}")
 
     def bound_logs(self) -> None:
-        """Cut logs that have grown too large; call it about once a minute."""
+        """Shorten logs that have grown too large. Call it about once a minute."""
         for name in self._watched:
             logs.keep_bounded(self._layout.log_of(name))

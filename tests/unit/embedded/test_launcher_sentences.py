@@ -33,8 +33,8 @@ def test_a_taken_port_is_said_with_its_holder_and_the_way_out(taken_port: int) -
     with pytest.raises(LauncherError) as refused:
         check_port(taken_port)
     assert str(refused.value) == (
-        f"Port {taken_port} is taken by process {os.getpid()} ({command}): stop that, or choose "
-        f"another port, as in `make up TIDEGATE_PORT={taken_port + 1}`."
+        f"Port {taken_port} is taken by process {os.getpid()} ({command}): stop that process, "
+        f"or choose another port, for example `make up TIDEGATE_PORT={taken_port + 1}`."
     )
 
 
@@ -53,8 +53,8 @@ def test_a_preferred_port_is_used_when_it_is_free(taken_port: int) -> None:
         (
             8321,
             8322,
-            "Tidegate is running already, on port 8321, and port 8322 is not used: to have it "
-            "elsewhere, `make down` first.",
+            "Tidegate is running already, on port 8321, and port 8322 is not used: to change the "
+            "port, run `make down` first.",
         ),
         (8321, 8321, "Tidegate is running already."),
         (0, 8322, "Tidegate is running already."),

@@ -94,7 +94,7 @@ def test_a_silent_service_is_replaced_after_fifteen_seconds(
     assert supervisor.is_running("arbiter")
     pass_by(supervisor, clock, 1)
     assert killed_and_replaced(supervisor, clock, layout, old)
-    assert "arbiter has shown no heartbeat for 15 s and is killed" in capsys.readouterr().out
+    assert "arbiter sent no heartbeat for 15 s and is killed" in capsys.readouterr().out
     assert not layout.heartbeat_of("arbiter").exists()
 
 
