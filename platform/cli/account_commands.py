@@ -19,14 +19,14 @@ def login(
     server: Annotated[str, typer.Option(help="Address, such as https://tidegate.example.org.")],
     token: Annotated[
         str | None,
-        typer.Option(help="- reads it from standard input; asked for if absent.", metavar="-"),
+        typer.Option(help="- reads it from standard input. Default: ask for it.", metavar="-"),
     ] = None,
-    team: Annotated[str, typer.Option(help="Team that `submit` uses when none is given.")] = "",
+    team: Annotated[str, typer.Option(help="Default team of `submit`.")] = "",
     allow_http: Annotated[
         bool, typer.Option("--allow-http", help="Send the token unencrypted.")
     ] = False,
 ) -> None:
-    """Check an access token and keep it for the next commands, readable by you only."""
+    """Check an access token and store it for the next commands, readable by you only."""
     address = checked_server(server, may_be_plain=allow_http)
     if token is None:
         secret = environment().get("TIDEGATE_TOKEN") or getpass.getpass("Access token: ")
@@ -34,22 +34,22 @@ def login(
         secret = sys.stdin.readline()
     else:
         raise CliError(
-            "A token on the command line is seen by others; pipe it in with --token -, or leave "
-            "--token out and type it."
+            "Other users can see a token on the command line. Pipe it in with --token -, or omit "
+            "--token and type it."
         )
     settings = Settings(address, checked_token(secret.strip()), team=team)
     user = open_api_as(ctx, settings).get("session")["user"]
     path = store_settings(
         Settings(address, settings.token, login=str(user["login"]), team=team), environment()
     )
-    tell(f"Logged in to {address} as {user['login']}; kept in {path}.")
+    tell(f"Logged in to {address} as {user['login']}. The token is stored in {path}.")
 
 
 def whoami(
     ctx: typer.Context,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
 ) -> None:
-    """Say whose token is in use, and what it may do."""
+    """Show the user of the access token, with roles."""
     api = open_api(ctx)
     session = api.get("session")
     session.pop("csrf_token", None)
@@ -89,7 +89,7 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Read the options that stand before the name of a command."""
+    """Read the options before the name of a command."""
 
 
 def version() -> None:

@@ -1,4 +1,4 @@
-"""What could be asked for instead of a waiting job, for people."""
+"""Prints requests that would start sooner than a waiting job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cli.output import duration, gpus, plain, print_fields, tell
 from cli.submitting import seconds
 from primitives.units import DeviceKind
 
-#: Members that say the size together: none means anything without the others.
+#: Members that give the size together. One of them alone has no meaning.
 _SIZE = frozenset({"gpus_per_node", "nodes", "nodes_min"})
 _OPTIONS = {
     "pool": "--pool",
@@ -28,7 +28,7 @@ _OPTIONS = {
 
 
 def print_alternatives(found: Mapping[str, Any]) -> None:
-    """One after another, the best first, each with the options that differ."""
+    """Print the alternatives, the best first, each with the options that differ."""
     typer.echo(plain(found["sentence"]))
     for one in found["items"]:
         plan = one["plan"]
@@ -42,9 +42,9 @@ def print_alternatives(found: Mapping[str, Any]) -> None:
         )
     if found["items"]:
         tell(
-            "\nEach as a new job in place of this one, as things stand; nothing is reserved.\n"
-            "To ask for one: cancel this job, and submit its script with these options instead of "
-            "its own.\n-o json has the whole requests."
+            "\nEach counts as a new job in place of this one, in the present state. Nothing is "
+            "reserved.\nTo use one: cancel this job, and submit its script with these options "
+            "instead of its own.\n-o json prints the whole requests."
         )
 
 
@@ -61,13 +61,15 @@ def _start(plan: Mapping[str, Any]) -> str:
 
 
 def _because(plan: Mapping[str, Any]) -> str | None:
-    """What it would wait for, or why it can never run."""
+    """Return why the job would wait, or why it can never run."""
     return None if plan["would_start_now"] else str(plan["explanation"]["sentence"])
 
 
 def _options(changes: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[str]:
-    """The options of `submit` that differ, with "no" before those to leave out. `job` is the
-    request with every choice made."""
+    """Yield the options of `submit` that differ, with "no" before options to omit.
+
+    `job` is the complete request, with all defaults.
+    """
     is_of_cores = job["device"] == "cpu"
     changed = dict(changes)
     if _SIZE & changes.keys() or (is_of_cores and changes.get("cpus_per_node")):
@@ -79,7 +81,7 @@ def _options(changes: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[str
             changed.pop(name, None)
     for name, value in changed.items():
         if name not in _OPTIONS:
-            # Several pools become one, which is told as that.
+            # Several pools become one, which `pool` already shows.
             continue
         if value is None:
             yield f"no {_OPTIONS[name]}"

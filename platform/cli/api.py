@@ -1,4 +1,4 @@
-"""The REST API, as the commands use it: time-outs, retries that are safe, readable errors."""
+"""The REST API for the commands: time-outs, safe retries, readable errors."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from cli.errors import Refused, Unreachable
 from cli.settings import Settings
 
-if TYPE_CHECKING:  # httpx takes longer to import than all else: only what asks a server pays for it
+if TYPE_CHECKING:  # httpx is slow to import, so only commands that ask a server load it
     import httpx
 
 TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
-#: A request is tried this often when the network or the server fails for a moment.
+#: Number of tries of a request when the network or the server fails for a moment.
 TRIES = 4
 PAUSE_S = 0.5
 PAUSE_S_MAX = 10.0
@@ -23,12 +23,12 @@ PAGE = 500
 
 
 def sleep(seconds: float) -> None:
-    """Wait; a function of its own so that tests do not."""
+    """Wait. A function of its own, so that tests can replace it."""
     time.sleep(seconds)
 
 
 class Api:
-    """Calls of one command. Everything it sends may safely be sent twice."""
+    """The requests of one command. All of them are safe to repeat."""
 
     def __init__(
         self, settings: Settings, *, version: str, transport: httpx.BaseTransport | None = None
@@ -47,19 +47,19 @@ class Api:
         )
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         self._client.close()
 
     def get(self, path: str, /, **parameters: object) -> dict[str, Any]:
-        """The JSON object at `path`; parameters of None are left out."""
+        """Return the JSON object at `path`. Parameters that are None are omitted."""
         return _object(self._send("GET", path, parameters=parameters))
 
     def get_once(self, path: str, *, timeout_s: float) -> dict[str, Any]:
-        """The JSON object at `path`, by one try: for what a command can do without."""
+        """Return the JSON object at `path` with a single try, for optional data."""
         return _object(self._send("GET", path, parameters={}, tries=1, timeout_s=timeout_s))
 
     def get_text(self, path: str, **parameters: object) -> str:
-        """The body at `path` as text."""
+        """Return the body at `path` as text."""
         return self._send("GET", path, parameters=parameters, headers={"Accept": "*/*"}).text
 
     def post(
@@ -70,36 +70,41 @@ class Api:
         key: str | None = None,
         **p: object,
     ) -> dict[str, Any]:
-        """Send `body`, under the Idempotency-Key `key`; without one only what may be repeated."""
+        """Send `body` with the Idempotency-Key `key`, and return the answer.
+
+        Omit the key only for requests that are safe to repeat.
+        """
         headers = {} if key is None else {"Idempotency-Key": key}
         return _object(self._send("POST", path, parameters=p, body=body or {}, headers=headers))
 
     def get_tagged(self, path: str) -> tuple[dict[str, Any], str]:
-        """The JSON object at `path`, and its ETag."""
+        """Return the JSON object at `path`, and its ETag."""
         return _tagged(self._send("GET", path, parameters={}))
 
     def post_tagged(
         self, path: str, body: Mapping[str, Any] | None = None, *, if_match: str | None = None
     ) -> tuple[dict[str, Any], str]:
-        """Send `body` where that changes nothing, or only what is as `if_match` says; the answer
-        and its ETag."""
+        """Send `body`, and return the answer and its ETag.
+
+        Use it for requests that change nothing, or that `if_match` protects from a repeat.
+        """
         headers = {} if if_match is None else {"If-Match": if_match}
         return _tagged(self._send("POST", path, parameters={}, body=body or {}, headers=headers))
 
     def patch(
         self, path: str, body: Mapping[str, Any], *, if_match: str | None = None
     ) -> dict[str, Any]:
-        """Change what is at `path`, where given only as `if_match` says."""
+        """Change the object at `path`. With `if_match`, change only that version."""
         headers = {} if if_match is None else {"If-Match": if_match}
         return _object(self._send("PATCH", path, parameters={}, body=body, headers=headers))
 
     def delete(self, path: str, *, if_match: str | None = None) -> None:
-        """Remove what is at `path`, where given only as `if_match` says."""
+        """Delete the object at `path`. With `if_match`, delete only that version."""
         headers = {} if if_match is None else {"If-Match": if_match}
         self._send("DELETE", path, parameters={}, headers=headers)
 
     def items(self, path: str, /, *, most: int, **parameters: object) -> Iterator[dict[str, Any]]:
-        """At most `most` items of a list, page by page."""
+        """Yield at most `most` items of a list, page by page."""
         from httpx import URL
 
         given = {**parameters, "limit": min(most, PAGE)}
@@ -108,7 +113,7 @@ class Api:
             page = self.get(path, **given, cursor=cursor)
             found = page.get("items")
             if not isinstance(found, list):
-                raise Unreachable("The server's answer is no list.")
+                raise Unreachable("The server's answer is not a list.")
             yield from found[:most]
             most -= len(found)
             following = page.get("next")
@@ -117,7 +122,7 @@ class Api:
             cursor = URL(str(following)).params.get("cursor")
 
     def username(self) -> str:
-        """Whose token it is."""
+        """Return the username of the token's owner."""
         login = self.settings.login
         if login:
             return login.split("@", 1)[0]

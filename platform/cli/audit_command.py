@@ -1,4 +1,4 @@
-"""`tidegate audit`: who did what to what, when."""
+"""`tidegate audit`: print the audit log."""
 
 from __future__ import annotations
 
@@ -18,27 +18,32 @@ _LISTED_MAX = 10_000
 def audit(
     ctx: typer.Context,
     actor: Annotated[str | None, typer.Option(help="Only acts of this login.")] = None,
-    action: Annotated[str | None, typer.Option(help="Only this action: team_created.")] = None,
+    action: Annotated[
+        str | None, typer.Option(help="Only this action, for example team_created.")
+    ] = None,
     subject: Annotated[
         str | None,
-        typer.Option("--object", help="Only acts on this kind, or on one of it: team, team/ID."),
+        typer.Option("--object", help="Only acts on this kind or object: team, or team/ID."),
     ] = None,
-    organization: Annotated[str | None, typer.Option(help="Only of this slug.")] = None,
+    organization: Annotated[
+        str | None, typer.Option(help="Only this organization, by its slug.")
+    ] = None,
     since: Annotated[
-        str | None, typer.Option(help="From then on: 2026-11-01, or 2026-11-01T00:00:00Z.")
+        str | None, typer.Option(help="Start of the period: 2026-11-01, or 2026-11-01T00:00:00Z.")
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Before then; as --since.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=_LISTED_MAX, help="At most.")] = 50,
-    csv: Annotated[bool, typer.Option("--csv", help="Print all that match as CSV.")] = False,
+    until: Annotated[str | None, typer.Option(help="End of the period, excluded.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=_LISTED_MAX, help="Number of events.")] = 50,
+    csv: Annotated[bool, typer.Option("--csv", help="Print all matching events as CSV.")] = False,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
 ) -> None:
-    """List events of the audit log that you may see, newest first.
+    """List events of the audit log, newest first.
 
-    Auditors and administrators see those of their part of the tree; platform administrators all.
+    Auditors and administrators see the events of their part of the tree. Platform administrators
+    see all events.
     """
     kind, _, pk = (subject or "").partition("/")
     if subject is not None and not kind:
-        raise CliError("--object is a kind, or a kind and an id: team, team/ID.")
+        raise CliError("--object takes a kind, or a kind and an id: team, or team/ID.")
     wanted = {
         "actor": actor,
         "action": action,
@@ -58,7 +63,7 @@ def audit(
         print_data(found, output)
         return
     if not found:
-        tell("No event matches that you may see.")
+        tell("No visible event matches.")
         return
     print_table(
         ["AT", "ACTOR", "ACTION", "OBJECT", "NODE", "DETAIL"],
@@ -76,4 +81,4 @@ def audit(
         squeeze="DETAIL",
     )
     if len(found) == limit:
-        tell(f"The first {limit}; use --limit for more.")
+        tell(f"These are the first {limit}. Use --limit for more.")

@@ -1,4 +1,4 @@
-"""`tidegate quota-changes`: several quotas changed as one, looked at before."""
+"""`tidegate quota-changes`: change several quotas together, with a preview."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from cli.submitting import number, seconds
 
 _QUOTAS_MAX = 10_000
 _LISTED_MAX = 1_000
-#: How many planned changes are looked through for one that begins as was given.
+#: Number of planned changes that are searched for an id with a given end.
 _LOOKED_THROUGH = 500
-#: Jobs that a preview names of each kind.
+#: Number of jobs of each kind that a preview prints.
 _ROWS = 20
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?)%")
 _LOCAL = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
@@ -40,15 +40,15 @@ _PRECONDITION_FAILED = 412
 
 changes_app = typer.Typer(
     no_args_is_help=True,
-    help="Change several quotas as one: draft, preview, apply, schedule, take back.",
+    help="Change several quotas together: draft, preview, apply, schedule, revert.",
     rich_markup_mode=None,
 )
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 ChangeArgument = Annotated[
-    str, typer.Argument(metavar="CHANGE", help="Its id, or the end of it that `list` shows.")
+    str, typer.Argument(metavar="CHANGE", help="Its id, or the end of the id as in `list`.")
 ]
-#: What an edit sets, by its name here: the name that the API takes.
+#: Settings of an edit: the API's name by the name on the command line.
 _SETTINGS = {"borrow": "borrow_limit_mgpu", "lend": "lend_limit_mgpu"}
 _GUARANTEES = {"guaranteed_mgpu", "guaranteed_percent"}
 
@@ -59,19 +59,19 @@ def changes_list(
     status: Annotated[
         str | None,
         typer.Option(
-            help="draft, scheduled, applied, reverted, kept, cancelled, expired or failed."
+            help="Only draft, scheduled, applied, reverted, kept, cancelled, expired or failed."
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=_LISTED_MAX, help="At most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=_LISTED_MAX, help="Number of changes.")] = 20,
     output: Output = Format.TABLE,
 ) -> None:
-    """List planned changes of quotas, newest first. NEXT is when something happens by itself."""
+    """List planned changes of quotas, newest first. NEXT is the time of the next automatic step."""
     found = list(open_api(ctx).items("quota-changes", most=limit, status=status))
     if output is not Format.TABLE:
         print_data(found, output)
         return
     if not found:
-        tell("No change is planned" + (f" that is {status}." if status else "."))
+        tell("No planned changes" + (f" with status {status}." if status else "."))
         return
     print_table(
         ["CHANGE", "STATUS", "NEXT", "EDITS", "BY", "REASON"],
@@ -89,12 +89,12 @@ def changes_list(
         squeeze="REASON",
     )
     if len(found) == limit:
-        tell(f"The first {limit}; use --limit for more.")
+        tell(f"These are the first {limit}. Use --limit for more.")
 
 
 @changes_app.command("show")
 def changes_show(ctx: typer.Context, change: ChangeArgument, output: Output = Format.TABLE) -> None:
-    """Show a planned change: each quota as it was, as it is, and as it would be."""
+    """Show a planned change: each quota when drafted, now, and after the change."""
     api = open_api(ctx)
     _print(api.get(f"quota-changes/{_change_id(api, change)}"), output)
 
@@ -106,25 +106,27 @@ def changes_draft(
         list[str],
         typer.Argument(
             metavar="NODE:NAME=VALUE[,NAME=VALUE]...",
-            help="ai-company/research/nlp:guaranteed=12,borrow=none; names: guaranteed (GPUs, "
-            "cores in a pool of them, or 40% of the parent), borrow, lend (so many, or none), "
-            "weight.",
+            help="For example ai-company/research/nlp:guaranteed=12,borrow=none. Names: guaranteed "
+            "(GPUs or cores, or 40% of the parent), borrow and lend (a limit, or none), weight.",
         ),
     ],
-    reason: Annotated[str, typer.Option(help="Why; kept in the history of each quota.")],
-    pool: Annotated[str | None, typer.Option(help="Needed where a node has several.")] = None,
+    reason: Annotated[str, typer.Option(help="Reason, stored in the history of each quota.")],
+    pool: Annotated[
+        str | None, typer.Option(help="Required for a node with quotas in several pools.")
+    ] = None,
     at: Annotated[
         str | None,
-        typer.Option(help="When it is to be applied: 2026-12-01T07:00Z; once decided if absent."),
+        typer.Option(help="Time to apply it: 2026-12-01T07:00Z. Default: once approved."),
     ] = None,
     revert_after: Annotated[
-        str | None, typer.Option(help="Take it back that long after: 12h, 3d; else it stays.")
+        str | None, typer.Option(help="Revert it after 12h, 3d, ... Default: never.")
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Draft a change of one or several quotas. Nothing changes before it is applied.
 
-    Who may change anything of each quota may draft; who applies it needs the rights to every edit.
+    A draft needs the right to change some setting of each quota. `apply` needs the rights to all
+    edits.
     """
     api = open_api(ctx)
     body = {
@@ -135,25 +137,25 @@ def changes_draft(
     }
     made = api.post("quota-changes", body, key=str(uuid.uuid4()))
     _print(made, output)
-    tell(f"Drafted. `tidegate quota-changes preview {made['id'][-12:]}` shows what it would do.")
+    tell(f"Drafted. Run `tidegate quota-changes preview {made['id'][-12:]}` to see its effects.")
 
 
 @changes_app.command("preview")
 def changes_preview(
     ctx: typer.Context,
     change: ChangeArgument,
-    horizon: Annotated[str, typer.Option(help="How far to look ahead: 1h, 1d, up to 7d.")] = "1d",
+    horizon: Annotated[str, typer.Option(help="Simulated time: 1h, 1d, up to 7d.")] = "1d",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show what a planned change would do: two futures of this moment, and how they differ.
+    """Simulate the coming hours with and without a planned change, and show the differences.
 
-    Jobs that start sooner or later, jobs that are told to give GPUs back and their work at risk,
-    and each team's GPU time and cost. An estimate: jobs end at their time limits, and nobody
-    submits anything. Prints the state that it looked at, for `apply --if-match`.
+    Shows jobs that start sooner or later, and preempted jobs with their work at risk. Shows also
+    GPU time and cost of each team. This is an estimate: jobs run to their time limits, and no new
+    jobs are submitted. The last line is the state for `apply --if-match`.
 
-    Exits with 0 whatever the change would do, also where jobs would start later or lose work: read
-    `starts` and `reclaimed` of -o json to decide on that. Exits with 3 where the rules refuse the
-    change as things stand (`refusal`), or the server refuses to look.
+    Exits with 0 also where jobs would start later or lose work. To decide on that, read `starts`
+    and `reclaimed` of -o json. Exits with 3 where the rules do not allow the change at present
+    (`refusal`), or the server refuses the preview.
     """
     api = open_api(ctx)
     body = {"horizon_s": seconds(horizon, "--horizon")}
@@ -161,7 +163,7 @@ def changes_preview(
     if output is not Format.TABLE:
         print_data(answer, output)
     if answer["refusal"]:
-        told = f"As things stand it cannot be applied: {answer['refusal']}"
+        told = f"It cannot be applied at present: {answer['refusal']}"
         raise CliError(told, exit_code=REFUSED)
     if output is Format.TABLE:
         _print_preview(answer)
@@ -176,16 +178,16 @@ def changes_apply(
         str | None,
         typer.Option(
             metavar="STATE",
-            help="Only if all is as `preview` saw it, by the state that it printed; without it, as "
-            "it is now.",
+            help="Apply only if nothing changed since `preview`, which prints the STATE. Default: "
+            "the present state.",
         ),
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Apply a draft; one with a time is scheduled for it. All of its edits are made, or none.
+    """Apply a draft. A draft with a time is scheduled for it. All edits are made, or none.
 
-    Where it, or a quota beside those that it changes, is not as it was, it is refused (3), and
-    what changed meanwhile is told; the draft is kept.
+    If the draft or a related quota changed meanwhile, the request is refused (exit code 3). The
+    changes are printed, and the draft stays.
     """
     _decide(open_api(ctx), change, if_match, output, needs_time=False)
 
@@ -194,10 +196,10 @@ def changes_apply(
 def changes_schedule(
     ctx: typer.Context,
     change: ChangeArgument,
-    if_match: Annotated[str | None, typer.Option(metavar="STATE", help="As with `apply`.")] = None,
+    if_match: Annotated[str | None, typer.Option(metavar="STATE", help="As for `apply`.")] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Schedule a draft that has a time (`draft --at`); one without is refused and not applied."""
+    """Schedule a draft that has a time (`draft --at`). A draft without a time is refused."""
     _decide(open_api(ctx), change, if_match, output, needs_time=True)
 
 
@@ -205,7 +207,7 @@ def changes_schedule(
 def changes_cancel(
     ctx: typer.Context, change: ChangeArgument, output: Output = Format.TABLE
 ) -> None:
-    """Give up a draft or a scheduled change, or keep for good what would be taken back."""
+    """Cancel a draft or a scheduled change, or keep an applied change that would be reverted."""
     api = open_api(ctx)
     _print(api.post(f"quota-changes/{_change_id(api, change)}/cancel"), output)
 
@@ -216,7 +218,9 @@ def _decide(
     path = f"quota-changes/{_change_id(api, change)}"
     found, etag = api.get_tagged(path)
     if needs_time and found["apply_at"] is None:
-        raise CliError("This draft has no time. `apply` applies it now; `draft --at` makes one.")
+        raise CliError(
+            "This draft has no time. Run `apply` to apply it now, or draft it again with --at."
+        )
     wanted = etag if if_match is None else f'"{if_match.strip(chr(34))}"'
     try:
         decided, _ = api.post_tagged(f"{path}/apply", if_match=wanted)
@@ -228,7 +232,7 @@ def _decide(
 
 
 def _tell_stale(current: object) -> None:
-    """What became another one since it was looked at."""
+    """Print the settings that changed since the draft."""
     if not isinstance(current, Mapping):
         return
     for edit in current["edits"]:
@@ -239,7 +243,7 @@ def _tell_stale(current: object) -> None:
                 f"{_NAMES[name]} {_value(name, was[name])} is now {_value(name, now[name])}"
                 for name in differing
             )
-            tell(f"{edit['node']} in {edit['pool']}: {told or 'changed and set back'}")
+            tell(f"{edit['node']} in {edit['pool']}: {told or 'changed, and changed back'}")
 
 
 # -- reading what was given ---------------------------------------------------------------------
@@ -255,7 +259,7 @@ def _read_edits(api: Api, texts: Sequence[str], pool: str | None) -> list[dict[s
         edit = found.setdefault(quota, {"quota": quota})
         for name, value in _settings(settings, text):
             if name in edit or (name.startswith("guaranteed") and _GUARANTEES & edit.keys()):
-                raise CliError(f"{text[:60]!r}: {node} is given one figure twice.")
+                raise CliError(f"{text[:60]!r}: one setting of {node} is given twice.")
             edit[name] = value
     return list(found.values())
 
@@ -265,7 +269,7 @@ def _settings(settings: str, text: str) -> Iterator[tuple[str, Any]]:
         name, equals, value = setting.partition("=")
         if not equals or name not in ("guaranteed", "weight", *_SETTINGS):
             raise CliError(
-                f"{text[:60]!r}: {setting[:30]!r} sets nothing; there are guaranteed=, borrow=, "
+                f"{text[:60]!r}: {setting[:30]!r} is not a setting. Use guaranteed=, borrow=, "
                 "lend= and weight=."
             )
         if name == "guaranteed" and (percent := _PERCENT.fullmatch(value)):
@@ -279,7 +283,7 @@ def _settings(settings: str, text: str) -> Iterator[tuple[str, Any]]:
 
 
 def mgpu_of(text: str, option: str) -> int:
-    """GPUs as typed, in milli-GPU. Raises CliError."""
+    """Return a typed number of GPUs in milli-GPU. Raises CliError."""
     given = number(text, option)
     assert given is not None
     mgpu = round(given * 1_000)
@@ -300,12 +304,12 @@ def _quota_id(api: Api, node: str, pool: str | None) -> str:
         raise CliError(f"{node} has no quota" + (f" in {pool}." if pool else "."))
     if len(found) > 1:
         pools = ", ".join(str(quota["pool"]) for quota in found)
-        raise CliError(f"{node} has quotas in {pools}; say which with --pool.")
+        raise CliError(f"{node} has quotas in {pools}. Choose one with --pool.")
     return str(found[0]["id"])
 
 
 def _change_id(api: Api, given: str) -> str:
-    """The id of the planned change of this id, or of the one whose id ends so."""
+    """Return the id of the planned change with this id, or with an id that ends like this."""
     try:
         return str(uuid.UUID(given))
     except ValueError:
@@ -324,7 +328,7 @@ def _change_id(api: Api, given: str) -> str:
 
 
 def _moment(text: str) -> str:
-    """A time as the API takes it; one without a zone is refused rather than guessed."""
+    """Return a time in the form of the API. A time without a zone is refused."""
     given = text.removesuffix("Z")
     for layout in _LOCAL:
         try:
@@ -356,14 +360,14 @@ def _value(name: str, value: object) -> str:
 
 
 def _next(change: Mapping[str, Any]) -> str | None:
-    """When something happens to it by itself."""
+    """Return the time of the next automatic step."""
     when = {"draft": "expires_at", "scheduled": "apply_at", "applied": "revert_at"}
     name = when.get(change["status"])
     return None if name is None else change[name]
 
 
-#: What became of a change that was to be taken back.
-_REVERTS = {"reverted": "taken back", "kept": "not taken back"}
+#: Labels for the end of a change that was to be reverted.
+_REVERTS = {"reverted": "reverted", "kept": "not reverted"}
 
 
 def _print(change: Mapping[str, Any], output: Format) -> None:
@@ -371,8 +375,8 @@ def _print(change: Mapping[str, Any], output: Format) -> None:
         print_data(change, output)
         return
     revert_s = change["revert_after_s"]
-    reverts = _REVERTS.get(change["status"], "to be taken back")
-    due = None if change["applied_at"] else change["apply_at"] or "once it is decided"
+    reverts = _REVERTS.get(change["status"], "to be reverted")
+    due = None if change["applied_at"] else change["apply_at"] or "once approved"
     print_fields(
         [
             ("change", change["id"]),
@@ -431,14 +435,14 @@ def _print_preview(preview: Mapping[str, Any]) -> None:
     changed = [quota for quota in preview["quotas"] if quota["before"] != quota["after"]]
     _section("Quotas", changed, _print_quotas)
     _section("Starts at another time", preview["starts"], _print_starts)
-    _section("Told to give back", preview["reclaimed"], _print_losses)
-    _section("Spared from giving back", preview["spared"], _print_losses)
+    _section("Preempted", preview["reclaimed"], _print_losses)
+    _section("No longer preempted", preview["spared"], _print_losses)
     typer.echo()
     currency = preview["currency"] or ""
     devices = Devices(team["device"] for team in preview["teams"])
     print_table(
         ["TEAM", "POOL", "USE NOW", "AT END", "INSTEAD OF", devices.hours_head,
-         f"COST {currency}".strip(), "SOONER", "LATER", "GIVE BACK", "AT RISK"],
+         f"COST {currency}".strip(), "SOONER", "LATER", "PREEMPTED", "AT RISK"],
         [
             [
                 team["team"],
@@ -463,7 +467,7 @@ def _print_preview(preview: Mapping[str, Any]) -> None:
         keep_end=True,
     )  # fmt: skip
     hours = devices.hours_words
-    tell(f"{hours} and cost: more (or less) than without the change. AT RISK: {hours}.")
+    tell(f"{hours} and cost are differences from the future without the change. AT RISK: {hours}.")
 
 
 def _section(title: str, rows: Sequence[Mapping[str, Any]], show: Any) -> None:
@@ -472,7 +476,7 @@ def _section(title: str, rows: Sequence[Mapping[str, Any]], show: Any) -> None:
     typer.echo(f"\n{title}:")
     show(rows[:_ROWS])
     if len(rows) > _ROWS:
-        tell(f"And {len(rows) - _ROWS} more; -o json has them.")
+        tell(f"And {len(rows) - _ROWS} more. Use -o json to see them.")
 
 
 def _print_quotas(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""`tidegate checkpoint`: a job says that it has saved its work, most times from inside."""
+"""`tidegate checkpoint`: report a checkpoint of a job, usually from inside the job."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def checkpoint(
         str | None,
         typer.Argument(
             metavar="[JOB]",
-            help=f"{JOB_HELP} Inside a job it may be left out.",
+            help=f"{JOB_HELP} Optional inside a job.",
         ),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(help="When, such as 2026-11-21T12:00:00Z; now if absent."),
+        typer.Option(help="Time of the checkpoint, such as 2026-11-21T12:00:00Z. Default: now."),
     ] = None,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
 ) -> None:
-    """Tell that a running job has saved its work: a stop then loses only what came since.
+    """Report that a running job has checkpointed. A stop then loses only later work.
 
-    Inside a job it needs no login where the portal gave the job a token for this.
+    Inside a job it needs no login, if the portal gave the job a token for this.
     """
     body: dict[str, Any] = {} if at is None else {"at": at}
     if job is None:
@@ -52,14 +52,14 @@ def checkpoint(
 def _inside(
     ctx: typer.Context, given: Mapping[str, str], body: dict[str, Any]
 ) -> tuple[Api, str, dict[str, Any]]:
-    """Whom to ask, what, and with which body, by the environment that a job runs in."""
+    """Return the API, path and body of the report, from the environment of the job."""
     url, token = given.get("TIDEGATE_CHECKPOINT_URL"), given.get("TIDEGATE_CHECKPOINT_TOKEN")
     if url and token:
         server, _, path = url.partition(_API)
         return open_api_as(ctx, Settings(checked_server(server), checked_token(token))), path, body
     job_id, attempt = given.get("TIDEGATE_JOB_ID"), given.get("TIDEGATE_ATTEMPT", "")
     if not job_id:
-        raise CliError("Which job? Give its id; only inside a job it is known by itself.")
+        raise CliError("Which job? Give its id. It is optional only inside a job.")
     if attempt.isascii() and attempt.isdigit():
         body = {**body, "attempt": int(attempt)}
     return open_api(ctx), f"jobs/{job_id}/checkpoints", body

@@ -1,4 +1,4 @@
-"""What every command starts from: settings, a connection, and errors told in a sentence."""
+"""Settings, connections and errors for all commands."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from cli.settings import Settings, load_settings
 
 
 class Commands(TyperGroup):
-    """Turns the failures of all commands into a sentence and an exit code."""
+    """Turns the errors of all commands into a sentence and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the requested command."""
         try:
             return super().invoke(ctx)
         except CliError as error:
@@ -30,13 +30,13 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             ctx.exit(CANCELLED)
         except BrokenPipeError:
-            # The reader has seen enough (`tidegate ls | head`); leave nothing to flush.
+            # The reader closed the pipe (`tidegate ls | head`). Leave nothing to flush.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
 
 
 def own_version() -> str:
-    """The version of this command."""
+    """Return the version of this command."""
     try:
         return version("tidegate")
     except PackageNotFoundError:
@@ -44,17 +44,17 @@ def own_version() -> str:
 
 
 def environment() -> Mapping[str, str]:
-    """The process's environment."""
+    """Return the process's environment."""
     return os.environ
 
 
 def open_api(ctx: typer.Context) -> Api:
-    """A connection with the user's settings, closed when the command ends."""
+    """Return a connection with the user's settings. It closes when the command ends."""
     return open_api_as(ctx, load_settings(environment()))
 
 
 def open_api_as(ctx: typer.Context, settings: Settings) -> Api:
-    """The same with other settings.
+    """Return a connection with other settings. It closes when the command ends.
 
     `ctx.obj` may be an httpx transport to use instead of the network.
     """

@@ -1,4 +1,4 @@
-"""`tidegate decisions`: who was started, and who was stopped for whom."""
+"""`tidegate decisions`: list starts and preemptions."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ _LISTED_MAX = 10_000
 def decisions(
     ctx: typer.Context,
     team: Annotated[
-        str | None, typer.Option(help="Only of this team, or of all below this node: its path.")
+        str | None, typer.Option(help="Only this team, or all teams below this node: its path.")
     ] = None,
     decision: Annotated[
         str | None,
-        typer.Option(help="Only these, with commas: started, claimed, stopped, claim_dropped."),
+        typer.Option(
+            help="Only these, separated by commas: started, claimed, stopped, claim_dropped."
+        ),
     ] = None,
     pool: Annotated[str | None, typer.Option(help="Only in this pool.")] = None,
     at: AtOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=_LISTED_MAX, help="At most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=_LISTED_MAX, help="Number of decisions.")] = 20,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
 ) -> None:
-    """List what was decided about the jobs that you may see, the latest first.
+    """List starts and preemptions of your jobs, newest first.
 
-    Who was started, for whom GPUs or cores were kept, and who was told to give back, for whom, by
-    what right and with how many GPU-hours or core-hours of work at risk. `tidegate replay --job
-    JOB` has all numbers of one.
+    Shows which jobs were started, got GPUs or cores reserved, or were preempted. For a preemption
+    it also shows the other job, the rule, and the GPU-hours or core-hours of work at risk.
+    `tidegate replay --job JOB` has all numbers of one decision.
     """
     times = {} if at is None else times_at(at)
     api = open_api(ctx)
@@ -43,7 +45,7 @@ def decisions(
         print_data(found, output)
         return
     if not found:
-        tell("Nothing is recorded" + (f" at {at}." if at else "."))
+        tell("No decisions are recorded" + (f" at {at}." if at else "."))
         return
     devices = Devices(one["device"] for one in found)
     print_table(
@@ -65,13 +67,13 @@ def decisions(
         ],
         squeeze="JOB",
     )
-    tell(f"AT RISK: {devices.hours_words} of work without a known checkpoint at that moment.")
+    tell(f"AT RISK: {devices.hours_words} of work since the last checkpoint known at that time.")
     if len(found) == limit:
-        tell(f"The first {limit}; use --limit for more.")
+        tell(f"These are the first {limit}. Use --limit for more.")
 
 
 def _other_side(one: Mapping[str, Any]) -> str:
-    """For whom a job was stopped, and by what right, or from whom its GPUs came."""
+    """Return for which job a job was stopped, by which rule, or from which jobs its GPUs came."""
     if one["decision"] == "stopped":
         other = one["beneficiary"]
         who = other["team"] or "another organization"

@@ -1,4 +1,4 @@
-"""Why a failed job failed, in its own last words."""
+"""Prints the last error lines of a failed job."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from cli.api import Api
 from cli.errors import Refused, Unreachable
 from cli.output import plain
 
-#: Seconds for the whole summary: the job itself is on the screen already.
+#: Time limit of the summary, in seconds. The job itself is printed already.
 TIMEOUT_S = 5.0
-#: From this HTTP status on the refusal is the server's or the cluster's, and may pass.
+#: Lowest HTTP status of an error of the server or the cluster, which may pass.
 _AWAY = 500
 _FAILED = frozenset({"failed", "timed_out"})
 
 
 def print_error_lines(api: Api, job: Mapping[str, Any]) -> None:
-    """The last error lines of a failed job, and the command that prints the whole log.
+    """Print the last error lines of a failed job, and the command that prints the whole log.
 
-    Prints nothing of a job that did not fail. Asks once only: while the job's cluster is away,
-    prints that its log cannot be read now.
+    Prints nothing for a job that did not fail. There is one try only: while the job's cluster is
+    unreachable, it prints that the log cannot be read now.
     """
     if job["state"] not in _FAILED or "logs" not in job["can"]:
         return

@@ -1,11 +1,11 @@
-"""How a command fails: one sentence on standard error and a documented exit code."""
+"""Errors of commands: one sentence on standard error, and a documented exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-#: Exit codes of Tidegate itself; `wait` gives the job's own instead.
+#: Exit codes of Tidegate itself. `wait` exits with the job's own code instead.
 USAGE = 2
 REFUSED = 3
 UNREACHABLE = 4
@@ -15,7 +15,7 @@ STILL_OPEN = 75
 
 
 class CliError(Exception):
-    """What went wrong and what to do, in words; `exit_code` for scripts."""
+    """A command failed. The message says what is wrong and what to do; scripts read `exit_code`."""
 
     def __init__(self, message: str, *, exit_code: int = USAGE) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class CliError(Exception):
 
 
 class Refused(CliError):
-    """The server said no; `problem` is its problem document."""
+    """The server refused the request; `problem` is its problem document."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
@@ -33,7 +33,7 @@ class Refused(CliError):
 
 
 class Unreachable(CliError):
-    """The server did not answer, or not sensibly."""
+    """The server did not answer, or gave an invalid answer."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, exit_code=UNREACHABLE)

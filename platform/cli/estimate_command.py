@@ -1,4 +1,4 @@
-"""`tidegate estimate`: when a waiting job is to start."""
+"""`tidegate estimate`: simulate when a waiting job starts."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def estimate(
         typer.Argument(metavar="JOB", help=JOB_HELP),
     ],
     horizon: Annotated[
-        str, typer.Option(help="How far to look ahead, such as 12h; from 5m to 7d.")
+        str, typer.Option(help="Simulated time, such as 12h, from 5m to 7d.")
     ] = "1d",
     output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
 ) -> None:
-    """Look ahead when a waiting job is to start, if nobody asks for anything more.
+    """Simulate when a waiting job starts.
 
-    What runs is taken to use all of its time limit.
+    Assumes running jobs use their full time limit and no new jobs are submitted.
     """
     api = open_api(ctx)
     body = {"horizon_s": seconds(horizon, "--horizon")}

@@ -1,4 +1,4 @@
-"""Commands on clusters and their nodes."""
+"""Commands on clusters, pools and nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cli.output import (
 _LISTED_MAX = 1_000
 _NODES_MAX = 10_000
 _POLL_S = 1.0
-#: How long `node drain` and `node resume` wait for the cluster's answer.
+#: How long `node drain` and `node resume` wait for the cluster's answer, in seconds.
 _PATIENCE_S = 20
 _NODE_NAME = re.compile(r"[\x21-\x7e]{1,253}")
 
@@ -44,28 +44,28 @@ pool_app = typer.Typer(
     rich_markup_mode=None,
 )
 node_app = typer.Typer(
-    no_args_is_help=True, help="Take nodes of clusters out, and let them in.", rich_markup_mode=None
+    no_args_is_help=True, help="Drain and resume nodes of clusters.", rich_markup_mode=None
 )
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 NodeArgument = Annotated[str, typer.Argument(help="Its name on the cluster, or its id.")]
 ClusterOption = Annotated[
-    str | None, typer.Option(help="Needed when several clusters have a node of this name.")
+    str | None, typer.Option(help="Required when several clusters have a node of this name.")
 ]
 
 
 def clusters(ctx: typer.Context, output: Output = Format.TABLE) -> None:
-    """List the clusters: whether each answers, and its healthy GPUs or cores by pool.
+    """List the clusters: their state, and their healthy GPUs or cores by pool.
 
-    SEEN is how old its last complete answer is; while a cluster does not answer, its healthy GPUs
-    are of that time. What is wrong is told below the table.
+    SEEN is the age of the last complete answer. While a cluster does not answer, its healthy GPUs
+    are of that time. Problems are printed below the table.
     """
     found = list(open_api(ctx).items("clusters", most=_LISTED_MAX))
     if output is not Format.TABLE:
         print_data(found, output)
         return
     if not found:
-        tell("There is no cluster yet; a platform administrator adds the first.")
+        tell("No clusters yet. A platform administrator adds the first one.")
         return
     now = now_utc()
     rows = []
@@ -116,10 +116,10 @@ def cluster_archive(
     waiting: WaitingOption = None,
     running: RunningOption = None,
 ) -> None:
-    """Archive a cluster: nothing new starts there, and its capacity counts no more.
+    """Archive a cluster: no job starts there, and its capacity no longer counts.
 
-    Lists its running jobs first, and asks for --running and --waiting where there is such work.
-    Jobs that wait are those pinned to it. For platform administrators.
+    Lists running jobs first, and asks for --running and --waiting where there are such jobs.
+    Waiting jobs are jobs pinned to the cluster. For platform administrators.
     """
     api = open_api(ctx)
     address = _address(api, "cluster", name) + "/archive"
@@ -153,10 +153,10 @@ def pool_archive(
     waiting: WaitingOption = None,
     running: RunningOption = None,
 ) -> None:
-    """Archive a pool: nothing new starts in it, and its capacity counts no more.
+    """Archive a pool: no job starts in it, and its capacity no longer counts.
 
-    Lists its running jobs first, and asks for --running and --waiting where there is such work.
-    Jobs that wait and accept another pool start there. For platform administrators.
+    Lists running jobs first, and asks for --running and --waiting where there are such jobs.
+    Waiting jobs that accept another pool start there. For platform administrators.
     """
     api = open_api(ctx)
     address = _address(api, "pool", name) + "/archive"
@@ -181,7 +181,10 @@ def pool_delete(ctx: typer.Context, name: PoolArgument) -> None:
 
 
 def _address(api: Api, kind: str, name: str) -> str:
-    """The address of the cluster or pool of that name. Raises CliError where there is none."""
+    """Return the address of the cluster or pool with this name.
+
+    Raises CliError where there is none.
+    """
     for each in api.items(f"{kind}s", most=_LISTED_MAX):
         if each["name"] == name:
             return f"{kind}s/{each['id']}"
@@ -192,15 +195,15 @@ def nodes(
     ctx: typer.Context,
     cluster: Annotated[str | None, typer.Option(help="Only of this cluster.")] = None,
     pool: Annotated[str | None, typer.Option(help="Only of this pool.")] = None,
-    out: Annotated[bool, typer.Option("--out", help="Only those that take no new work.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=_NODES_MAX, help="At most.")] = 1_000,
+    out: Annotated[bool, typer.Option("--out", help="Only nodes that accept no new jobs.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=_NODES_MAX, help="Number of nodes.")] = 1_000,
     output: Output = Format.TABLE,
 ) -> None:
-    """List the nodes of the clusters, with the cluster's own word for their state.
+    """List the nodes of the clusters, with their state as the cluster calls it.
 
-    TAKES WORK says whether something new may start there. REASON is what the cluster's
-    administrators wrote, or what was asked of the node from here and what became of it; it is
-    told to platform administrators only. FEATURES are left out on a narrow terminal.
+    TAKES WORK says whether new jobs may start there. REASON is the note of the cluster's
+    administrators, or the last request from the portal and its result. Only platform administrators
+    see it. FEATURES are omitted on a narrow terminal.
     """
     items = list(open_api(ctx).items("nodes", most=limit, cluster=cluster, pool=pool))
     found = [node for node in items if not (out and node["is_schedulable"])]
@@ -208,7 +211,7 @@ def nodes(
         print_data(found, output)
         return
     if not found:
-        tell("No such node.")
+        tell("No matching nodes.")
         return
     now = now_utc()
     devices = Devices(node["device"] for node in found)
@@ -232,31 +235,31 @@ def nodes(
         squeeze="REASON",
     )
     if len(items) == limit:
-        tell(f"The first {limit}; use --limit for more.")
+        tell(f"These are the first {limit}. Use --limit for more.")
 
 
 @node_app.command("drain")
 def node_drain(
     ctx: typer.Context,
     node: NodeArgument,
-    reason: Annotated[str, typer.Option(help="Why, in one line; the cluster shows it.")],
+    reason: Annotated[str, typer.Option(help="Reason in one line, which the cluster shows.")],
     evict: Annotated[
-        bool, typer.Option("--evict", help="Stop and requeue its jobs, and evict the rest.")
+        bool, typer.Option("--evict", help="Preempt and requeue its jobs, and evict the rest.")
     ] = False,
     grace: Annotated[
         int,
         typer.Option(
-            min=1, max=3_600, help="Seconds that what is no job gets at most, with --evict."
+            min=1, max=3_600, help="With --evict: seconds of grace for workloads that are no jobs."
         ),
     ] = 300,
     cluster: ClusterOption = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Let nothing new start on a node; what runs there goes on. For platform administrators.
+    """Keep new jobs off a node. Running jobs continue. For platform administrators.
 
-    With --evict jobs get their notice and the grace of their class, are stopped and queue again.
-    Waits a little for the cluster's answer. Exit codes: 0 the cluster did it; 3 refused, by the
-    portal or by the cluster; 75 no answer from the cluster yet, or the node is not empty yet.
+    With --evict, jobs get the notice and grace period of their class, are stopped and requeued. The
+    command waits a little for the cluster's answer. Exit codes: 0 done by the cluster; 3 refused by
+    the portal or the cluster; 75 no answer from the cluster yet, or the node is not empty yet.
     """
     body: dict[str, str | int] = {"reason": reason}
     if evict:
@@ -271,7 +274,7 @@ def node_resume(
     cluster: ClusterOption = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Let new work start on a node again. Waits and exits as `drain` does."""
+    """Let new jobs start on a node again. Waits and exits as `drain` does."""
     _ask(ctx, node, cluster, "resume", {}, output)
 
 
@@ -293,31 +296,31 @@ def _ask(
         waited_s += _POLL_S
         found = api.get(f"nodes/{node_id}")
         if found["request"]["requested_at"] != asked_at:
-            raise CliError(f"Somebody else changed {node} meanwhile: {_remark(found)}")
+            raise CliError(f"Somebody else changed {node} in the meantime: {_remark(found)}")
     if output is not Format.TABLE:
         print_data(found, output)
     name, request = f"{found['name']} of {found['cluster']}", found["request"]
     match request["state"]:
         case "done":
-            tell(f"{name}: the cluster did it; it shows when the node is seen next.")
+            tell(f"{name}: done by the cluster. The list shows it at the next update.")
         case "pending" if request["message"]:
             tell(f"{name}: {request['message']}")
             raise typer.Exit(STILL_OPEN)
         case "pending":
-            tell(f"{name}: the cluster has not answered yet. It is asked again by itself.")
+            tell(f"{name}: no answer from the cluster yet. The portal retries by itself.")
             raise typer.Exit(STILL_OPEN)
         case _:
             raise CliError(f"{name}: {request['message']}", exit_code=REFUSED)
 
 
 def _node_id(api: Api, node: str, cluster: str | None) -> str:
-    """The id of the node of this id or name. Raises CliError unless it is one."""
+    """Return the id of the node with this id or name. Raises CliError unless it is unique."""
     try:
         return str(uuid.UUID(node))
     except ValueError:
         pass
     if not _NODE_NAME.fullmatch(node):
-        raise CliError(f"{node[:60]!r} cannot be the name of a node.")
+        raise CliError(f"{node[:60]!r} is not a valid node name.")
     found = [
         item
         for item in api.items("nodes", most=_NODES_MAX, cluster=cluster)
@@ -327,12 +330,12 @@ def _node_id(api: Api, node: str, cluster: str | None) -> str:
     if not found:
         raise CliError(f"There is no node {node}" + (f" in {cluster}." if cluster else "."))
     if len(where) > 1:
-        raise CliError(f"{node} is in {', '.join(sorted(where))}; say which with --cluster.")
+        raise CliError(f"{node} is in {', '.join(sorted(where))}. Choose one with --cluster.")
     return str(found[0]["id"])
 
 
 def _remark(node: dict[str, Any]) -> str:
-    """The cluster's reason, and a request that the cluster has not carried out."""
+    """Return the cluster's reason, and a request that the cluster has not executed."""
     request = node["request"]
     parts = [node["reason"]] if node["reason"] else []
     if request is not None and request["state"] == "pending":

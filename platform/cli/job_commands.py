@@ -48,16 +48,16 @@ from cli.submitting import (
 from primitives.state_words import state_phrase
 
 FINAL = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
-#: How often `logs -f` and `wait` look, in seconds; `wait` slows down to the second figure.
+#: Pause between polls of `logs -f` and `wait`, in seconds. `wait` slows down to the second value.
 POLL_S = 1.0
 POLL_S_MAX = 5.0
-#: Failures in a row after which following gives up.
+#: Number of failures in a row after which following ends.
 _FAILURES_MAX = 5
-#: Whoever follows a log that is not there for so many looks is told why, once.
+#: Number of polls without a log after which the reason is printed, once.
 _LOOKS_IN_SILENCE = 3
 _LOG_PIECE = 262_144
 _LOG_PIECE_MIN = 16
-#: How many bytes before a log's end are searched for its last lines.
+#: Numbers of bytes before the end of a log that are searched for its last lines.
 _TAIL_SIZES = (_LOG_PIECE, 4 * _LOG_PIECE, 16 * _LOG_PIECE)
 _OTHER_STREAM = {"stdout": "stderr", "stderr": "stdout"}
 
@@ -72,10 +72,10 @@ JobArgument = Annotated[
 
 
 class SubmitCommand(TyperCommand):
-    """Keeps what stands after `--` as the command to run."""
+    """Treats the words after `--` as the command to run."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Set `ctx.meta["command"]` and parse the rest."""
+        """Store the words after `--` in `ctx.meta["command"]`, and parse the others."""
         if "--" in args:
             at = args.index("--")
             ctx.meta["command"] = args[at + 1 :]
@@ -89,57 +89,54 @@ def submit(
         str | None,
         typer.Argument(
             metavar="[FILE | -- COMMAND...]",
-            help="A batch script (its #SBATCH lines are read), a .yaml file with the members of "
-            "a job request, or - for a script on standard input.",
+            help="A batch script (with #SBATCH lines), a .yaml file with the members of a job "
+            "request, or - for a script on standard input.",
         ),
     ] = None,
     team: Annotated[
         str | None,
-        typer.Option(help="Path of the team, or its unique end (nlp); TIDEGATE_TEAM if absent."),
+        typer.Option(help="Path of the team, or its unique end (nlp). Default: TIDEGATE_TEAM."),
     ] = None,
     pool: Annotated[
         str | None,
-        typer.Option(help="Pool, or several with commas, the best first: h100,a100."),
+        typer.Option(help="Pool, or several separated by commas, the best first: h100,a100."),
     ] = None,
     gpus: Annotated[
         str | None,
-        typer.Option(
-            help="GPUs in all, such as 8 or 0.5, or least..most of an elastic job: 4..16."
-        ),
+        typer.Option(help="Total GPUs, such as 8 or 0.5, or least..most of an elastic job: 4..16."),
     ] = None,
     nodes: Annotated[
         str | None, typer.Option(help="Nodes, such as 2, or least..most: 2..8.")
     ] = None,
-    gpus_per_node: Annotated[str | None, typer.Option(help="GPUs on each node.")] = None,
+    gpus_per_node: Annotated[str | None, typer.Option(help="GPUs per node.")] = None,
     cpus_per_node: Annotated[
         int | None,
         typer.Option(
-            help="CPUs on each node, instead of those that come with its GPUs; in a pool of CPU "
-            "cores what is asked for, beside --nodes."
+            help="CPUs per node. Default: those that come with its GPUs. In a pool of CPU cores, "
+            "this is the size of the job, with --nodes."
         ),
     ] = None,
     memory_per_node: Annotated[
         str | None,
-        typer.Option(help="Memory on each node, such as 512M, 64G or 1T, likewise."),
+        typer.Option(help="Memory per node, such as 512M, 64G or 1T."),
     ] = None,
     time: Annotated[
         str | None,
         typer.Option(
-            help="Time limit: 90s, 30m, 2h, 1d12h, or as #SBATCH has it with colons: 2:00:00."
+            help="Time limit: 90s, 30m, 2h, 1d12h, or with colons as in #SBATCH: 2:00:00."
         ),
     ] = None,
     priority_class: Annotated[str | None, typer.Option("--class", help="Priority class.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the job.")] = None,
     env: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Environment variable. Repeatable."),
     ] = None,
     checkpoint: Annotated[str | None, typer.Option(help="Path of the checkpoint.")] = None,
     cluster: Annotated[str | None, typer.Option(help="Run on this cluster only.")] = None,
     feature: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Each node must have this feature; may be repeated (all of them)."
-        ),
+        typer.Option(metavar="NAME", help="Feature that each node must have. Repeatable."),
     ] = None,
     image: Annotated[
         str | None,
@@ -149,59 +146,58 @@ def submit(
         str | None,
         typer.Option(
             metavar="LEVEL",
-            help="All nodes must be in one node, nvlink, rack or block; it waits until they can.",
+            help="Keep all nodes in one node, nvlink, rack or block. The job waits until it fits.",
         ),
     ] = None,
     preferred_topology: Annotated[
         str | None,
-        typer.Option(
-            metavar="LEVEL", help="The same as a wish: as close together as there is room."
-        ),
+        typer.Option(metavar="LEVEL", help="Prefer nodes in one node, nvlink, rack or block."),
     ] = None,
     signal: Annotated[
-        str | None, typer.Option(help="Notice before a stop: TERM, USR1, USR2, INT or HUP.")
+        str | None, typer.Option(help="Signal before a stop: TERM, USR1, USR2, INT or HUP.")
     ] = None,
     preemptible: Annotated[
-        bool, typer.Option("--preemptible", help="May be stopped even inside the guarantee.")
+        bool,
+        typer.Option("--preemptible", help="Allow preemption even inside the guarantee."),
     ] = False,
     no_requeue: Annotated[
-        bool, typer.Option("--no-requeue", help="Fail instead of queueing again when preempted.")
+        bool, typer.Option("--no-requeue", help="Fail instead of being requeued when preempted.")
     ] = False,
-    hold: Annotated[bool, typer.Option("--hold", help="Queue it held.")] = False,
+    hold: Annotated[bool, typer.Option("--hold", help="Submit the job on hold.")] = False,
     begin: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Start it then at the earliest: 2027-01-20T08:00:00Z, or in some time: +90m, +2h.",
+            help="Earliest start: 2027-01-20T08:00:00Z, or after a delay: +90m, +2h.",
         ),
     ] = None,
     after_ok: Annotated[
         list[str] | None,
-        typer.Option(metavar="JOB", help="Start when it has succeeded; may be repeated."),
+        typer.Option(metavar="JOB", help="Start after this job succeeded. Repeatable."),
     ] = None,
     after_any: Annotated[
         list[str] | None,
-        typer.Option(metavar="JOB", help="Start when it has ended; may be repeated."),
+        typer.Option(metavar="JOB", help="Start after this job ended. Repeatable."),
     ] = None,
     after_not_ok: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="JOB", help="Start when it has ended without success; may be repeated."
-        ),
+        typer.Option(metavar="JOB", help="Start after this job ended without success. Repeatable."),
     ] = None,
     array: Annotated[
         str | None,
-        typer.Option(help="Make tasks of these indices: 0-9, 1,3,5-7, 0-31:4; %K: K at once."),
+        typer.Option(
+            help="Submit one task per index: 0-9, 1,3,5-7, 0-31:4. With %K, at most K run at once."
+        ),
     ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Only say what would become of it; submit nothing.")
+        bool, typer.Option("--plan", help="Show where and when the job would run. Submit nothing.")
     ] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Submit a job; its id is printed, with --array that of the array. With --plan, see what would
-    become of it.
+    """Submit a job, and print its id (with --array, the id of the array).
 
-    Exit codes: 0 submitted (or the plan could run), 3 refused (or could never run).
+    With --plan, show where and when it would run. Exit codes: 0 submitted (or the plan could run),
+    3 refused (or could never run).
     """
     body = body_of(
         source,
@@ -275,31 +271,33 @@ def _show_plan(found: dict[str, Any], output: Format) -> None:
 def ls(
     ctx: typer.Context,
     state: Annotated[
-        str | None, typer.Option(help="One or several, such as queued,running.")
+        str | None,
+        typer.Option(help="Only this state, or several: queued,running."),
     ] = None,
-    team: Annotated[str | None, typer.Option(help="A path and all below it.")] = None,
-    user: Annotated[str | None, typer.Option(help="A username.")] = None,
-    pool: Annotated[str | None, typer.Option(help="GPU pool.")] = None,
-    name: Annotated[str | None, typer.Option(help="A part of the name.")] = None,
+    team: Annotated[str | None, typer.Option(help="Only jobs of this path and below it.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only jobs of this username.")] = None,
+    pool: Annotated[str | None, typer.Option(help="Only jobs in this pool.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only jobs whose name contains this.")] = None,
     usage_class: Annotated[
-        str | None, typer.Option(help="Holding GPUs now: guaranteed or borrowed.")
+        str | None, typer.Option(help="Only jobs that use guaranteed or borrowed GPUs now.")
     ] = None,
     origin: Annotated[
-        str | None, typer.Option(help="Given to its cluster by the portal, or native: beside it.")
+        str | None,
+        typer.Option(help="Only jobs submitted here (portal), or to a cluster itself (native)."),
     ] = None,
     array: Annotated[
-        str | None, typer.Option(metavar="ARRAY", help="The tasks of the array with this id.")
+        str | None, typer.Option(metavar="ARRAY", help="Only tasks of the array with this id.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="Submitted since, such as 2026-11-21T12:00:00Z.")
+        str | None, typer.Option(help="Only jobs submitted since then: 2026-11-21T12:00:00Z.")
     ] = None,
     oldest_first: Annotated[
         bool, typer.Option("--oldest-first", help="Reverse the order.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Jobs at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Number of jobs.")] = 50,
     output: Output = Format.TABLE,
 ) -> None:
-    """List the jobs that you may see, newest first."""
+    """List jobs, newest first."""
     jobs = list(
         open_api(ctx).items(
             "jobs",
@@ -321,7 +319,7 @@ def ls(
     elif jobs:
         print_jobs(jobs, now=now_utc())
         if len(jobs) == limit:
-            tell(f"The first {limit}; use --limit for more.")
+            tell(f"These are the first {limit}. Use --limit for more.")
     else:
         tell("No jobs.")
 
@@ -341,18 +339,22 @@ def logs(
     ctx: typer.Context,
     job: JobArgument,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Read on until the job has ended.")
+        bool, typer.Option("-f", "--follow", help="Print new output until the job ends.")
     ] = False,
-    rank: Annotated[int, typer.Option(min=0, help="Which of its processes.")] = 0,
-    stderr: Annotated[bool, typer.Option("--stderr", help="Standard error.")] = False,
-    attempt: Annotated[int | None, typer.Option(min=1, help="The latest if absent.")] = None,
+    rank: Annotated[int, typer.Option(min=0, help="Rank of the process.")] = 0,
+    stderr: Annotated[
+        bool, typer.Option("--stderr", help="Print standard error instead of standard output.")
+    ] = False,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, help="Number of the attempt. Default: the latest.")
+    ] = None,
     tail: Annotated[
-        int | None, typer.Option(min=1, metavar="LINES", help="Only its last lines.")
+        int | None, typer.Option(min=1, metavar="LINES", help="Print only the last lines.")
     ] = None,
 ) -> None:
-    """Print a job's log; with -f also what is still to come, over all attempts.
+    """Print a job's log. With -f, print new output of all attempts too.
 
-    A job has two of them, standard output and (with --stderr) standard error.
+    A job has two logs: standard output, and with --stderr standard error.
     """
     api = open_api(ctx)
     reader = LogReader(
@@ -372,7 +374,7 @@ def logs(
 
 
 def _tell_of_the_other_stream(reader: LogReader, attempt: str) -> None:
-    """A log was empty: say so, and whether the job wrote to the other one."""
+    """Print that a log is empty, and whether the job wrote to the other stream."""
     other = _OTHER_STREAM[reader.stream]
     try:
         piece = reader.piece(other, 0, _LOG_PIECE_MIN)
@@ -384,13 +386,13 @@ def _tell_of_the_other_stream(reader: LogReader, attempt: str) -> None:
     rank = f" --rank {reader.rank}" if reader.rank else ""
     option = " --stderr" if other == "stderr" else ""
     tell(
-        f"Nothing was written to {reader.stream}, but there is {other}: "
+        f"Nothing was written to {reader.stream}, but {other} has output: "
         f"tidegate logs {reader.job_id}{option}{rank}{attempt}"
     )
 
 
 class LogReader:
-    """Prints a log piece by piece, and knows where it is when a piece fails."""
+    """Prints a log in pieces, and can continue after a failed piece."""
 
     def __init__(
         self,
@@ -408,19 +410,19 @@ class LogReader:
         self.stream = stream
         self.attempt = attempt
         self.offset = 0
-        #: How many lines of what is there already are wanted; None for all.
+        #: How many lines of the existing output are wanted; None for all.
         self.tail = tail
         self.has_printed = False
         self._looks_in_vain = 0
 
     def found_nothing(self, why: str) -> None:
-        """There is no log yet, or never will be: after a while that is told."""
+        """Count a poll without a log. After a few polls, print the reason."""
         self._looks_in_vain += 1
         if self._looks_in_vain == _LOOKS_IN_SILENCE:
-            tell(f"Nothing yet, waiting on: {why}")
+            tell(f"No log yet. Waiting: {why}")
 
     def piece(self, stream: str, offset: int, limit: int) -> dict[str, Any]:
-        """At most `limit` bytes of a stream of the rank, from `offset` on."""
+        """Return at most `limit` bytes of a stream of the rank, from `offset` on."""
         return of_one_job(
             self.api,
             self.job_id,
@@ -433,7 +435,7 @@ class LogReader:
         )
 
     def print_what_is_there(self) -> bool:
-        """Print on to the present end; whether the stream has ended there."""
+        """Print up to the present end of the log, and return whether the stream has ended."""
         if self.tail is not None:
             self._print_last_lines(self.tail)
             self.tail = None
@@ -443,7 +445,7 @@ class LogReader:
             sys.stdout.write(piece["text"])
             sys.stdout.flush()
             has_grown = piece["next_offset"] > piece["offset"]
-            # The next piece must be of the same attempt, whatever is requeued meanwhile.
+            # The next piece must belong to the same attempt, even if the job is requeued meanwhile.
             self.attempt, self.offset = piece["attempt"], piece["next_offset"]
             if piece["is_final"] or not has_grown:
                 if piece["is_final"] and piece["is_truncated"]:
@@ -451,7 +453,7 @@ class LogReader:
                 return bool(piece["is_final"])
 
     def _print_last_lines(self, count: int) -> None:
-        """Print the last `count` lines, or those of the last 4 MiB, and go on behind them."""
+        """Print the last `count` lines, or fewer if they are not in the last 4 MiB."""
         for size in _TAIL_SIZES:
             piece = self.piece(self.stream, -size, _LOG_PIECE)
             begin, text = piece["offset"], piece["text"]
@@ -467,7 +469,7 @@ class LogReader:
         self.attempt, self.offset = piece["attempt"], piece["next_offset"]
 
     def go_to_next_attempt(self) -> None:
-        """Begin with the attempt after this one."""
+        """Start with the next attempt."""
         assert self.attempt is not None
         self.attempt += 1
         self.offset = 0
@@ -475,7 +477,10 @@ class LogReader:
 
 
 def _follow(reader: LogReader, *, is_fixed: bool) -> None:
-    """Print until the job has ended, attempt by attempt; a fixed one until that has."""
+    """Print until the job has ended, attempt by attempt.
+
+    A fixed attempt is printed until its end.
+    """
     failures = 0
     while True:
         try:
@@ -511,7 +516,7 @@ def _follow_once(reader: LogReader, job: dict[str, Any], *, is_fixed: bool) -> b
         except Refused as refusal:
             if refusal.status != 404 or is_final:
                 raise
-            # It has been granted but writes nothing yet, or it never came so far.
+            # The attempt has no log yet, or it never got that far.
             reader.found_nothing(str(refusal))
             has_ended = reader.attempt < latest
         if has_ended and not is_fixed and reader.attempt < latest:
@@ -528,10 +533,10 @@ def cancel(
         typer.Option(metavar="ARRAY", help="All tasks of the array with this id."),
     ] = None,
 ) -> None:
-    """Cancel jobs: at once while they wait, else by notice and, 30 s later, by force."""
+    """Cancel jobs: waiting jobs at once, running jobs by notice and 30 s later by force."""
     if array is not None:
         if jobs:
-            raise CliError("Give jobs, or --array, and not both.")
+            raise CliError("Give either jobs or --array, not both.")
         found = open_api(ctx).post(f"job-arrays/{id_of_array(array)}/cancel")
         typer.echo(f"{found['id']}  {counts_text(found['counts'])}")
         return
@@ -541,14 +546,14 @@ def cancel(
 
 
 def hold(ctx: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]) -> None:
-    """Keep queued jobs from starting."""
+    """Hold queued jobs, so that they do not start."""
     _change(ctx, jobs, "hold", QUEUED)
 
 
 def release(
     ctx: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]
 ) -> None:
-    """Let held jobs queue again, at their old place."""
+    """Release held jobs. They queue again at their old place."""
     _change(ctx, jobs, "release", HELD)
 
 
@@ -574,14 +579,14 @@ def wait(
     ctx: typer.Context,
     job: JobArgument,
     timeout: Annotated[
-        str | None, typer.Option(help="Give up after 90s, 30m, 2h... with exit code 75.")
+        str | None, typer.Option(help="Stop waiting after 90s, 30m, 2h... with exit code 75.")
     ] = None,
 ) -> None:
-    """Wait until a job, or every task of an array, has ended, and exit as it did.
+    """Wait until a job, or every task of an array, has ended, and exit with its code.
 
-    Exit codes: the job's own; 0 succeeded; 1 failed without one; 128+N killed by signal N; 124
-    timed out; 130 cancelled; 75 still not ended after --timeout. Of an array: 0 when all its
-    tasks have succeeded, else 1.
+    Exit codes: the job's own; 0 succeeded; 1 failed without a code; 128+N killed by signal N; 124
+    timed out; 130 cancelled; 75 not ended after --timeout. For an array: 0 when all tasks
+    succeeded, else 1.
     """
     patience_s = seconds(timeout, "--timeout")
     api = open_api(ctx)
@@ -615,7 +620,7 @@ def wait(
 
 
 def exit_code_of(job: dict[str, Any]) -> int:
-    """The exit code of `wait` for a job that has ended."""
+    """Return the exit code of `wait` for an ended job."""
     state = job["state"]
     code: int | None = job["exit_code"]
     if state == "succeeded":

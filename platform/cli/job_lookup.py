@@ -1,4 +1,4 @@
-"""Jobs and arrays by what they are called on the command line."""
+"""Finds jobs and arrays by the names that users type."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from cli.api import Api
 from cli.errors import CliError, Refused
 from cli.output import tell
 
-#: What people may write for a job.
-JOB_HELP = "Its id, the end (c518) or the first 8 digits of it, or the beginning of its name."
+#: The forms in which a user may name a job.
+JOB_HELP = "Its id, the end (c518) or the first 8 digits of the id, or the beginning of its name."
 HELD, QUEUED = ("held",), ("queued",)
 WAITING = (*HELD, *QUEUED)
 RUNNING = ("running", "preempting")
 OPEN = (*WAITING, "starting", *RUNNING)
-#: So many jobs of one name are looked at.
+#: Number of jobs with one name that are searched.
 _NAMED_MAX = 200
 _END_OF_ID = re.compile(r"[0-9a-f]{4,12}")
 _START_OF_ID = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
 
 
 def id_of_job(api: Api, given: str, *, states: Sequence[str] = ()) -> str:
-    """Return the id of the job that `given` names: its id, its name, the beginning of its name, or
-    the end (as pages show it) or the beginning of its id.
+    """Return the id of the job that `given` names.
 
-    The caller's own jobs come first, then all that they may see. `states` are those of jobs that
-    the command is for: where several match and one of these is in such a state, it is meant, and
-    told. Raises CliError unless it is one job.
+    `given` may be the id, the name or its beginning, or the end (as pages show it) or beginning of
+    the id. The caller's own jobs come first, then all visible jobs.
+
+    `states` are the job states that the command is for. If several jobs match and only one is in
+    such a state, that job is chosen, and the choice is printed. Raises CliError unless it is one
+    job.
     """
     try:
         return str(UUID(given))
@@ -43,8 +45,8 @@ def id_of_job(api: Api, given: str, *, states: Sequence[str] = ()) -> str:
         found = _matching(api, given)
     if not found:
         raise CliError(
-            f"You may see no job whose name begins with {given!r}, or whose id ends (4 to 12 "
-            "digits) or begins (8 or more) so. `tidegate ls` lists jobs."
+            f"No visible job has a name that begins with {given!r}, or an id that ends (4 to 12 "
+            "digits) or begins (8 or more) with it. `tidegate ls` lists jobs."
         )
     jobs = "of your jobs" if whose else "jobs"
     exact = [job for job in found if job["name"] == given]
@@ -63,11 +65,11 @@ def id_of_job(api: Api, given: str, *, states: Sequence[str] = ()) -> str:
     if len(found) == 1:
         return str(found[0]["id"])
     some = "\n".join(f"  {_line(job)}  {job['state']}" for job in found[:5])
-    raise CliError(f"{len(found)} {jobs} {matching}; give the id of one:\n{some}")
+    raise CliError(f"{len(found)} {jobs} {matching}. Give the id of one:\n{some}")
 
 
 def _matching(api: Api, given: str, **parameters: object) -> list[dict[str, Any]]:
-    """Jobs whose name begins with `given`, else jobs whose id begins or ends so."""
+    """Return jobs whose name begins with `given`, or else whose id begins or ends with it."""
     jobs = list(api.items("jobs", most=_NAMED_MAX, **parameters, q=given))
     named = [job for job in jobs if str(job["name"]).startswith(given)]
     return named or [job for job in jobs if _has_id(job, given.lower())]
@@ -86,7 +88,7 @@ def _line(job: dict[str, Any]) -> str:
 
 
 def job_or_array(api: Api, given: str) -> dict[str, str]:
-    """`given` as what a job can wait for: a job by id or name, or an array by id."""
+    """Return `given` as a dependency of a job: a job by id or name, or an array by id."""
     found = id_of_job(api, given)
     if found == given.lower() and array_of(api, found) is not None:
         return {"array": found}
@@ -94,18 +96,18 @@ def job_or_array(api: Api, given: str) -> dict[str, str]:
 
 
 def id_of_array(given: str) -> str:
-    """`given`, if it can be the id of an array: a name may be that of several. Raises CliError."""
+    """Return `given` if it is an id. Raises CliError for a name, which several arrays may have."""
     try:
         return str(UUID(given))
     except ValueError:
         raise CliError(
-            f"{given!r} is no id of an array: that is what `tidegate submit --array` printed, and "
-            "what `tidegate get` tells of each of its tasks."
+            f"{given!r} is not the id of an array. `tidegate submit --array` prints that id, and "
+            "`tidegate get` shows it for each task."
         ) from None
 
 
 def array_of(api: Api, array_id: str) -> dict[str, Any] | None:
-    """The array with this id, None when there is none that the caller can see."""
+    """Return the array with this id, or None when the caller cannot see one."""
     try:
         return api.get(f"job-arrays/{array_id}")
     except Refused as refusal:
@@ -115,22 +117,22 @@ def array_of(api: Api, array_id: str) -> dict[str, Any] | None:
 
 
 def of_one_job(api: Api, job_id: str, what: str, **parameters: object) -> dict[str, Any]:
-    """GET of a job. Raises as `one_job`."""
+    """Send a GET for a job. Raises as `one_job`."""
     with one_job(api, job_id):
         return api.get(f"jobs/{job_id}{what}", **parameters)
 
 
 @contextmanager
 def one_job(api: Api, job_id: str) -> Iterator[None]:
-    """Something is asked of a job; of an array's id, CliError says how to find its tasks."""
+    """Turn a 404 for an array's id into a CliError that says how to find its tasks."""
     try:
         yield
     except Refused as refusal:
         if refusal.status != 404 or (array := array_of(api, job_id)) is None:
             raise
         raise CliError(
-            f"{job_id} is an array of {_tasks(array['size'])}; name one of them. They are listed "
-            f"by: tidegate ls --array {job_id}"
+            f"{job_id} is an array of {_tasks(array['size'])}. Name one of its tasks. List them "
+            f"with: tidegate ls --array {job_id}"
         ) from refusal
 
 

@@ -1,4 +1,4 @@
-"""Jobs in words and tables."""
+"""Prints jobs as text and tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from primitives.units import DeviceKind
 
 
 def print_jobs(jobs: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
-    """The list. What is not on a narrow terminal is always in a pipe."""
+    """Print the list of jobs. A pipe gets all columns, a narrow terminal only some."""
     devices = Devices(job["device"] for job in jobs)
     columns = ["ID", "NAME", "STATE", devices.head, "AGE"]
     shows_all = is_wide()
@@ -49,7 +49,7 @@ def print_jobs(jobs: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
 
 
 def _pool(job: Mapping[str, Any]) -> str:
-    """Where it runs or ran; of one that has not started yet, all that it accepts."""
+    """Return the pool of a started job, or all pools that a waiting job accepts."""
     pools = ", else ".join(job["pools"])
     if len(job["pools"]) == 1 or not job["attempt"]:
         return pools
@@ -57,7 +57,7 @@ def _pool(job: Mapping[str, Any]) -> str:
 
 
 def _held_or_asked(job: Mapping[str, Any], devices: Devices) -> str:
-    """What it has, or what it asks for: "4..16" of an elastic job that waits."""
+    """Return the GPUs that a job has, or asks for: "4..16" for a waiting elastic job."""
     if job["node_count_min"] == job["node_count"]:
         return devices.count(job["mgpu"], job["device"])
     attempt = job["current_attempt"]
@@ -67,7 +67,7 @@ def _held_or_asked(job: Mapping[str, Any], devices: Devices) -> str:
 
 
 def print_job(job: Mapping[str, Any]) -> None:
-    """One job, field by field."""
+    """Print one job, field by field."""
     attempt = job["current_attempt"] or {}
     usage = job["usage"]
     print_fields(
@@ -114,12 +114,12 @@ def print_job(job: Mapping[str, Any]) -> None:
     )
 
 
-#: Codes of jobs of which nobody asks when they start.
+#: Codes of jobs for which a start time makes no sense.
 _NOT_IN_LINE = frozenset({"not_waiting", "held_by_user", "dispatching", "never_fits"})
 
 
 def print_explanation(explanation: Mapping[str, Any], *, device: str) -> None:
-    """Why a job waits for such devices."""
+    """Print why a job waits. `device` is the kind of its devices."""
     typer.echo(plain(explanation["sentence"]))
     fields: list[tuple[str, object]] = [("reason", explanation["code"])]
     fields.append(("limit of", explanation["node"]))
@@ -134,10 +134,10 @@ def print_explanation(explanation: Mapping[str, Any], *, device: str) -> None:
     if explanation["victims"]:
         typer.echo()
         print_table(
-            ["GIVES BACK", "TEAM", Devices([device]).head, "UNTIL", "AT RISK", "AT ITS NOTICE"],
+            ["PREEMPTED", "TEAM", Devices([device]).head, "UNTIL", "AT RISK", "AT ITS NOTICE"],
             [
                 [
-                    victim["name"] or "(not yours to see)",
+                    victim["name"] or "(hidden)",
                     victim["team"],
                     gpus(victim["mgpu"]),
                     victim["grace_until"],
@@ -146,11 +146,11 @@ def print_explanation(explanation: Mapping[str, Any], *, device: str) -> None:
                 ]
                 for victim in explanation["victims"]
             ],
-            squeeze="GIVES BACK",
+            squeeze="PREEMPTED",
         )
 
 
-#: What a job is expected to do at its notice, by why that is known.
+#: What a job is expected to do at its notice, by the reason for which this is known.
 _NOTICE_HANDLING = {
     "reports_checkpoints": "saves (reports checkpoints)",
     "has_checkpoint_path": "saves (has a checkpoint path)",
@@ -160,7 +160,7 @@ _NOTICE_HANDLING = {
 
 
 def _at_risk(victim: Mapping[str, Any], device: str) -> str:
-    """The work that a job loses if it does not save, as GPU-hours."""
+    """Return the work that a job loses if it does not checkpoint, in GPU-hours."""
     at_risk_mgpu_s = victim.get("at_risk_mgpu_s")
     if at_risk_mgpu_s is None:
         return ""
@@ -168,7 +168,7 @@ def _at_risk(victim: Mapping[str, Any], device: str) -> str:
 
 
 def _made_room_for(job: Mapping[str, Any], attempt: Mapping[str, Any]) -> str | None:
-    """The job for which this one was stopped, as far as the reader may see it."""
+    """Return the job for which this one was stopped, as far as the reader may see it."""
     other = attempt.get("made_room_for")
     if other is None:
         return None
@@ -178,17 +178,17 @@ def _made_room_for(job: Mapping[str, Any], attempt: Mapping[str, Any]) -> str | 
     return f"{named} of {other['team']}, {DeviceKind(job['device']).text(other['mgpu'])}"
 
 
-#: What an unknown start hangs on, by code.
+#: The cause of an unknown start, by code.
 _HANGS_ON = {
-    "dependency": "not before the others are done",
-    "array_limit_reached": "not before another task of its array has ended",
-    "not_yet_decided": "the arbiter has not looked at it yet",
-    "cluster_unavailable": "nobody can say when such a cluster accepts jobs again",
+    "dependency": "it starts after its dependencies",
+    "array_limit_reached": "it starts after another task of its array ends",
+    "not_yet_decided": "the scheduler has not looked at it yet",
+    "cluster_unavailable": "the cluster does not accept jobs at present",
 }
 
 
 def starts_unknown(explanation: Mapping[str, Any]) -> bool:
-    """Return whether a look ahead may tell the start of a job that the arbiter did not foresee."""
+    """Return whether a simulation may find the start that the scheduler did not estimate."""
     code = explanation["code"]
     return (
         explanation["estimated_start"] is None
@@ -199,7 +199,7 @@ def starts_unknown(explanation: Mapping[str, Any]) -> bool:
 
 
 def _start_text(explanation: Mapping[str, Any]) -> str:
-    """When a job that waits starts, or what is known of that, in the words of the job's page."""
+    """Return when a waiting job starts, or what is known about it."""
     estimate = explanation["estimated_start"]
     if estimate is not None:
         return range_text(estimate)
@@ -209,18 +209,18 @@ def _start_text(explanation: Mapping[str, Any]) -> str:
     if code in _HANGS_ON:
         return f"unknown: {_HANGS_ON[code]}"
     if ahead == 0:
-        why = "when there is room for it"
+        why = ""
     elif ahead == 1:
-        why = "1 job comes before it, and how long it will run"
+        why = ": 1 job comes before it"
     else:
-        why = f"{ahead:,} jobs come before it, and how long they will run"
-    return f"unknown: {why} is not foreseen here; `tidegate estimate` plays it through"
+        why = f": {ahead:,} jobs come before it"
+    return f"unknown{why}; run `tidegate estimate` to simulate it"
 
 
 def print_reasons(reasons: Sequence[Mapping[str, Any]]) -> None:
-    """What a job has waited for, the latest first."""
+    """Print the past reasons for a job's wait, newest first."""
     if not reasons:
-        tell("It has not waited.")
+        tell("The job has not waited.")
         return
     print_table(
         ["SINCE", "REASON", "SENTENCE"],
@@ -230,18 +230,18 @@ def print_reasons(reasons: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_notes(notes: Sequence[Mapping[str, Any]]) -> None:
-    """What became of the lines of a batch script."""
+    """Print how each line of a batch script was understood."""
     for note in notes:
         where = f"line {note['line']}: {note['text']}: " if note["line"] else ""
         typer.echo(plain(f"{note['verdict']:<10}  {where}{note['detail']}"), err=True)
 
 
 def print_plan(plan: Mapping[str, Any]) -> None:
-    """What would become of a request."""
+    """Print where and when a requested job would run."""
     job = plan["job"]
     cost = plan["cost_per_hour_nano"]
     each = " for each task" if job["tasks"] > 1 else ""
-    # Of a range it waits for the least, and costs that then if it gets no more.
+    # A job with a size range waits for the least size, and costs at least that.
     is_least = not plan["would_start_now"] and plan["mgpu"] == job["mgpu_min"] < job["mgpu"]
     costs = None
     if cost is not None:
@@ -249,7 +249,7 @@ def print_plan(plan: Mapping[str, Any]) -> None:
     if each:
         at_once = job.get("tasks_at_once")
         some = "" if at_once is None else f"; at most {at_once:,} at once"
-        typer.echo(f"For each of {job['tasks']:,} tasks{some}. What becomes of the first:")
+        typer.echo(f"For each of {job['tasks']:,} tasks{some}. The plan of the first task:")
     typer.echo(plain(plan["explanation"]["sentence"]))
     typer.echo()
     print_fields(
@@ -286,12 +286,12 @@ def _exit_code(job: Mapping[str, Any]) -> str | None:
 
 
 def _devices(job: Mapping[str, Any]) -> str:
-    """What is counted of it."""
+    """Return the name of the job's devices."""
     return DeviceKind(job["device"]).plural
 
 
 def _size(job: Mapping[str, Any], *, granted_mgpu: int | None) -> str:
-    """What it asks for, and of a range what it was granted: "12 of 4 to 16 (4 on each node)"."""
+    """Return the requested size, and the part granted: "12 of 4 to 16 (4 on each node)"."""
     most, per_node = gpus(job["mgpu"]), gpus(job["mgpu_per_node"])
     if job["node_count_min"] < job["node_count"]:
         granted = "" if granted_mgpu is None else f"{gpus(granted_mgpu)} of "
@@ -307,14 +307,14 @@ def _state(job: Mapping[str, Any]) -> str:
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """Tasks by state, those that there are: "3 running, 7 queued"."""
+    """Return the number of tasks by state, without zeros: "3 running, 7 queued"."""
     return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
 
 
 def _waited_for(one: Mapping[str, Any]) -> str:
-    """A job that this one waits or waited for."""
+    """Return a dependency of the job in words."""
     condition = {"succeeded": "success", "ended": "the end", "failed": "the failure"}
-    named = "a job that is not yours to see"
+    named = "a job that you cannot see"
     if one["job"] or one["array"]:
         named = f"{'' if one['job'] else 'array '}{one['name']} ({one['job'] or one['array']})"
     state = f", which {state_phrase(one['state'])}" if one["state"] else ""
@@ -322,19 +322,19 @@ def _waited_for(one: Mapping[str, Any]) -> str:
 
 
 def _topology(job: Mapping[str, Any]) -> str | None:
-    """How close together the nodes are to be."""
+    """Return how close together the nodes must be."""
     if job["required_topology"]:
         return f"all nodes in one {job['required_topology']}"
     if job["preferred_topology"]:
-        return f"all nodes in one {job['preferred_topology']} if there is room"
+        return f"all nodes in one {job['preferred_topology']} if possible"
     return None
 
 
 def _beside(job: Mapping[str, Any]) -> str | None:
-    """The CPUs and the memory that it asks for on each node."""
+    """Return the CPUs and the memory that the job asks for on each node."""
     cpus, memory = job["cpus_per_node"], job["memory_mib_per_node"]
     if job["device"] == "cpu":
-        # They are its size.
+        # In a pool of cores, the CPUs are its size.
         cpus = None
     parts = [] if cpus is None else [f"{cpus:,} CPU{'' if cpus == 1 else 's'}"]
     parts += [] if memory is None else [f"{memory:,} MiB of memory"]
@@ -351,7 +351,7 @@ def _nodes(attempt: Mapping[str, Any]) -> str | None:
 
 
 def range_text(estimate: Mapping[str, Any]) -> str:
-    """When a job may start, and by which method that was found."""
+    """Return when a job may start, and the method of this estimate."""
     earliest, latest = estimate["earliest"], estimate["latest"]
     if earliest and latest:
         return f"between {earliest} and {latest} (by {estimate['method']})"

@@ -1,8 +1,9 @@
-"""`tidegate`: jobs, quotas and reports from the command line, over the REST API only; and
-`simulate`, which asks no server.
+"""`tidegate`: jobs, quotas and reports from the command line.
 
-Exit codes: 0 done, 2 wrong use, 3 refused by the server, 4 server not reachable, 130 interrupted;
-`tidegate wait` exits as the job did.
+All commands use the REST API only, except `simulate`, which works offline.
+
+Exit codes: 0 done, 2 wrong usage, 3 refused by the server, 4 server not reachable, 130 interrupted.
+`tidegate wait` exits with the code of the job.
 """
 
 from __future__ import annotations

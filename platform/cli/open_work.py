@@ -1,4 +1,4 @@
-"""Jobs that have not ended, where something is archived or deactivated."""
+"""Open jobs of something that is archived or deactivated."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from cli.errors import CliError
 from cli.output import print_table
 
 WaitingOption = Annotated[
-    str | None, typer.Option(help="Jobs that wait: wait (until it is undone) or cancel.")
+    str | None, typer.Option(help="Waiting jobs: wait (until it is restored) or cancel.")
 ]
 RunningOption = Annotated[
-    str | None, typer.Option(help="Jobs that run: end (run to their end) or cancel.")
+    str | None, typer.Option(help="Running jobs: end (let them end) or cancel.")
 ]
 
 
 def decided(work: Mapping[str, Any], *, waiting: str | None, running: str | None) -> dict[str, str]:
-    """List the running jobs, and return what to send. Raises CliError for work that nothing is
-    said of."""
+    """List the running jobs, and return the decisions to send.
+
+    Raises CliError for running or waiting jobs without a decision.
+    """
     if work["running_jobs"]:
         print_table(
             ["RUNS", "TEAM", "USER", "STATE"],
@@ -35,6 +37,6 @@ def decided(work: Mapping[str, Any], *, waiting: str | None, running: str | None
         wait = "job waits" if work["waiting"] == 1 else "jobs wait"
         missing.append(f"{work['waiting']:,} {wait}: add --waiting wait or --waiting cancel.")
     if missing:
-        raise CliError(" ".join(["Nothing is changed yet.", *missing]))
+        raise CliError(" ".join(["Nothing was changed.", *missing]))
     chosen = {"waiting": waiting, "running": running}
     return {name: value for name, value in chosen.items() if value is not None}

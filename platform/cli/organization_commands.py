@@ -1,4 +1,4 @@
-"""`tidegate organization`: a new organization that works at once."""
+"""`tidegate organization`: create an organization that works at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from cli.output import Format, print_data, print_fields, tell
 from cli.people_commands import tell_link
 
 organization_app = typer.Typer(
-    no_args_is_help=True, help="Organizations, for platform administrators.", rich_markup_mode=None
+    no_args_is_help=True,
+    help="Create organizations (for platform administrators).",
+    rich_markup_mode=None,
 )
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
@@ -23,42 +25,43 @@ Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 @organization_app.command("create")
 def organization_create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="What people read.")],
+    name: Annotated[str, typer.Argument(help="Name that people see.")],
     slug: Annotated[
-        str | None, typer.Option(help="What paths begin with; made from the name if absent.")
+        str | None, typer.Option(help="First part of its paths. Default: made from the name.")
     ] = None,
     admin: Annotated[
-        str | None, typer.Option(metavar="USERNAME", help="Its first administrator.")
+        str | None, typer.Option(metavar="USERNAME", help="First administrator.")
     ] = None,
     admin_name: Annotated[
-        str | None, typer.Option(help="Their name; the user name if absent.")
+        str | None, typer.Option(help="Name of the administrator. Default: the username.")
     ] = None,
     admin_email: Annotated[
-        str | None, typer.Option(help="Where their password link is mailed to.")
+        str | None, typer.Option(help="Address to which the password link is mailed.")
     ] = None,
-    pool: Annotated[str | None, typer.Option(help="Where it gets its first quota.")] = None,
+    pool: Annotated[str | None, typer.Option(help="Pool of the first quota.")] = None,
     gpus: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="GPUs or cores guaranteed there.")
+        str | None, typer.Option(metavar="NUMBER", help="GPUs or cores guaranteed in the pool.")
     ] = None,
     team: Annotated[
-        str | None, typer.Option(metavar="SLUG", help="Its first team; `main` if absent.")
+        str | None, typer.Option(metavar="SLUG", help="First team. Default: `main`.")
     ] = None,
     currency: Annotated[
-        str | None, typer.Option(help="Of its prices, for example EUR; no rate card if absent.")
+        str | None,
+        typer.Option(help="Currency of its prices, for example EUR. Default: no rate card."),
     ] = None,
     time_zone: Annotated[
-        str | None, typer.Option(help="For example Europe/Berlin; UTC if absent.")
+        str | None, typer.Option(help="For example Europe/Berlin. Default: UTC.")
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Create an organization in one step, with priority classes, a first team and its quota.
+    """Create an organization with priority classes, a first team and its quota.
 
-    The first administrator's password link is mailed, or printed here, this once.
+    The first administrator's password link is mailed, or printed here once.
     """
     if admin is None and (admin_name or admin_email):
         raise CliError("--admin-name and --admin-email need --admin.")
     if (pool is None) != (gpus is None):
-        raise CliError("Give --pool and --gpus, or neither.")
+        raise CliError("Give both --pool and --gpus, or neither.")
     body: dict[str, Any] = {
         "name": name,
         "slug": slug,

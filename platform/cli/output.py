@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON and YAML for programs."""
+"""Output of commands: tables for people, JSON and YAML for programs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from primitives.units import DeviceKind
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _NARROWEST = 6
-#: Names of jobs are padded to this at most where nothing is cut.
+#: Names of jobs are padded to at most this width where no text is cut.
 NAME_PAD_MAX = 32
-#: Wider terminals show all columns of a list.
+#: Terminals from this width on show all columns of a list.
 _WIDE = 120
-#: A number, or the word for a limit that is not set.
+#: A number, or the word for a missing limit.
 _NUMBER = re.compile("-?[0-9.,]*|none")
 
 
 class Format(StrEnum):
-    """How to print."""
+    """The format of the output."""
 
     TABLE = "table"
     JSON = "json"
@@ -34,11 +34,11 @@ class Format(StrEnum):
 
 
 def print_data(data: Any, output: Format) -> None:
-    """`data` as JSON or YAML, with its members in the order of the API."""
+    """Print `data` as JSON or YAML, with its members in the order of the API."""
     if output is Format.JSON:
         typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
-        import yaml  # here, for `--help` to be quick
+        import yaml  # imported here, so that `--help` is quick
 
         typer.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
 
@@ -51,11 +51,11 @@ def print_table(
     keep_end: bool = False,
     pad_max: int | None = None,
 ) -> None:
-    """Aligned columns; those that hold only numbers, or none, to the right.
+    """Print aligned columns. Columns of numbers (or "none") are aligned to the right.
 
-    On a terminal the column named `squeeze` gives way until a line fits: it loses the ends of
-    its texts, or with `keep_end` their beginnings. Elsewhere nothing is cut, but that column is
-    padded to at most `pad_max` characters, so that one long text does not push all lines apart.
+    On a terminal, the column named `squeeze` is shortened until a line fits. It loses the ends of
+    its texts, or with `keep_end` their beginnings. Elsewhere no text is cut, but that column is
+    padded to at most `pad_max` characters. So one long text does not push all lines apart.
     """
     cells = [[plain(text) for text in row] for row in rows]
     widths = [
@@ -83,7 +83,7 @@ def print_table(
 
 
 def print_fields(fields: Sequence[tuple[str, object]]) -> None:
-    """One line per field that has a value."""
+    """Print one line per field that has a value."""
     shown = [(name, plain(value)) for name, value in fields if value not in (None, "", [], {})]
     width = max((len(name) for name, _ in shown), default=0)
     for name, text in shown:
@@ -91,33 +91,35 @@ def print_fields(fields: Sequence[tuple[str, object]]) -> None:
 
 
 def tell(text: str) -> None:
-    """A remark, on standard error, so that standard output stays clean."""
+    """Print a remark on standard error, so that standard output has only data."""
     typer.echo(plain(text), err=True)
 
 
 def plain(value: object) -> str:
-    """`value` without control characters but line feed and tab: names and messages come from
-    other people."""
+    """Return `value` as text without control characters, except line feed and tab.
+
+    Names and messages come from other users and must not control the terminal.
+    """
     return "-" if value is None else _UNSEEN.sub("", str(value))
 
 
 def is_terminal() -> bool:
-    """Whether standard output is one."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def terminal_width() -> int:
-    """Columns of the terminal; COLUMNS wins, 80 when unknown."""
+    """Return the columns of the terminal. COLUMNS wins; 80 when unknown."""
     return shutil.get_terminal_size((80, 24)).columns
 
 
 def is_wide() -> bool:
-    """Whether all columns of a list are shown: on a wide terminal, and always in a pipe."""
+    """Return whether to print all columns of a list: on a wide terminal, and always in a pipe."""
     return not is_terminal() or terminal_width() >= _WIDE
 
 
 def gpus(mgpu: object) -> str:
-    """Milli-GPU as GPUs: 8000 is "8", 500 is "0.5"; None is "-"."""
+    """Return milli-GPU as GPUs: 8000 is "8", 500 is "0.5", None is "-"."""
     if not isinstance(mgpu, int):
         return "-"
     whole, milli = divmod(abs(mgpu), 1000)
@@ -126,10 +128,10 @@ def gpus(mgpu: object) -> str:
 
 
 class Devices:
-    """What a table's amounts are of: GPUs, or cores. Where rows are of both, its heads say GPUs and
-    the cells of cores say what they are; nothing of both is ever summed.
+    """The devices in a table: GPUs or cores. `kinds` are the `device` of its rows.
 
-    `kinds` are the `device` of its rows.
+    In a table with both, the column heads say GPUs, and the cells of cores name their unit. GPUs
+    and cores are never summed.
     """
 
     def __init__(self, kinds: Iterable[str]) -> None:
@@ -139,35 +141,35 @@ class Devices:
 
     @property
     def head(self) -> str:
-        """Of a column of amounts."""
+        """Return the head of a column of amounts."""
         return self._heads.plural.upper()
 
     @property
     def hours_head(self) -> str:
-        """Of a column of amounts over time."""
+        """Return the head of a column of amounts over time."""
         return f"{self._heads.singular}-hours".upper()
 
     @property
     def hours_words(self) -> str:
-        """The same in a sentence."""
-        beside = " (core-hours where it says so)" if self._has_both else ""
+        """Return the unit of amounts over time for a sentence."""
+        beside = " (core-hours where marked)" if self._has_both else ""
         return f"{self._heads.singular}-hours{beside}"
 
     @property
     def seconds_head(self) -> str:
-        """Of a column of small amounts over time."""
+        """Return the head of a column of small amounts over time."""
         return f"{self._heads.singular}-seconds".upper()
 
     def count(self, mgpu: object, device: str) -> str:
-        """An amount of a row; None is "-"."""
+        """Return an amount of a row; None is "-"."""
         return self._named(gpus(mgpu), device, "s")
 
     def hours(self, mgpu_s: int, device: str) -> str:
-        """An amount over time of a row."""
+        """Return an amount over time of a row."""
         return self._named(gpu_hours(mgpu_s), device, "-hours")
 
     def seconds(self, mgpu_s: int, device: str) -> str:
-        """A small amount over time of a row, exact."""
+        """Return a small amount over time of a row, exactly."""
         return self._named(gpus(mgpu_s), device, "-seconds")
 
     def _named(self, amount: str, device: str, ending: str) -> str:
@@ -177,19 +179,19 @@ class Devices:
 
 
 def gpu_hours(mgpu_s: int) -> str:
-    """Milli-GPU-seconds as GPU-hours with three decimals, rounded half up."""
+    """Return milli-GPU-seconds as GPU-hours with three decimals, rounded half up."""
     thousandths = (2 * mgpu_s + 3_600) // 7_200
     return f"{thousandths // 1000:,}.{thousandths % 1000:03d}"
 
 
 def money(nano: int) -> str:
-    """Nano-currency with two decimals, rounded half up."""
+    """Return nano-currency with two decimals, rounded half up."""
     cents = (2 * abs(nano) + 10_000_000) // 20_000_000
     return f"{'-' if nano < 0 else ''}{cents // 100:,}.{cents % 100:02d}"
 
 
 def duration(seconds: int) -> str:
-    """Seconds as people say it, the two largest units: "2d3h", "5m10s"."""
+    """Return seconds in the two largest units, as people say it: "2d3h", "5m10s"."""
     parts = []
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
         count, seconds = divmod(seconds, size)
@@ -199,7 +201,7 @@ def duration(seconds: int) -> str:
 
 
 def age(moment: object, *, now: datetime) -> str:
-    """How long ago an ISO time was; "-" for none."""
+    """Return how long ago an ISO time was; "-" for None."""
     if not isinstance(moment, str):
         return "-"
     passed = now - datetime.fromisoformat(moment)
@@ -207,18 +209,20 @@ def age(moment: object, *, now: datetime) -> str:
 
 
 def now_utc() -> datetime:
-    """The time now."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
 def moment_text(epoch_s: int) -> str:
-    """Epoch seconds as ISO 8601 in UTC."""
+    """Return epoch seconds as ISO 8601 in UTC."""
     return f"{datetime.fromtimestamp(int(epoch_s), UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def labels(numbers: Mapping[str, Any], device: str) -> list[tuple[str, str]]:
-    """Named quantities with their units turned into words: `need_mgpu` is "need GPUs", and "need
-    cores" in a pool of such a `device`."""
+    """Return named quantities with their units in words.
+
+    For example, `need_mgpu` becomes "need GPUs", or "need cores" in a pool of such a `device`.
+    """
     devices = DeviceKind(device).plural
     shown = []
     for name, value in numbers.items():

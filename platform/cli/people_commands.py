@@ -1,4 +1,4 @@
-"""Commands on people: one's password, links for others' passwords, access tokens."""
+"""Commands on people: own password, password links for others, access tokens."""
 
 from __future__ import annotations
 
@@ -33,30 +33,33 @@ token_app = typer.Typer(
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 TokenArgument = Annotated[
-    str, typer.Argument(help="Its id, or its first 12 characters as `token ls` shows them.")
+    str, typer.Argument(help="Its id, or the first 12 characters as in `token ls`.")
 ]
-UserOption = Annotated[str | None, typer.Option("--user", help="Login of an account you manage.")]
+UserOption = Annotated[
+    str | None, typer.Option("--user", help="Login of an account that you manage.")
+]
 OrganizationOption = Annotated[
-    str | None, typer.Option(help="Slug: all tokens of an organization you manage.")
+    str | None, typer.Option(help="All tokens of an organization that you manage, by its slug.")
 ]
 
 
 def passwd(
     ctx: typer.Context,
     stdin: Annotated[
-        bool, typer.Option("--stdin", help="Read the old and the new password as two lines.")
+        bool,
+        typer.Option("--stdin", help="Read the old and the new password from two input lines."),
     ] = False,
 ) -> None:
-    """Change your own password. Your sessions in browsers end; access tokens stay."""
+    """Change your own password. Your browser sessions end. Access tokens stay valid."""
     if stdin:
         old, new = (sys.stdin.readline().rstrip("\r\n") for _ in range(2))
     else:
         old = getpass.getpass("Old password: ")
         new = getpass.getpass("New password (at least 12 characters): ")
-        if getpass.getpass("The new one again: ") != new:
+        if getpass.getpass("Repeat the new password: ") != new:
             raise CliError("The two new passwords differ. Try again.")
     open_api(ctx).post("password", {"old_password": old, "new_password": new})
-    tell("The password is changed. Sessions in browsers have ended.")
+    tell("Password changed. Your browser sessions have ended.")
 
 
 @user_app.command("ls")
@@ -89,10 +92,10 @@ def user_ls(
 def password_link(
     ctx: typer.Context, login: Annotated[str, typer.Argument(help="Login of the person.")]
 ) -> None:
-    """Make a link with which a person sets their password, once, within an hour.
+    """Create a link with which a person sets a password, once, within an hour.
 
-    It is mailed where mail is configured and the person has an address; else it is printed here,
-    this once.
+    The link is mailed if mail is configured and the person has an address. Otherwise it is printed
+    here once.
     """
     api = open_api(ctx)
     made = api.post(f"users/{_user(api, login)['id']}/password-link", {}, key=str(uuid.uuid4()))
@@ -108,13 +111,13 @@ def _user(api: Api, login: str) -> Mapping[str, Any]:
 
 
 def tell_link(api: Api, made: Mapping[str, Any]) -> None:
-    """Print a link that was just made, or say where it went."""
+    """Print a new link, or where it was sent."""
     if made["sent_to"] is not None:
         tell(f"The link for {made['user']} was mailed to {made['sent_to']}.")
     elif made["link"] is None:
-        raise CliError(f"The link for {made['user']} was shown before. Make a new one.")
+        raise CliError(f"The link for {made['user']} was shown before. Create a new one.")
     else:
-        tell(f"For {made['user']}, once, until {made['expires_at']}; shown this once:")
+        tell(f"For {made['user']}, valid once, until {made['expires_at']}. It is not shown again:")
         typer.echo(api.settings.server + made["link"])
 
 
@@ -125,14 +128,14 @@ def user_deactivate(
     waiting: WaitingOption = None,
     running: RunningOption = None,
 ) -> None:
-    """Deactivate an account: sessions end, tokens are revoked, and its waiting jobs do not start.
+    """Deactivate an account: its sessions end, tokens are revoked, and waiting jobs do not start.
 
-    Lists its running jobs first, and asks for --running and --waiting where there is such work.
+    Lists running jobs first, and asks for --running and --waiting where there are such jobs.
     """
     api = open_api(ctx)
     address = f"users/{_user(api, login)['id']}/deactivate"
     api.post(address, decided(api.get(address), waiting=waiting, running=running))
-    tell(f"{login} is deactivated. `tidegate user reactivate {login}` lets them in again.")
+    tell(f"{login} is deactivated. Reactivate it with `tidegate user reactivate {login}`.")
 
 
 @user_app.command("reactivate")
@@ -140,7 +143,7 @@ def user_reactivate(
     ctx: typer.Context,
     login: Annotated[str, typer.Argument(help="Login: bob@ai-company.")],
 ) -> None:
-    """Reactivate an account. Its tokens stay revoked; its waiting jobs may start."""
+    """Reactivate an account. Its tokens stay revoked. Its waiting jobs may start."""
     api = open_api(ctx)
     api.patch(f"users/{_user(api, login)['id']}", {"is_active": True})
     tell(f"{login} is active.")
@@ -164,7 +167,7 @@ def token_ls(
     organization: OrganizationOption = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List access tokens, newest first: yours, unless a user or an organization is given."""
+    """List access tokens, newest first: your own, or those of a user or an organization."""
     found = _tokens(open_api(ctx), user=user, organization=organization)
     if output is not Format.TABLE:
         print_data(found, output)
@@ -193,9 +196,9 @@ def token_ls(
 @token_app.command("create")
 def token_create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="What it is for.")],
+    name: Annotated[str, typer.Argument(help="Purpose of the token.")],
     scope: Annotated[
-        list[str], typer.Option(help="read, jobs, quotas, reports or admin; several times.")
+        list[str], typer.Option(help="read, jobs, quotas, reports or admin. Repeatable.")
     ],
     days: Annotated[int, typer.Option(min=1, max=_DAYS_MAX, help="Days until it expires.")] = 30,
     user: Annotated[
@@ -204,7 +207,8 @@ def token_create(
 ) -> None:
     """Create an access token and print its secret, this once.
 
-    It has no more rights and lives no longer than the token in use, and is revoked with it.
+    It never has more rights, nor a longer life, than the token in use. It is revoked with that
+    token.
     """
     made = open_api(ctx).post(
         "tokens",
@@ -220,7 +224,7 @@ def token_rotate(
     token: TokenArgument,
     user: UserOption = None,
     overlap_hours: Annotated[
-        int, typer.Option(min=0, max=_HOURS_MAX, help="Hours until the old one ends; 0: at once.")
+        int, typer.Option(min=0, max=_HOURS_MAX, help="Hours until the old token ends (0: now).")
     ] = 0,
 ) -> None:
     """Replace an access token by a new one with the same name and scopes."""
@@ -236,14 +240,17 @@ def token_rotate(
 
 @token_app.command("revoke")
 def token_revoke(ctx: typer.Context, token: TokenArgument, user: UserOption = None) -> None:
-    """End an access token and all that were made with it, at once and for good."""
+    """Revoke an access token and all tokens created with it, at once and for ever."""
     api = open_api(ctx)
     api.delete(f"tokens/{_found_token(api, token, user=user)}")
-    tell("It no longer works.")
+    tell("The token no longer works.")
 
 
 def _print_secret(made: Mapping[str, Any]) -> None:
-    tell(f"Token {made['name']} of {made['user']}, until {made['expires_at']}; shown this once:")
+    tell(
+        f"Token {made['name']} of {made['user']}, valid until {made['expires_at']}. "
+        "It is not shown again:"
+    )
     typer.echo(made["secret"])
 
 
@@ -256,17 +263,17 @@ def _tokens(
 
 
 def _found_token(api: Api, token: str, *, user: str | None) -> str:
-    """The id of a token that is named by its id or its first characters."""
+    """Return the id of a token that is named by its id or its first characters."""
     try:
         return str(uuid.UUID(token))
     except ValueError:
         pass
     if len(token) != _PREFIX_LENGTH:
-        raise CliError("Name a token by its id, or by its first 12 characters.")
+        raise CliError("Give the id of the token, or its first 12 characters.")
     found = [one["id"] for one in _tokens(api, user=user) if one["prefix"] == token]
     if len(found) != 1:
         raise CliError(
             f"{len(found) or 'No'} tokens begin with {token}. See `tidegate token ls`"
-            + ("." if user else "; --user LOGIN for those of another account.")
+            + ("." if user else ". For tokens of another account, add --user LOGIN.")
         )
     return str(found[0])

@@ -1,4 +1,4 @@
-"""`tidegate policy`: rules of service of an organization, its classes, and the installation."""
+"""`tidegate policy`: policies of an organization, its classes, and the installation."""
 
 from __future__ import annotations
 
@@ -18,41 +18,42 @@ from cli.submitting import number, seconds
 _ORGANIZATIONS_MAX = 1_000
 _CLASSES_MAX = 500
 _YES_NO = {"yes": True, "true": True, "no": False, "false": False}
-#: Names whose values are typed in GPUs, by the name that the API takes.
+#: Settings that are typed in GPUs: the API's name by the name here.
 _GPUS = {"team_cap": "team_cap_mgpu"}
-#: All names that the API has others for.
+#: Settings with another name in the API.
 _NAMES = {**_GPUS, "price": "price_multiplier_ppm"}
 _MULTIPLIER = re.compile(r"([0-9]{1,4})(?:\.([0-9]{1,6}))?")
 
 policy_app = typer.Typer(
     no_args_is_help=True,
-    help="Who is served first, how long a notice is, who is stopped last.",
+    help="Priorities, grace periods and preemption rules.",
     rich_markup_mode=None,
 )
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 OrganizationArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[ORGANIZATION]", help="Its slug; the whole installation if absent."),
+    typer.Argument(metavar="[ORGANIZATION]", help="Its slug. Default: the whole installation."),
 ]
 IfMatch = Annotated[
     str | None,
     typer.Option(
         metavar="VERSION",
-        help="Change it only while this is its version, as `get` shows it, or `classes -o json`; "
-        "without it, as it is now.",
+        help="Change it only if this is still its version, as in `get` or `classes -o json`. "
+        "Default: the present version.",
     ),
 ]
 ClassArgument = Annotated[str, typer.Argument(metavar="CLASS", help="Its name.")]
 OfOrganization = Annotated[
-    str | None, typer.Option("--organization", help="Needed where several have such a class.")
+    str | None,
+    typer.Option("--organization", help="Required if several organizations have this class."),
 ]
 ClassSettings = Annotated[
     list[str],
     typer.Argument(
         metavar="NAME=VALUE...",
-        help="order=100, grace_period_s=5m, team_cap=64 (GPUs, or none), price=1.5 (times the "
-        "price), preempts_within_team=yes, preempts_across_teams=no, description=...",
+        help="order=100, grace_period_s=5m, team_cap=64 (GPUs, or none), price=1.5 (a factor), "
+        "preempts_within_team=yes, preempts_across_teams=no, description=...",
     ),
 ]
 Settings = Annotated[
@@ -60,7 +61,7 @@ Settings = Annotated[
     typer.Argument(
         metavar="NAME=VALUE...",
         help="grace_period_s=10m, rank=ai-company/production,ai-company/research, "
-        "skips_blocked_within_team=no; times with their unit.",
+        "skips_blocked_within_team=no. Times need a unit.",
     ),
 ]
 
@@ -69,7 +70,7 @@ Settings = Annotated[
 def policy_get(
     ctx: typer.Context, organization: OrganizationArgument = None, output: Output = Format.TABLE
 ) -> None:
-    """Show the policy of an organization, or what holds for all of them."""
+    """Show the policy of an organization, or of the whole installation."""
     api = open_api(ctx)
     shown = api.get(_path(api, organization))
     _print(shown, output)
@@ -81,15 +82,15 @@ def policy_set(
     ctx: typer.Context,
     settings: Settings,
     organization: Annotated[
-        str | None, typer.Option(help="Its slug; without it, what holds for all of them.")
+        str | None, typer.Option(help="Its slug. Default: the policy of the whole installation.")
     ] = None,
     if_match: IfMatch = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Change settings of a policy, by the names that `get` shows. Others stay.
+    """Change settings of a policy, by their names in `get`. Other settings stay.
 
-    For administrators of the organization; what holds for all, for platform administrators. Takes
-    effect with the next decision.
+    For administrators of the organization; the installation's policy is for platform
+    administrators. The change takes effect with the next decision.
     """
     api = open_api(ctx)
     patch = _read(settings)
@@ -101,10 +102,12 @@ def policy_set(
 @policy_app.command("classes")
 def policy_classes(
     ctx: typer.Context,
-    organization: Annotated[str | None, typer.Argument(help="Only of this slug.")] = None,
+    organization: Annotated[
+        str | None, typer.Argument(help="Only this organization, by its slug.")
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List priority classes, the first served first. CAP: GPUs that one may hold in a team."""
+    """List priority classes, highest priority first. CAP is the limit of GPUs in a team."""
     found = list(
         open_api(ctx).items("priority-classes", most=_CLASSES_MAX, organization=organization)
     )
@@ -112,7 +115,7 @@ def policy_classes(
         print_data(found, output)
         return
     if not found:
-        tell("There is no priority class yet.")
+        tell("No priority classes yet.")
         return
     print_table(
         ["ORGANIZATION", "CLASS", "ORDER", "STOPS", "GRACE", "CAP", "PRICE", "FOR"],
@@ -138,13 +141,12 @@ def policy_add_class(
     ctx: typer.Context,
     name: ClassArgument,
     settings: ClassSettings,
-    organization: Annotated[str, typer.Option(help="Whose: its slug.")],
+    organization: Annotated[str, typer.Option(help="Its organization, by the slug.")],
     output: Output = Format.TABLE,
 ) -> None:
-    """Add a priority class; `order=` is needed. For administrators of the organization.
+    """Add a priority class. `order=` is required. For administrators of the organization.
 
-    What is not said is as of `normal`: it stops nobody, has 5 minutes of grace and no cap, and
-    costs the price.
+    Defaults are those of `normal`: no preemption, 5 minutes of grace, no cap, and the normal price.
     """
     body = {"organization": organization, "name": name, **_read(settings)}
     _print(open_api(ctx).post("priority-classes", body, key=str(uuid.uuid4())), output)
@@ -159,8 +161,10 @@ def policy_set_class(
     if_match: IfMatch = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Change a priority class; `is_retired=yes`: no new jobs. For administrators of its
-    organization; its price for who manages prices, too."""
+    """Change a priority class. With `is_retired=yes` it accepts no new jobs.
+
+    For administrators of its organization. Price managers may change its price, too.
+    """
     api = open_api(ctx)
     patch = _read(settings)
     each = _class_named(api, name, organization)
@@ -175,7 +179,7 @@ def policy_remove_class(
     organization: OfOrganization = None,
     if_match: IfMatch = None,
 ) -> None:
-    """Remove a priority class that no job was ever of; others are retired by `set-class`."""
+    """Remove a priority class that no job ever used. Retire other classes with `set-class`."""
     api = open_api(ctx)
     each = _class_named(api, name, organization)
     seen = _version(each) if if_match is None else _tag(if_match)
@@ -187,10 +191,10 @@ def _class_named(api: Api, name: str, organization: str | None) -> Mapping[str, 
     classes = api.items("priority-classes", most=_CLASSES_MAX, organization=organization)
     found = [each for each in classes if each["name"] == name]
     if not found:
-        raise CliError(f"There is no priority class {name[:63]!r}; `policy classes` lists them.")
+        raise CliError(f"There is no priority class {name[:63]!r}. `policy classes` lists them.")
     if len(found) > 1:
         where = ", ".join(sorted(str(each["organization"]) for each in found))
-        raise CliError(f"{name} is a class of {where}; say which with --organization.")
+        raise CliError(f"{name} is a class of {where}. Choose one with --organization.")
     return found[0]
 
 
@@ -202,7 +206,7 @@ def _path(api: Api, organization: str | None) -> str:
         if organization == one["slug"]:
             return f"organizations/{one['id']}/policy"
     names = ", ".join(str(one["slug"]) for one in found[:10])
-    raise CliError(f"There is no organization {organization[:63]!r}; there are {names or 'none'}.")
+    raise CliError(f"There is no organization {organization[:63]!r}. Known: {names or 'none'}.")
 
 
 def _version(shown: Mapping[str, Any]) -> str:
@@ -210,7 +214,7 @@ def _version(shown: Mapping[str, Any]) -> str:
 
 
 def _tag(version: str) -> str:
-    """The ETag of a version, which may be written as the number, and as the tag itself."""
+    """Return the ETag of a version, given as a number or as the ETag itself."""
     return f'"v{version.strip().strip(chr(34)).removeprefix("v")}"'
 
 
@@ -225,7 +229,7 @@ def _read(settings: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(name: str, text: str) -> object:
-    """As the API takes it; what it does not know it says itself."""
+    """Return a value in the form of the API, which refuses unknown names itself."""
     if name in _GPUS:
         given = None if text == "none" else number(text, f"{name}=")
         return None if given is None else round(given * 1_000)
@@ -243,10 +247,10 @@ def _value(name: str, text: str) -> object:
 
 
 def _multiplier(text: str) -> int:
-    """Times the price, in parts per million."""
+    """Return a factor of the price in parts per million."""
     match = _MULTIPLIER.fullmatch(text)
     if match is None:
-        raise CliError(f"price={text[:40]}: write how many times the price, such as 1.5.")
+        raise CliError(f"price={text[:40]}: write a factor of the price, such as 1.5.")
     return int(match[1]) * 1_000_000 + int((match[2] or "").ljust(6, "0"))
 
 
@@ -264,11 +268,11 @@ def _print(shown: Mapping[str, Any], output: Format) -> None:
 
 
 def _tell_if_cut(api: Api, shown: Mapping[str, Any]) -> None:
-    """On standard error: that the installation lets a grace be no longer than something shorter."""
+    """Print on standard error if the installation limits the grace period to a shorter time."""
     if "grace_period_s" in shown:
         most_s = api.get("policy")["grace_period_s_max"]
         if shown["grace_period_s"] > most_s:
-            tell(f"The installation cuts grace_period_s to {most_s} ({duration(most_s)}).")
+            tell(f"The installation limits grace_period_s to {most_s} ({duration(most_s)}).")
 
 
 def _told(name: str, value: Any) -> object:
@@ -281,5 +285,5 @@ def _told(name: str, value: Any) -> object:
     if name.endswith("_mgpu"):
         return "none" if value is None else f"{gpus(value)} GPUs"
     if isinstance(value, list):
-        return ", then ".join(value) or "nobody before others"
+        return ", then ".join(value) or "none"
     return value

@@ -1,4 +1,4 @@
-"""`tidegate quota push`: the quota tree against a cluster's own limits."""
+"""`tidegate quota push`: write the quota tree into a cluster's own limits."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ def quota_push(
     ctx: typer.Context,
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="Its name.")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show the difference; change nothing.")
+        bool, typer.Option("--dry-run", help="Show the differences. Change nothing.")
     ] = False,
     timeout: Annotated[
-        str, typer.Option(help="Wait at most 90s, 30m, 2h...; the cluster may not be answering.")
+        str, typer.Option(help="Maximum wait for the cluster's answer: 90s, 30m, 2h...")
     ] = "20m",
     output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
 ) -> None:
-    """Make a cluster's own limits as the quotas say, and show each difference.
+    """Set a cluster's own limits to the quotas, and show each difference.
 
-    For platform administrators. What is taken is taken first. Differences that somebody
-    accepted are left as they are.
+    For platform administrators. Reductions come first. Accepted differences stay as they are.
 
-    Exit codes: 0 done; 3 refused, by the portal or the cluster; 75 still waiting after --timeout.
+    Exit codes: 0 done; 3 refused by the portal or the cluster; 75 still waiting after --timeout.
     """
     patience_s = seconds(timeout, "--timeout") or 0
     api = open_api(ctx)
@@ -48,15 +47,15 @@ def quota_push(
     else:
         _show(push)
     if push["status"] == "waiting":
-        tell(f"{cluster} has not been asked or has not answered yet. {push['error']}".rstrip())
-        tell(f"The request goes on without you: {push['id']}")
+        tell(f"{cluster} has not answered yet. {push['error']}".rstrip())
+        tell(f"The request continues without this command: {push['id']}")
         raise typer.Exit(STILL_OPEN)
     if push["status"] == "failed":
         raise CliError(push["error"], exit_code=REFUSED)
 
 
 def _wait(api: Api, path: str, push: dict[str, Any], patience_s: int) -> dict[str, Any]:
-    """The request once it is done, or as it stands after `patience_s`."""
+    """Return the request once it is done, or its state after `patience_s`."""
     waited_s, pause_s, told = 0.0, _POLL_S, ""
     while push["status"] == "waiting" and waited_s < patience_s:
         if push["error"] != told:
@@ -73,7 +72,7 @@ def _show(push: dict[str, Any]) -> None:
     changes = push["changes"]
     if not changes:
         if push["status"] == "done":
-            tell("No difference.")
+            tell("No differences.")
         return
     rows = [
         [change["kind"], change["subject"], name, *sides, change["result"]]
@@ -90,7 +89,7 @@ def _show(push: dict[str, Any]) -> None:
 
 
 def _settings(change: dict[str, Any]) -> list[list[str]]:
-    """A row for each setting: its name, what it is and what it is to be."""
+    """Return a row for each setting: its name, the present value and the new value."""
     before, after = change["before"], change["after"]
     names = list(dict.fromkeys([*before, *after]))
     return [[name, _text(before, name), _text(after, name)] for name in names]
@@ -111,4 +110,4 @@ def _cluster_id(api: Api, name: str) -> str:
         if name in (cluster["name"], cluster["id"]):
             return str(cluster["id"])
     names = ", ".join(str(cluster["name"]) for cluster in found[:10])
-    raise CliError(f"There is no cluster {name[:63]!r}; there are {names or 'none'}.")
+    raise CliError(f"There is no cluster {name[:63]!r}. Known: {names or 'none'}.")

@@ -1,4 +1,4 @@
-"""`tidegate replay`: recorded cycles, what they did and why."""
+"""`tidegate replay`: show recorded cycles, their decisions and the reasons."""
 
 from __future__ import annotations
 
@@ -30,31 +30,33 @@ _CYCLES_MAX = 10_000
 
 AtOption = Annotated[
     str | None,
-    typer.Option(help="Only then (UTC): 14:03, 14:03:27, 2026-11-21T14:03 or ...T14:03:27Z."),
+    typer.Option(
+        help="Only at this time (UTC): 14:03, 14:03:27, 2026-11-21T14:03 or ...T14:03:27Z."
+    ),
 ]
 
 
 def replay(
     ctx: typer.Context,
     cycle: Annotated[
-        str | None, typer.Argument(metavar="[CYCLE]", help="Its id; without it, they are listed.")
+        str | None, typer.Argument(metavar="[CYCLE]", help="Its id. Default: list the cycles.")
     ] = None,
     job: Annotated[
         str | None,
-        typer.Option(help="What cycles did with this job: its id, or how its name begins."),
+        typer.Option(help="Only decisions on this job: its id, or the beginning of its name."),
     ] = None,
     at: AtOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=_CYCLES_MAX, help="Cycles at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=_CYCLES_MAX, help="Number of cycles.")] = 20,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
 ) -> None:
     """Show why a job was started or preempted, and by which cycle.
 
-    With --job: what recorded cycles did with one of your jobs, and the numbers of that moment. For
-    platform administrators, without it: the cycles that are recorded, or all that one did, and
-    what this version and today's policy would do otherwise.
+    With --job, show the decisions of recorded cycles on one of your jobs, and the numbers at that
+    time. For platform administrators, without --job: list recorded cycles, or show all decisions of
+    one. For one cycle, also show what this version and today's policy would do differently.
     """
     if cycle is not None and (job is not None or at is not None):
-        raise CliError("Give a cycle, or --job and --at.")
+        raise CliError("Give either a cycle, or --job and --at.")
     api = open_api(ctx)
     times = {} if at is None else times_at(at)
     if job is not None:
@@ -66,9 +68,9 @@ def replay(
             _show_decisions(found)
         else:
             tell(
-                "No recorded cycle started it, stopped it or kept anything for it"
+                "No recorded cycle started it, stopped it or reserved GPUs for it"
                 + (f" at {at}." if at else ".")
-                + " `tidegate why` says why it waits."
+                + " `tidegate why` shows why it waits."
             )
     elif cycle is not None:
         replayed = api.get(f"cycles/{_cycle_id(cycle)}")
@@ -82,7 +84,7 @@ def replay(
         except Refused as refused:
             if refused.status == 403:
                 tell(
-                    "What was decided about your jobs: `tidegate decisions`; about one of them: "
+                    "For decisions on your jobs, run `tidegate decisions`; for one job, "
                     "`tidegate replay --job JOB`."
                 )
             raise
@@ -91,7 +93,7 @@ def replay(
         elif cycles:
             _show_cycles(cycles)
         else:
-            tell("No cycle is recorded" + (f" at {at}." if at else "."))
+            tell("No cycles are recorded" + (f" at {at}." if at else "."))
 
 
 def _cycle_id(given: str) -> str:
@@ -99,13 +101,13 @@ def _cycle_id(given: str) -> str:
         return str(UUID(given))
     except ValueError:
         raise CliError(
-            f"{given[:40]!r} is no id of a cycle; `tidegate replay` lists them, and "
-            "`tidegate replay --job JOB` finds those of a job."
+            f"{given[:40]!r} is not the id of a cycle. `tidegate replay` lists cycles, and "
+            "`tidegate replay --job JOB` lists those of a job."
         ) from None
 
 
 def times_at(text: str) -> dict[str, str]:
-    """The second or the minute that is meant, as the API's filters."""
+    """Return the second or minute in `text` as filters of the API."""
     given = text.removesuffix("Z")
     if _CLOCK.fullmatch(given):
         given = f"{now_utc():%Y-%m-%d}T{given.zfill(5 if given.count(':') == 1 else 8)}"
@@ -207,10 +209,10 @@ def _show_cycle(cycle: dict[str, Any]) -> None:
     _show_decisions(cycle["decisions"])
     typer.echo()
     if not cycle["difference_count"]:
-        typer.echo("Today the same would be decided.")
+        typer.echo("Today's decisions would be the same.")
     else:
         count = cycle["difference_count"]
-        typer.echo(f"Today something else would be done with {count:,} job{'s' * (count > 1)}:")
+        typer.echo(f"Today, {count:,} job{'s' * (count > 1)} would be treated differently:")
         print_table(
             ["JOB", "THEN", "TODAY"],
             [
@@ -224,7 +226,7 @@ def _show_cycle(cycle: dict[str, Any]) -> None:
             squeeze="JOB",
         )
     if not cycle["is_same_policy"]:
-        tell("The policy is another one than then.")
+        tell("The policy has changed since then.")
 
 
 def _fate(fate: dict[str, Any]) -> str:

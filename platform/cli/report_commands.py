@@ -39,18 +39,18 @@ def quota_get(
     ctx: typer.Context,
     node: Annotated[str, typer.Argument(help="Path: ai-company/research/nlp.")],
     pool: Annotated[str | None, typer.Option(help="Only this pool.")] = None,
-    subtree: Annotated[bool, typer.Option("--subtree", help="And all that is below it.")] = False,
+    subtree: Annotated[bool, typer.Option("--subtree", help="Include all nodes below it.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show what a node of the tree is guaranteed, and what it uses: GPUs, or cores.
+    """Show the guarantee of a node of the tree, and its use, in GPUs or cores.
 
-    STILL DUE is what its protected jobs leave of the guarantee: its own jobs get that, but it need
-    not be free now; LENT is what others use of it and give back. BORROWED is what is in use beyond
-    it; a job that does not fit whole in the guarantee can be taken back whole. CAN START is what
-    its quota lets start now, borrowed GPUs included; "0 (70 over)" where 70 more are held than it
-    allows. WAITING is what its queued jobs ask for.
+    UNUSED is the part of the guarantee that its protected jobs do not use. Its own jobs can get it,
+    but it need not be free now. LENT is the part of it that other teams borrow. BORROWED is the use
+    above the guarantee; a job that is only partly covered can be preempted as a whole. CAN START is
+    how much its quota lets start now, borrowed GPUs included; "0 (70 over)" means that use is 70
+    above the limit. WAITING is the size of its queued jobs.
 
-    Limits and LENT are left out on a narrow terminal. OF is told where a pool is of CPU cores.
+    A narrow terminal omits the limits and LENT. The column OF appears if a pool has CPU cores.
     """
     which = {"subtree" if subtree else "node": node.rstrip("/")}
     quotas = list(open_api(ctx).items("quotas", most=_QUOTAS_MAX, pool=pool, **which))
@@ -84,7 +84,7 @@ _QUOTA_COLUMNS: Mapping[str, Callable[[dict[str, Any]], str]] = {
     "BORROW LIMIT": lambda quota: _limit(quota["borrow_limit_mgpu"]),
     "LEND LIMIT": lambda quota: _limit(quota["lend_limit_mgpu"]),
     "IN USE": lambda quota: gpus(quota["use"]["in_use_mgpu"]),
-    "STILL DUE": lambda quota: gpus(quota["guaranteed_mgpu"] - quota["use"]["protected_mgpu"]),
+    "UNUSED": lambda quota: gpus(quota["guaranteed_mgpu"] - quota["use"]["protected_mgpu"]),
     "BORROWED": lambda quota: gpus(quota["use"]["borrowed_mgpu"]),
     "LENT": lambda quota: gpus(quota["use"]["lent_mgpu"]),
     "CAN START": lambda quota: _startable(quota["use"]["available_mgpu"]),
@@ -94,7 +94,7 @@ _WIDE_ONLY = frozenset({"BORROW LIMIT", "LEND LIMIT", "LENT"})
 
 
 def _startable(available_mgpu: int) -> str:
-    """Where more is held than allowed nothing can start, and it is said how much more."""
+    """Return the GPUs that may start, or by how much the use is over the limit."""
     return gpus(available_mgpu) if available_mgpu >= 0 else f"0 ({gpus(-available_mgpu)} over)"
 
 
@@ -107,15 +107,19 @@ def chargeback(
     ctx: typer.Context,
     start: Annotated[
         str | None,
-        typer.Option(help="2026-11-01, or 2026-11-01T00:00:00Z; without --end: this month."),
+        typer.Option(help="2026-11-01, or 2026-11-01T00:00:00Z. Default: this month."),
     ] = None,
-    end: Annotated[str | None, typer.Option(help="Not included; as --start.")] = None,
-    team: Annotated[str | None, typer.Option(help="A path and all below it.")] = None,
-    organization: Annotated[str | None, typer.Option(help="A slug.")] = None,
+    end: Annotated[str | None, typer.Option(help="End of the period, excluded.")] = None,
+    team: Annotated[str | None, typer.Option(help="Only this path and all below it.")] = None,
+    organization: Annotated[
+        str | None, typer.Option(help="Only this organization, by its slug.")
+    ] = None,
     pool: Annotated[str | None, typer.Option(help="Only this pool.")] = None,
-    group_by: Annotated[str | None, typer.Option(help="team or department.")] = None,
+    group_by: Annotated[
+        str | None, typer.Option(help="One row per team or per department.")
+    ] = None,
     as_of: Annotated[
-        str | None, typer.Option(help="Count what still runs until then; now if absent.")
+        str | None, typer.Option(help="Count running jobs until this time. Default: now.")
     ] = None,
     jobs: Annotated[
         bool, typer.Option("--jobs", help="List the jobs behind the numbers, largest first.")
@@ -123,17 +127,19 @@ def chargeback(
     usage_class: Annotated[
         str | None, typer.Option(help="With --jobs: only guaranteed or only borrowed use.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="With --jobs: at most.")] = 500,
+    limit: Annotated[
+        int, typer.Option(min=1, max=10_000, help="With --jobs: number of jobs.")
+    ] = 500,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show usage and cost of a period (UTC); with --jobs, the jobs behind them.
+    """Show usage and cost of a period (UTC). With --jobs, show the jobs behind them.
 
-    Without --start and --end: of this month. Each currency has a table of its own.
+    Without --start and --end, the period is this month. Each currency has its own table.
     """
     if start is None and end is None:
         start, end = _this_month()
-        tell(f"This month (UTC), {start} up to but not including {end}.")
+        tell(f"This month (UTC): from {start} to {end}, excluded.")
     elif start is None or end is None:
         raise CliError(
             "Give both --start and --end, such as --start 2026-11-01 --end 2026-12-01, or neither "
@@ -147,7 +153,7 @@ def chargeback(
     }
     if jobs:
         if csv or group_by is not None:
-            raise CliError("--jobs goes neither with --csv nor with --group-by.")
+            raise CliError("--jobs cannot be combined with --csv or --group-by.")
         if (team is None) == (organization is None):
             raise CliError("Whose jobs? Give --team PATH or --organization SLUG with --jobs.")
         wanted = {**period, "node": team or organization, "usage_class": usage_class}
@@ -155,7 +161,7 @@ def chargeback(
         _show_jobs(list(found), limit, output)
         return
     if usage_class is not None:
-        raise CliError("--usage-class goes with --jobs; the report shows both classes.")
+        raise CliError("--usage-class needs --jobs. The report itself shows both classes.")
     parameters = {**period, "team": team, "organization": organization, "group_by": group_by}
     api = open_api(ctx)
     if csv:
@@ -177,11 +183,11 @@ def chargeback(
         f"{devices.hours_words} from {report['start']} to {report['end']}, as of {report['as_of']}."
     )
     if not report["check"]["is_equal"]:
-        raise CliError("The rows do not add up to the meter's segments; tell an administrator.")
+        raise CliError("The rows do not add up to the metered use. Tell an administrator.")
 
 
 def _show_currency(rows: list[dict[str, Any]], part: Mapping[str, Any], devices: Devices) -> None:
-    """Print the rows of the organizations that are charged in one currency, and their totals."""
+    """Print rows and totals of the organizations with one currency."""
     theirs = [row for row in rows if row["node"].split("/")[0] in part["organizations"]]
     totals = [
         {**total, "node": "total", "pool": ""}
@@ -189,7 +195,7 @@ def _show_currency(rows: list[dict[str, Any]], part: Mapping[str, Any], devices:
     ]
     lines = [[row["node"], row["pool"], *_amounts(row, devices)] for row in [*theirs, *totals]]
     if len(totals) > 1:
-        # Money and jobs are of one unit; hours of cores and GPUs are not.
+        # Costs and jobs can be added up, but hours of cores and GPUs cannot.
         whole = part["totals"]
         lines.append(["total", "all", "-", "-", money(whole["cost_nano"]), str(whole["jobs"])])
     print_table(
@@ -212,35 +218,36 @@ def reconciliation(
     cluster: Annotated[str | None, typer.Option(help="Only of this cluster.")] = None,
     day: Annotated[str | None, typer.Option(help="Only this day (UTC): 2026-11-20.")] = None,
     differences: Annotated[
-        bool, typer.Option("--differences", help="List every difference of the days.")
+        bool, typer.Option("--differences", help="List every difference.")
     ] = False,
     run: Annotated[
-        bool, typer.Option("--run", help="Have the day of the cluster compared (again) first.")
+        bool, typer.Option("--run", help="Compare this day of the cluster again first.")
     ] = False,
     acknowledge: Annotated[
         str | None,
-        typer.Option("--acknowledge", help="Acknowledge the red day of the cluster: the reason."),
+        typer.Option("--acknowledge", help="Acknowledge a red day of the cluster, with a reason."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Days at most.")] = 31,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Number of days.")] = 31,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show how our meter and the clusters' own accounts of each day compare, newest first.
+    """Compare our meter with the clusters' own accounting, by day, newest first.
 
-    Green: they agree, but for what nobody known to us ran. Red: they differ, and --differences
-    says in which runs and why. Pending and unavailable days are compared again by themselves.
+    Green: they agree, except for use of users that the portal does not know. Red: they differ, and
+    --differences lists the runs and causes. Pending and unavailable days are compared again
+    automatically.
     """
     api = open_api(ctx)
     if run:
         if cluster is None or day is None:
             raise CliError("Which day? Give --cluster NAME and --day 2026-11-20 with --run.")
         api.post("reconciliations", {"cluster": cluster, "day": day})
-        tell(f"{day} of {cluster} is compared soon; look again in a minute.")
+        tell(f"{day} of {cluster} will be compared soon. Look again in a minute.")
     days = list(api.items("reconciliations", most=limit, cluster=cluster, day=day))
     if acknowledge is not None:
         if cluster is None or day is None or len(days) != 1:
             raise CliError(
-                "Which day? Give --cluster NAME and --day 2026-11-20, of a day that was compared, "
-                "with --acknowledge."
+                "Which day? With --acknowledge, give --cluster NAME and --day 2026-11-20 of a day "
+                "that was compared."
             )
         path = f"reconciliations/{days[0]['id']}/acknowledgement"
         days = [api.post(path, {"reason": acknowledge})]
@@ -251,7 +258,7 @@ def reconciliation(
         print_data(days, output)
         return
     if not days:
-        tell("No day was compared yet.")
+        tell("No days were compared yet.")
     elif differences:
         _show_differences(days)
     else:
@@ -273,15 +280,18 @@ def reconciliation(
             ],
             squeeze="CLUSTER",
         )
-        tell(f"{devices.hours_words}; the difference is what the cluster has more.")
+        tell(
+            f"{devices.hours_words}. A positive difference means more use in the cluster's "
+            "accounts."
+        )
 
 
-#: The sums of a day on which nobody used anything.
+#: The sums of a day without any use.
 _NOTHING: Mapping[str, Any] = {"device": "gpu", "metered_mgpu_s": 0, "accounted_mgpu_s": 0}
 
 
 def _compared(sums: Mapping[str, Any], devices: Devices) -> list[str]:
-    """By our meter, by the cluster, and what that has more, of one kind of devices."""
+    """Return use by our meter, by the cluster, and the difference, for one kind of devices."""
     metered_mgpu_s, accounted_mgpu_s = sums["metered_mgpu_s"], sums["accounted_mgpu_s"]
     gap_mgpu_s = accounted_mgpu_s - metered_mgpu_s
     metered, accounted, gap = (
@@ -292,7 +302,7 @@ def _compared(sums: Mapping[str, Any], devices: Devices) -> list[str]:
 
 
 def _show_differences(days: list[dict[str, Any]]) -> None:
-    """In seconds: one of one GPU must not round to nothing."""
+    """Print differences in seconds, so that one second of one GPU is not rounded to 0."""
     devices = Devices(account["device"] for item in days for account in item["accounts"])
     rows = [
         [
@@ -308,7 +318,7 @@ def _show_differences(days: list[dict[str, Any]]) -> None:
         for difference in account["differences"]
     ]
     if not rows:
-        tell("Nothing differs.")
+        tell("No differences.")
         return
     print_table(
         ["DAY", "TEAM OR ACCOUNT", "POOL", "CAUSE", devices.seconds_head, "JOB"],
@@ -316,7 +326,7 @@ def _show_differences(days: list[dict[str, Any]]) -> None:
         squeeze="TEAM OR ACCOUNT",
     )
     if cut := sum(account["cut_count"] for item in days for account in item["accounts"]):
-        tell(f"{cut} smaller ones are not listed; they are in the sums.")
+        tell(f"{cut} smaller differences are not listed. The sums include them.")
 
 
 def _show_jobs(jobs: list[dict[str, Any]], limit: int, output: Format) -> None:
@@ -324,7 +334,7 @@ def _show_jobs(jobs: list[dict[str, Any]], limit: int, output: Format) -> None:
         print_data(jobs, output)
         return
     if not jobs:
-        tell("No job ran there in this period.")
+        tell("No jobs ran there in this period.")
         return
     devices = Devices(job["device"] for job in jobs)
 
@@ -347,7 +357,7 @@ def _show_jobs(jobs: list[dict[str, Any]], limit: int, output: Format) -> None:
         pad_max=NAME_PAD_MAX,
     )
     if not is_whole:
-        tell(f"The first {limit}; use --limit for more.")
+        tell(f"These are the first {limit}. Use --limit for more.")
 
 
 def _amounts(row: Mapping[str, Any], devices: Devices) -> list[str]:
@@ -360,14 +370,14 @@ def _amounts(row: Mapping[str, Any], devices: Devices) -> list[str]:
 
 
 def _this_month() -> tuple[str, str]:
-    """Its first day (UTC), and that of the next."""
+    """Return the first day of this month (UTC), and that of the next."""
     first = now_utc().date().replace(day=1)
     following = (first + timedelta(days=31)).replace(day=1)
     return first.isoformat(), following.isoformat()
 
 
 def moment(text: str, option: str) -> str:
-    """A day or a time that was typed, as the API takes it. Raises CliError."""
+    """Return a typed day or time in the form of the API. Raises CliError."""
     if _DAY.fullmatch(text):
         return f"{text}T00:00:00Z"
     if "T" not in text:

@@ -1,4 +1,4 @@
-"""Which server, and with which token: from the environment, else from the user's own file."""
+"""Server and token: from the environment, or else from the user's own file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where to send requests and as whom. `login` and `team` may be empty."""
+    """The server and the user of requests. `login` and `team` may be empty."""
 
     server: str
     token: str
@@ -26,14 +26,14 @@ class Settings:
 
 
 def config_path(environment: Mapping[str, str]) -> Path:
-    """`$XDG_CONFIG_HOME/tidegate/config.json`, by default below ~/.config."""
+    """Return `$XDG_CONFIG_HOME/tidegate/config.json`, by default below ~/.config."""
     base = environment.get("XDG_CONFIG_HOME") or ""
     folder = Path(base) if base.startswith("/") else Path.home() / ".config"
     return folder / "tidegate" / "config.json"
 
 
 def load_settings(environment: Mapping[str, str]) -> Settings:
-    """The settings; TIDEGATE_SERVER, TIDEGATE_TOKEN and TIDEGATE_TEAM win over the file.
+    """Return the settings. TIDEGATE_SERVER, TIDEGATE_TOKEN and TIDEGATE_TEAM win over the file.
 
     Raises CliError when there is no server or token, or the file is damaged.
     """
@@ -46,10 +46,10 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
             "TIDEGATE_TOKEN."
         )
     if environment.get("TIDEGATE_SERVER") and server != stored.get("server"):
-        # The stored token belongs to the stored server: never send it to another.
+        # The stored token belongs to the stored server, and must not be sent to another one.
         token = environment.get("TIDEGATE_TOKEN") or ""
         if not token:
-            raise CliError("TIDEGATE_SERVER is set without TIDEGATE_TOKEN; set both.")
+            raise CliError("TIDEGATE_SERVER is set without TIDEGATE_TOKEN. Set both.")
     is_stored = token == stored.get("token")
     return Settings(
         server=checked_server(server),
@@ -60,7 +60,7 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
 
 
 def store_settings(settings: Settings, environment: Mapping[str, str]) -> Path:
-    """Write the file, readable by its owner only; it appears whole or not at all."""
+    """Write the file, readable by its owner only. It appears completely or not at all."""
     path = config_path(environment)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,27 +87,27 @@ def store_settings(settings: Settings, environment: Mapping[str, str]) -> Path:
 
 
 def checked_server(url: str, *, may_be_plain: bool = True) -> str:
-    """The server's address without a slash at its end.
+    """Return the server's address without a slash at its end.
 
-    Raises CliError for what is no http(s) address, and for plain http to another machine
-    unless `may_be_plain`: the token would travel readable.
+    Raises CliError if it is not an http(s) address. Also raises it for plain http to another
+    machine unless `may_be_plain`, because the token would be sent unencrypted.
     """
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-        raise CliError(f"{url[:100]!r} is no server address; it looks like https://host.")
+        raise CliError(f"{url[:100]!r} is not a server address. Write it like https://host.")
     if parts.username or parts.password:
-        raise CliError("Put no user or password into the address; the token is enough.")
+        raise CliError("Put no user or password into the address. The token is enough.")
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK and not may_be_plain:
         raise CliError(
-            f"{url[:100]} would send the token unencrypted; use https, or add --allow-http."
+            f"{url[:100]} would send the token unencrypted. Use https, or add --allow-http."
         )
     return url.rstrip("/")
 
 
 def checked_token(token: str) -> str:
-    """The token itself. Raises CliError for what cannot stand in a header."""
+    """Return the token itself. Raises CliError for text that is not valid in a header."""
     if not token.isascii() or not token.isprintable() or " " in token or len(token) > 200:
-        raise CliError("That is no access token; one looks like tdg_ and 36 letters and digits.")
+        raise CliError("This is not an access token, which is tdg_ and 36 letters and digits.")
     return token
 
 

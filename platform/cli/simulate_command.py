@@ -1,4 +1,4 @@
-"""`tidegate simulate`: how a job trace fares under quotas and a policy; needs no server."""
+"""`tidegate simulate`: replay a job trace under quotas and a policy, without a server."""
 
 from __future__ import annotations
 
@@ -25,65 +25,67 @@ def simulate(
     trace: Annotated[
         Path, typer.Argument(help="Jobs: CSV of Philly or Alibaba openb, or SWF; also gzipped.")
     ],
-    quotas: Annotated[Path, typer.Option(help="Who is guaranteed what: CSV or YAML.")],
+    quotas: Annotated[Path, typer.Option(help="Guarantees: CSV or YAML.")],
     policy: Annotated[
         Path | None,
-        typer.Option(help="YAML, as `policy get -o yaml` prints it. Without it, the defaults."),
+        typer.Option(help="YAML, as from `policy get -o yaml`. Default: the default policy."),
     ] = None,
     gpus: Annotated[
-        int | None, typer.Option(help="GPUs of the fleet.", min=1, max=1_000_000)
+        int | None, typer.Option(help="Total GPUs of the fleet.", min=1, max=1_000_000)
     ] = None,
-    gpus_per_node: Annotated[int, typer.Option(help="GPUs of each node.", min=1, max=1024)] = 8,
+    gpus_per_node: Annotated[int, typer.Option(help="GPUs per node.", min=1, max=1024)] = 8,
     nodes: Annotated[
-        Path | None, typer.Option(help="The fleet from a file of nodes (openb), not --gpus.")
+        Path | None, typer.Option(help="File of the fleet's nodes (openb), instead of --gpus.")
     ] = None,
     scale_quotas: Annotated[
-        bool, typer.Option("--scale-quotas", help="Guarantees are shares: scale to the fleet.")
+        bool, typer.Option("--scale-quotas", help="Scale the guarantees to the fleet.")
     ] = False,
     team_column: Annotated[
-        str | None, typer.Option(help="The trace's column that names the team.")
+        str | None, typer.Option(help="Column of the trace with the team.")
     ] = None,
     first: Annotated[
         int | None, typer.Option(help="Only the first N jobs by submit time.", min=1)
     ] = None,
     baselines: Annotated[
-        bool, typer.Option("--baselines", help="Run eight other policies on the same jobs.")
+        bool, typer.Option("--baselines", help="Also run eight other policies on the same jobs.")
     ] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Only this policy; may be given again.")
+        list[str] | None, typer.Option(help="Run only this policy. Repeatable.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="For all that is drawn at random.")] = 1,
-    cycle: Annotated[str, typer.Option(help="Decide at multiples of this: 60s, 5m.")] = "60s",
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 1,
+    cycle: Annotated[str, typer.Option(help="Interval of decisions: 60s, 5m.")] = "60s",
     checkpointable: Annotated[
-        int, typer.Option(help="Percent of the jobs that go on from a checkpoint.")
+        int, typer.Option(help="Percentage of jobs that resume from a checkpoint.")
     ] = 70,
     checkpoint_every: Annotated[str, typer.Option(help="Work between two checkpoints.")] = "30m",
-    save: Annotated[str, typer.Option(help="What writing one takes after a notice.")] = "1m",
-    restart: Annotated[str, typer.Option(help="What a second attempt loses at first.")] = "2m",
+    save: Annotated[str, typer.Option(help="Duration of a checkpoint after a notice.")] = "1m",
+    restart: Annotated[
+        str, typer.Option(help="Time lost at the start of a second attempt.")
+    ] = "2m",
     strict_after: Annotated[
-        str, typer.Option(help="In baselines, nobody passes who has waited this long.")
+        str, typer.Option(help="In baselines, no job passes one that has waited this long.")
     ] = "12h",
     limit_error: Annotated[
-        int, typer.Option(help="Spread of time limits where the trace has none, in percent.")
+        int, typer.Option(help="Spread of time limits if the trace has none, in percent.")
     ] = 50,
     failures_every: Annotated[
-        str | None, typer.Option(help="Mean time between failures of a node; without it, none.")
+        str | None, typer.Option(help="Mean time between failures of a node. Default: none.")
     ] = None,
-    repair: Annotated[str, typer.Option(help="How long a failed node is away.")] = "4h",
+    repair: Annotated[str, typer.Option(help="Repair time of a failed node.")] = "4h",
     credits: Annotated[
         bool, typer.Option("--credits/--no-credits", help="Teams earn and pay credits.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
     picture: Annotated[
-        Path | None, typer.Option(help="Write curves and figures as one HTML page.")
+        Path | None, typer.Option(help="Write curves and figures to this HTML page.")
     ] = None,
 ) -> None:
-    """Replay a job trace in virtual time under quotas and a policy, and judge the schedule.
+    """Replay a job trace in virtual time under quotas and a policy, and rate the schedule.
 
-    Jobs are placed on nodes, whole or not at all. The same input and seed give the same figures.
-    The guide says what each figure means. No server is asked.
+    Jobs are placed on nodes, completely or not at all. The same input and seed give the same
+    figures. The guide explains the figures. This command works offline.
     """
-    # The only command that is no REST client; others need not wait for what it loads.
+    # The simulator is imported here, because no other command needs it and it takes time.
     from simulator.comparison import BASELINES, OURS, POLICIES, compare, without_place
     from simulator.picture import page
     from simulator.policy_file import read_policy
@@ -99,10 +101,10 @@ def simulate(
     from simulator.workload import Settings, prepare
 
     if only and baselines:
-        raise CliError("--baselines runs all policies and --only some: give one of the two.")
+        raise CliError("Give either --baselines (all policies) or --only, not both.")
     wanted = set(only or [OURS]).union(BASELINES if baselines else ())
     if unknown := sorted(wanted - POLICIES.keys()):
-        raise CliError(f"There is no policy {unknown[0]!r}; there are {', '.join(POLICIES)}.")
+        raise CliError(f"There is no policy {unknown[0]!r}. Known: {', '.join(POLICIES)}.")
     if picture is not None and picture.suffix.lower() not in (".html", ".htm"):
         ends = "give a name that ends in .html or .htm"
         shown = "for a PNG or a PDF, open the page in a browser and take a screenshot or print it"
@@ -110,7 +112,7 @@ def simulate(
     interval_s = seconds(failures_every, "--failures-every")
     if interval_s == 0:
         raise CliError(
-            f"--failures-every {failures_every}: leave it out for none, else 1s or more."
+            f"--failures-every {failures_every}: omit it for no failures, or give 1s or more."
         )
     try:
         given = read_policy(policy)
@@ -179,16 +181,13 @@ def simulate(
 
 
 def _tell_what_is_not_read(trace: Trace, name: str) -> None:
-    """On standard error: what the figures leave out of the file `name`."""
+    """Print on standard error which parts of the file `name` the figures omit."""
     if trace.left_out:
         rows = _counted(trace.left_out, "row")
-        tell(
-            f"Left out, for holding no GPU, never running or having no time of submission: {rows} "
-            f"of {name}."
-        )
+        tell(f"Omitted, because they have no GPU, no run or no submit time: {rows} of {name}.")
     if trace.in_parts:
         jobs = _counted(trace.in_parts, "job")
-        tell(f"Left out, for want of a line that sums up their parts: {jobs} of {name}.")
+        tell(f"Omitted, because no line sums up their parts: {jobs} of {name}.")
     if trace.unused:
         tell(f"Not used of {name}: {', '.join(trace.unused)}.")
 
@@ -196,17 +195,20 @@ def _tell_what_is_not_read(trace: Trace, name: str) -> None:
 def _tell_what_lacks_cpu_or_memory(
     unstated: Mapping[str, int], refused: Sequence[str], *, count: int, file: str
 ) -> None:
-    """On standard error: how many of `count` nodes do not say what they have, by column, and which
-    jobs could start on no nodes for that alone."""
+    """Print on standard error which nodes have unknown CPU or memory, and which jobs were refused.
+
+    Counts the unknown of `count` nodes by column. The jobs could start on no nodes for that reason
+    alone.
+    """
     for column, unknown in unstated.items():
         what = "MiB of memory" if column == "memory_mib" else "milli-CPU"
         tell(
-            f"Not counted on {unknown:,} of {_counted(count, 'node')}: the {what} that jobs want, "
-            f"as nothing says how much there is; say it in column {column} of {file}."
+            f"Not checked on {unknown:,} of {_counted(count, 'node')}: the {what} of jobs, because "
+            f"the nodes' own is unknown. Add column {column} to {file}."
         )
     if refused:
         tell(
-            "Refused, as not enough nodes have the CPU or memory that each of theirs needs: "
+            "Refused, because too few nodes have the CPU or memory that these jobs need: "
             f"{_counted(len(refused), 'job')}, the first is {refused[0]}."
         )
 
@@ -216,7 +218,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 class _Bar:
-    """Progress on standard error, where that is a terminal."""
+    """A progress bar on standard error, if that is a terminal."""
 
     def __init__(self, policies: int) -> None:
         self._is_shown = sys.stderr.isatty()
@@ -225,7 +227,7 @@ class _Bar:
         self._text = ""
 
     def show(self, policy: str, done: int, total: int) -> None:
-        """`done` of `total` jobs have come under `policy`."""
+        """Show that `done` of `total` jobs were simulated under `policy`."""
         if not self._is_shown:
             return
         if policy not in self._names:

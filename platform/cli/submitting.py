@@ -1,4 +1,4 @@
-"""The body of a submission from a file, a command line, and options, which win."""
+"""The body of a submission: from a file or a command, and from options, which win."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from yaml import SafeLoader
 
 FILE_BYTES_MAX = 1 << 20
-#: Numbers of YAML 1.2, in the words of YAML 1.1.
+#: Number formats of YAML 1.2, as patterns for a YAML 1.1 parser.
 _NUMBERS = {
     "tag:yaml.org,2002:int": r"[-+]?(?:0|[1-9][0-9]*|0x[0-9a-fA-F]+|0o[0-7]+)$",
     "tag:yaml.org,2002:float": r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$",
@@ -32,10 +32,11 @@ _LARGE = re.compile(r"[0-9]{10,}(?:\.[0-9]+)?")
 def body_of(
     source: str | None, command: Sequence[str] | None, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What to send. `source` is a file (YAML by its ending, else a batch script; "-" is
-    standard input), `command` is run as it stands. Options of None are absent.
+    """Return the body to send.
 
-    Raises CliError unless there is exactly one of both, and for a file that cannot be read.
+    `source` is a file: YAML by its ending, or else a batch script; "-" is standard input. `command`
+    runs unchanged. Options that are None are absent. Raises CliError unless exactly one of them is
+    given, and for a file that cannot be read.
     """
     if source is not None and command is not None:
         raise CliError("Give a script file or a command after `--`, not both.")
@@ -66,7 +67,7 @@ def body_of(
 
 
 def variables(pairs: Sequence[str]) -> dict[str, str] | None:
-    """K=V pairs as a mapping, None for none. Raises CliError."""
+    """Return NAME=VALUE pairs as a mapping, or None without any. Raises CliError."""
     found = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -77,7 +78,7 @@ def variables(pairs: Sequence[str]) -> dict[str, str] | None:
 
 
 def mebibytes(text: str | None, option: str) -> int | None:
-    """MiB in an amount of memory: 512M, 64G, 1T, a plain number being MiB. Raises CliError."""
+    """Return MiB in an amount of memory: 512M, 64G, 1T. A plain number is MiB. Raises CliError."""
     if text is None:
         return None
     found = _MEMORY.fullmatch(text)
@@ -87,7 +88,7 @@ def mebibytes(text: str | None, option: str) -> int | None:
 
 
 def number(text: str | None, option: str) -> int | float | None:
-    """A decimal number of GPUs, exactly as JSON will carry it. Raises CliError."""
+    """Return a decimal number of GPUs, exactly as in JSON. Raises CliError."""
     if text is None:
         return None
     if _LARGE.fullmatch(text):
@@ -99,7 +100,7 @@ def number(text: str | None, option: str) -> int | float | None:
 
 
 def span(text: str | None, name: str) -> dict[str, int | float | None]:
-    """`--name N` or `--name LEAST..MOST` as members of the request. Raises CliError."""
+    """Return `--name N` or `--name LEAST..MOST` as members of the request. Raises CliError."""
     least, dots, most = (text or "").partition("..")
     if not dots:
         return {name: number(text, f"--{name}")}
@@ -109,13 +110,13 @@ def span(text: str | None, name: str) -> dict[str, int | float | None]:
 
 
 def pools(text: str | None) -> dict[str, Any]:
-    """`--pool NAME` or `--pool BEST,NEXT` as a member of the request."""
+    """Return `--pool NAME` or `--pool BEST,NEXT` as a member of the request."""
     names = (text or "").split(",")
     return {"pool": text} if len(names) == 1 else {"pools": names}
 
 
 def begin_time(text: str | None, *, now: datetime) -> str | None:
-    """A time as the request has it: as it stands, or so long after `now`. Raises CliError."""
+    """Return a time for the request: unchanged, or a delay after `now`. Raises CliError."""
     if text is None or not text.startswith("+"):
         return text
     try:
@@ -129,13 +130,15 @@ def begin_time(text: str | None, *, now: datetime) -> str | None:
 
 
 def seconds(text: str | None, option: str) -> int | None:
-    """Seconds in the value of `option`, which carries its unit: 90s, 30m, 2h, 1d12h. None stays
-    None. Raises CliError."""
+    """Return the seconds in the value of `option`, written with a unit: 90s, 30m, 2h, 1d12h.
+
+    None stays None. Raises CliError.
+    """
     return _read_as(seconds_of_duration, text, option)
 
 
 def time_limit(text: str | None) -> int | None:
-    """Seconds in `--time`: as `seconds`, or with colons as Slurm has it. Raises CliError."""
+    """Return the seconds in `--time`: as `seconds`, or with colons as in Slurm. Raises CliError."""
     return _read_as(seconds_of_time_limit, text, "--time")
 
 
@@ -157,7 +160,7 @@ def _read(source: str) -> str:
                 data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise CliError(
-            f"Cannot read {source}: {error.strerror}. (A command to run goes after --.)"
+            f"Cannot read {source}: {error.strerror}. (Put a command to run after `--`.)"
         ) from error
     if len(data) > FILE_BYTES_MAX:
         raise CliError(f"{source} is larger than {FILE_BYTES_MAX:,} bytes.")
@@ -168,7 +171,7 @@ def _read(source: str) -> str:
 
 
 def _from_yaml(text: str, source: str) -> dict[str, Any]:
-    import yaml  # here, for `--help` to be quick
+    import yaml  # imported here, so that `--help` is quick
 
     try:
         found = yaml.load(text, _loader())  # noqa: S506 - a SafeLoader
@@ -186,7 +189,7 @@ def _from_yaml(text: str, source: str) -> dict[str, Any]:
 
 
 def _loader() -> type[SafeLoader]:
-    """A safe loader that leaves 2:00:00 a text: YAML 1.1 takes it for the number 7200."""
+    """Return a safe loader that reads 2:00:00 as text. YAML 1.1 reads it as the number 7200."""
     from yaml import SafeLoader
 
     class Loader(SafeLoader):
@@ -207,8 +210,11 @@ def _text(value: object, where: str) -> str:
 
 
 def _command_line(command: Sequence[str]) -> str:
-    """`command` as a line of shell: several words as they stand; one quoted text, as with
-    `sh -c`, is a line of shell already."""
+    """Return `command` as a line of shell.
+
+    Several words are quoted as they are. A single text with spaces is a line of shell already, as
+    for `sh -c`.
+    """
     if len(command) == 1 and any(character.isspace() for character in command[0]):
         return command[0]
     return f"exec {shlex.join(command)}"

@@ -1,4 +1,4 @@
-"""`tidegate today`: lost work, ended attempts and changes of quotas since yesterday."""
+"""`tidegate today`: lost work, ended attempts and quota changes since yesterday."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _HOW = {
 def today(
     ctx: typer.Context,
     team: Annotated[
-        str | None, typer.Argument(help="Only this team, or all below this node: its path.")
+        str | None, typer.Argument(help="Only this team, or all teams below this node: its path.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="At most 7 days ago; 24 hours ago without it.")
+        str | None, typer.Option(help="At most 7 days ago. Default: 24 hours ago.")
     ] = None,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
 ) -> None:
-    """Show what happened since yesterday: lost work, ended attempts, changes of quotas.
+    """Show lost work, ended attempts and quota changes since yesterday.
 
-    Work is lost where an attempt fails, reaches its time limit, is preempted, is withdrawn from its
-    cluster or loses its node: all since its last checkpoint, or its start.
+    Lost work is the work since the last checkpoint, or the start. It is lost when an attempt fails,
+    times out, is preempted, is withdrawn from its cluster or loses its node.
     """
     start = None if since is None else moment(since, "--since")
     found = open_api(ctx).get("today", team=team, since=start)
@@ -90,7 +90,7 @@ def today(
             squeeze="REASON",
         )
     if not (found["ends"] or found["quota_changes"]):
-        tell("No job ended and no quota changed.")
+        tell("No jobs ended and no quotas changed.")
 
 
 def _how(one: Mapping[str, Any]) -> str:

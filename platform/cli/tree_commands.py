@@ -28,10 +28,10 @@ def archive(
     waiting: WaitingOption = None,
     running: RunningOption = None,
 ) -> None:
-    """Archive a node with all below it: nothing new is submitted or starts there.
+    """Archive a node with all below it: no jobs are submitted or start there.
 
-    Lists what runs there first, and asks for --running and --waiting where there is such work.
-    History and bills stay readable; `tidegate tree restore` brings it back.
+    Lists running jobs first, and asks for --running and --waiting where there are such jobs.
+    History and bills stay readable. `tidegate tree restore` restores the node.
     """
     api = open_api(ctx)
     node = _node_at(api, path)
@@ -42,7 +42,7 @@ def archive(
 
 @tree_app.command("restore")
 def restore(ctx: typer.Context, path: PathArgument) -> None:
-    """Restore a node with all that was archived together with it."""
+    """Restore a node with everything that was archived together with it."""
     api = open_api(ctx)
     node = _node_at(api, path)
     api.post(f"tree/{node['id']}/restore")
@@ -56,12 +56,12 @@ def move(
     to: Annotated[
         str, typer.Option(help="Its new parent: ai-company/production, or the end of that path.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Move it; else it is only shown.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Move it. Default: only preview.")] = False,
 ) -> None:
     """Move a team, or a department with all below it, to another parent of its organization.
 
-    Lists first what changes: guarantees of both parents, jobs, and people whose roles on it come
-    from above. From now on it counts there; what was used before stays with the former parent.
+    First lists the changes: guarantees of both parents, jobs, and people with inherited roles.
+    Future use counts for the new parent. Past use stays with the former parent.
     """
     api = open_api(ctx)
     node = _node_at(api, path)
@@ -71,7 +71,7 @@ def move(
     if shown["problem"]:
         raise CliError(f"It cannot be moved yet. {shown['problem']}")
     if not yes:
-        raise CliError("Nothing is moved yet. Add --yes to move it.")
+        raise CliError("Nothing was moved. Add --yes to move it.")
     moved = api.post(address, {"parent": to})
     tell(
         f"{node['path']} is {moved['path']} now. Its bills until now stay with "
@@ -79,8 +79,8 @@ def move(
     )
     if moved["clusters_to_push"]:
         tell(
-            "Its waiting jobs cannot start on these clusters before a platform administrator "
-            "pushes the quotas:"
+            "Its waiting jobs cannot start on these clusters until a platform administrator pushes "
+            "the quotas:"
         )
     for cluster in moved["clusters_to_push"]:
         tell(f"    tidegate quota push {cluster}")
@@ -90,7 +90,7 @@ def move(
 def delete(ctx: typer.Context, path: PathArgument) -> None:
     """Delete a node that was never used, with its quotas.
 
-    What has or had jobs, bills, prices or members is archived instead.
+    A node that has or had jobs, bills, prices or members must be archived instead.
     """
     api = open_api(ctx)
     node = _node_at(api, path)
@@ -99,7 +99,7 @@ def delete(ctx: typer.Context, path: PathArgument) -> None:
 
 
 def _print_move(shown: dict[str, Any]) -> None:
-    """What a move changes, as tables."""
+    """Print the changes of a move as tables."""
     guarantees = [
         [
             each["pool"],
@@ -114,17 +114,17 @@ def _print_move(shown: dict[str, Any]) -> None:
         print_table(["POOL", "GUARANTEED", f"FREE IN {left}", f"FREE IN {joined}"], guarantees)
     if shown["running_jobs"]:
         print_table(
-            ["RUNS ON", "TEAM", "USER", "STATE"],
+            ["RUNNING JOB", "TEAM", "USER", "STATE"],
             [
                 [job["name"], job["team"], job["user"], job["state"]]
                 for job in shown["running_jobs"]
             ],
-            squeeze="RUNS ON",
+            squeeze="RUNNING JOB",
         )
     running, waiting = shown["running"], shown["waiting"]
     tell(
-        f"{running:,} {'job runs' if running == 1 else 'jobs run'} on, and "
-        f"{waiting:,} {'waits' if waiting == 1 else 'wait'} on."
+        f"{running:,} running {'job continues' if running == 1 else 'jobs continue'}, and "
+        f"{waiting:,} {'job continues' if waiting == 1 else 'jobs continue'} to wait."
     )
     roles = [
         [change, each["user"], each["role"], each["given_on"]]
@@ -135,7 +135,7 @@ def _print_move(shown: dict[str, Any]) -> None:
         print_table(["ROLE IS", "USER", "ROLE", "GIVEN ON"], roles)
     for change in ("gained", "lost"):
         if shown[f"{change}_count"] > len(shown[change]):
-            tell(f"{shown[f'{change}_count']:,} roles are {change} in all.")
+            tell(f"In total, {shown[f'{change}_count']:,} roles are {change}.")
 
 
 def _reserve_text(share: dict[str, Any] | None) -> str:
@@ -145,8 +145,10 @@ def _reserve_text(share: dict[str, Any] | None) -> str:
 
 
 def _node_at(api: Api, path: str) -> dict[str, Any]:
-    """The node of this path, or the only one whose path ends so. Raises Refused, which names what
-    may be meant."""
+    """Return the node with this path, or the only one whose path ends with it.
+
+    Raises Refused, which lists the candidates, or CliError if there is none.
+    """
     wanted = path.strip("/")
     for kind in ("teams", "departments", "organizations"):
         for node in api.items(kind, most=1, path=wanted):

@@ -1,4 +1,4 @@
-"""`tidegate why`: why a job waits, has waited, and what would start it sooner."""
+"""`tidegate why`: why a job waits or has waited, and how it could start sooner."""
 
 from __future__ import annotations
 
@@ -22,23 +22,21 @@ def why(
         typer.Argument(metavar="JOB", help=JOB_HELP),
     ],
     history: Annotated[
-        bool, typer.Option("--history", help="What it has waited for so far, instead.")
+        bool, typer.Option("--history", help="Show the past reasons for its wait instead.")
     ] = False,
     alternatives: Annotated[
         bool,
-        typer.Option(
-            "--alternatives", help="What to ask for in its place to start sooner, instead."
-        ),
+        typer.Option("--alternatives", help="Show requests that would start sooner instead."),
     ] = False,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
 ) -> None:
-    """Say why a job waits, and when it may start."""
+    """Show why a job waits, and when it may start."""
     if history and alternatives:
-        raise CliError("Give --history or --alternatives, not both.")
+        raise CliError("Give either --history or --alternatives, not both.")
     api = open_api(ctx)
     job_id = id_of_job(api, job, states=WAITING)
     if alternatives:
-        # It changes nothing, so it may be asked again without a key.
+        # This request changes nothing, so it is safe to repeat without a key.
         with one_job(api, job_id):
             found = api.post(f"jobs/{job_id}/alternatives")
     else:
@@ -56,7 +54,7 @@ def why(
 
 
 def _looked_ahead(api: Api, job_id: str) -> dict[str, Any] | None:
-    """When the job starts if nobody submits anything; None where that cannot be told now."""
+    """Return when the job starts if no job is submitted, or None if that is unknown at present."""
     try:
         estimate: dict[str, Any] = api.post(f"jobs/{job_id}/estimate", {})["estimated_start"]
     except (Refused, Unreachable):

@@ -45,7 +45,7 @@ def test_login_checks_and_keeps_the_token(server: Server, tmp_path: Path) -> Non
     path = tmp_path / ".config" / "tidegate" / "config.json"
     assert (ran.exit_code, ran.out) == (0, "")
     assert ran.err == (
-        f"Logged in to https://tidegate.example as bob@ai-company; kept in {path}.\n"
+        f"Logged in to https://tidegate.example as bob@ai-company. The token is stored in {path}.\n"
     )
     assert server.requests[0].headers["Authorization"] == f"Bearer {SECRET}"
     assert json.loads(path.read_text()) == {
@@ -70,12 +70,12 @@ def test_a_token_that_is_refused_is_not_kept(server: Server, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "stdin", "told"),
     [
-        (["--server", "https://x", "--token", SECRET], "", "is seen by others"),
-        (["--server", "https://x", "--token", "-"], "two words\n", "That is no access token"),
-        (["--server", "https://x", "--token", "-"], "tökén\n", "That is no access token"),
-        (["--server", "ftp://x", "--token", "-"], SECRET, "is no server address"),
-        (["--server", "x", "--token", "-"], SECRET, "is no server address"),
-        (["--server", "https://", "--token", "-"], SECRET, "is no server address"),
+        (["--server", "https://x", "--token", SECRET], "", "Other users can see"),
+        (["--server", "https://x", "--token", "-"], "two words\n", "This is not an access token"),
+        (["--server", "https://x", "--token", "-"], "tökén\n", "This is not an access token"),
+        (["--server", "ftp://x", "--token", "-"], SECRET, "is not a server address"),
+        (["--server", "x", "--token", "-"], SECRET, "is not a server address"),
+        (["--server", "https://", "--token", "-"], SECRET, "is not a server address"),
         (["--server", "https://a:b@x", "--token", "-"], SECRET, "Put no user or password"),
         (["--server", "http://x", "--token", "-"], SECRET, "would send the token unencrypted"),
     ],

@@ -110,7 +110,7 @@ def test_what_to_ask_for_instead(server: Server) -> None:
         "  because  No node is so large.",
         "  submit   --pool a100 no --feature no --cluster",
     ]
-    assert "nothing is reserved" in ran.err
+    assert "Nothing is reserved" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -162,12 +162,12 @@ def test_alternatives_of_an_array_name_its_tasks(server: Server) -> None:
     server.routes[f"POST jobs/{JOB_ID}/alternatives"] = a_problem(404)
     server.routes[f"GET job-arrays/{JOB_ID}"] = {"id": JOB_ID, "size": 3}
     ran = server.run("why", JOB_ID, "--alternatives")
-    assert "is an array of 3 tasks; name one of them" in ran.err
+    assert "is an array of 3 tasks. Name one of its tasks" in ran.err
 
 
 def test_one_of_both_is_asked_for(server: Server) -> None:
     ran = server.run("why", JOB_ID, "--alternatives", "--history")
     assert (ran.err, len(server.requests)) == (
-        "Error: Give --history or --alternatives, not both.\n",
+        "Error: Give either --history or --alternatives, not both.\n",
         0,
     )

@@ -78,7 +78,7 @@ def test_what_a_job_waits_for_is_shown(server: Server) -> None:
     out = server.run("get", JOB_ID).out
     assert f"the end of prepare ({JOB_ID}), which is running" in out
     assert f"the end of array sweep ({ARRAY_ID})" in out
-    assert "the end of a job that is not yours to see" in out
+    assert "the end of a job that you cannot see" in out
     assert f"{ARRAY_ID}, 10 tasks" in out
 
 
@@ -93,7 +93,7 @@ def test_where_a_job_is_wanted_an_array_is_told_as_such(
     ran = server.run(*words, ARRAY_ID)
     assert (ran.exit_code, ran.out) == (2, "")
     assert (
-        f"{ARRAY_ID} is an array of 3 tasks; name one of them. They are listed by: tidegate ls "
+        f"{ARRAY_ID} is an array of 3 tasks. Name one of its tasks. List them with: tidegate ls "
         f"--array {ARRAY_ID}" in ran.err
     )
     server.routes[f"GET job-arrays/{ARRAY_ID}"] = NO_ARRAY
@@ -103,7 +103,7 @@ def test_where_a_job_is_wanted_an_array_is_told_as_such(
 def test_logs_followed_of_an_array_are_none(server: Server) -> None:
     server.routes[f"GET jobs/{ARRAY_ID}"] = a_problem(404)
     server.routes[f"GET job-arrays/{ARRAY_ID}"] = a_shown_array(queued=1)
-    assert "is an array of 1 task;" in server.run("logs", "-f", ARRAY_ID).err
+    assert "is an array of 1 task." in server.run("logs", "-f", ARRAY_ID).err
 
 
 @pytest.mark.parametrize("option", ["--gpus", "--gpus-per-node"])
@@ -133,7 +133,7 @@ def test_an_array_is_cancelled_whole(server: Server) -> None:
 def test_what_is_no_id_of_an_array_is_told_and_nothing_asked(server: Server, command: str) -> None:
     ran = server.run(command, "--array", "sweep")
     assert (ran.exit_code, server.requests) == (2, [])
-    assert "'sweep' is no id of an array: that is what `tidegate submit --array` printed" in ran.err
+    assert "'sweep' is not the id of an array. `tidegate submit --array` prints that id" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_events_are_listed_as_they_were_filtered(server: Server) -> None:
 def test_what_is_no_object_is_refused_before_anything_is_asked(server: Server) -> None:
     ran = server.run("audit", "--object", "/42")
     assert (ran.exit_code, server.requests) == (2, [])
-    assert "--object is a kind, or a kind and an id: team, team/ID." in ran.err
+    assert "--object takes a kind, or a kind and an id: team, or team/ID." in ran.err
 
 
 @pytest.mark.parametrize("how", [["--csv"], []])

@@ -75,7 +75,7 @@ def test_decisions_are_listed_with_whom_they_were_for_and_what_was_at_risk(serve
 def test_a_moment_is_asked_for_as_with_replay(server: Server) -> None:
     server.routes["GET decisions"] = {"items": [], "next": None}
     ran = server.run("decisions", "--at", "2026-11-21T14:03")
-    assert (ran.exit_code, ran.err) == (0, "Nothing is recorded at 2026-11-21T14:03.\n")
+    assert (ran.exit_code, ran.err) == (0, "No decisions are recorded at 2026-11-21T14:03.\n")
     parameters = server.requests[-1].url.params
     assert (parameters["decided_at__gte"], parameters["decided_at__lt"]) == (
         "2026-11-21T14:03:00Z",

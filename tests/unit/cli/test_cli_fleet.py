@@ -93,7 +93,7 @@ def test_clusters(server: Server) -> None:
     assert ran.err == "local: its folder is gone\n"
     assert json.loads(server.run("clusters", "-o", "json").out) == [CLUSTER, away]
     server.routes["GET clusters"] = {"items": [], "next": None}
-    assert "no cluster yet" in server.run("clusters").err
+    assert "No clusters yet" in server.run("clusters").err
 
 
 def test_healthy_gpus_of_a_cluster_that_does_not_answer_are_of_a_time(server: Server) -> None:
@@ -162,7 +162,7 @@ def test_nodes(server: Server) -> None:
     ]
     assert json.loads(server.run("nodes", "--out", "-o", "json").out) == [drained]
     server.routes["GET nodes"] = {"items": [], "next": None}
-    assert server.run("nodes").err == "No such node.\n"
+    assert server.run("nodes").err == "No matching nodes.\n"
 
 
 def test_a_node_is_drained(server: Server) -> None:
@@ -172,7 +172,7 @@ def test_a_node_is_drained(server: Server) -> None:
     server.routes[f"GET {path}"] = [a_node(a_request()), a_node(a_request("done"))]
     ran = server.run("node", "drain", "h001", "--reason", "fans", "--cluster", "hpc")
     assert (ran.exit_code, ran.out) == (0, "")
-    assert ran.err == "h001 of hpc: the cluster did it; it shows when the node is seen next.\n"
+    assert ran.err == "h001 of hpc: done by the cluster. The list shows it at the next update.\n"
     assert server.sent == [
         "GET nodes?cluster=hpc&limit=500",
         f"POST {path}/drain",
@@ -200,7 +200,7 @@ def test_a_node_is_emptied(server: Server) -> None:
 @pytest.mark.parametrize(
     ("state", "message", "code", "words"),
     [
-        ("pending", "", 75, "h001 of hpc: the cluster has not answered yet."),
+        ("pending", "", 75, "h001 of hpc: no answer from the cluster yet."),
         ("pending", "Still there: x.", 75, "h001 of hpc: Still there: x."),
         ("refused", "no right", 3, "Error: h001 of hpc: no right"),
         ("given_up", "no right", 3, "Error: h001 of hpc: no right"),
@@ -223,7 +223,7 @@ def test_which_node_is_meant(server: Server) -> None:
     ran = server.run("node", "resume", "h001")
     assert (ran.exit_code, ran.err) == (
         2,
-        "Error: h001 is in hpc, other; say which with --cluster.\n",
+        "Error: h001 is in hpc, other. Choose one with --cluster.\n",
     )
     assert "There is no node h9 in hpc" in server.run("node", "resume", "h9", "--cluster=hpc").err
     assert server.run("node", "resume", "a b").exit_code == 2

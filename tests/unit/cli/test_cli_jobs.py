@@ -200,7 +200,7 @@ def test_what_a_job_has_waited_for(server: Server) -> None:
     ]
     server.routes[f"GET jobs/{JOB_ID}/reasons"] = {"items": []}
     ran = server.run("why", JOB_ID, "--history")
-    assert (ran.out, ran.err) == ("", "It has not waited.\n")
+    assert (ran.out, ran.err) == ("", "The job has not waited.\n")
 
 
 def test_why_of_a_job_that_wants_cores(server: Server) -> None:
@@ -232,8 +232,8 @@ def test_why_of_a_job_that_wants_cores(server: Server) -> None:
         "cores per node  8",
         "as of           2026-11-21T12:00:10Z",
         "",
-        "GIVES BACK          TEAM  CORES  UNTIL  AT RISK       AT ITS NOTICE",
-        "(not yours to see)  a/b     0.5  T      0.500 core-h  saves (reports checkpoints)",
+        "PREEMPTED  TEAM  CORES  UNTIL  AT RISK       AT ITS NOTICE",
+        "(hidden)   a/b     0.5  T      0.500 core-h  saves (reports checkpoints)",
     ]
 
 
@@ -267,8 +267,8 @@ def test_why(server: Server) -> None:
         "GPUs per node  8\n"
         "as of          2026-11-21T12:00:10Z\n"
         "\n"
-        "GIVES BACK          TEAM  GPUS  UNTIL  AT RISK  AT ITS NOTICE\n"
-        "(not yours to see)  a/b     16  T               not known\n"
+        "PREEMPTED  TEAM  GPUS  UNTIL  AT RISK  AT ITS NOTICE\n"
+        "(hidden)   a/b     16  T               not known\n"
     )
 
 
@@ -276,27 +276,24 @@ def test_why(server: Server) -> None:
     ("code", "jobs_ahead", "numbers", "told"),
     [
         ("begin_time", 0, {"begin_at": 1_795_816_800}, "not before 2026-11-27T22:00:00Z"),
-        ("dependency", 0, {"jobs_waited_for": 1}, "unknown: not before the others are done"),
+        ("dependency", 0, {"jobs_waited_for": 1}, "unknown: it starts after its dependencies"),
         (
             "topology_fragmented",
             0,
             {},
-            "unknown: when there is room for it is not foreseen here; "
-            "`tidegate estimate` plays it through",
+            "unknown; run `tidegate estimate` to simulate it",
         ),
         (
             "waiting_for_free_gpus",
             1,
             {},
-            "unknown: 1 job comes before it, and how long it will run is not foreseen here; "
-            "`tidegate estimate` plays it through",
+            "unknown: 1 job comes before it; run `tidegate estimate` to simulate it",
         ),
         (
             "behind_fair_share",
             1_200,
             {},
-            "unknown: 1,200 jobs come before it, and how long they will run is not foreseen here; "
-            "`tidegate estimate` plays it through",
+            "unknown: 1,200 jobs come before it; run `tidegate estimate` to simulate it",
         ),
     ],
 )
@@ -336,13 +333,13 @@ def test_a_job_by_the_beginning_of_its_name(server: Server) -> None:
     ran = server.run("get", "ber")
     assert ran.exit_code == 2
     assert ran.err == (
-        "Error: 2 of your jobs match 'ber'; give the id of one:\n"
+        "Error: 2 of your jobs match 'ber'. Give the id of one:\n"
         f"  {JOB_ID}  bert  queued\n  other  bert-2  queued\n"
     )
     server.routes["GET jobs"] = {"items": [], "next": None}
     assert server.run("get", "x").err == (
-        "Error: You may see no job whose name begins with 'x', or whose id ends (4 to 12 digits) "
-        "or begins (8 or more) so. `tidegate ls` lists jobs.\n"
+        "Error: No visible job has a name that begins with 'x', or an id that ends (4 to 12 "
+        "digits) or begins (8 or more) with it. `tidegate ls` lists jobs.\n"
     )
 
 
@@ -391,13 +388,13 @@ def test_why_asks_which_if_several_jobs_wait_or_none_does(server: Server) -> Non
     ran = server.run("why", "ber")
     assert (ran.exit_code, ran.out, ran.err) == (
         *(2, ""),
-        "Error: 2 of your jobs match 'ber' and are held or queued; give the id of one:\n"
+        "Error: 2 of your jobs match 'ber' and are held or queued. Give the id of one:\n"
         f"  {JOB_ID}  bert  queued\n  other  bert-2  held\n",
     )
     none: dict[str, Any] = {"items": [], "next": None}
     server.routes["GET jobs"] = [{"items": [ended, {**ended, "id": "older"}], "next": None}, none]
     assert server.run("why", "ber").err == (
-        "Error: 2 of your jobs match 'ber'; give the id of one:\n"
+        "Error: 2 of your jobs match 'ber'. Give the id of one:\n"
         "  old  bert  failed\n  older  bert  failed\n"
     )
 
@@ -521,7 +518,7 @@ def test_the_end_of_several_ids_names_none(server: Server) -> None:
     ran = server.run("get", "c518")
     assert (ran.exit_code, ran.err.splitlines()[0]) == (
         2,
-        "Error: 2 of your jobs match 'c518'; give the id of one:",
+        "Error: 2 of your jobs match 'c518'. Give the id of one:",
     )
 
 
@@ -536,7 +533,7 @@ def test_the_beginning_of_a_name_or_of_an_id_names_a_job_of_others(server: Serve
     assert server.run("get", JOB_ID[:7]).exit_code == 2
     ids_by_end(server, [], [job, a_shown_job(id="x", name="pt-vis-2")])
     assert server.run("get", "pt-vi").err == (
-        "Error: 2 jobs match 'pt-vi'; give the id of one:\n"
+        "Error: 2 jobs match 'pt-vi'. Give the id of one:\n"
         f"  {JOB_ID}  pt-vision  queued\n  x  pt-vis-2  queued\n"
     )
 
@@ -571,10 +568,9 @@ def test_get_says_for_whom_a_job_is_stopped(
         (
             "waiting_for_free_gpus",
             a_problem(429),
-            "unknown: when there is room for it is not foreseen here; `tidegate estimate` plays "
-            "it through",
+            "unknown; run `tidegate estimate` to simulate it",
         ),
-        ("dependency", None, "unknown: not before the others are done"),
+        ("dependency", None, "unknown: it starts after its dependencies"),
     ],
 )
 def test_why_looks_ahead_where_the_start_is_unknown(

@@ -95,7 +95,7 @@ def test_an_empty_log_says_whether_the_other_one_has_something(
     assert (ran.exit_code, ran.out, ran.err) == (
         0,
         "",
-        "Nothing was written to stdout, but there is stderr: "
+        "Nothing was written to stdout, but stderr has output: "
         f"tidegate logs {JOB_ID} --stderr --rank 1\n",
     )
     assert dict(server.requests[-1].url.params) == {
@@ -109,7 +109,8 @@ def test_an_empty_log_says_whether_the_other_one_has_something(
     ran = server.run("logs", JOB_ID, "--stderr", "--attempt", "2", *follow)
     assert (ran.out, ran.err) == (
         "",
-        f"Nothing was written to stderr, but there is stdout: tidegate logs {JOB_ID} --attempt 2\n",
+        "Nothing was written to stderr, but stdout has output: "
+        f"tidegate logs {JOB_ID} --attempt 2\n",
     )
 
 
@@ -156,7 +157,7 @@ def test_following_a_log_that_does_not_come_says_why_once(server: Server) -> Non
     server.routes[f"GET jobs/{JOB_ID}/logs"] = [no_log] * 6
     ran = server.run("logs", "-f", JOB_ID)
     assert (ran.exit_code, ran.out) == (3, "")
-    told = "Nothing yet, waiting on: No: this cluster keeps no outputs"
+    told = "No log yet. Waiting: No: this cluster keeps no outputs"
     assert ran.err.splitlines()[0] == told
     assert ran.err.count(told) == 1
 

@@ -48,7 +48,7 @@ def test_an_organization_is_made_in_one_step(server: Server) -> None:
     assert shown[3].endswith("/set-password#tdl_x")
     assert ran.err.splitlines() == [
         "It has no rate card yet, so its jobs cost nothing.",
-        "For maria@blue-whale, once, until 2026-11-21T13:00:00Z; shown this once:",
+        "For maria@blue-whale, valid once, until 2026-11-21T13:00:00Z. It is not shown again:",
     ]
     (request,) = server.requests
     assert request.headers["Idempotency-Key"]
@@ -78,8 +78,8 @@ def test_a_name_is_enough(server: Server) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--pool", "h100"], "Give --pool and --gpus, or neither."),
-        (["--gpus", "8"], "Give --pool and --gpus, or neither."),
+        (["--pool", "h100"], "Give both --pool and --gpus, or neither."),
+        (["--gpus", "8"], "Give both --pool and --gpus, or neither."),
         (["--admin-name", "Maria"], "--admin-name and --admin-email need --admin."),
         (
             ["--pool", "h100", "--gpus", "many"],

@@ -45,7 +45,7 @@ def test_a_password_is_changed_from_two_lines(server: Server) -> None:
     server.routes["POST password"] = {"login": "bob@ai-company"}
     ran = server.run("passwd", "--stdin", stdin="the old one\nthe new one here\n")
     assert (ran.exit_code, ran.out) == (0, "")
-    assert ran.err == "The password is changed. Sessions in browsers have ended.\n"
+    assert ran.err == "Password changed. Your browser sessions have ended.\n"
     assert body_of(server.requests[0]) == {
         "old_password": "the old one",
         "new_password": "the new one here",
@@ -84,7 +84,9 @@ def test_a_password_link_is_printed_or_mailed(server: Server) -> None:
     ran = server.run("user", "password-link", "bob@ai-company")
     assert ran.out.endswith("/set-password#tdl_x\n")
     assert ran.out.startswith("http")
-    assert ran.err == ("For bob@ai-company, once, until 2026-11-21T13:00:00Z; shown this once:\n")
+    assert ran.err == (
+        "For bob@ai-company, valid once, until 2026-11-21T13:00:00Z. It is not shown again:\n"
+    )
     mailed = server.run("user", "password-link", "bob@ai-company")
     assert (mailed.out, mailed.err) == (
         "",
@@ -147,11 +149,11 @@ def test_a_token_is_replaced_by_its_first_characters_and_revoked_by_its_id(
     assert ran.out == "tdg_new\n"
     assert body_of(server.requests[1]) == {"overlap_s": 7_200}
     gone = server.run("token", "revoke", TOKEN_ID)
-    assert (gone.exit_code, gone.err) == (0, "It no longer works.\n")
+    assert (gone.exit_code, gone.err) == (0, "The token no longer works.\n")
     assert server.run("token", "revoke", "tdg_").err == (
-        "Error: Name a token by its id, or by its first 12 characters.\n"
+        "Error: Give the id of the token, or its first 12 characters.\n"
     )
     assert server.run("token", "revoke", "tdg_zzzzzzzz").err == (
-        "Error: No tokens begin with tdg_zzzzzzzz. See `tidegate token ls`; --user LOGIN for "
-        "those of another account.\n"
+        "Error: No tokens begin with tdg_zzzzzzzz. See `tidegate token ls`. For tokens of another "
+        "account, add --user LOGIN.\n"
     )

@@ -65,7 +65,7 @@ def test_a_policy_is_shown_with_its_units(server: Server) -> None:
 
 @pytest.mark.parametrize(
     ("most_s", "told"),
-    [(300, ""), (299, "The installation cuts grace_period_s to 299 (4m59s).\n")],
+    [(300, ""), (299, "The installation limits grace_period_s to 299 (4m59s).\n")],
 )
 def test_a_grace_that_the_installation_cuts_is_told(server: Server, most_s: int, told: str) -> None:
     server.routes[f"GET {PATH}"] = POLICY
@@ -147,14 +147,14 @@ def test_a_class_is_changed_and_its_refusal_told_by_field(server: Server) -> Non
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["get", "nowhere"], "There is no organization 'nowhere'; there are ai-company."),
+        (["get", "nowhere"], "There is no organization 'nowhere'. Known: ai-company."),
         (["set", "grace"], "'grace': write NAME=VALUE."),
         (["set", "min_run_s=30"], "min_run_s: '30' has no unit. Write 30s, 30m or 30h."),
-        (["set-class", "critical", "price=much"], "price=much: write how many times the price"),
+        (["set-class", "critical", "price=much"], "price=much: write a factor of the price"),
         (["remove-class", "urgent"], "There is no priority class 'urgent'"),
         (["set", "skips_blocked_within_team=maybe"], "write yes or no."),
         (["set-class", "urgent", "order=1"], "There is no priority class 'urgent'"),
-        (["set-class", "critical", "order=1"], "critical is a class of a, b; say which"),
+        (["set-class", "critical", "order=1"], "critical is a class of a, b. Choose one"),
     ],
 )
 def test_what_means_nothing_is_refused(server: Server, arguments: list[str], told: str) -> None:

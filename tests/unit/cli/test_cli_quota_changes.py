@@ -120,14 +120,14 @@ def test_a_draft_is_sent_as_the_api_takes_it(server: Server) -> None:
     }
     assert server.requests[-1].headers["Idempotency-Key"]
     assert ran.out.splitlines() == [
-        f"change            {CHANGE}",
-        "status            draft",
-        "reason            conference",
-        "of                ai-company/research",
-        "drafted           2026-11-21T12:00:00Z by ana@ai-company",
-        "to be applied     once it is decided",
-        "to be taken back  1d after",
-        "you may apply     yes",
+        f"change          {CHANGE}",
+        "status          draft",
+        "reason          conference",
+        "of              ai-company/research",
+        "drafted         2026-11-21T12:00:00Z by ana@ai-company",
+        "to be applied   once approved",
+        "to be reverted  1d after",
+        "you may apply   yes",
         "",
         "NODE                     POOL  FIGURE       WAS    IS  SETS  CHANGED SINCE",
         "ai-company/research/nlp  h100  guaranteed     8     8    12  no",
@@ -139,13 +139,13 @@ def test_a_draft_is_sent_as_the_api_takes_it(server: Server) -> None:
     ("edit", "told"),
     [
         ("ai-company/research/nlp", "write NODE:guaranteed=12"),
-        ("nlp:color=red", "'color=red' sets nothing"),
+        ("nlp:color=red", "'color=red' is not a setting"),
         ("nlp:guaranteed=lots", "write a number such as 8 or 0.5"),
         ("nlp:guaranteed=0.0001", "at most three decimals"),
         ("nlp:weight=1.5", "write a whole number"),
         # Planted: the last one won, in silence.
-        ("nlp:lend=1,lend=2", "nlp is given one figure twice"),
-        ("nlp:guaranteed=4,guaranteed=10%", "nlp is given one figure twice"),
+        ("nlp:lend=1,lend=2", "one setting of nlp is given twice"),
+        ("nlp:guaranteed=4,guaranteed=10%", "one setting of nlp is given twice"),
     ],
 )
 def test_what_cannot_be_read_is_refused_before_it_is_sent(
@@ -171,14 +171,14 @@ def test_a_time_without_a_zone_is_refused(server: Server) -> None:
 def test_a_node_that_is_named_twice_has_each_figure_once(server: Server) -> None:
     server.routes["GET quotas"] = a_quota(NLP)
     ran = server.run("quota-changes", "draft", "nlp:weight=1", "nlp:weight=2", "--reason=x")
-    assert ran.err == "Error: 'nlp:weight=2': nlp is given one figure twice.\n"
+    assert ran.err == "Error: 'nlp:weight=2': one setting of nlp is given twice.\n"
 
 
 def test_a_node_with_several_quotas_needs_its_pool(server: Server) -> None:
     both = [*a_quota(NLP)["items"], *a_quota(VISION, "a100")["items"]]
     server.routes["GET quotas"] = {"items": both, "next": None}
     ran = server.run("quota-changes", "draft", "nlp:weight=1", "--reason=x")
-    assert ran.err == "Error: nlp has quotas in h100, a100; say which with --pool.\n"
+    assert ran.err == "Error: nlp has quotas in h100, a100. Choose one with --pool.\n"
 
 
 def test_a_preview_tells_starts_losses_and_teams_and_the_state_it_saw(server: Server) -> None:
@@ -256,12 +256,12 @@ def test_a_preview_tells_starts_losses_and_teams_and_the_state_it_saw(server: Se
         "bert  ai-company/research/nlp     4  not by then  2026-11-21T12:05:00Z  "
         "at least 5h55m sooner",
         "",
-        "Told to give back:",
+        "Preempted:",
         "JOB  TEAM                     GPUS  NOTICE                GPU-HOURS AT RISK",
         "gpt  ai-company/research/nlp     4  2026-11-21T12:01:00Z              1.000",
         "",
         "TEAM                     POOL  USE NOW  AT END  INSTEAD OF  GPU-HOURS  COST EUR  SOONER"
-        "  LATER  GIVE BACK  AT RISK",
+        "  LATER  PREEMPTED  AT RISK",
         "ai-company/research/nlp  h100        0      12           8      1.500     -2.50       1"
         "      0          1    1.000",
     ]
@@ -278,7 +278,7 @@ def test_a_preview_of_what_the_rules_refuse_fails_with_their_words(server: Serve
         ran = server.run("quota-changes", "preview", CHANGE, *output)
         assert (ran.exit_code, ran.out) == (3, printed)
         assert ran.err.splitlines()[0] == (
-            "Error: As things stand it cannot be applied: Research has 16 GPUs."
+            "Error: It cannot be applied at present: Research has 16 GPUs."
         )
 
 
@@ -297,7 +297,7 @@ def test_what_was_kept_is_not_said_to_be_taken_back(server: Server) -> None:
     server.routes[f"GET quota-changes/{CHANGE}"] = a_change(
         status="kept", applied_at="2026-12-01T07:00:00Z", revert_at="2026-12-02T07:00:00Z"
     )
-    assert "not taken back  2026-12-02T07:00:00Z" in server.run("quota-changes", "show", CHANGE).out
+    assert "not reverted   2026-12-02T07:00:00Z" in server.run("quota-changes", "show", CHANGE).out
 
 
 def test_what_changed_meanwhile_is_told_and_the_draft_is_kept(server: Server) -> None:

@@ -85,7 +85,7 @@ def test_a_push_shows_the_exact_difference(server: Server) -> None:
 def test_a_dry_run_asks_for_no_change(server: Server) -> None:
     server.routes[f"POST {PATH}"] = a_push()
     ran = server.run("quota", "push", "hpc1", "--dry-run")
-    assert (ran.exit_code, ran.out, ran.err) == (0, "", "No difference.\n")
+    assert (ran.exit_code, ran.out, ran.err) == (0, "", "No differences.\n")
     assert server.body() == {"kind": "dry_run"}
     assert json.loads(server.run("quota", "push", CLUSTER, "-o", "json").out) == a_push()
 
@@ -100,11 +100,11 @@ def test_what_goes_wrong_is_told(server: Server) -> None:
     assert (ran.exit_code, ran.err.splitlines()) == (
         75,
         [
-            "hpc1 has not been asked or has not answered yet.",
-            f"The request goes on without you: {PUSH}",
+            "hpc1 has not answered yet.",
+            f"The request continues without this command: {PUSH}",
         ],
     )
     server.routes[f"POST {PATH}"] = a_problem(400, detail="A local cluster keeps no limits.")
     assert server.run("quota", "push", "hpc1").exit_code == 3
     ran = server.run("quota", "push", "nope")
-    assert (ran.exit_code, ran.err) == (2, "Error: There is no cluster 'nope'; there are hpc1.\n")
+    assert (ran.exit_code, ran.err) == (2, "Error: There is no cluster 'nope'. Known: hpc1.\n")

@@ -127,7 +127,7 @@ def test_a_claim_is_shown_with_its_victims(server: Server) -> None:
 def test_a_time_is_its_minute_or_its_second(server: Server, at: str, start: str, end: str) -> None:
     server.routes["GET cycles"] = {"items": [], "next": None}
     ran = server.run("replay", "--at", at)
-    assert (ran.exit_code, ran.err.splitlines()) == (0, [f"No cycle is recorded at {at}."])
+    assert (ran.exit_code, ran.err.splitlines()) == (0, [f"No cycles are recorded at {at}."])
     assert dict(server.requests[0].url.params) == {
         "decided_at__gte": start,
         "decided_at__lt": end,
@@ -145,7 +145,7 @@ def test_what_is_no_time_is_refused(server: Server, at: str) -> None:
 def test_nothing_recorded_leads_to_why(server: Server) -> None:
     server.routes[f"GET jobs/{JOB}/decisions"] = {"items": []}
     assert server.run("replay", "--job", JOB).err == (
-        "No recorded cycle started it, stopped it or kept anything for it. `tidegate why` says why"
+        "No recorded cycle started it, stopped it or reserved GPUs for it. `tidegate why` shows why"
         " it waits.\n"
     )
 
@@ -198,7 +198,7 @@ def test_a_cycle_that_would_be_decided_alike_says_so(server: Server) -> None:
         "decision  started",
         "why       8 GPUs were asked back from it.",
         "",
-        "Today the same would be decided.",
+        "Today's decisions would be the same.",
     ]
 
 
@@ -235,12 +235,12 @@ def test_differences_are_listed(server: Server) -> None:
     )
     ran = server.run("replay", CYCLE)
     assert ran.out.splitlines()[-4:] == [
-        "Today something else would be done with 2 jobs:",
+        "Today, 2 jobs would be treated differently:",
         "JOB    THEN                                        TODAY",
         "train  claimed on hpc1 n1,n2,n3,…, stopping serve  waits: borrow_limit_reached",
         "serve  stopped for train in 5m                     left as it is",
     ]
-    assert ran.err == "The policy is another one than then.\n"
+    assert ran.err == "The policy has changed since then.\n"
 
 
 def test_a_refusal_is_told(server: Server) -> None:
@@ -250,7 +250,7 @@ def test_a_refusal_is_told(server: Server) -> None:
     ran = server.run("replay")
     assert (ran.exit_code, ran.err) == (
         3,
-        "What was decided about your jobs: `tidegate decisions`; about one of them: "
+        "For decisions on your jobs, run `tidegate decisions`; for one job, "
         "`tidegate replay --job JOB`.\n"
         "Error: No: Only a platform administrator may do this.\n",
     )
@@ -261,11 +261,11 @@ def test_what_is_no_cycle_is_not_asked_for(server: Server) -> None:
     assert (ran.exit_code, server.requests, ran.err) == (
         2,
         [],
-        "Error: 'serve' is no id of a cycle; `tidegate replay` lists them, and "
-        "`tidegate replay --job JOB` finds those of a job.\n",
+        "Error: 'serve' is not the id of a cycle. `tidegate replay` lists cycles, and "
+        "`tidegate replay --job JOB` lists those of a job.\n",
     )
 
 
 def test_a_cycle_goes_with_no_job(server: Server) -> None:
     ran = server.run("replay", CYCLE, "--job", JOB)
-    assert (ran.exit_code, ran.err) == (2, "Error: Give a cycle, or --job and --at.\n")
+    assert (ran.exit_code, ran.err) == (2, "Error: Give either a cycle, or --job and --at.\n")

@@ -42,9 +42,9 @@ def test_quota_get(server: Server) -> None:
     ran = server.run("quota", "get", "ai-company/production/", "--pool", "h100")
     assert server.sent == ["GET quotas?pool=h100&node=ai-company%2Fproduction&limit=500"]
     assert ran.out.splitlines() == [
-        "NODE                   POOL  GUARANTEED  BORROW LIMIT  LEND LIMIT  IN USE  STILL DUE"
+        "NODE                   POOL  GUARANTEED  BORROW LIMIT  LEND LIMIT  IN USE  UNUSED"
         "  BORROWED  LENT  CAN START     WAITING",
-        "ai-company/production  h100         400          none          50     700        0.5"
+        "ai-company/production  h100         400          none          50     700     0.5"
         "       300     0  0 (0.5 over)        0",
     ]
     room = {**QUOTA, "use": {**USE, "available_mgpu": 30_000}}
@@ -60,8 +60,8 @@ def test_quota_get_fits_80_columns(server: Server, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COLUMNS", "80")
     server.routes["GET quotas"] = {"items": [{**QUOTA, "node": f"{'x' * 50}/nlp"}], "next": None}
     assert server.run("quota", "get", "x").out.splitlines() == [
-        "NODE        POOL  GUARANTEED  IN USE  STILL DUE  BORROWED  CAN START     WAITING",
-        "…xxxxx/nlp  h100         400     700        0.5       300  0 (0.5 over)        0",
+        "NODE           POOL  GUARANTEED  IN USE  UNUSED  BORROWED  CAN START     WAITING",
+        "…xxxxxxxx/nlp  h100         400     700     0.5       300  0 (0.5 over)        0",
     ]
     monkeypatch.setenv("COLUMNS", "120")
     wide = server.run("quota", "get", "x").out.splitlines()
@@ -141,7 +141,7 @@ def test_a_chargeback_of_cores_and_gpus_sums_each_on_its_own(server: Server) -> 
     server.routes["GET reports/chargeback"] = report
     period = ("--start", "2026-11-01", "--end", "2026-12-01")
     ran = server.run("report", "chargeback", *period)
-    assert ran.err.startswith("GPU-hours (core-hours where it says so) from 2026-11-01")
+    assert ran.err.startswith("GPU-hours (core-hours where marked) from 2026-11-01")
     assert ran.out.splitlines() == [
         "NODE                     POOL  GUARANTEED        BORROWED          COST EUR  JOBS",
         "ai-company/research/nlp  h100  1.000             0.500                 2.50     2",
@@ -202,7 +202,7 @@ def test_chargeback_is_of_this_month_unless_told(
         "start": f"{start}T00:00:00Z",
         "end": f"{end}T00:00:00Z",
     }
-    assert ran.err.splitlines()[0] == (f"This month (UTC), {start} up to but not including {end}.")
+    assert ran.err.splitlines()[0] == (f"This month (UTC): from {start} to {end}, excluded.")
 
 
 @pytest.mark.parametrize("half", ["--start", "--end"])
@@ -288,10 +288,10 @@ def test_a_list_of_jobs_that_is_cut_says_so(server: Server) -> None:
     server.routes["GET reports/chargeback/jobs"] = page
     ran = server.run(*BEHIND, "--team", "a/b", "--limit", "1")
     assert ran.out.splitlines()[-1].split() == ["total", "so", "far", "1.000", "2.00"]
-    assert ran.err == "The first 1; use --limit for more.\n"
+    assert ran.err == "These are the first 1. Use --limit for more.\n"
     server.routes["GET reports/chargeback/jobs"] = {"items": [], "next": None}
     ran = server.run(*BEHIND, "--team", "a/b")
-    assert (ran.out, ran.err) == ("", "No job ran there in this period.\n")
+    assert (ran.out, ran.err) == ("", "No jobs ran there in this period.\n")
 
 
 @pytest.mark.parametrize(
@@ -299,9 +299,9 @@ def test_a_list_of_jobs_that_is_cut_says_so(server: Server) -> None:
     [
         (BEHIND, "Whose jobs? Give --team PATH or --organization SLUG with --jobs."),
         ((*BEHIND, "--team", "a/b", "--organization", "a"), "Whose jobs?"),
-        ((*BEHIND, "--team", "a/b", "--csv"), "--jobs goes neither with --csv nor"),
-        ((*BEHIND, "--team", "a/b", "--group-by", "team"), "nor with --group-by"),
-        ((*BEHIND[:-1], "--usage-class", "borrowed"), "--usage-class goes with --jobs"),
+        ((*BEHIND, "--team", "a/b", "--csv"), "--jobs cannot be combined with --csv or"),
+        ((*BEHIND, "--team", "a/b", "--group-by", "team"), "or --group-by"),
+        ((*BEHIND[:-1], "--usage-class", "borrowed"), "--usage-class needs --jobs"),
         ((*BEHIND, "--team", "a/b", "--as-of", "now"), "--as-of 'now': write 2026-11-01"),
     ],
 )
@@ -358,7 +358,7 @@ def test_report_reconciliation(server: Server) -> None:
         "2026-11-21  alpha    green so far  2.000      1.000      -1.000     2",
         "2026-11-20  alpha    red           2.000      1.000      -1.000     2",
     ]
-    assert ran.err == "GPU-hours; the difference is what the cluster has more.\n"
+    assert ran.err == "GPU-hours. A positive difference means more use in the cluster's accounts.\n"
     assert json.loads(server.run("report", "reconciliation", "-o", "json").out) == [running, DAY]
 
 
@@ -367,7 +367,7 @@ def test_a_red_day_is_acknowledged(server: Server) -> None:
     told = {**DAY, "acknowledgement": {"at": "t", "by": "fin", "reason": "known"}}
     server.routes["POST reconciliations/d1/acknowledgement"] = told
     words = ("report", "reconciliation", "--cluster", "alpha", "--acknowledge", "known")
-    assert "Which day? Give --cluster NAME" in server.run(*words).err
+    assert "Which day? With --acknowledge, give" in server.run(*words).err
     ran = server.run(*words, "--day", "2026-11-20")
     assert ran.out.splitlines() == [
         "DAY         CLUSTER  STATUS            METER  CLUSTER'S  DIFFERENCE  RUNS",
@@ -404,10 +404,10 @@ def test_report_reconciliation_with_differences(server: Server) -> None:
         "2026-11-20  ai-company/research/nlp  h100  only_in_meter       -3,599.5  j1",
         "2026-11-20  physics                  h100  native_unmapped         -0.5  8 of eve",
     ]
-    assert ran.err == "3 smaller ones are not listed; they are in the sums.\n"
+    assert ran.err == "3 smaller differences are not listed. The sums include them.\n"
     server.routes["GET reconciliations/d1"] = {**DAY, "accounts": []}
     ran = server.run("report", "reconciliation", "--differences")
-    assert (ran.out, ran.err) == ("", "Nothing differs.\n")
+    assert (ran.out, ran.err) == ("", "No differences.\n")
 
 
 def test_report_reconciliation_can_be_asked_for(server: Server) -> None:
@@ -418,8 +418,8 @@ def test_report_reconciliation_can_be_asked_for(server: Server) -> None:
     assert server.sent[0] == "POST reconciliations"
     assert json.loads(server.requests[0].content) == {"cluster": "alpha", "day": "2026-11-20"}
     assert ran.err.splitlines() == [
-        "2026-11-20 of alpha is compared soon; look again in a minute.",
-        "No day was compared yet.",
+        "2026-11-20 of alpha will be compared soon. Look again in a minute.",
+        "No days were compared yet.",
     ]
     ran = server.run("report", "reconciliation", "--run", "--cluster", "alpha")
     assert ran.exit_code != 0

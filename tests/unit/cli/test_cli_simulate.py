@@ -85,8 +85,7 @@ def test_a_table_with_a_column_for_each_policy(files: list[str]) -> None:
     assert rows["jobs refused"] == ["2", "0"]
     assert rows["wait max (h)"] == ["0.00", "2.62"]
     assert result.stderr.splitlines() == [
-        "Left out, for holding no GPU, never running or having no time of submission: 1 row "
-        "of jobs.csv.",
+        "Omitted, because they have no GPU, no run or no submit time: 1 row of jobs.csv.",
         "Without a guarantee: b",
         "3 jobs in 20m on 1 node with 4 GPUs.",
     ]
@@ -101,7 +100,7 @@ def test_what_is_not_read_of_a_file_is_told_once(files: list[str], tmp_path: Pat
     rest = "1 -1 -1 1 200 -1 {} 3 4 -1 2 -1 -1 -1\n"
     lines = f"1 0 5 100 {rest.format(1)}2 7 0 10 {rest.format(4)}"
     (tmp_path / "jobs.csv").write_text(lines)
-    told = "Left out, for want of a line that sums up their parts: 1 job of jobs.csv."
+    told = "Omitted, because no line sums up their parts: 1 job of jobs.csv."
     assert run(*arguments).stderr.splitlines() == [told]
 
 
@@ -131,8 +130,8 @@ def test_cpu_and_memory_count_where_the_nodes_say_what_they_have(
         return ran.stderr.splitlines(), waits["max_s"]
 
     told = (
-        "Not counted on 1 of 1 node: the {} that jobs want, as nothing says how much there is; say "
-        "it in column {} of {}."
+        "Not checked on 1 of 1 node: the {} of jobs, because the nodes' own is unknown. Add "
+        "column {} to {}."
     )
     cpu, memory = ("milli-CPU", "cpu_milli"), ("MiB of memory", "memory_mib")
     both = [told.format(*one, "a file for --nodes") for one in (cpu, memory)]
@@ -143,8 +142,8 @@ def test_cpu_and_memory_count_where_the_nodes_say_what_they_have(
     nodes.write_text("sn,gpu,model,cpu_milli,memory_mib\nn,4,x,8000,9\n")
     assert told_and_waited("--nodes", str(nodes)) == ([], 599)
     nodes.write_text("sn,gpu,model,cpu_milli,mem_mib\nn,4,x,8000,8\n")
-    short = "not enough nodes have the CPU or memory that each of theirs needs"
-    refused = [f"Refused, as {short}: 1 job, the first is line 2."]
+    short = "too few nodes have the CPU or memory that these jobs need"
+    refused = [f"Refused, because {short}: 1 job, the first is line 2."]
     assert told_and_waited("--nodes", str(nodes)) == (refused, 59)
 
 
@@ -253,16 +252,16 @@ def test_curves_of_all_policies_are_on_one_scale(files: list[str], tmp_path: Pat
     [
         ([], "Error: How large is the fleet? Give --gpus, or --nodes FILE."),
         (["--gpus", "2"], "Error: the guarantees sum to 4 GPUs and the fleet has 2; scale them"),
-        (["--gpus", "4", "--only", "lottery"], "Error: There is no policy 'lottery'; there are"),
+        (["--gpus", "4", "--only", "lottery"], "Error: There is no policy 'lottery'. Known:"),
         (["--gpus", "4", "--cycle", "0s"], "Error: cycle_s is 0; choose 1 to 86400"),
         (["--gpus", "4", "--cycle", "banana"], "Error: --cycle: 'banana' is not a duration. "),
         (
             ["--gpus", "4", "--failures-every", "x"],
-            "Error: --failures-every: 'x' is no length",
+            "Error: --failures-every: 'x' is not a duration",
         ),
         (
             ["--gpus", "4", "--failures-every", "0s"],
-            "Error: --failures-every 0s: leave it out for ",
+            "Error: --failures-every 0s: omit it for ",
         ),
         (
             ["--gpus", "4", "--picture", "f.png"],
@@ -272,7 +271,7 @@ def test_curves_of_all_policies_are_on_one_scale(files: list[str], tmp_path: Pat
         # Planted: all policies ran, whatever --only named.
         (
             ["--gpus", "4", "--only", "fifo", "--baselines"],
-            "Error: --baselines runs all policies and --only some: give one of the two.",
+            "Error: Give either --baselines (all policies) or --only, not both.",
         ),
         (["--gpus", "4", "--policy", "nowhere.yaml"], "Error: nowhere.yaml: "),
         (["--gpus", "4", "--picture", "no/such/place.html"], "Error: no/such/place.html: No such"),

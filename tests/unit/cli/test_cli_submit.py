@@ -293,7 +293,7 @@ def test_a_plan_of_an_array_says_what_is_of_each_task(server: Server) -> None:
     words = ("submit", "--team", TEAM, "--gpus", "8", "--array", "0-9%3", "--plan", "--", "true")
     out = server.run(*words).out.splitlines()
     assert out[:3] == [
-        "For each of 10 tasks; at most 3 at once. What becomes of the first:",
+        "For each of 10 tasks; at most 3 at once. The plan of the first task:",
         "It would start now on local.",
         "",
     ]
@@ -304,7 +304,7 @@ def test_a_plan_of_an_array_says_what_is_of_each_task(server: Server) -> None:
         "costs an hour    24.01 EUR for each task",
     ]
     server.routes["POST jobs"] = {**PLAN, "job": {**job, "tasks_at_once": None}}
-    assert server.run(*words).out.startswith("For each of 10 tasks. What becomes of the first:\n")
+    assert server.run(*words).out.startswith("For each of 10 tasks. The plan of the first task:\n")
 
 
 def test_the_lines_of_a_refused_plan_are_shown(server: Server) -> None:

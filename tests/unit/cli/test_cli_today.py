@@ -98,4 +98,4 @@ def test_today_tells_lost_work_ends_and_changes(server: Server) -> None:
 def test_a_day_without_anything_says_so(server: Server) -> None:
     empty: dict[str, Any] = {name: [] for name in ("totals", "waste", "ends", "quota_changes")}
     server.routes["GET today"] = {**TODAY, **empty}
-    assert server.run("today").err == "No job ended and no quota changed.\n"
+    assert server.run("today").err == "No jobs ended and no quotas changed.\n"

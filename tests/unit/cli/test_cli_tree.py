@@ -77,8 +77,8 @@ def test_a_move_is_shown_before_it_is_made(server: Server) -> None:
         ["h100", "8", "0", "->", "8", "no", "quota"]
     )
     assert "gained" in ran.out
-    assert "1 job runs on, and 2 wait on." in ran.err
-    assert "Nothing is moved yet. Add --yes to move it." in ran.err
+    assert "1 running job continues, and 2 jobs continue to wait." in ran.err
+    assert "Nothing was moved. Add --yes to move it." in ran.err
     assert [request.method for request in server.requests] == ["GET", "GET"]
 
     ran = server.run("tree", "move", "a/nlp", "--to", "a/b", "--yes")
@@ -86,7 +86,7 @@ def test_a_move_is_shown_before_it_is_made(server: Server) -> None:
     assert json.loads(server.requests[-1].content) == {"parent": "a/b"}
     assert "a/nlp is a/b/nlp now. Its bills until now stay with a." in ran.err
     assert ran.err.splitlines()[-2:] == [
-        "Its waiting jobs cannot start on these clusters before a platform administrator pushes "
+        "Its waiting jobs cannot start on these clusters until a platform administrator pushes "
         "the quotas:",
         "    tidegate quota push slurm-1",
     ]
@@ -116,7 +116,7 @@ def test_a_user_is_deactivated_once_all_is_decided(server: Server) -> None:
     server.routes[f"POST {bob}/deactivate"] = server.routes[f"PATCH {bob}"] = {"id": NODE}
     ran = server.run("user", "deactivate", "bob@a")
     assert ran.exit_code == 2
-    assert "Nothing is changed yet. 1 job waits: add --waiting wait" in ran.err
+    assert "Nothing was changed. 1 job waits: add --waiting wait" in ran.err
     assert server.run("user", "deactivate", "bob@a", "--waiting", "wait").exit_code == 0
     assert json.loads(server.requests[-1].content) == {"waiting": "wait"}
     assert server.run("user", "reactivate", "bob@a").exit_code == 0
@@ -150,7 +150,7 @@ def test_a_pool_is_archived_once_all_is_decided(server: Server) -> None:
     server.routes[f"DELETE {pool}"] = {}
     ran = server.run("pool", "archive", "h100")
     assert ran.exit_code == 2
-    assert "Nothing is changed yet. 1 job waits: add --waiting wait" in ran.err
+    assert "Nothing was changed. 1 job waits: add --waiting wait" in ran.err
     assert server.run("pool", "archive", "h100", "--waiting", "wait").exit_code == 0
     assert json.loads(server.requests[-1].content) == {"waiting": "wait"}
     assert server.run("pool", "restore", "h100").exit_code == 0
