@@ -115,8 +115,10 @@ def _developers_services(
     port: int,
     pages_port: int,
 ) -> tuple[Service, ...]:
-    """No service here has a heartbeat: one whose code cannot be loaded waits for the next change
-    instead of being killed."""
+    """Return the services of a developer, without heartbeats.
+
+    So a service whose code cannot be loaded waits for the next change instead of being killed.
+    """
     reloading = {
         name: (
             *(sys.executable, "-m", "watchfiles", "--filter", "python"),
