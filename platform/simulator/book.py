@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 
 from arbiter.api.plan import Reclaim, Start
@@ -66,6 +66,11 @@ class Book:
         """How many jobs a cycle looks at, of each kind at most so many."""
         waiting = sum(min(len(line), most) for line, _ in self._lines.values())
         return waiting + len(self.claims) + len(self.running)
+
+    def waiting(self) -> Iterator[tuple[Hashable, str, int]]:
+        """Of each kind of which jobs wait without a claim: the first job, and how many."""
+        for kind, (line, _) in self._lines.items():
+            yield kind, line[0][1], len(line)
 
     def start(self, start: Start, now: int, preemptions: int) -> QueuedJob:
         """The job, stopped for others so often before, runs from now on as an attempt of the same

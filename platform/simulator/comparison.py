@@ -32,7 +32,7 @@ POLICIES: Mapping[str, Make] = {
     Las.name: lambda scene, fleet, given: Las(fleet, given, _grace_s(scene)),
     Karma.name: lambda scene, fleet, given: Karma(fleet, given, scene.teams, _grace_s(scene)),
     Cohorts.name: lambda scene, fleet, given: Cohorts(fleet, given, scene.teams),
-    OURS: lambda scene, fleet, given: Arbitrated(scene, given),
+    OURS: lambda scene, fleet, given: Arbitrated(scene, fleet, given),
 }
 BASELINES = tuple(name for name in POLICIES if name != OURS)
 

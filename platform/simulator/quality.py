@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import fsum
 
+from simulator.idle import REFUSALS
 from simulator.observer import Team
 from simulator.world import Outcome, Task
 
@@ -36,7 +37,9 @@ class Quality:
     Until the horizon, the last submission: `utilisation` and `goodput` (work that was kept) of all
     GPUs, `bound` the most work that any policy could do, `of_bound` = goodput / bound, at most 1,
     and `used_of_bound` = utilisation / bound, which also counts what was lost or spent on restarts.
-    None where all jobs come at once, and there is no time until then.
+    None where all jobs come at once, and there is no time until then. `idle` says by cause what of
+    all GPU time was idle (see `simulator.idle`), and `idle_fitting` for how much of that a job
+    waited that the free nodes could hold.
 
     Guarantee shortfall, as a share of the entitlement of all teams and of the worst one: in all;
     what `lasted` longer than grace and a cycle; and of that what no waiting gang's size excuses
@@ -58,6 +61,8 @@ class Quality:
     bound: float | None
     of_bound: float | None
     used_of_bound: float | None
+    idle_fitting: float | None
+    idle: Mapping[str, float | None]
     shortfall: float | None
     shortfall_worst: float | None
     lasted: float | None
@@ -136,6 +141,10 @@ def judge(
         bound=_quotient(bound_mgpu_s, room),
         of_bound=_quotient(outcome.kept_mgpu_s, bound_mgpu_s),
         used_of_bound=_quotient(used, bound_mgpu_s),
+        idle_fitting=_quotient(sum(outcome.idle_mgpu_s[cause] for cause in REFUSALS), room),
+        idle={
+            cause.value: _quotient(mgpu_s, room) for cause, mgpu_s in outcome.idle_mgpu_s.items()
+        },
         shortfall=_overall(short),
         shortfall_worst=_worst(short),
         lasted=_overall(lasted),

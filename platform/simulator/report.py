@@ -8,6 +8,7 @@ from typing import Any
 
 from primitives.units import MGPU_S_PER_GPU_HOUR
 from simulator.comparison import Result
+from simulator.idle import Cause
 from simulator.observer import Team
 from simulator.quality import Quality, due_max_s_of, spread
 from simulator.scene import Scene
@@ -28,12 +29,27 @@ def _optional(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+def _idle(cause: Cause) -> Cell:
+    return lambda quality: _optional(quality.idle[cause.value], 4)
+
+
 #: What is shown of each policy, line by line.
 ROWS: tuple[tuple[str, Cell], ...] = (
     ("utilisation", _share("utilisation")),
     ("goodput", _share("goodput")),
     ("utilisation / bound", _share("used_of_bound")),
     ("goodput / bound", _share("of_bound")),
+    ("idle, a fitting job waits", _share("idle_fitting")),
+    ("  quota", _idle(Cause.QUOTA)),
+    ("  place in the guarantee", _idle(Cause.PLACE)),
+    ("  reservation", _idle(Cause.RESERVATION)),
+    ("  claim", _idle(Cause.CLAIM)),
+    ("  order of service", _idle(Cause.ORDER)),
+    ("  next cycle", _idle(Cause.CYCLE)),
+    ("  a baseline's rules", _idle(Cause.POLICY)),
+    ("idle, fits on no nodes", _idle(Cause.FRAGMENTATION)),
+    ("idle, too few for a job", _idle(Cause.LARGER)),
+    ("idle, nobody waits", _idle(Cause.NOBODY)),
     ("wait mean (h)", lambda q: _hours(q.waits.mean_s)),
     ("wait p50 (h)", lambda q: _hours(q.waits.p50_s)),
     ("wait p95 (h)", lambda q: _hours(q.waits.p95_s)),

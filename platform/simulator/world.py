@@ -15,6 +15,7 @@ from typing import Protocol
 
 from arbiter.api.snapshot import Slot
 from simulator.fleet import Fleet
+from simulator.idle import Cause, IdleTime, TellsCauses
 from simulator.observer import Observer
 from simulator.workload import Settings, Work
 
@@ -111,8 +112,8 @@ class Scheduler(Protocol):
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run came to. GPU time in milli-GPU-seconds; `kept` is within the horizon, the rest
-    is of the whole run. `log` is a digest of every start and stop in order."""
+    """What a run came to. GPU time in milli-GPU-seconds; `kept` and `idle` are within the horizon,
+    the rest is of the whole run. `log` is a digest of every start and stop in order."""
 
     tasks: list[Task]
     refused: int
@@ -120,6 +121,7 @@ class Outcome:
     horizon_s: int
     ended_s: int
     kept_mgpu_s: int
+    idle_mgpu_s: Mapping[Cause, int]
     useful_mgpu_s: int
     lost_mgpu_s: int
     overhead_mgpu_s: int
@@ -164,9 +166,11 @@ class World:
         self.fleet = fleet
         self.settings = settings
         self._scheduler = scheduler
+        self._teller = scheduler if isinstance(scheduler, TellsCauses) else None
         self._observer = observer
         self._tasks = [Task(work, teams[work.job.team], work.job.mgpu) for work in works]
         self.horizon_s = works[-1].job.submit_s if works else 0
+        self._idle = IdleTime(fleet, self.horizon_s)
         self._heap: list[tuple[int, int, int, int]] = []
         self._waiting: set[int] = set()
         self._to_come = len(self._tasks)
@@ -185,6 +189,11 @@ class World:
     def has_waiting(self) -> bool:
         """Whether any job waits."""
         return bool(self._waiting)
+
+    @property
+    def has_fitting(self) -> bool:
+        """Whether the free nodes could hold any job that waits."""
+        return self._idle.has_fitting()
 
     def start(self, task: Task, nodes: tuple[str, ...]) -> None:
         """Start `task`, whole, on `nodes`. Raises ValueError for what cannot be."""
@@ -209,6 +218,7 @@ class World:
             self._on_node[node].add(task.number)
         heappush(self._heap, (task.end_s(), _END, task.number, task.attempt))
         self._observer.started(task, self.now)
+        self._idle.started(self.fleet.shape_of(job))
         self._log.update(b"+%d %d %s;" % (self.now, task.number, ",".join(nodes).encode()))
 
     def stop(self, task: Task, grace_s: int) -> None:
@@ -272,9 +282,11 @@ class World:
             if len(self._waiting) > self._sums.waiting_max:
                 self._sums.waiting_max = len(self._waiting)
             self._observer.settle(now)
+            self._idle.settle(now, self._teller)
         if progress is not None:
             progress(total, total)
         self._observer.close()
+        self._idle.close()
         sums = self._sums
         return Outcome(
             tasks=self._tasks,
@@ -283,6 +295,7 @@ class World:
             horizon_s=self.horizon_s,
             ended_s=self.now,
             kept_mgpu_s=sums.kept,
+            idle_mgpu_s=self._idle.mgpu_s,
             useful_mgpu_s=sums.useful,
             lost_mgpu_s=sums.lost,
             overhead_mgpu_s=sums.overhead,
@@ -313,6 +326,7 @@ class World:
     def _wait(self, task: Task) -> None:
         self._waiting.add(task.number)
         self._observer.queued(task, self.now)
+        self._idle.queued(self.fleet.shape_of(task.work.job))
         self._scheduler.arrive(task, self.now)
 
     def _happen(self, kind: int, number: int, attempt: int) -> bool:

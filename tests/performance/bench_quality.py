@@ -1,12 +1,14 @@
 """How good schedules are, against what is promised of them:
 python tests/performance/bench_quality.py [TRACE QUOTAS] [--gpus N ...] [--seeds N]
-[--jobs FROM:TO] [--team-column NAME] [--policy FILE] [--no-credits] [--processes N] [--smoke]
+[--jobs FROM:TO] [--mix LOAD] [--team-column NAME] [--policy FILE] [--no-credits] [--processes N]
+[--smoke]
 
 For every size of the fleet, with guarantees scaled to it, and every seed our policy and the
 baselines play the same jobs; those that no seed changes play once. Printed are the figures of each
 policy, from the lowest to the highest of the seeds, and which targets ours meets; `-` is a figure
 of nothing, and a target that needs one is not judged. Without a trace jobs of a generator (see
-bench_simulation.py). All GPUs are of one kind, whatever a trace names.
+bench_simulation.py), with `--mix` those of one with many large jobs (see mixed_jobs.py). All GPUs
+are of one kind, whatever a trace names.
 
 The best utilisation and goodput are sought among all of them, that of utilisation also among all
 but `easy`, which goes by age alone and keeps GPUs idle for who is next; the best wait among those
@@ -22,6 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench_simulation import TEAMS, generated
+from mixed_jobs import mixed, mixed_quotas
 
 from arbiter.api.policy import Policy
 from arbiter.api.snapshot import Quota, TreeNode
@@ -56,7 +59,12 @@ FIGURES: Mapping[str, Figure] = {
     "utilisation": lambda q: q.utilisation,
     "goodput": lambda q: q.goodput,
     "goodput / bound": lambda q: q.of_bound,
+    "idle, a fitting job waits": lambda q: q.idle_fitting,
+    "  reservation": lambda q: q.idle["reservation"],
+    "idle, fits on no nodes": lambda q: q.idle["fragmentation"],
+    "idle, too few for a job": lambda q: q.idle["larger"],
     "wait mean (h)": lambda q: over(q.waits.mean_s, 3_600),
+    "gangs: wait mean (h)": lambda q: over(q.gang_waits.mean_s, 3_600),
     "wait p95 (h)": lambda q: over(q.waits.p95_s, 3_600),
     "shortfall": lambda q: q.shortfall,
     "  not below a gang": lambda q: q.divisible,
@@ -214,6 +222,7 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, action="append", help="a size; may be given again")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", default=":", help="FROM:TO of the trace, by submit time")
+    parser.add_argument("--mix", type=float, metavar="LOAD", help="4,000 jobs, many of them large")
     parser.add_argument("--team-column")
     parser.add_argument("--policy", type=Path, help="knobs of the arbiter")
     parser.add_argument("--no-credits", action="store_true")
@@ -222,8 +231,14 @@ def main() -> None:
     given = parser.parse_args()
     if (given.trace is None) != (given.quotas is None):
         parser.error("a trace needs its quotas")
+    if given.mix is not None and given.trace is not None:
+        parser.error("--mix makes the jobs up: give no trace")
     sizes = given.gpus or ([64] if given.trace is None else [416, 512, 640])
-    if given.trace is None:
+    if given.mix is not None:
+        sizes = given.gpus or [256]
+        jobs = mixed(300 if given.smoke else 4_000, sizes[0], given.mix, seed=1)
+        tree = mixed_quotas()
+    elif given.trace is None:
         jobs = generated(300 if given.smoke else 5_000, sizes[0], seed=1)
         tree = QuotaTree(
             tuple(TreeNode(team, None) for team in TEAMS),

@@ -115,7 +115,9 @@ def played(
     fleet = Fleet(scene.machines, found)
     whole = dict(fleet.free)
     eager = name == "eager"
-    scheduler: Scheduler = Eager(scene, chosen) if eager else POLICIES[name](scene, fleet, chosen)
+    scheduler: Scheduler = (
+        Eager(scene, fleet, chosen) if eager else POLICIES[name](scene, fleet, chosen)
+    )
     works = prepare(found, chosen)
     observer = Observer(scene, horizon_s=works[-1].job.submit_s, tolerance_s=GRACE_S)
     teams = {team: team for team in shares}
@@ -124,6 +126,9 @@ def played(
     world.is_static = name == "static"
     outcome = world.run()
     assert fleet.free == whole or failures
+    if not failures:
+        used = sum(team.used_mgpu_s for team in observer.teams.values())
+        assert sum(outcome.idle_mgpu_s.values()) == fleet.capacity_mgpu * outcome.horizon_s - used
     return outcome
 
 
@@ -138,7 +143,8 @@ def test_every_job_runs_to_its_end_exactly_once_in_all(
     """No GPU, CPU or memory twice, gangs whole, quotas kept, no victim at or below its guarantee
     (the world and `Watched` refuse); and the work that counts is the work there was. Planted: a
     victim's saved work forgotten when it is stopped again; Karma stopping jobs of teams that are
-    within their guarantee; static forgetting what it started; a claim that keeps no CPU."""
+    within their guarantee; static forgetting what it started; a claim that keeps no CPU. What is
+    idle by all causes is what nobody uses. Planted: what jobs take in thought counted as left."""
     outcome = played(name, found, shares, failures=failures)
     done = [task for task in outcome.tasks if task.finish_s is not None]
     assert len(done) + outcome.refused == len(found)
@@ -212,7 +218,12 @@ def test_a_team_within_its_guarantee_waits_a_grace_and_two_cycles_at_most(
     observer = Observer(scene, horizon_s=works[-1].job.submit_s, tolerance_s=GRACE_S)
     fleet = Fleet(scene.machines)
     world = World(
-        works, fleet, Arbitrated(scene, chosen), chosen, observer, {team: team for team in shares}
+        works,
+        fleet,
+        Arbitrated(scene, fleet, chosen),
+        chosen,
+        observer,
+        {team: team for team in shares},
     )
     world.run()
     latest = [wait for team in observer.teams.values() for wait in team.entitled_s]

@@ -222,13 +222,14 @@ class Core:
         finally:
             decided.close()
 
-    def decide(self, now: int) -> Decided:
+    def decide(self, now: int, *, parts: bool = True) -> Decided:
         """Decide as of `now`; why the rest wait can be asked before anything else is told.
+        `parts` as for `cycle`.
 
         Raises ValueError for a time before that of an earlier cycle: what was too old for something
         then is forgotten.
         """
-        return self._decide(now, explains=True, parts=True)
+        return self._decide(now, explains=True, parts=parts)
 
     def _decide(self, now: int, *, explains: bool, parts: bool) -> Decided:
         if self._cycled_at is not None and now < self._cycled_at:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from arbiter.api.plan import Plan
-from arbiter.api.snapshot import Balance, PriorityClass, QueuedJob, RunningJob, Usage
+from arbiter.api.plan import Code, Plan, Waiting
+from arbiter.api.snapshot import Balance, PriorityClass, QueuedJob, RunningJob, Slot, Usage
 from arbiter.cycle.scheduler import Core
+from arbiter.placement.free_devices import Shape
 from arbiter.quota.ledger import Ledger
 from arbiter.quota.tree import pool_quota, tree_of
 from simulator.accounts import Bank, RecentUse
 from simulator.book import Book
-from simulator.fleet import CLUSTER, device_of
+from simulator.fleet import CLUSTER, Fleet, device_of
+from simulator.idle import Cause, Refused
 from simulator.scene import POOL, Scene
 from simulator.workload import Settings
 from simulator.world import Task, World
@@ -23,6 +25,18 @@ _CLASS = PriorityClass("normal", 10, grace_period_s=86_400)
 
 #: What makes waiting jobs alike: team, user, nodes, what they want of each, features.
 Kind = tuple[str, str, int, int, int | None, int | None, frozenset[str] | None]
+
+#: What has refused a job that the free nodes could hold. Where that says that it had no place, or
+#: nothing is said, it has one only since the latest cycle.
+_CAUSES = {
+    Code.WAITING_FOR_GUARANTEE: Cause.QUOTA,
+    Code.BORROW_LIMIT_REACHED: Cause.QUOTA,
+    Code.PARENT_LIMIT_REACHED: Cause.QUOTA,
+    Code.CLASS_CAP_REACHED: Cause.QUOTA,
+    Code.BEHIND_HIGHER_PRIORITY: Cause.PLACE,
+    Code.RESERVED_FOR_LARGER_JOB: Cause.RESERVATION,
+    Code.BEHIND_FAIR_SHARE: Cause.ORDER,
+}
 
 
 class _Accounts:
@@ -68,7 +82,8 @@ class Arbitrated:
 
     name: ClassVar[str] = "tidegate"
 
-    def __init__(self, scene: Scene, settings: Settings) -> None:
+    def __init__(self, scene: Scene, fleet: Fleet, settings: Settings) -> None:
+        self._fleet = fleet
         self._devices = {machine.name: device_of(machine) for machine in scene.machines}
         self._tree = tree_of(scene.nodes)
         quota = pool_quota(self._tree, scene.quotas)
@@ -81,6 +96,9 @@ class Arbitrated:
         self._book = Book(_kind, core)
         self._has_news = True
         self._down: frozenset[str] = frozenset()
+        #: Why the jobs of each kind waited after the latest cycle, in the order of service; empty
+        #: where the free nodes could hold none of them.
+        self._causes: dict[Kind, Cause] = {}
 
     def admits(self, task: Task) -> bool:
         """Whether quota could let the job start if nothing else ran: the portal refuses it else."""
@@ -129,10 +147,40 @@ class Arbitrated:
             self._book.core.set_devices(devices, frozenset({CLUSTER}))
         if not self._has_news or not self._book.queued:
             return None
-        plan = self._book.core.cycle(world.now, explains=False, parts=False)
+        decided = self._book.core.decide(world.now, parts=False)
+        plan = decided.plan
+        for start in plan.starts:
+            world.start(self._tasks[start.job], tuple(slot.node for slot in start.slots))
+        # Where they can hold none, to say why would be in vain, and takes as long as to decide.
+        self._note_causes(decided.explained().waiting if world.has_fitting else ())
         self._apply(plan, world)
         self._has_news = bool(plan.starts or plan.reclaims or plan.dropped_claims)
         return world.now + 1 if self._has_news else None
+
+    def claimed(self) -> Iterable[tuple[Shape, Sequence[Slot]]]:
+        """The jobs that wait for claimed GPUs, and these, free or not."""
+        for job, claim in self._book.claims.items():
+            yield self._shape_of(job), claim.slots
+
+    def refused(self) -> Iterable[Refused]:
+        """The other jobs that wait, in the order of service as it was in the latest cycle; jobs
+        that came since like those that are alike, or else last."""
+        lines = {kind: (job, count) for kind, job, count in self._book.waiting()}
+        for kind, cause in self._causes.items():
+            if (line := lines.pop(kind, None)) is not None:
+                yield Refused(self._shape_of(line[0]), line[1], cause)
+        for job, count in lines.values():
+            yield Refused(self._shape_of(job), count, Cause.CYCLE)
+
+    def _note_causes(self, waiting: Iterable[Waiting]) -> None:
+        self._causes = {}
+        for one in waiting:
+            if one.job not in self._book.claims:
+                kind = _kind(self._book.queued[one.job])
+                self._causes.setdefault(kind, _CAUSES.get(one.code, Cause.CYCLE))
+
+    def _shape_of(self, job: str) -> Shape:
+        return self._fleet.shape_of(self._tasks[job].work.job)
 
     def _apply(self, plan: Plan, world: World) -> None:
         for job in plan.dropped_claims:
@@ -140,7 +188,6 @@ class Arbitrated:
         for start in plan.starts:
             task = self._tasks[start.job]
             queued = self._book.start(start, world.now, task.preemptions)
-            world.start(task, tuple(slot.node for slot in start.slots))
             self._accounts.hold(self._book.running[start.job], queued.mgpu, world.now)
         for reclaim in plan.reclaims:
             self._book.reclaim(reclaim, world.now)

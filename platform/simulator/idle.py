@@ -1,0 +1,183 @@
+"""Why GPUs are idle while jobs wait: all idle GPU time, split by what kept it from being used.
+
+In every state of the run what is free is shared out in four steps:
+
+1. What claims keep for their jobs (R-62) is `CLAIM`.
+2. The other jobs that wait are placed in thought, one beside the other, as long as the free nodes
+   hold them. What each would take goes to the rule that refused it.
+3. Of what is left, `FRAGMENTATION` is as much as jobs ask for that fit in it but on no nodes.
+4. The rest is `LARGER` where jobs are left that ask for more, and `NOBODY` where none is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from arbiter.api.snapshot import Slot
+from arbiter.placement.free_devices import Shape
+from simulator.fleet import Fleet
+
+
+class Cause(StrEnum):
+    """Why GPUs are idle."""
+
+    QUOTA = "quota"
+    PLACE = "place_in_guarantee"
+    RESERVATION = "reservation"
+    CLAIM = "claim"
+    ORDER = "order"
+    CYCLE = "next_cycle"
+    #: What a policy that tells no causes refuses.
+    POLICY = "policy"
+    FRAGMENTATION = "fragmentation"
+    LARGER = "larger"
+    NOBODY = "nobody"
+
+
+#: The causes for which a job waits that the free nodes could hold.
+REFUSALS = (
+    Cause.QUOTA,
+    Cause.PLACE,
+    Cause.RESERVATION,
+    Cause.CLAIM,
+    Cause.ORDER,
+    Cause.CYCLE,
+    Cause.POLICY,
+)
+
+
+class Refused(NamedTuple):
+    """So many jobs of one shape wait, and this has refused them."""
+
+    shape: Shape
+    jobs: int
+    cause: Cause
+
+
+@runtime_checkable
+class TellsCauses(Protocol):
+    """A scheduler that knows why its jobs wait."""
+
+    def claimed(self) -> Iterable[tuple[Shape, Sequence[Slot]]]:
+        """The jobs that wait for claimed GPUs, and these, free or not."""
+        ...
+
+    def refused(self) -> Iterable[Refused]:
+        """The other jobs that wait, in the order in which they are placed."""
+        ...
+
+
+class IdleTime:
+    """The integral of what is idle by cause, in milli-GPU-seconds, until `horizon_s`."""
+
+    def __init__(self, fleet: Fleet, horizon_s: int) -> None:
+        self.mgpu_s = dict.fromkeys(Cause, 0)
+        self._fleet = fleet
+        self._horizon_s = horizon_s
+        self._waiting: dict[Shape, int] = {}
+        self._parts: Mapping[Cause, int] = {}
+        self._since_s = 0
+
+    def queued(self, shape: Shape) -> None:
+        """A job waits from now on."""
+        self._waiting[shape] = self._waiting.get(shape, 0) + 1
+
+    def started(self, shape: Shape) -> None:
+        """A job waits no more."""
+        left = self._waiting[shape] - 1
+        if left:
+            self._waiting[shape] = left
+        else:
+            del self._waiting[shape]
+
+    def has_fitting(self) -> bool:
+        """Whether the free nodes could hold any job that waits."""
+        return any(self._fleet.find(shape) is not None for shape in self._waiting)
+
+    def settle(self, now: int, teller: TellsCauses | None) -> None:
+        """The instant `now` is over; `teller` is who knows why the jobs wait. What stands now lasts
+        until the next call."""
+        self._add_up(now)
+        if now < self._horizon_s:
+            self._parts = self._split(teller)
+
+    def close(self) -> None:
+        """The run is over: complete the integral up to the horizon."""
+        self._add_up(self._horizon_s)
+
+    def _add_up(self, now: int) -> None:
+        until = min(now, self._horizon_s)
+        for cause, mgpu in self._parts.items():
+            self.mgpu_s[cause] += mgpu * (until - self._since_s)
+        self._since_s = until
+
+    def _split(self, teller: TellsCauses | None) -> Mapping[Cause, int]:
+        """What is free now, by cause, in milli-GPU."""
+        fleet = self._fleet
+        free = fleet.total_free
+        if not free or not self._waiting:
+            return {Cause.NOBODY: free}
+        parts: dict[Cause, int] = {}
+        taken: list[Slot] = []
+        left = dict(self._waiting)
+        if teller is not None:
+            parts[Cause.CLAIM] = self._keep(teller.claimed(), left, taken)
+        if self.has_fitting():
+            refused: Iterable[Refused]
+            if teller is None:
+                refused = [Refused(*one, Cause.POLICY) for one in self._waiting.items()]
+            else:
+                refused = teller.refused()
+            self._place(refused, left, parts, taken)
+        rest = fleet.total_free
+        fleet.give_back(taken)
+        asked = sum(shape.total_mgpu * count for shape, count in left.items())
+        fitting = sum(
+            shape.total_mgpu * count for shape, count in left.items() if shape.total_mgpu <= rest
+        )
+        parts[Cause.FRAGMENTATION] = min(fitting, rest)
+        parts[Cause.LARGER if asked > fitting else Cause.NOBODY] = max(0, rest - fitting)
+        return parts
+
+    def _keep(
+        self,
+        claimed: Iterable[tuple[Shape, Sequence[Slot]]],
+        left: dict[Shape, int],
+        taken: list[Slot],
+    ) -> int:
+        """Take what is free of claimed slots; how much that is, in milli-GPU."""
+        fleet = self._fleet
+        before = fleet.total_free
+        for shape, slots in claimed:
+            left[shape] -= 1
+            for node, amount in slots:
+                if found := min(amount, fleet.free[node]):
+                    fleet.take([(node, found)])
+                    taken.append(Slot(node, found))
+        return before - fleet.total_free
+
+    def _place(
+        self,
+        refused: Iterable[Refused],
+        left: dict[Shape, int],
+        parts: dict[Cause, int],
+        taken: list[Slot],
+    ) -> None:
+        """Place jobs in thought: no more than GPUs are free, and one in vain of each shape."""
+        fleet = self._fleet
+        hopeless: set[Shape] = set()
+        for shape, count, cause in refused:
+            if not fleet.total_free:
+                return
+            for _ in range(count):
+                nodes = None if shape in hopeless else fleet.find(shape)
+                if nodes is None:
+                    hopeless.add(shape)
+                    break
+                slots = fleet.slots_of(shape, nodes)
+                fleet.take(slots)
+                taken += slots
+                left[shape] -= 1
+                parts[cause] = parts.get(cause, 0) + shape.total_mgpu
