@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from connectors.errors import ClusterUnavailable, LogUnavailable
-from connectors.kubernetes import naming
-from connectors.kubernetes.api import NotFound
-from connectors.kubernetes.log_keeping import LogKeeper
-from connectors.kubernetes.log_reading import read_log
-from connectors.kubernetes.pod_logs import LogStream
+from connectors.kubernetes.client.api import NotFound
+from connectors.kubernetes.logs.log_keeping import LogKeeper
+from connectors.kubernetes.logs.log_reading import read_log
+from connectors.kubernetes.logs.pod_logs import LogStream
+from connectors.kubernetes.objects import naming
 from connectors.protocol import LogChunk
 
 NANOS = 1_000_000_000

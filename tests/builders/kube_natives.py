@@ -15,13 +15,13 @@ from builders.portal_builders import Company
 from clusters.models import Cluster
 from clusters.outside import OutsideUse, record_outside_use
 from connectors.entitlements import Entitlement, Entitlements, Terms
-from connectors.kubernetes.api import KubeApi, NotFound
+from connectors.kubernetes.client.api import KubeApi, NotFound
 from connectors.kubernetes.connector import KubernetesConnector
-from connectors.kubernetes.entitlements import KubernetesEntitlements
-from connectors.kubernetes.naming import team_namespace
-from connectors.kubernetes.natives import control_natives
-from connectors.kubernetes.objects import shape_of
-from connectors.kubernetes.options import parse_options
+from connectors.kubernetes.natives.natives import control_natives
+from connectors.kubernetes.objects.naming import team_namespace
+from connectors.kubernetes.options.options import parse_options
+from connectors.kubernetes.quotas.entitlements import KubernetesEntitlements
+from connectors.kubernetes.quotas.objects import shape_of
 from connectors.protocol import ClusterConnector
 from jobs.natives.asking_natives import Memory
 from jobs.natives.waiting_natives import apply_waiting_natives

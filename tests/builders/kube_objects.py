@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from connectors.kubernetes import naming
+from connectors.kubernetes.objects import naming
 
 CLUSTER_ID = "a-cluster"
 KEY = "tg-1"

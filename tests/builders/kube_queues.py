@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from connectors.kubernetes.api import KubeApi
-from connectors.kubernetes.naming import (
+from connectors.kubernetes.admission.admission_check import KUEUE_VERSION, CheckKeeper
+from connectors.kubernetes.client.api import KubeApi
+from connectors.kubernetes.objects.naming import (
     ADMISSION_CHECK,
     BORROWED_CLASS,
     GUARANTEED_CLASS,
@@ -13,7 +14,6 @@ from connectors.kubernetes.naming import (
     TEAM,
     team_namespace,
 )
-from connectors.kubernetes.voting import KUEUE_VERSION, CheckKeeper
 
 KUEUE = f"/apis/{KUEUE_VERSION}"
 ROOM = "1000k"

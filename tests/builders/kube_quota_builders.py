@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from connectors.entitlements import Change, Entitlement, Entitlements, Share, Terms
-from connectors.kubernetes.api import Conflict, KubeApi, KubeList, KubeRefused, NotFound
-from connectors.kubernetes.cells import quantity
-from connectors.kubernetes.entitlements import KubernetesEntitlements
-from connectors.kubernetes.naming import team_namespace
-from connectors.kubernetes.objects import Shape, shape_of
-from connectors.kubernetes.options import parse_options
+from connectors.kubernetes.client.api import Conflict, KubeApi, KubeList, KubeRefused, NotFound
+from connectors.kubernetes.objects.naming import team_namespace
+from connectors.kubernetes.options.options import parse_options
+from connectors.kubernetes.quotas.cells import quantity
+from connectors.kubernetes.quotas.entitlements import KubernetesEntitlements
+from connectors.kubernetes.quotas.objects import Shape, shape_of
 
 Json = dict[str, Any]
 CLUSTER_ID = "0199d3c0-0000-7000-8000-000000000001"

@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from connectors.kubernetes import naming
-from connectors.kubernetes.cluster_state import KubeState
-from connectors.kubernetes.observing import listing_of
-from connectors.kubernetes.options import KubernetesPool, parse_options
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.cluster_state import KubeState
+from connectors.kubernetes.options.options import KubernetesPool, parse_options
+from connectors.kubernetes.workloads.observing import listing_of
 from connectors.protocol import Listing, Observation
 
 CLUSTER_ID = "a-cluster"

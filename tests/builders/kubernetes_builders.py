@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from builders.connector_builders import a_workload
-from connectors.kubernetes.options import KubernetesOptions, parse_options
+from connectors.kubernetes.options.options import KubernetesOptions, parse_options
 from connectors.protocol import RankSlot, Workload
 
 CLUSTER_ID = "0197a8c0-0000-7000-8000-000000000001"

@@ -22,8 +22,8 @@ from typing import Any
 from builders.connector_builders import eventually, until_released, whole_log
 from builders.kube_queues import a_flavor, a_team
 from connectors.errors import ClusterUnavailable
-from connectors.kubernetes.api import KubeApi
-from connectors.kubernetes.naming import workload_name
+from connectors.kubernetes.client.api import KubeApi
+from connectors.kubernetes.objects.naming import workload_name
 from connectors.local.attempt_files import is_locked
 from connectors.protocol import ClusterConnector, LogChunk, Workload
 from connectors.registry import open_connector

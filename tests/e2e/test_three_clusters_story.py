@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from builders.installation import REPO, Caller, Tidegate, settle
-from connectors.kubernetes.naming import team_namespace
+from connectors.kubernetes.objects.naming import team_namespace
 from kube.own_bed import a_kube_bed_beside
 from kube_bed import FOLDER_VARIABLE as KUBE_FOLDER_VARIABLE
 from kube_bed import KubeBed

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from conformance.rigs import KubernetesRig
-from connectors.kubernetes.api import KubeApi
+from connectors.kubernetes.client.api import KubeApi
 from kube_bed import KubeBed
 
 

@@ -21,8 +21,8 @@ from builders.kube_natives import (
     push_teams,
 )
 from builders.portal_builders import Company, a_company
-from connectors.kubernetes.api import KubeApi
-from connectors.kubernetes.gating import GATE, gate_manifests, path_of
+from connectors.kubernetes.admission.gating import GATE, gate_manifests, path_of
+from connectors.kubernetes.client.api import KubeApi
 from jobs.models import Job
 from kube_bed import KubeBed
 from kubebed.api import Refused

@@ -23,9 +23,9 @@ from builders.kube_natives import (
 from builders.loop_builders import a_job
 from builders.portal_builders import Company, a_company, a_pool, a_quota, a_user
 from clusters.models import ClusterNode, Pool
-from connectors.kubernetes.api import KubeApi
-from connectors.kubernetes.naming import team_namespace, workload_name
-from connectors.kubernetes.objects import KINDS
+from connectors.kubernetes.client.api import KubeApi
+from connectors.kubernetes.objects.naming import team_namespace, workload_name
+from connectors.kubernetes.quotas.objects import KINDS
 from jobs.actions.cancellation import cancel_job
 from jobs.models import Attempt, Job
 from kube_bed import KubeBed

@@ -20,15 +20,15 @@ from builders.connector_builders import (
 )
 from conformance.rigs import KubernetesRig
 from connectors.errors import AnotherCluster, ClusterUnavailable, NotPrepared
-from connectors.kubernetes.naming import rank_of, team_namespace, workload_name
-from connectors.kubernetes.reading import is_true
-from connectors.kubernetes.resources import JOB
-from connectors.kubernetes.voting import (
+from connectors.kubernetes.admission.admission_check import (
     CHECK_PATH,
     KUEUE_VERSION,
     vote_of,
     workload_path,
 )
+from connectors.kubernetes.objects.naming import rank_of, team_namespace, workload_name
+from connectors.kubernetes.objects.reading import is_true
+from connectors.kubernetes.objects.resources import JOB
 from connectors.protocol import Observation, Outcome, WorkloadPhase
 from connectors.registry import open_connector
 

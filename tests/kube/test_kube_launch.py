@@ -10,9 +10,9 @@ import pytest
 
 from builders.bed_pods import read_log
 from builders.kubernetes_builders import CLUSTER_ID, a_kube_workload, some_options
-from connectors.kubernetes import naming
 from connectors.kubernetes.manifests.building import objects_for, owned
-from connectors.kubernetes.resources import resource_of
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.resources import resource_of
 from connectors.protocol import RankSlot
 from kube_bed import KubeBed, until
 

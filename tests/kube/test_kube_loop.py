@@ -14,9 +14,9 @@ from builders.portal_builders import Company, a_company, a_user
 from clusters.models import ClusterNode
 from conformance.rigs import KubernetesRig
 from connectors.errors import ClusterUnavailable, LogUnavailable
-from connectors.kubernetes.naming import team_namespace, workload_name
-from connectors.kubernetes.resources import JOB
-from connectors.kubernetes.submitting import Submitter
+from connectors.kubernetes.attempts.submitting import Submitter
+from connectors.kubernetes.objects.naming import team_namespace, workload_name
+from connectors.kubernetes.objects.resources import JOB
 from jobs.actions.cancellation import cancel_job
 from jobs.execution.withdrawing import withdraw_stuck
 from jobs.models import Attempt, Job, JobEvent

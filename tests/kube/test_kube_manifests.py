@@ -17,7 +17,7 @@ import yaml
 
 from builders.kubernetes_builders import CLUSTER_ID, ManifestCase, manifest_cases
 from connectors.kubernetes.manifests.building import objects_for
-from connectors.kubernetes.resources import resource_of
+from connectors.kubernetes.objects.resources import resource_of
 from kube_bed import KubeBed, until
 from kubebed.api import Refused
 

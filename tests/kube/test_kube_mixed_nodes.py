@@ -16,7 +16,7 @@ from builders.portal_builders import Company, a_company, a_pool, a_quota, a_user
 from clusters.models import ClusterNode, NodeAction, NodeRequest, Pool
 from clusters.node_requests import request_node_change
 from clusters.registration import Administrator
-from connectors.kubernetes.api import KubeApi
+from connectors.kubernetes.client.api import KubeApi
 from jobs.actions.cancellation import cancel_job
 from jobs.models import Attempt, Job
 from kube_bed import KubeBed

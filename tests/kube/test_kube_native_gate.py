@@ -20,10 +20,10 @@ from builders.kube_natives import (
 )
 from builders.loop_builders import a_job
 from builders.portal_builders import Company, a_user
-from connectors.kubernetes.api import Forbidden, KubeApi
-from connectors.kubernetes.gate_watch import GateWatch
-from connectors.kubernetes.gating import GATE, gate_manifests, path_of
-from connectors.kubernetes.naming import CREATOR
+from connectors.kubernetes.admission.gate_watch import GateWatch
+from connectors.kubernetes.admission.gating import GATE, gate_manifests, path_of
+from connectors.kubernetes.client.api import Forbidden, KubeApi
+from connectors.kubernetes.objects.naming import CREATOR
 from jobs.models import Attempt, Job
 from kube.gated_kube import (
     a_workload,

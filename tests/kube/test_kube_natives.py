@@ -18,9 +18,9 @@ from builders.kube_natives import (
 )
 from builders.loop_builders import a_job
 from builders.portal_builders import Company, a_grant, a_user
-from connectors.kubernetes.api import Forbidden, KubeApi
-from connectors.kubernetes.gating import GATE
-from connectors.kubernetes.natives import GRANTED
+from connectors.kubernetes.admission.gating import GATE
+from connectors.kubernetes.client.api import Forbidden, KubeApi
+from connectors.kubernetes.natives.natives import GRANTED
 from jobs.actions.cancellation import cancel_job
 from jobs.models import Attempt, Job, JobOrigin
 from kube.gated_kube import (
@@ -220,7 +220,7 @@ def test_one_that_pod_security_refuses_is_given_back_and_told_why(
     loop: NativesLoop, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: left alone. It held its GPUs, and was charged, until somebody cancelled it."""
-    monkeypatch.setattr("connectors.kubernetes.runs.PODS_WITHIN_S", 1)
+    monkeypatch.setattr("connectors.kubernetes.workloads.runs.PODS_WITHIN_S", 1)
     monkeypatch.setattr("jobs.execution.withdrawing.START_WITHIN", timedelta(seconds=1))
     body = a_native_job("insecure")
     del body["spec"]["template"]["spec"]["securityContext"]

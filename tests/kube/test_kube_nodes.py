@@ -18,9 +18,9 @@ from clusters.node_requests import request_node_change
 from clusters.registration import Administrator
 from conformance.rigs import KubernetesRig
 from connectors.errors import LogUnavailable, NodeRefused
-from connectors.kubernetes.api import NotFound
-from connectors.kubernetes.evicting import control_eviction
-from connectors.kubernetes.node_control import control_nodes
+from connectors.kubernetes.client.api import NotFound
+from connectors.kubernetes.node_control.evicting import control_eviction
+from connectors.kubernetes.node_control.node_control import control_nodes
 from connectors.node_control import LeftOnNode, NodeControl
 from connectors.protocol import NodeCapacity
 from jobs.models import Attempt, Job, JobEvent

@@ -6,8 +6,8 @@ import pytest
 
 from builders.connector_builders import a_workload, eventually, observed, until_released
 from conformance.rigs import KubernetesRig
-from connectors.kubernetes.naming import workload_name
-from connectors.kubernetes.resources import JOB
+from connectors.kubernetes.objects.naming import workload_name
+from connectors.kubernetes.objects.resources import JOB
 from connectors.protocol import Outcome, WorkloadPhase
 
 pytestmark = pytest.mark.kube

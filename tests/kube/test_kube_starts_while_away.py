@@ -16,9 +16,9 @@ from builders.portal_builders import Company, a_company, a_user
 from builders.sent_attempts import told
 from conformance.rigs import KubernetesRig
 from connectors.errors import ClusterUnavailable
-from connectors.kubernetes.naming import team_namespace, workload_name
-from connectors.kubernetes.reading import is_true
-from connectors.kubernetes.voting import KUEUE_VERSION
+from connectors.kubernetes.admission.admission_check import KUEUE_VERSION
+from connectors.kubernetes.objects.naming import team_namespace, workload_name
+from connectors.kubernetes.objects.reading import is_true
 from jobs.models import Attempt, Job
 from tenants.access import actor_of
 from tenants.models import User

@@ -21,10 +21,10 @@ from builders.kube_natives import (
     signed_in,
 )
 from builders.portal_builders import Company
-from connectors.kubernetes.api import Forbidden, KubeApi
-from connectors.kubernetes.gate_watch import GateWatch
-from connectors.kubernetes.gating import GATE, TAKE, gate_manifests, path_of
-from connectors.kubernetes.naming import ADMISSION_GATE, CREATOR, QUEUE_LABEL
+from connectors.kubernetes.admission.gate_watch import GateWatch
+from connectors.kubernetes.admission.gating import GATE, TAKE, gate_manifests, path_of
+from connectors.kubernetes.client.api import Forbidden, KubeApi
+from connectors.kubernetes.objects.naming import ADMISSION_GATE, CREATOR, QUEUE_LABEL
 from jobs.models import Attempt, Job
 from kube.gated_kube import admin, company, gated, loop, native, nodes, person
 from kube_bed import KubeBed

@@ -21,20 +21,25 @@ from builders.portal_builders import (
     a_user,
 )
 from clusters.registration import Administrator
-from connectors.kubernetes.api import Conflict, KubeApi, NotFound
-from connectors.kubernetes.cells import WIDE
+from connectors.kubernetes.admission.admission_check import (
+    CheckKeeper,
+    vote_body,
+    vote_of,
+    workload_path,
+)
+from connectors.kubernetes.client.api import Conflict, KubeApi, NotFound
 from connectors.kubernetes.connector import KubernetesConnector
-from connectors.kubernetes.naming import (
+from connectors.kubernetes.objects.naming import (
     CLUSTER,
     LOCAL_QUEUE,
     QUEUE_LABEL,
     cluster_label,
     team_namespace,
 )
-from connectors.kubernetes.objects import KINDS
-from connectors.kubernetes.options import parse_options
-from connectors.kubernetes.reading import is_true
-from connectors.kubernetes.voting import CheckKeeper, vote_body, vote_of, workload_path
+from connectors.kubernetes.objects.reading import is_true
+from connectors.kubernetes.options.options import parse_options
+from connectors.kubernetes.quotas.cells import WIDE
+from connectors.kubernetes.quotas.objects import KINDS
 from jobs.execution.dispatch import handlers
 from kube_bed import KubeBed
 from outbox.delivery import deliver_due

@@ -160,10 +160,14 @@ def measure_burst(rig: KubernetesRig, sizes: Sizes) -> None:
 
 def bare_burst(rig: KubernetesRig, count: int) -> float:
     """Seconds until the same jobs all run that nobody but their voters looks after."""
+    from connectors.kubernetes.admission.admission_check import (
+        KUEUE_VERSION,
+        vote_of,
+        workload_path,
+    )
     from connectors.kubernetes.manifests.building import objects_for, owned
-    from connectors.kubernetes.reading import is_true
-    from connectors.kubernetes.resources import resource_of
-    from connectors.kubernetes.voting import KUEUE_VERSION, vote_of, workload_path
+    from connectors.kubernetes.objects.reading import is_true
+    from connectors.kubernetes.objects.resources import resource_of
 
     connector: Any = rig.connector
     admin = rig.admin
@@ -296,7 +300,7 @@ def phase_of(connector: Any, key: str) -> str:
 
 def until_no_pod(rig: KubernetesRig, key: str, gone_at: list[float]) -> None:
     """Note when no Pod of the workload is alive any more."""
-    from connectors.kubernetes.naming import workload_name
+    from connectors.kubernetes.objects.naming import workload_name
 
     pods = f"/api/v1/namespaces/{rig.namespace}/pods"
     selector = f"batch.kubernetes.io/job-name={workload_name(key)}"
@@ -313,8 +317,8 @@ def until_no_pod(rig: KubernetesRig, key: str, gone_at: list[float]) -> None:
 def measure_looks(sizes: Sizes) -> None:
     """What it takes to say what a cluster with many Pods has, from what the watches keep."""
     from builders.kube_states import CLUSTER_ID, of_one, pools_of, recorded
-    from connectors.kubernetes.cluster_state import KubeState
-    from connectors.kubernetes.observing import listing_of
+    from connectors.kubernetes.objects.cluster_state import KubeState
+    from connectors.kubernetes.workloads.observing import listing_of
 
     tracemalloc.start()
     started = recorded("started")

@@ -228,7 +228,7 @@ class Portal:
 
     def note_end(self, victim: Attempt, ended: list[float]) -> None:
         """Note when no Pod of the attempt is alive any more, as the API server tells."""
-        from connectors.kubernetes.naming import workload_name
+        from connectors.kubernetes.objects.naming import workload_name
 
         selector = f"batch.kubernetes.io/job-name={workload_name(victim.key)}"
         wait_until(
@@ -242,7 +242,7 @@ class Portal:
 
     def namespace_of(self, team: Any) -> str:
         """Where the team's Pods are."""
-        from connectors.kubernetes.naming import team_namespace
+        from connectors.kubernetes.objects.naming import team_namespace
 
         return team_namespace(team.path.rstrip("/"))
 

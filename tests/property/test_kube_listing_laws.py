@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.kube_states import CLUSTER_ID, pools_of, recorded
-from connectors.kubernetes.cluster_state import KubeState, pods_of_ours
-from connectors.kubernetes.inventory import nodes_of
-from connectors.kubernetes.observing import listing_of
+from connectors.kubernetes.nodes.inventory import nodes_of
+from connectors.kubernetes.objects.cluster_state import KubeState, pods_of_ours
+from connectors.kubernetes.workloads.observing import listing_of
 from connectors.protocol import WorkloadPhase
 
 MOMENTS = ("waiting", "started", "stopping", "after")

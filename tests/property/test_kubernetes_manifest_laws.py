@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.kubernetes_builders import CLUSTER_ID, ManifestCase, manifest_cases
-from connectors.kubernetes import naming
 from connectors.kubernetes.manifests.building import objects_for
+from connectors.kubernetes.objects import naming
 
 CASES = {case.name: case for case in manifest_cases()}
 #: What a path of a team, an image and an environment key can hold, and what everything else can.

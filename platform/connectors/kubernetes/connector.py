@@ -3,7 +3,7 @@
 An attempt is one object (a Job by default) whose name follows from its key, made when it is
 dispatched: suspended, in its team's queue. Kueue reserves quota for it and waits for our vote,
 which is its release. What is known of the cluster comes from watches; what is done there, beside
-the calls of the protocol, is in `tending`. An attempt runs at most once: what was stopped or
+the calls of the protocol, is in `reconciler`. An attempt runs at most once: what was stopped or
 evicted is deactivated and never voted for again.
 """
 
@@ -16,33 +16,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from connectors.errors import ClusterUnavailable, ControllerAway
-from connectors.kubernetes import naming
-from connectors.kubernetes.api import KubeApi, NotFound, WebhookAway
-from connectors.kubernetes.attempts import Attempt
-from connectors.kubernetes.caches import Caches
-from connectors.kubernetes.cluster_state import KubeState, pods_of_ours, rank_of_ours
-from connectors.kubernetes.cores import use_of_nodes
-from connectors.kubernetes.finding import Finder, beside
-from connectors.kubernetes.gate_watch import GateWatch
-from connectors.kubernetes.inventory import core_shares_mib, nodes_of
-from connectors.kubernetes.kueue_health import AWAY, KueueWatch, told_of_kueue
-from connectors.kubernetes.log_keeping import LogKeeper
-from connectors.kubernetes.log_reading import KubernetesLogs
-from connectors.kubernetes.looking import Looker
-from connectors.kubernetes.options import TAKE, KubernetesOptions, parse_options
-from connectors.kubernetes.refusals import Refusals
-from connectors.kubernetes.stopping import Stopper, is_held, may_still_run
-from connectors.kubernetes.submitting import Submitter
-from connectors.kubernetes.tending import Tender, notice_patch
-from connectors.kubernetes.unqueued import unqueued_alert
-from connectors.kubernetes.voting import (
+from connectors.kubernetes.admission.admission_check import (
     Allowed,
     CheckKeeper,
     is_marked,
     is_untouched,
     workload_path,
 )
-from connectors.kubernetes.writing import Writer, insisting, path_to
+from connectors.kubernetes.admission.gate_watch import GateWatch
+from connectors.kubernetes.admission.kueue_health import AWAY, KueueWatch, told_of_kueue
+from connectors.kubernetes.admission.refusals import Refusals
+from connectors.kubernetes.admission.unqueued import unqueued_alert
+from connectors.kubernetes.attempts.finding import Finder, beside
+from connectors.kubernetes.attempts.looking import Looker
+from connectors.kubernetes.attempts.reconciler import Tender, notice_patch
+from connectors.kubernetes.attempts.stopping import Stopper, is_held, may_still_run
+from connectors.kubernetes.attempts.submitting import Submitter
+from connectors.kubernetes.client.api import KubeApi, NotFound, WebhookAway
+from connectors.kubernetes.informers.caches import Caches
+from connectors.kubernetes.informers.writing import Writer, insisting, path_to
+from connectors.kubernetes.logs.log_keeping import LogKeeper
+from connectors.kubernetes.logs.log_reading import KubernetesLogs
+from connectors.kubernetes.nodes.cores import use_of_nodes
+from connectors.kubernetes.nodes.inventory import core_shares_mib, nodes_of
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.attempts import Attempt
+from connectors.kubernetes.objects.cluster_state import KubeState, pods_of_ours, rank_of_ours
+from connectors.kubernetes.options.options import TAKE, KubernetesOptions, parse_options
 from connectors.protocol import (
     ClusterConnector,
     Inventory,
@@ -65,7 +65,7 @@ LOG_WAIT_S = 0.2
 def open_kubernetes(
     options: Mapping[str, Any], cluster_id: str, known_as: Mapping[str, str] | None = None
 ) -> ClusterConnector:
-    """The connector for `options` (see `connectors.kubernetes.options`); speaks to nobody yet.
+    """The connector for `options` (see `options.options`); speaks to nobody yet.
 
     `cluster_id` tells our objects from those of other installations, `known_as` what the cluster
     must answer by. Raises ValueError for bad options.
@@ -87,8 +87,8 @@ def open_kubernetes_logs(options: Mapping[str, Any]) -> LogReader:
 class KubernetesConnector:
     """Implements `connectors.protocol.ClusterConnector`; safe to use from several threads.
 
-    It watches the cluster, and does there what `tending` says, from the first call on that is more
-    than a question about its nodes or a submission, and until nobody has it any more.
+    It watches the cluster, and does there what `reconciler` says, until nobody has it any more. It
+    begins with the first call that is more than a question about its nodes or a submission.
     """
 
     def __init__(

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from connectors.kinds import ClusterKind
-from connectors.kubernetes import trust
 from connectors.kubernetes.connector import (
     CLUSTER,
     check_kubernetes_options,
     open_kubernetes,
     open_kubernetes_logs,
 )
-from connectors.kubernetes.entitlements import control_entitlements
-from connectors.kubernetes.evicting import control_eviction
-from connectors.kubernetes.natives import control_natives
-from connectors.kubernetes.node_control import control_nodes
-from connectors.kubernetes.options import (
+from connectors.kubernetes.natives.natives import control_natives
+from connectors.kubernetes.node_control.evicting import control_eviction
+from connectors.kubernetes.node_control.node_control import control_nodes
+from connectors.kubernetes.options import trust
+from connectors.kubernetes.options.options import (
     default_images,
     job_image_refusal,
     names_images,
     unit_mgpu,
 )
-from connectors.kubernetes.wanted_objects import team_subject
+from connectors.kubernetes.quotas.entitlements import control_entitlements
+from connectors.kubernetes.quotas.wanted_objects import team_subject
 
 KUBERNETES = ClusterKind(
     name="kubernetes",

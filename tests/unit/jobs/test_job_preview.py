@@ -19,7 +19,7 @@ from builders.portal_builders import (
     a_priority_class,
 )
 from clusters.models import Cluster, ClusterNode
-from connectors.kubernetes.wanted_objects import team_subject
+from connectors.kubernetes.quotas.wanted_objects import team_subject
 from jobs.arbitration.arbitration import Cycles
 from jobs.arbitration.snapshots import load_snapshot
 from jobs.models import Job

@@ -17,7 +17,7 @@ from builders.job_builders import an_array
 from builders.loop_builders import a_job
 from builders.portal_builders import NOW, Company, a_cluster
 from clusters.models import ClusterNode
-from connectors.kubernetes.wanted_objects import team_subject
+from connectors.kubernetes.quotas.wanted_objects import team_subject
 from jobs.actions.cancellation import hold_job
 from jobs.arbitration import memory as memory_module
 from jobs.arbitration.memory import Memory

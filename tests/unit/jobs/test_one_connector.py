@@ -16,9 +16,9 @@ import pytest
 
 from builders.connector_builders import change_kind
 from clusters.models import Cluster
-from connectors.kubernetes.caches import Caches
 from connectors.kubernetes.connector import KubernetesConnector
-from connectors.kubernetes.options import parse_options
+from connectors.kubernetes.informers.caches import Caches
+from connectors.kubernetes.options.options import parse_options
 from connectors.protocol import ClusterConnector
 from connectors.registry import kind_named, kinds_where
 from jobs.leadership import Leadership
@@ -168,8 +168,8 @@ def test_nobody_else_opens_connectors() -> None:
         "jobs/execution/connecting.py": {"open_connector"},
         f"{kinds}kind.py": {"open_kubernetes"},
         # They are given theirs.
-        f"{kinds}entitlements.py": {"KubernetesConnector"},
-        f"{kinds}evicting.py": {"KubernetesConnector"},
-        f"{kinds}natives.py": {"KubernetesConnector"},
-        f"{kinds}node_control.py": {"KubernetesConnector"},
+        f"{kinds}quotas/entitlements.py": {"KubernetesConnector"},
+        f"{kinds}node_control/evicting.py": {"KubernetesConnector"},
+        f"{kinds}natives/natives.py": {"KubernetesConnector"},
+        f"{kinds}node_control/node_control.py": {"KubernetesConnector"},
     }

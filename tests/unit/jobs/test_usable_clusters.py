@@ -6,7 +6,7 @@ import pytest
 
 from builders.portal_builders import NOW, a_cluster, a_pool, a_team, a_user, an_organization
 from clusters.models import Cluster, Pool
-from connectors.kubernetes.wanted_objects import team_subject
+from connectors.kubernetes.quotas.wanted_objects import team_subject
 from jobs.submission.usable_clusters import UsableClusters
 from quotas.models import AcceptedDifference, ClusterUser, QuotaPush
 from tenants.models import Node, User

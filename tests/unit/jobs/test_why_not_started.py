@@ -21,7 +21,7 @@ from builders.sent_attempts import an_attempt, told
 from clusters.models import Cluster
 from clusters.observation import record_inventory
 from connectors.errors import ClusterUnavailable, ControllerAway
-from connectors.kubernetes.kueue_health import AWAY as KUEUE_AWAY
+from connectors.kubernetes.admission.kueue_health import AWAY as KUEUE_AWAY
 from connectors.protocol import Inventory, Workload
 from jobs.arbitration.snapshots import load_snapshot
 from jobs.execution.dispatch import start_attempt

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from connectors.errors import WorkloadRejected
-from connectors.kubernetes.asking import asked_for
+from connectors.kubernetes.manifests.asking import asked_for
 from connectors.kubernetes.manifests.job import job, service_name
 from connectors.kubernetes.manifests.jobset import jobset
 from connectors.kubernetes.manifests.mpijob import mpijob
@@ -24,9 +24,9 @@ from connectors.kubernetes.manifests.pod_template import (
 from connectors.kubernetes.manifests.pytorchjob import pytorchjob
 from connectors.kubernetes.manifests.rayjob import rayjob
 from connectors.kubernetes.manifests.trainjob import training_runtime, trainjob
-from connectors.kubernetes.naming import ASKED
-from connectors.kubernetes.options import KubernetesOptions
-from connectors.kubernetes.resources import CLAIM_TEMPLATE, CONFIG_MAP, SERVICE
+from connectors.kubernetes.objects.naming import ASKED
+from connectors.kubernetes.objects.resources import CLAIM_TEMPLATE, CONFIG_MAP, SERVICE
+from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 from connectors.workload_checks import check_workload
 

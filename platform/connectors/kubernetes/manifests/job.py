@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from connectors.kubernetes import naming
 from connectors.kubernetes.manifests.pod_template import (
     TTL_S,
     Ranks,
@@ -14,8 +13,9 @@ from connectors.kubernetes.manifests.pod_template import (
     pod_template,
     uniform_mgpu,
 )
-from connectors.kubernetes.options import KubernetesOptions
-from connectors.kubernetes.resources import JOB
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.resources import JOB
+from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 
 INDEX_FIELD = f"metadata.annotations['{naming.INDEX_OF_JOB}']"

@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Any
 
 from connectors.errors import WorkloadRejected
-from connectors.kubernetes import naming
 from connectors.kubernetes.manifests.job import INDEX_FIELD, job_spec
 from connectors.kubernetes.manifests.pod_template import (
     TTL_S,
@@ -16,8 +15,9 @@ from connectors.kubernetes.manifests.pod_template import (
     metadata,
     pod_template,
 )
-from connectors.kubernetes.options import KubernetesOptions
-from connectors.kubernetes.resources import JOBSET
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.resources import JOBSET
+from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 
 #: Kueue takes no more sets of Pods in one workload.

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from connectors.kubernetes import naming
 from connectors.kubernetes.manifests.pod_template import (
     Ranks,
     kueue_labels,
@@ -21,8 +20,9 @@ from connectors.kubernetes.manifests.pod_template import (
     units,
 )
 from connectors.kubernetes.manifests.pytorchjob import REPLICA_FIELD, run_policy
-from connectors.kubernetes.options import KubernetesOptions
-from connectors.kubernetes.resources import MPIJOB
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.resources import MPIJOB
+from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 
 _HOME = "/home/mpiuser"

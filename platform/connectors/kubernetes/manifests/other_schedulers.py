@@ -17,8 +17,8 @@ from connectors.kubernetes.manifests.pod_template import (
     topology_of,
     uniform_mgpu,
 )
-from connectors.kubernetes.options import KubernetesOptions
-from connectors.kubernetes.resources import KAI_POD_GROUP, VOLCANO_POD_GROUP
+from connectors.kubernetes.objects.resources import KAI_POD_GROUP, VOLCANO_POD_GROUP
+from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 
 #: KAI makes no gang of its own out of a Job that says so.

@@ -18,10 +18,10 @@ from importlib import resources
 from typing import Any
 
 from connectors.errors import WorkloadRejected
-from connectors.kubernetes import naming
-from connectors.kubernetes.features import feature_terms
-from connectors.kubernetes.images import plain_image
-from connectors.kubernetes.options import (
+from connectors.kubernetes.nodes.features import feature_terms
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.options.images import plain_image
+from connectors.kubernetes.options.options import (
     HOST_LABEL,
     WHOLE_MGPU,
     KubernetesOptions,

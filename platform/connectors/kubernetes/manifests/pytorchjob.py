@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from connectors.kubernetes import naming
 from connectors.kubernetes.manifests.pod_template import (
     TTL_S,
     Ranks,
@@ -18,8 +17,9 @@ from connectors.kubernetes.manifests.pod_template import (
     pod_template,
     uniform_mgpu,
 )
-from connectors.kubernetes.options import KubernetesOptions
-from connectors.kubernetes.resources import PYTORCHJOB
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.resources import PYTORCHJOB
+from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 
 REPLICA_FIELD = f"metadata.labels['{naming.INDEX_OF_REPLICA}']"

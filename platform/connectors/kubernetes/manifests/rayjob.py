@@ -7,7 +7,6 @@ import shlex
 from typing import Any
 
 from connectors.errors import WorkloadRejected
-from connectors.kubernetes import naming
 from connectors.kubernetes.manifests.pod_template import (
     Ranks,
     backstop_s,
@@ -16,8 +15,9 @@ from connectors.kubernetes.manifests.pod_template import (
     metadata,
     pod_template,
 )
-from connectors.kubernetes.options import KubernetesOptions
-from connectors.kubernetes.resources import RAYJOB
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.resources import RAYJOB
+from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from connectors.kubernetes import naming
 from connectors.kubernetes.manifests.job import INDEX_FIELD, job_spec
 from connectors.kubernetes.manifests.pod_template import (
     Ranks,
@@ -19,8 +18,9 @@ from connectors.kubernetes.manifests.pod_template import (
     pod_template,
     uniform_mgpu,
 )
-from connectors.kubernetes.options import KubernetesOptions
-from connectors.kubernetes.resources import TRAINING_RUNTIME, TRAINJOB
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.resources import TRAINING_RUNTIME, TRAINJOB
+from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 
 #: What the Trainer calls the ranks' Job and its container.

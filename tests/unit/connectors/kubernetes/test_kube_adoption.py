@@ -18,13 +18,13 @@ from builders.kubernetes_builders import (
     some_options,
 )
 from connectors.errors import ClusterUnavailable, WorkloadRejected
-from connectors.kubernetes.adoption import is_as_made
-from connectors.kubernetes.api import AlreadyExists, KubeList
-from connectors.kubernetes.attempts import Attempts
-from connectors.kubernetes.caches import Caches
+from connectors.kubernetes.client.api import AlreadyExists, KubeList
 from connectors.kubernetes.connector import KubernetesConnector
+from connectors.kubernetes.informers.caches import Caches
 from connectors.kubernetes.manifests.building import objects_for
-from connectors.kubernetes.naming import CREATOR
+from connectors.kubernetes.objects.adoption import is_as_made
+from connectors.kubernetes.objects.attempts import Attempts
+from connectors.kubernetes.objects.naming import CREATOR
 
 Json = dict[str, Any]
 OURS, OTHERS = "tg-team", "tg-00000000000000ff"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from connectors.errors import AnotherCluster, ClusterUnavailable, OutcomeUnknown
-from connectors.kubernetes import api as module
-from connectors.kubernetes.api import (
+from connectors.kubernetes.client import api as module
+from connectors.kubernetes.client.api import (
     IDENTITY_PATH,
     WHOLE_ANSWER_S,
     AlreadyExists,

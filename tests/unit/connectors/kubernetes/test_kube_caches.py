@@ -17,12 +17,12 @@ from builders.kube_objects import (
     an_object,
 )
 from connectors.errors import ClusterUnavailable
-from connectors.kubernetes import naming
-from connectors.kubernetes.api import KubeApi, KubeList, NotFound
-from connectors.kubernetes.attempts import Attempts
-from connectors.kubernetes.caches import Caches
+from connectors.kubernetes.client.api import KubeApi, KubeList, NotFound
 from connectors.kubernetes.connector import KubernetesConnector
-from connectors.kubernetes.options import KubernetesOptions, parse_options
+from connectors.kubernetes.informers.caches import Caches
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.attempts import Attempts
+from connectors.kubernetes.options.options import KubernetesOptions, parse_options
 
 Json = dict[str, Any]
 JOBS = "/apis/batch/v1/jobs"

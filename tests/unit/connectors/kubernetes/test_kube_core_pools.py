@@ -18,13 +18,13 @@ from builders.kube_states import (
     alone,
     pools_of,
 )
-from connectors.kubernetes import naming
-from connectors.kubernetes.asking import asked_by_native, asked_by_pool, told
-from connectors.kubernetes.cluster_state import KubeState
-from connectors.kubernetes.cores import cpu_milli_of, memory_mib_of, use_of_nodes
-from connectors.kubernetes.inventory import core_shares_mib, nodes_of, pools_of_nodes
-from connectors.kubernetes.observing import listing_of
-from connectors.kubernetes.options import KubernetesPool
+from connectors.kubernetes.manifests.asking import asked_by_native, asked_by_pool, told
+from connectors.kubernetes.nodes.cores import cpu_milli_of, memory_mib_of, use_of_nodes
+from connectors.kubernetes.nodes.inventory import core_shares_mib, nodes_of, pools_of_nodes
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.cluster_state import KubeState
+from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.workloads.observing import listing_of
 from connectors.protocol import NativeWorkload, NodeCapacity, RankSlot, WorkloadPhase
 from primitives.units import DeviceKind
 

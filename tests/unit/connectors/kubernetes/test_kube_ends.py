@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from builders.kube_states import CLUSTER_ID, alone, of_one, recorded
-from connectors.kubernetes import naming
-from connectors.kubernetes.api import KubeList
-from connectors.kubernetes.cluster_state import KubeState
+from connectors.kubernetes.client.api import KubeList
 from connectors.kubernetes.connector import KubernetesConnector
-from connectors.kubernetes.options import parse_options
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.cluster_state import KubeState
+from connectors.kubernetes.options.options import parse_options
 from connectors.protocol import Listing
 
 Json = dict[str, Any]

@@ -30,7 +30,7 @@ from builders.kube_quota_builders import (
 )
 from connectors.entitlements import Change, ChangeKind, Entitlements, Terms
 from connectors.errors import ClusterUnavailable, OutcomeUnknown, WorkloadRejected
-from connectors.kubernetes.api import Forbidden, KubeRefused, NotFound
+from connectors.kubernetes.client.api import Forbidden, KubeRefused, NotFound
 
 LENDS = f"{GPUS} lend limit"
 

@@ -18,9 +18,9 @@ from builders.kube_objects import (
 )
 from builders.kube_states import alone, pools_of
 from connectors.errors import ClusterUnavailable, NodeRefused
-from connectors.kubernetes import evicting
-from connectors.kubernetes.api import Cause, Forbidden, KubeList, MayNotGo
-from connectors.kubernetes.evicting import KubernetesNodeEviction
+from connectors.kubernetes.client.api import Cause, Forbidden, KubeList, MayNotGo
+from connectors.kubernetes.node_control import evicting
+from connectors.kubernetes.node_control.evicting import KubernetesNodeEviction
 from connectors.node_control import LeftOnNode
 
 Json = dict[str, Any]

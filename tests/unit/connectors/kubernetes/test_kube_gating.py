@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from connectors.kubernetes.api import Forbidden, NotFound
-from connectors.kubernetes.gate_watch import (
+from connectors.kubernetes.admission.gate_watch import (
     LOOKED_EVERY_S,
     TAKES_ANYWAY,
     TOO_OLD,
@@ -18,8 +17,15 @@ from connectors.kubernetes.gate_watch import (
     GateWatch,
     is_part,
 )
-from connectors.kubernetes.gating import CONTROLLERS, PORTAL, TAKE, gate_manifests, path_of
-from connectors.kubernetes.options import OPERATORS
+from connectors.kubernetes.admission.gating import (
+    CONTROLLERS,
+    PORTAL,
+    TAKE,
+    gate_manifests,
+    path_of,
+)
+from connectors.kubernetes.client.api import Forbidden, NotFound
+from connectors.kubernetes.options.options import OPERATORS
 
 DEPLOY = Path(__file__).parents[4] / "deploy" / "kubernetes"
 MASTERS = '(has(request.userInfo.groups) && "system:masters" in request.userInfo.groups)'

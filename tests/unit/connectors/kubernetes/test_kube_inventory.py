@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from builders.kube_states import H100, PRODUCT_LABEL, a_node, pools_of, recorded
-from connectors.kubernetes.inventory import nodes_of, pools_of_nodes
+from connectors.kubernetes.nodes.inventory import nodes_of, pools_of_nodes
 from connectors.protocol import NodeCapacity
 
 BATCH = {"work": "batch"}

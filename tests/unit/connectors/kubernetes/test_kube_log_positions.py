@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.kubernetes.log_positions import LineReader, Position
+from connectors.kubernetes.logs.log_positions import LineReader, Position
 
 NANOS = 1_000_000_000
 START = 1_795_294_377

@@ -11,9 +11,9 @@ from builders.kube_log_cluster import (
     chunk_of,
 )
 from connectors.errors import ClusterUnavailable, LogUnavailable
-from connectors.kubernetes import log_files
-from connectors.kubernetes.log_positions import Position
-from connectors.kubernetes.log_reading import read_log
+from connectors.kubernetes.logs import log_files
+from connectors.kubernetes.logs.log_positions import Position
+from connectors.kubernetes.logs.log_reading import read_log
 from connectors.protocol import LogChunk
 
 

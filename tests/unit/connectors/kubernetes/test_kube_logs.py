@@ -21,10 +21,11 @@ from builders.kube_log_cluster import (
     tend,
 )
 from connectors.errors import ClusterUnavailable, LogUnavailable
-from connectors.kubernetes import log_files, log_keeping, naming
-from connectors.kubernetes.api import KubeRefused
-from connectors.kubernetes.log_keeping import LogKeeper
-from connectors.kubernetes.pod_logs import log_of, note_end, pause_after
+from connectors.kubernetes.client.api import KubeRefused
+from connectors.kubernetes.logs import log_files, log_keeping
+from connectors.kubernetes.logs.log_keeping import LogKeeper
+from connectors.kubernetes.logs.pod_logs import log_of, note_end, pause_after
+from connectors.kubernetes.objects import naming
 from connectors.protocol import LogChunk
 
 __all__ = ["cluster", "keeper_of"]

@@ -11,13 +11,13 @@ import pytest
 
 from builders.kube_states import alone, of_one, pools_of, recorded
 from connectors.errors import ClusterUnavailable, NativeRefused
-from connectors.kubernetes import natives
-from connectors.kubernetes.api import Forbidden
-from connectors.kubernetes.asking import PODS_MAX, asked_by_native
-from connectors.kubernetes.gating import GATE, OUR_GATE
-from connectors.kubernetes.natives import KubernetesNatives
-from connectors.kubernetes.reading import Odd
-from connectors.kubernetes.tending import KILL_GRACE_S
+from connectors.kubernetes.admission.gating import GATE, OUR_GATE
+from connectors.kubernetes.attempts.reconciler import KILL_GRACE_S
+from connectors.kubernetes.client.api import Forbidden
+from connectors.kubernetes.manifests.asking import PODS_MAX, asked_by_native
+from connectors.kubernetes.natives import natives
+from connectors.kubernetes.natives.natives import KubernetesNatives
+from connectors.kubernetes.objects.reading import Odd
 from connectors.natives import NativeRef, NativeSize
 
 Json = dict[str, Any]

@@ -21,9 +21,9 @@ from builders.kube_states import (
     pools_of,
     recorded,
 )
-from connectors.kubernetes import naming
-from connectors.kubernetes.asking import asked_by_pool
-from connectors.kubernetes.cluster_state import KubeState
+from connectors.kubernetes.manifests.asking import asked_by_pool
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.cluster_state import KubeState
 from connectors.protocol import (
     Observation,
     Outcome,

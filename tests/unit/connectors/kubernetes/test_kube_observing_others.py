@@ -25,9 +25,9 @@ from builders.kube_states import (
     pools_of,
     recorded,
 )
-from connectors.kubernetes import naming
-from connectors.kubernetes.cluster_state import KubeState, pods_of_ours
-from connectors.kubernetes.observing import listing_of
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.cluster_state import KubeState, pods_of_ours
+from connectors.kubernetes.workloads.observing import listing_of
 from connectors.protocol import (
     NativeWorkload,
     Outcome,

@@ -31,9 +31,9 @@ from builders.kube_quota_builders import (
     queue_path,
 )
 from connectors.entitlements import Entitlements
-from connectors.kubernetes.objects import Shape
-from connectors.kubernetes.settings import for_apply, manifest
-from connectors.kubernetes.wanted_objects import wanted_items
+from connectors.kubernetes.quotas.objects import Shape
+from connectors.kubernetes.quotas.settings import for_apply, manifest
+from connectors.kubernetes.quotas.wanted_objects import wanted_items
 
 GOLDEN = Path(__file__).parent / "golden_push"
 POOLS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.kubernetes.reading import Odd, units
+from connectors.kubernetes.objects.reading import Odd, units
 
 
 @pytest.mark.parametrize(

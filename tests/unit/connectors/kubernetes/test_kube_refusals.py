@@ -10,10 +10,10 @@ import pytest
 
 from builders.kube_states import CLUSTER_ID, NAMESPACE, alone, of_one, recorded
 from connectors.errors import ClusterUnavailable
-from connectors.kubernetes.api import KubeList
+from connectors.kubernetes.admission.refusals import AGAIN_S, AT_ONCE, Refusals
+from connectors.kubernetes.client.api import KubeList
 from connectors.kubernetes.connector import KubernetesConnector
-from connectors.kubernetes.options import parse_options
-from connectors.kubernetes.refusals import AGAIN_S, AT_ONCE, Refusals
+from connectors.kubernetes.options.options import parse_options
 
 Json = dict[str, Any]
 ADMITTED_FOR_S = 3_600

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from connectors.kubernetes.objects import KINDS, NAMESPACE
-from connectors.kubernetes.resources import KINDS as WORKLOADS
+from connectors.kubernetes.objects.resources import KINDS as WORKLOADS
+from connectors.kubernetes.quotas.objects import KINDS, NAMESPACE
 
 KINDS_OF_WORKLOAD = tuple(WORKLOADS.values())
 ROLE = Path(__file__).resolve().parents[4] / "deploy" / "kubernetes" / "role.yaml"

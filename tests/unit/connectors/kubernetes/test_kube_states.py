@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.kubernetes.states import WaitCode, wait_for_checks, wait_for_quota
+from connectors.kubernetes.workloads.states import WaitCode, wait_for_checks, wait_for_quota
 
 #: Messages as Kueue 0.19 writes them.
 TOPOLOGY = (

@@ -9,8 +9,8 @@ import pytest
 from builders.kube_objects import CLUSTER_ID, a_kube_job
 from builders.kubernetes_builders import some_options
 from connectors.errors import ClusterUnavailable, WorkloadRejected
-from connectors.kubernetes.api import Cause, Conflict, Forbidden, KubeRefused
-from connectors.kubernetes.submitting import Submitter
+from connectors.kubernetes.attempts.submitting import Submitter
+from connectors.kubernetes.client.api import Cause, Conflict, Forbidden, KubeRefused
 
 TERMINATING = Cause("metadata.namespace", "NamespaceTerminating", "it is being terminated")
 

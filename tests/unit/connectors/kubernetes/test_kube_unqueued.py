@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from connectors.kubernetes.options import parse_options
-from connectors.kubernetes.unqueued import unqueued_alert
+from connectors.kubernetes.admission.unqueued import unqueued_alert
+from connectors.kubernetes.options.options import parse_options
 from connectors.protocol import Listing, NativeWorkload, RankSlot, WorkloadPhase
 
 NLP, VISION = f"tg-{'a' * 16}", f"tg-{'b' * 16}"

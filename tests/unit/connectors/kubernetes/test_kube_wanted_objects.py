@@ -28,9 +28,9 @@ from builders.kube_quota_builders import (
 )
 from connectors.entitlements import Change, ChangeKind
 from connectors.errors import WorkloadRejected
-from connectors.kubernetes.cells import quantity
-from connectors.kubernetes.naming import team_namespace
-from connectors.kubernetes.objects import KINDS
+from connectors.kubernetes.objects.naming import team_namespace
+from connectors.kubernetes.quotas.cells import quantity
+from connectors.kubernetes.quotas.objects import KINDS
 
 
 @pytest.fixture

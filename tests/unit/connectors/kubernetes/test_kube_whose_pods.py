@@ -8,8 +8,8 @@ import pytest
 
 from builders.kube_objects import CLUSTER_ID, a_kube_job, a_kube_pod, an_object
 from builders.kubernetes_builders import some_options
-from connectors.kubernetes.api import KubeApi
-from connectors.kubernetes.caches import Caches
+from connectors.kubernetes.client.api import KubeApi
+from connectors.kubernetes.informers.caches import Caches
 
 Json = dict[str, Any]
 

@@ -28,7 +28,6 @@ from builders.kubernetes_builders import (
     some_options,
 )
 from connectors.errors import WorkloadRejected
-from connectors.kubernetes import naming
 from connectors.kubernetes.manifests.building import (
     MANIFEST_BYTES_MAX,
     SCRIPT_BYTES_MAX,
@@ -39,8 +38,9 @@ from connectors.kubernetes.manifests.building import (
     owner_patch,
 )
 from connectors.kubernetes.manifests.pod_template import launcher_words, topology_of
-from connectors.kubernetes.options import HOST_LABEL
-from connectors.kubernetes.resources import resource_of
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.resources import resource_of
+from connectors.kubernetes.options.options import HOST_LABEL
 from connectors.protocol import RankSlot, Workload
 
 GOLDEN = Path(__file__).parent / "golden"

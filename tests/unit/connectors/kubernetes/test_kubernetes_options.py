@@ -16,15 +16,16 @@ from builders.kubernetes_builders import (
     some_options,
 )
 from connectors.errors import WorkloadRejected
-from connectors.kubernetes.features import feature_terms, features_of
-from connectors.kubernetes.images import (
+from connectors.kubernetes.nodes.features import feature_terms, features_of
+from connectors.kubernetes.objects.resources import JOB, RAYJOB
+from connectors.kubernetes.options.images import (
     ImageReference,
     is_allowed,
     parse_allowed,
     parse_image,
     plain_image,
 )
-from connectors.kubernetes.options import (
+from connectors.kubernetes.options.options import (
     HOST_LABEL,
     image_refusal,
     job_image_refusal,
@@ -33,7 +34,6 @@ from connectors.kubernetes.options import (
     parse_options,
     unit_mgpu,
 )
-from connectors.kubernetes.resources import JOB, RAYJOB
 
 DIGEST = "sha256:" + "a" * 64
 

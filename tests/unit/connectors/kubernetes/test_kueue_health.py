@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from connectors.errors import ClusterUnavailable
-from connectors.kubernetes.api import Forbidden
-from connectors.kubernetes.kueue_health import (
+from connectors.kubernetes.admission.kueue_health import (
     LOOKED_EVERY_S,
     PATH,
     KueueWatch,
     told_of_kueue,
 )
+from connectors.kubernetes.client.api import Forbidden
 from connectors.protocol import Listing, Observation, WorkloadPhase
 
 

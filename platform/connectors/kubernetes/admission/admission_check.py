@@ -1,0 +1,256 @@
+"""Our word in Kueue: an AdmissionCheck that every queue has, and a vote for each workload of ours.
+
+Kueue starts nothing of such a queue before we vote Ready for it, and no vote is how it waits. So
+while we are away workloads wait, each with its reservation of Kueue's quota; nothing starts, and
+what runs goes on. When we are back everything that was granted is voted for. The check says Active
+for as long as nobody says otherwise, and its message tells when we were last there.
+
+Only an attempt that was released is voted for, and only if nothing of it has ever run: its object
+is the one that was recorded, is still as it was created, and its Workload was never evicted and
+asks for what was submitted. The vote is for the version of the Workload that was looked at, and
+Kueue makes a new one, without a vote, of an object that asks for something else by then.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from connectors.errors import ClusterUnavailable
+from connectors.kubernetes.client.api import KubeApi, NotFound
+from connectors.kubernetes.manifests.asking import asks_as_submitted
+from connectors.kubernetes.objects.naming import ADMISSION_CHECK, CONTROLLER, STOPPED
+from connectors.kubernetes.objects.reading import Object, conditions, is_true
+from connectors.kubernetes.objects.resources import resource_of, was_changed
+from connectors.kubernetes.options.options import KubernetesPool
+
+KUEUE_VERSION = "kueue.x-k8s.io/v1beta2"
+WORKLOADS = f"/apis/{KUEUE_VERSION}/workloads"
+CHECK_PATH = f"/apis/{KUEUE_VERSION}/admissionchecks/{ADMISSION_CHECK}"
+CHECKED_EVERY_S = 5.0
+#: How often the check's message says that we are there.
+TOLD_EVERY_S = 30.0
+#: A release counts for so long: who is to run is released again after every listing.
+ALLOWED_S = 60.0
+ALLOWED_MAX = 100_000
+
+
+class Allowed:
+    """Which objects (by uid) may be voted for, for a while; for several threads at once."""
+
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._lock = threading.Lock()
+        self._monotonic_s = monotonic_s
+        self._until_s: dict[str, float] = {}
+        self._failures: dict[str, str] = {}
+
+    def allow(self, uid: str) -> None:
+        """It was released. Raises ClusterUnavailable when the last vote for it failed, so that it
+        is known; it is tried again all the same."""
+        with self._lock:
+            now_s = self._monotonic_s()
+            if len(self._until_s) >= ALLOWED_MAX:
+                self._until_s = {one: s for one, s in self._until_s.items() if s > now_s}
+            if uid in self._until_s or len(self._until_s) < ALLOWED_MAX:
+                self._until_s[uid] = now_s + ALLOWED_S
+            failure = self._failures.pop(uid, None)
+        if failure is not None:
+            raise ClusterUnavailable(failure)
+
+    def forbid(self, uid: str) -> None:
+        """It was stopped."""
+        with self._lock:
+            self._until_s.pop(uid, None)
+            self._failures.pop(uid, None)
+
+    def has(self, uid: str) -> bool:
+        """Whether it may be voted for now."""
+        with self._lock:
+            return self._until_s.get(uid, 0) > self._monotonic_s()
+
+    def failed(self, uid: str, failure: str) -> None:
+        """A vote for it was not taken."""
+        with self._lock:
+            if uid in self._until_s:
+                self._failures[uid] = failure
+
+    def succeeded(self, uid: str) -> None:
+        """A vote for it was taken: what failed before is over."""
+        with self._lock:
+            self._failures.pop(uid, None)
+
+    def uids(self) -> frozenset[str]:
+        """All that may be voted for."""
+        with self._lock:
+            now_s = self._monotonic_s()
+            return frozenset(uid for uid, until_s in self._until_s.items() if until_s > now_s)
+
+
+class CheckKeeper:
+    """Keeps our AdmissionCheck there and Active."""
+
+    def __init__(self, api: KubeApi, now: Callable[[], datetime] = lambda: datetime.now(UTC)):
+        self._api = api
+        self._now = now
+        self._since: str | None = None
+
+    def keep(self) -> bool:
+        """Look, and write what is not so; True when anything was written. Raises ConnectorError."""
+        try:
+            check = self._api.get(CHECK_PATH)
+        except NotFound:
+            check = None
+        if check is None or (check.get("spec") or {}).get("controllerName") != CONTROLLER:
+            check = self._api.apply(CHECK_PATH, check_body(), force=True)
+        active = conditions(check).get("Active")
+        now = self._now()
+        if active is not None and active.get("status") == "True":
+            self._since = str(active.get("lastTransitionTime"))
+            told_at = last_voted_at(str(active.get("message", "")))
+            if told_at is not None and 0 <= (now - told_at).total_seconds() < TOLD_EVERY_S:
+                return False
+        else:
+            self._since = rfc3339(now)
+        self._api.apply(
+            CHECK_PATH, active_body(now, since=self._since), force=True, subresource="status"
+        )
+        return True
+
+
+def check_body() -> dict[str, Any]:
+    """Our AdmissionCheck as it is to be."""
+    return {
+        "apiVersion": KUEUE_VERSION,
+        "kind": "AdmissionCheck",
+        "metadata": {"name": ADMISSION_CHECK},
+        "spec": {"controllerName": CONTROLLER},
+    }
+
+
+_LAST = "Tidegate decides what starts here; it was last there at "
+
+
+def active_body(now: datetime, *, since: str) -> dict[str, Any]:
+    """The status with which the check is Active. `since` is when it became so."""
+    condition = {
+        "type": "Active",
+        "status": "True",
+        "reason": "Voting",
+        "message": f"{_LAST}{rfc3339(now)}. While it is away, what waits goes on waiting.",
+        "lastTransitionTime": since,
+    }
+    return {
+        "apiVersion": KUEUE_VERSION,
+        "kind": "AdmissionCheck",
+        "metadata": {"name": ADMISSION_CHECK},
+        "status": {"conditions": [condition]},
+    }
+
+
+def last_voted_at(message: str) -> datetime | None:
+    """When we were last there, by the `message` of our check; None when it does not say."""
+    if not message.startswith(_LAST):
+        return None
+    try:
+        return datetime.fromisoformat(message[len(_LAST) :].split(". ", 1)[0])
+    except ValueError:
+        return None
+
+
+def vote_body(workload: Object, now: datetime) -> dict[str, Any]:
+    """The vote that lets `workload` start."""
+    metadata = workload["metadata"]
+    vote = {
+        "name": ADMISSION_CHECK,
+        "state": "Ready",
+        "message": "granted",
+        "lastTransitionTime": rfc3339(now),
+    }
+    return {
+        "apiVersion": KUEUE_VERSION,
+        "kind": "Workload",
+        # With the version, what has changed since it was looked at is left alone (Conflict).
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "resourceVersion": metadata["resourceVersion"],
+        },
+        "status": {"admissionChecks": [vote]},
+    }
+
+
+def may_vote(item: Object, workload: Object, pools: Mapping[str, KubernetesPool]) -> bool:
+    """Whether `workload` of the object `item`, which was released, waits for our vote."""
+    return (
+        is_untouched(item)
+        and is_owned_by(workload, item)
+        and not workload["metadata"].get("deletionTimestamp")
+        and not is_marked(workload, STOPPED)
+        and not is_inactive(workload)
+        and is_true(workload, "QuotaReserved")
+        and not is_true(workload, "Finished")
+        and not was_evicted(workload)
+        and vote_of(workload) == "Pending"
+        and asks_as_submitted(item, workload, pools)
+    )
+
+
+def is_untouched(item: Object) -> bool:
+    """Whether nothing of the object has run: it is as we created it, and suspended.
+
+    Kueue starts an object by changing its spec, which is then never again the first generation.
+    """
+    metadata = item["metadata"]
+    resource = resource_of(item)
+    return (
+        not metadata.get("deletionTimestamp")
+        and not is_marked(item, STOPPED)
+        and resource.is_suspended(item)
+        and not was_changed(item)
+    )
+
+
+def was_evicted(workload: Object) -> bool:
+    """Whether Kueue has taken the quota of `workload` away again, now or before."""
+    stats = (workload.get("status") or {}).get("schedulingStats") or {}
+    return is_true(workload, "Evicted") or any(
+        one.get("count", 0) > 0 for one in stats.get("evictions") or ()
+    )
+
+
+def vote_of(workload: Object) -> str | None:
+    """The state of our check on `workload`; None where its queue does not have our check."""
+    for check in (workload.get("status") or {}).get("admissionChecks") or ():
+        if check.get("name") == ADMISSION_CHECK:
+            return str(check.get("state"))
+    return None
+
+
+def is_owned_by(workload: Object, item: Object) -> bool:
+    """Whether `workload` is Kueue's view of the object `item` itself, not of one of its name."""
+    owners = workload["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == item["metadata"]["uid"] for owner in owners)
+
+
+def is_inactive(workload: Object) -> bool:
+    """Whether Kueue is told to run `workload` no more."""
+    return (workload.get("spec") or {}).get("active") is False
+
+
+def is_marked(item: Object | None, annotation: str) -> bool:
+    """Whether `item` is there and has the annotation."""
+    return item is not None and annotation in (item["metadata"].get("annotations") or {})
+
+
+def workload_path(workload: Object) -> str:
+    """Where `workload` is."""
+    metadata = workload["metadata"]
+    return f"/apis/{KUEUE_VERSION}/namespaces/{metadata['namespace']}/workloads/{metadata['name']}"
+
+
+def rfc3339(moment: datetime) -> str:
+    """`moment` as Kubernetes writes times."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,512 @@
+"""The gate: what people give to Kueue beside the portal waits without holding quota.
+
+Admission policies, which the API server carries out by itself, also while the portal is away. What
+is created in a team's namespace by anybody but the portal's account gets Kueue's own annotation
+that keeps it from admission, and the name of who created it. What has no label of a queue gets that
+of the team's (policy `TAKE`) or, without that policy, is refused; `_is_let_through` says what may
+do without. Nobody but the portal takes the gate away, moves a workload to another queue, makes an
+inactive Workload active, says our admission check's Ready or writes the annotations that are ours.
+Nobody but Kueue says that a workload is admitted or starts what waits suspended in a queue, and no
+queue in a team's namespace leads to another team's quota. What the portal has submitted is changed
+by nobody but the portal and the cluster's own controllers. All accounts that are let through are
+named (`_by_cluster`): nobody is for the start of their name alone, but Kubernetes' own.
+
+Whoever may write admission policies can change whatever the API server stores, so the portal may
+not: an administrator applies them (deploy/kubernetes/gate.yaml, which says the same as this
+module), and the portal looks at each inventory whether they are in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from connectors.kubernetes.objects.naming import (
+    ADMISSION_CHECK,
+    ADMISSION_GATE,
+    ASKED,
+    ATTEMPT,
+    CLUSTER,
+    CONTROLLER,
+    CREATOR,
+    KEY,
+    LOCAL_QUEUE,
+    NOTICE,
+    QUEUE_LABEL,
+    STOPPED,
+    TEAM,
+)
+from connectors.kubernetes.options.options import OPERATORS
+
+Object = dict[str, Any]
+
+API = "admissionregistration.k8s.io/v1"
+GATE = "kueue.x-k8s.io/admission-gated-by"
+#: What of the gate is ours; others may have their own beside it.
+OUR_GATE = CONTROLLER
+PORTAL = "system:serviceaccount:tidegate-system:portal"
+#: The policy that puts what has no label of a queue into the team's. Without it that is refused.
+TAKE = "tidegate-take"
+
+_GATED = (
+    ("batch", ("v1",), ("jobs",)),
+    ("jobset.x-k8s.io", ("v1alpha2",), ("jobsets",)),
+    ("kubeflow.org", ("v1", "v2beta1"), ("pytorchjobs", "mpijobs")),
+    ("trainer.kubeflow.org", ("v1alpha1",), ("trainjobs",)),
+    ("ray.io", ("v1",), ("rayjobs", "rayclusters")),
+)
+#: The accounts that make Jobs and Pods of what was created before. What they copy from templates
+#: are people's words all the same; whose it is, is told by its owners then.
+CONTROLLERS = (
+    "system:kube-controller-manager",
+    "system:serviceaccount:kube-system:job-controller",
+)
+#: What these accounts make of is no object of a gated kind: nothing has let it in.
+_UNGATED_OWNERS = ("CronJob", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet")
+#: What Kueue lets through where such an object is its controller, and believes whoever says so.
+_GATED_OWNERS = (
+    *("Job", "JobSet", "PyTorchJob", "MPIJob", "TrainJob", "RayJob", "RayCluster"),
+    *("AppWrapper", "LeaderWorkerSet", "StatefulSet"),
+)
+_PODS = ("", ("v1",), ("pods",))
+_KUEUE = "kueue.x-k8s.io"
+_KUEUE_VERSIONS = ("v1beta1", "v1beta2")
+_OURS = (CREATOR, STOPPED, KEY, NOTICE, ASKED)
+#: Kubernetes' own components that write to teams' namespaces, and Kueue by its own manifests.
+SYSTEM = (
+    "system:kube-controller-manager",
+    "system:kube-scheduler",
+    "system:serviceaccount:kueue-system:kueue-controller-manager",
+)
+#: What the names of Kubernetes' own accounts start with beside those: its controllers', and nodes'.
+_SYSTEM_PREFIXES = ("system:serviceaccount:kube-system:", "system:node:")
+_PLURALS: Mapping[str, str] = {
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
+
+
+def gate_manifests(
+    portal: str = PORTAL, operators: Sequence[str] = OPERATORS, exempt: Sequence[str] = ()
+) -> tuple[Object, ...]:
+    """All policies with their bindings, for the portal that signs in as `portal` on a cluster whose
+    operators sign in as `operators`, and where `exempt` are let through without a queue."""
+    accounts = _Accounts(portal, operators, exempt)
+    return (
+        _policy("MutatingAdmissionPolicy", "tidegate-gate", _gating(accounts)),
+        _binding("MutatingAdmissionPolicyBinding", "tidegate-gate"),
+        _policy("ValidatingAdmissionPolicy", "tidegate-gate", _gate_rules(accounts)),
+        _binding("ValidatingAdmissionPolicyBinding", "tidegate-gate"),
+        _policy("ValidatingAdmissionPolicy", "tidegate-pods", _pod_rules(accounts)),
+        _binding("ValidatingAdmissionPolicyBinding", "tidegate-pods"),
+        _policy("ValidatingAdmissionPolicy", "tidegate-workloads", _workload_rules(accounts)),
+        _binding("ValidatingAdmissionPolicyBinding", "tidegate-workloads"),
+        _policy("ValidatingAdmissionPolicy", "tidegate-queues", _queue_rules(portal)),
+        _binding("ValidatingAdmissionPolicyBinding", "tidegate-queues"),
+        _policy("MutatingAdmissionPolicy", TAKE, _taking(accounts)),
+        _binding("MutatingAdmissionPolicyBinding", TAKE),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Accounts:
+    """Who is who for the policies."""
+
+    portal: str
+    operators: Sequence[str]
+    exempt: Sequence[str]
+
+
+def _policy(kind: str, name: str, spec: Object) -> Object:
+    return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _binding(kind: str, name: str) -> Object:
+    of_teams = {"matchExpressions": [{"key": TEAM, "operator": "Exists"}]}
+    spec: Object = {"policyName": name, "matchResources": {"namespaceSelector": of_teams}}
+    if kind.startswith("Validating"):
+        spec["validationActions"] = ["Deny"]
+    return _policy(kind, name, spec)
+
+
+def _rule(
+    group: str, versions: Sequence[str], resources: Sequence[str], *operations: str
+) -> Object:
+    return {
+        "apiGroups": [group],
+        "apiVersions": list(versions),
+        "operations": list(operations),
+        "resources": list(resources),
+    }
+
+
+def _rules(
+    group: str, versions: Sequence[str], resources: Sequence[str], *operations: str
+) -> list[Object]:
+    """Of the resources, and of what changes them by way of their status."""
+    statuses = [f"{one}/status" for one in resources]
+    return [
+        _rule(group, versions, resources, *operations),
+        _rule(group, versions, statuses, "UPDATE"),
+    ]
+
+
+def _not_the_portal(portal: str) -> Object:
+    return {"name": "not-the-portal", "expression": f'request.userInfo.username != "{portal}"'}
+
+
+_ANNOTATIONS = "(has({0}.metadata.annotations) ? {0}.metadata.annotations : {{}})"
+#: Kinds say it at one of two places.
+_SUSPENDED = (
+    "((has({0}.spec.suspend) && {0}.spec.suspend) || (has({0}.spec.runPolicy) && "
+    "has({0}.spec.runPolicy.suspend) && {0}.spec.runPolicy.suspend))"
+)
+_LABELS = "(has({0}.metadata.labels) ? {0}.metadata.labels : {{}})"
+
+
+_IN_QUEUE = (
+    f'(has(object.metadata.labels) && "{QUEUE_LABEL}" in object.metadata.labels && '
+    f'object.metadata.labels["{QUEUE_LABEL}"] != "")'
+)
+_BY_MASTERS = '(has(request.userInfo.groups) && "system:masters" in request.userInfo.groups)'
+#: Extended resources have names of a domain. Not of other kinds: they have no containers.
+_ASKS_DEVICES = (
+    "(has(object.spec.resourceClaims) && size(object.spec.resourceClaims) > 0) || "
+    "(object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : []))"
+    ".exists(one, has(one.resources) && has(one.resources.limits) && "
+    'one.resources.limits.exists(name, name.contains("/")))'
+)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "[" + ", ".join(f'"{name}"' for name in names) + "]"
+
+
+def _by_cluster(accounts: _Accounts) -> str:
+    """That Kueue does it, or an account that makes Pods of what is in a queue, suspends and starts
+    it. All of them are named: a service account of any other namespace is somebody's, who may have
+    rights in a team's namespace without being its controller."""
+    prefixes = (f'request.userInfo.username.startsWith("{one}")' for one in _SYSTEM_PREFIXES)
+    return " || ".join(
+        (
+            _BY_MASTERS,
+            f"request.userInfo.username in {_listed((*SYSTEM, *accounts.operators))}",
+            f"request.userInfo.username in {_listed(accounts.exempt)}",
+            *prefixes,
+        )
+    )
+
+
+def _has_controller(kinds: Sequence[str]) -> str:
+    """That it says that an object of one of the kinds is its controller."""
+    return (
+        "(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(one, "
+        f"has(one.controller) && one.controller && one.kind in {_listed(kinds)}))"
+    )
+
+
+def _is_let_through(accounts: _Accounts) -> str:
+    """That what is new may be outside of every queue: a part of what was let in before, what an
+    exempt account makes, and Pods without GPUs that the cluster's named accounts make.
+
+    Who asks is what the request says. What the object says of its owners only takes away, but from
+    those who could take the policy away as well: an operator may sign in as one of them.
+    """
+    return (
+        f"request.userInfo.username in {_listed(accounts.exempt)} || "
+        f"(request.userInfo.username in {_listed((*CONTROLLERS, *accounts.operators))} && "
+        f"!{_has_controller(_UNGATED_OWNERS)}) || "
+        f"({_BY_MASTERS} && {_has_controller(_GATED_OWNERS)}) || "
+        f'(request.kind.kind == "Pod" && ({_by_cluster(accounts)}) && !({_ASKS_DEVICES}))'
+    )
+
+
+def _taking(accounts: _Accounts) -> Object:
+    """What has no label of a queue gets that of its team's."""
+    label = f'labels: {{"{QUEUE_LABEL}": "{LOCAL_QUEUE}"}}'
+    expression = f"Object{{metadata: Object.metadata{{{label}}}}}"
+    return {
+        "matchConstraints": {
+            "resourceRules": [_rule(*each, "CREATE") for each in (*_GATED, _PODS)]
+        },
+        "matchConditions": [
+            _not_the_portal(accounts.portal),
+            {"name": "in-no-queue", "expression": f"!{_IN_QUEUE}"},
+            {"name": "not-let-through", "expression": f"!({_is_let_through(accounts)})"},
+        ],
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "IfNeeded",
+        "mutations": [
+            {
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {"expression": expression},
+            }
+        ],
+    }
+
+
+def _in_a_queue(accounts: _Accounts) -> Object:
+    """Refuses what policy `TAKE` would have taken, where that is not there."""
+    return _validation(
+        f"!variables.isNew || {_IN_QUEUE} || {_is_let_through(accounts)}",
+        "nothing runs in the namespace of a team outside of its queue: add the label "
+        f"{QUEUE_LABEL}: {LOCAL_QUEUE}",
+    )
+
+
+def _no_false_owner(accounts: _Accounts) -> Object:
+    """Kueue lets go whatever says that something in a queue is its controller."""
+    return _validation(
+        f"!variables.isNew || {_by_cluster(accounts)} || !{_has_controller(_GATED_OWNERS)}",
+        "what is part of a job is made by the controller of the job alone",
+    )
+
+
+def _gating(accounts: _Accounts) -> Object:
+    """Ours is added to the gates that are there already."""
+    there = f'has(object.metadata.annotations) && "{GATE}" in object.metadata.annotations'
+    value = f'object.metadata.annotations["{GATE}"]'
+    gates = (
+        f'string({there} && {value} != "" ? '
+        f'({value}.split(",").exists(one, one == "{OUR_GATE}") ? {value} : '
+        f'{value} + ",{OUR_GATE}") : "{OUR_GATE}")'
+    )
+    return {
+        "matchConstraints": {"resourceRules": [_rule(*each, "CREATE") for each in _GATED]},
+        "matchConditions": [
+            _not_the_portal(accounts.portal),
+            # Whichever of the two policies comes first.
+            {
+                "name": "in-a-queue",
+                "expression": f"{_IN_QUEUE} || !({_is_let_through(accounts)})",
+            },
+        ],
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "IfNeeded",
+        "mutations": [
+            {
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {
+                    "expression": "Object{metadata: Object.metadata{annotations: {"
+                    f'"{GATE}": {gates}, '
+                    f'"{CREATOR}": request.userInfo.username'
+                    "}}}"
+                },
+            }
+        ],
+    }
+
+
+def _variables() -> list[Object]:
+    old = "oldObject != null ? {} : {{}}"
+    return [
+        {"name": "isNew", "expression": "oldObject == null"},
+        {"name": "annotations", "expression": _ANNOTATIONS.format("object")},
+        {"name": "before", "expression": old.format(_ANNOTATIONS.format("oldObject"))},
+        {"name": "labels", "expression": _LABELS.format("object")},
+        {"name": "labelsBefore", "expression": old.format(_LABELS.format("oldObject"))},
+    ]
+
+
+def _validation(expression: str, message: str) -> Object:
+    return {"expression": expression, "message": message, "reason": "Forbidden"}
+
+
+def _same(names: Sequence[str], now: str, before: str) -> str:
+    """That these annotations or labels are what they were."""
+    listed = ", ".join(f'"{name}"' for name in names)
+    return (
+        f"[{listed}].all(one, (one in {now}) == (one in {before}) "
+        f"&& (!(one in {now}) || {now}[one] == {before}[one]))"
+    )
+
+
+def _by_controllers(operators: Sequence[str]) -> str:
+    """That a controller does it, or somebody who could take the policy away as well."""
+    listed = _listed((*CONTROLLERS, *operators))
+    return (
+        f"request.userInfo.username in {listed} || (has(request.userInfo.groups) && "
+        '"system:masters" in request.userInfo.groups)'
+    )
+
+
+def _is_nobodys(*more: str) -> str:
+    """That something new says nothing that only we say."""
+    return " && ".join(
+        [
+            *(f'!("{label}" in variables.labels)' for label in (ATTEMPT, CLUSTER)),
+            *(f'!("{name}" in variables.annotations)' for name in (STOPPED, KEY, NOTICE, ASKED)),
+            *more,
+        ]
+    )
+
+
+def _pod_rules(accounts: _Accounts) -> Object:
+    gated = (
+        "(has({0}.spec.schedulingGates) && "
+        f'{{0}}.spec.schedulingGates.exists(one, one.name == "{ADMISSION_GATE}"))'
+    )
+    ours = (
+        _same(_OURS, "variables.annotations", "variables.before")
+        + " && "
+        + _same((ATTEMPT, CLUSTER), "variables.labels", "variables.labelsBefore")
+    )
+    return {
+        "matchConstraints": {"resourceRules": _rules(*_PODS, "CREATE", "UPDATE")},
+        "matchConditions": [_not_the_portal(accounts.portal)],
+        "failurePolicy": "Fail",
+        "variables": _variables(),
+        "validations": [
+            _validation(
+                f"!variables.isNew || {_by_controllers(accounts.operators)} || ({_is_nobodys()})",
+                "labels and annotations of tidegate.io are written by Tidegate alone",
+            ),
+            _validation(
+                f"variables.isNew || ({ours})",
+                "labels and annotations of tidegate.io are written by Tidegate alone",
+            ),
+            _in_a_queue(accounts),
+            _no_false_owner(accounts),
+            _validation(
+                f"variables.isNew || !{gated.format('oldObject')} || {gated.format('object')} || "
+                f"{_by_cluster(accounts)}",
+                "what is in a queue is started by Kueue alone",
+            ),
+        ],
+    }
+
+
+_OPENED_BY_US = "only Tidegate opens this gate: the job starts when its team has room for it"
+
+
+def _stays_gated() -> str:
+    """That our gate is there if it was."""
+    gates = 'variables.{0}["' + GATE + '"].split(",").exists(one, one == "' + OUR_GATE + '")'
+    is_gated = '("' + GATE + '" in variables.{0} && ' + gates + ")"
+    return f"variables.isNew || !{is_gated.format('before')} || {is_gated.format('annotations')}"
+
+
+def _gate_rules(accounts: _Accounts) -> Object:
+    same_queue = _same((QUEUE_LABEL,), "variables.labels", "variables.labelsBefore")
+    same_labels = _same((ATTEMPT, CLUSTER), "variables.labels", "variables.labelsBefore")
+    suspended_before = _SUSPENDED.format("oldObject")
+    return {
+        "matchConstraints": {
+            "resourceRules": [rule for each in _GATED for rule in _rules(*each, "CREATE", "UPDATE")]
+        },
+        "matchConditions": [_not_the_portal(accounts.portal)],
+        "failurePolicy": "Fail",
+        "variables": [
+            *_variables(),
+            {"name": "waits", "expression": _SUSPENDED.format("object")},
+            {"name": "waited", "expression": f"oldObject != null && {suspended_before}"},
+        ],
+        "validations": [
+            _validation(
+                _stays_gated(),
+                _OPENED_BY_US,
+            ),
+            _validation(
+                f"variables.isNew || {same_queue}",
+                "the queue of a job is chosen when it is created: delete it and create it again",
+            ),
+            _validation(
+                f"variables.isNew || {_same(_OURS, 'variables.annotations', 'variables.before')}",
+                "annotations of tidegate.io are written by Tidegate alone",
+            ),
+            _validation(
+                f"variables.isNew || {same_labels}",
+                "labels of tidegate.io are written by Tidegate alone",
+            ),
+            _validation(
+                f'variables.isNew || !("{ATTEMPT}" in variables.labelsBefore) || '
+                f"object.spec == oldObject.spec || {_by_cluster(accounts)}",
+                "what Tidegate has submitted is changed by Tidegate alone",
+            ),
+            _validation(
+                f'!variables.waited || variables.waits || !("{QUEUE_LABEL}" in '
+                f"variables.labelsBefore) || {_by_cluster(accounts)}",
+                "what is in a queue is started by Kueue alone",
+            ),
+            _validation(
+                f"!variables.isNew || {_by_controllers(accounts.operators)} || ("
+                + _is_nobodys(
+                    f'(!("{CREATOR}" in variables.annotations) || '
+                    f'variables.annotations["{CREATOR}"] == request.userInfo.username)'
+                )
+                + ")",
+                "labels and annotations of tidegate.io are written by Tidegate alone",
+            ),
+            _in_a_queue(accounts),
+            _no_false_owner(accounts),
+        ],
+    }
+
+
+def _workload_rules(accounts: _Accounts) -> Object:
+    ready = (
+        "(has({0}.status) && has({0}.status.admissionChecks) && "
+        "{0}.status.admissionChecks.exists(one, "
+        f'one.name == "{ADMISSION_CHECK}" && one.state == "Ready"))'
+    )
+    admitted = (
+        "(has({0}.status) && has({0}.status.conditions) && {0}.status.conditions.exists(one, "
+        'one.type == "Admitted" && one.status == "True"))'
+    )
+    inactive = "(has({0}.spec.active) && !{0}.spec.active)"
+    return {
+        "matchConstraints": {
+            "resourceRules": _rules(_KUEUE, _KUEUE_VERSIONS, ("workloads",), "CREATE", "UPDATE")
+        },
+        "matchConditions": [_not_the_portal(accounts.portal)],
+        "failurePolicy": "Fail",
+        "variables": _variables(),
+        "validations": [
+            _validation(
+                f"variables.isNew || !{inactive.format('oldObject')} || "
+                f"{inactive.format('object')}",
+                "only Tidegate makes it active again: when its team has room for it",
+            ),
+            _validation(
+                f"variables.isNew || !{ready.format('object')} || {ready.format('oldObject')}",
+                "only Tidegate says that this admission check is Ready",
+            ),
+            # Kueue starts what is said to be admitted, whatever its checks say.
+            _validation(
+                f"variables.isNew || !{admitted.format('object')} || "
+                f"{admitted.format('oldObject')} || {_by_cluster(accounts)}",
+                "what is in a queue is admitted by Kueue alone",
+            ),
+            # Kueue copies from the job what we have opened there.
+            _validation(f"{_stays_gated()} || {_by_cluster(accounts)}", _OPENED_BY_US),
+            # One that is new had none: those who may create Workloads do not say who they are.
+            _validation(
+                _same(_OURS, "variables.annotations", "variables.before"),
+                "annotations of tidegate.io are written by Tidegate alone",
+            ),
+        ],
+    }
+
+
+def _queue_rules(portal: str) -> Object:
+    return {
+        "matchConstraints": {
+            "resourceRules": [_rule(_KUEUE, _KUEUE_VERSIONS, ("localqueues",), "CREATE", "UPDATE")]
+        },
+        "matchConditions": [_not_the_portal(portal)],
+        "failurePolicy": "Fail",
+        "validations": [
+            _validation(
+                "object.spec.clusterQueue == object.metadata.namespace",
+                "a queue in the namespace of a team leads to the quota of that team",
+            )
+        ],
+    }
+
+
+def path_of(manifest: Mapping[str, Any]) -> str:
+    """Where the API server has the policy or binding."""
+    return f"/apis/{API}/{_PLURALS[manifest['kind']]}/{manifest['metadata']['name']}"

@@ -1,0 +1,1 @@
+"""Attempts of our jobs: submitted, found, reconciled and stopped."""

@@ -1,0 +1,289 @@
+"""What is done on the cluster for our attempts from what the watches tell, again until it is seen.
+
+- What was released is voted for as soon as Kueue has reserved its quota, as it was submitted.
+- What was evicted, or was changed by others after it had started, is deactivated: it must not run
+  a second time, nor hold Kueue's quota.
+- Pods of what was stopped are killed, also those that appear a moment later.
+- Pods of what was told that it will be stopped are told, also those that appear later.
+
+And our AdmissionCheck is kept Active.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from connectors.errors import ConnectorError
+from connectors.kubernetes.admission.admission_check import (
+    CHECKED_EVERY_S,
+    Allowed,
+    CheckKeeper,
+    is_inactive,
+    is_marked,
+    is_owned_by,
+    may_vote,
+    vote_body,
+    was_evicted,
+    workload_path,
+)
+from connectors.kubernetes.client.api import Conflict, KubeApi, NotFound
+from connectors.kubernetes.objects.attempts import Attempt, Attempts
+from connectors.kubernetes.objects.naming import NOTICE, NOTICE_GIVEN, STOPPED
+from connectors.kubernetes.objects.reading import is_true
+from connectors.kubernetes.objects.resources import POD, was_changed
+from connectors.kubernetes.options.options import KubernetesPool
+
+log = logging.getLogger(__name__)
+
+Object = Mapping[str, Any]
+
+#: Every attempt is looked at so often, whatever the watches tell.
+ALL_EVERY_S = 2.0
+#: What has not been seen to work is sent again after so long.
+AGAIN_S = 1.0
+AT_ONCE = 8
+#: What a Pod gets between TERM and KILL when it is stopped by force: with 0, the Pod would be gone
+#: before its processes are.
+KILL_GRACE_S = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """Let it start."""
+
+    uid: str
+    workload: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Deactivate:
+    """Never again."""
+
+    uid: str
+    workload: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End this Pod by force."""
+
+    uid: str
+    pod: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Tell this Pod that it will be stopped."""
+
+    uid: str
+    pod: Object
+
+
+Duty = Vote | Deactivate | Kill | Tell
+
+
+def duties(
+    attempt: Attempt, *, is_allowed: bool, pools: Mapping[str, KubernetesPool]
+) -> Iterator[Duty]:
+    """What is to be done for `attempt` now. `is_allowed` says that it was released lately. Pure."""
+    uid, item, workload = attempt.uid, attempt.item, attempt.workload
+    if workload is not None and not is_owned_by(workload, item):
+        workload = None
+    is_stopped = is_marked(item, STOPPED) or is_marked(workload, STOPPED)
+    if workload is not None and not is_true(workload, "Finished"):
+        if is_allowed and not is_stopped and may_vote(item, workload, pools):
+            yield Vote(uid, workload)
+        elif not is_inactive(workload) and (
+            is_stopped or was_evicted(workload) or _is_started_anew(item, workload)
+        ):
+            yield Deactivate(uid, workload)
+    is_told = is_marked(item, NOTICE) or is_marked(workload, NOTICE)
+    for pod in attempt.pods:
+        if not is_over(pod):
+            if is_stopped and not _is_being_killed(pod):
+                yield Kill(uid, pod)
+            elif is_told and not is_marked(pod, NOTICE):
+                yield Tell(uid, pod)
+
+
+def is_over(pod: Object) -> bool:
+    """Whether no container of `pod` runs or ever will."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def stop_patch(now: datetime) -> dict[str, Any]:
+    """What makes a Workload, or an object, one that was stopped for good."""
+    return {"metadata": {"annotations": {STOPPED: f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"}}}
+
+
+def notice_patch() -> dict[str, Any]:
+    """What tells a Pod, or of a Workload all its Pods, that it will be stopped."""
+    return {"metadata": {"annotations": {NOTICE: NOTICE_GIVEN}}}
+
+
+def pod_path(pod: Object) -> str:
+    """Where `pod` is."""
+    return POD.path(pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+
+def _is_started_anew(item: Object, workload: Object) -> bool:
+    """Whether Kueue made a new Workload for what had started before under another one."""
+    return was_changed(item) and not is_true(workload, "Admitted") and _is_suspended(item)
+
+
+def _is_suspended(item: Object) -> bool:
+    return (item.get("spec") or {}).get("suspend") is True
+
+
+def _is_being_killed(pod: Object) -> bool:
+    metadata = pod["metadata"]
+    return (
+        metadata.get("deletionTimestamp") is not None
+        and metadata.get("deletionGracePeriodSeconds", 0) <= KILL_GRACE_S
+    )
+
+
+class Tender:
+    """The thread that sees to it, and some that send."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        attempts: Attempts,
+        allowed: Allowed,
+        pools: Mapping[str, KubernetesPool],
+        *,
+        took: Callable[[Any], None],
+        keeps_check: bool = True,
+    ) -> None:
+        self._api = api
+        self._attempts = attempts
+        self._allowed = allowed
+        self._pools = pools
+        self._took = took
+        self._keeper = CheckKeeper(api) if keeps_check else None
+        self._stopping = threading.Event()
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tend")
+        self._lock = threading.Lock()
+        self._sent_s: dict[tuple[type, str], float] = {}
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, if it has not begun."""
+        with self._lock:
+            if self._thread is None and not self._stopping.is_set():
+                self._thread = threading.Thread(target=self._run, daemon=True, name="tend")
+                self._thread.start()
+
+    def stop(self) -> None:
+        """End it; returns at once."""
+        self._stopping.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self) -> None:
+        all_at_s = check_at_s = -float("inf")
+        while not self._stopping.is_set():
+            touched = self._attempts.touched(AGAIN_S / 2)
+            now_s = time.monotonic()
+            try:
+                if now_s - all_at_s >= ALL_EVERY_S:
+                    all_at_s = now_s
+                    touched = frozenset(self._attempts.uids())
+                    self._forget_sent(now_s)
+                if self._keeper is not None and now_s - check_at_s >= CHECKED_EVERY_S:
+                    check_at_s = now_s
+                    self._pool.submit(self._keep)
+                for uid in touched:
+                    self._see_to(uid)
+            except RuntimeError:
+                # Its senders were told to stop.
+                return
+            except Exception:
+                # One odd object must not keep all the others from being seen to.
+                log.exception("what is to be done on the cluster could not be found out")
+
+    def _see_to(self, uid: str) -> None:
+        attempt = self._attempts.of_uid(uid)
+        if attempt is None:
+            return
+        is_allowed = self._allowed.has(uid)
+        for duty in duties(attempt, is_allowed=is_allowed, pools=self._pools):
+            self._send(duty)
+
+    def _send(self, duty: Duty) -> None:
+        thing = duty.workload if isinstance(duty, Vote | Deactivate) else duty.pod
+        what = (type(duty), str(thing["metadata"]["uid"]))
+        now_s = time.monotonic()
+        with self._lock:
+            if now_s - self._sent_s.get(what, -float("inf")) < AGAIN_S:
+                return
+            self._sent_s[what] = now_s
+        self._pool.submit(self._carry_out, duty, what)
+
+    def _carry_out(self, duty: Duty, what: tuple[type, str]) -> None:
+        try:
+            self._do(duty)
+            if isinstance(duty, Vote):
+                self._allowed.succeeded(duty.uid)
+        except Conflict:
+            # Changed meanwhile: what it is now decides, as soon as the watch has told it.
+            with self._lock:
+                self._sent_s.pop(what, None)
+            if self._has_changed(duty):
+                self._attempts.touch(duty.uid)
+        except NotFound:
+            return
+        except ConnectorError as error:
+            log.warning("%s for %s: %s", type(duty).__name__, duty.uid, error)
+            if isinstance(duty, Vote):
+                self._allowed.failed(duty.uid, str(error))
+        except Exception:
+            log.exception("%s for %s stumbled", type(duty).__name__, duty.uid)
+
+    def _has_changed(self, duty: Duty) -> bool:
+        """Whether the watch has already told what the duty was not based on."""
+        attempt = self._attempts.of_uid(duty.uid)
+        known = None if attempt is None else attempt.workload
+        return (
+            known is not None
+            and isinstance(duty, Vote | Deactivate)
+            and known["metadata"]["resourceVersion"] != duty.workload["metadata"]["resourceVersion"]
+        )
+
+    def _do(self, duty: Duty) -> None:
+        now = datetime.now(UTC)
+        if isinstance(duty, Vote):
+            # Asked again here: it may have been stopped since it was queued.
+            if self._allowed.has(duty.uid):
+                path, body = workload_path(duty.workload), vote_body(duty.workload, now)
+                self._took(self._api.apply(path, body, force=True, subresource="status"))
+        elif isinstance(duty, Deactivate):
+            path = workload_path(duty.workload)
+            self._took(self._api.merge_patch(path, {"spec": {"active": False}}))
+        elif isinstance(duty, Kill):
+            uid = duty.pod["metadata"]["uid"]
+            self._api.delete(pod_path(duty.pod), uid=uid, grace_s=KILL_GRACE_S)
+        else:
+            self._took(self._api.merge_patch(pod_path(duty.pod), notice_patch()))
+
+    def _keep(self) -> None:
+        assert self._keeper is not None
+        try:
+            self._keeper.keep()
+        except ConnectorError as error:
+            log.warning("the admission check is not looked after: %s", error)
+        except Exception:
+            log.exception("the admission check could not be looked after")
+
+    def _forget_sent(self, now_s: float) -> None:
+        with self._lock:
+            self._sent_s = {
+                what: sent_s for what, sent_s in self._sent_s.items() if now_s - sent_s < AGAIN_S
+            }

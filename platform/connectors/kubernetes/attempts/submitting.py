@@ -1,0 +1,171 @@
+"""Creating the objects of an attempt, once, whoever repeats it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from connectors.errors import ClusterUnavailable, NotPrepared, WorkloadRejected
+from connectors.kubernetes.client.api import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    KubeApi,
+    KubeRefused,
+    NotFound,
+)
+from connectors.kubernetes.informers.caches import Caches
+from connectors.kubernetes.informers.writing import insisting
+from connectors.kubernetes.manifests.building import (
+    check_manifest_sizes,
+    objects_for,
+    owned,
+    owner_patch,
+)
+from connectors.kubernetes.nodes.inventory import nodes_of
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.adoption import is_as_made
+from connectors.kubernetes.objects.reading import Object
+from connectors.kubernetes.objects.resources import resource_of
+from connectors.kubernetes.options.options import KubernetesOptions
+from connectors.protocol import Workload
+
+#: The cause of a refusal in a namespace that is being deleted, and how that of a full ResourceQuota
+#: is told. What counts a quota's use may also be overtaken by others: that is a Conflict.
+_TERMINATING = "NamespaceTerminating"
+_FULL = "is forbidden: exceeded quota: "
+#: How long it is believed how large the largest nodes are.
+_SIZES_S = 60.0
+
+
+class Submitter:
+    """Creates what was not created before."""
+
+    def __init__(
+        self, api: KubeApi, caches: Caches, options: KubernetesOptions, cluster_id: str
+    ) -> None:
+        self._api = api
+        self._caches = caches
+        self._options = options
+        self._cluster_id = cluster_id
+        self._sizes: tuple[float, Mapping[str, int]] | None = None
+
+    def submit(self, workload: Workload) -> str:
+        """Returns the uid of its object. Raises what the protocol says."""
+        objects = objects_for(workload, self._options, cluster_id=self._cluster_id)
+        check_manifest_sizes(objects)
+        self._check_size(workload)
+        for needed in objects.before:
+            self.created(workload.key, needed)
+        main = self.created(workload.key, objects.main)
+        for needed in objects.before:
+            metadata = needed["metadata"]
+            path = resource_of(needed).path(metadata["namespace"], metadata["name"])
+            with insisting():
+                self._api.merge_patch(path, owner_patch(main))
+        for other in objects.others:
+            self._create_owned(workload.key, owned(other, main))
+        self._caches.took(main)
+        return str(main["metadata"]["uid"])
+
+    def created(self, key: str, body: Object) -> dict[str, Any]:
+        """The object of `key`: created now, or before. Raises WorkloadRejected and NotPrepared."""
+        kind = resource_of(body)
+        namespace = body["metadata"]["namespace"]
+        try:
+            return self._api.create(kind.collection(namespace), body)
+        except AlreadyExists:
+            pass
+        except KubeRefused as error:
+            raise self._refused(error, namespace) from error
+        try:
+            found = self._api.get(kind.path(namespace, body["metadata"]["name"]))
+        except NotFound as error:
+            raise ClusterUnavailable(f"{key} has just been deleted; try again") from error
+        if naming.key_of(found, self._cluster_id) != key or not is_as_made(body, found):
+            raise WorkloadRejected(
+                f"the cluster has another {kind.kind} named {body['metadata']['name']} in "
+                f"namespace {namespace}, which is not ours; an administrator there must remove it"
+            )
+        return found
+
+    def _check_size(self, workload: Workload) -> None:
+        """Raises WorkloadRejected for ranks that are larger than every node of their pool.
+
+        Of a pool without any nodes nothing is known.
+        """
+        wanted_mgpu = max(slot.mgpu for slot in workload.slots)
+        largest_mgpu = self._largest_mgpu().get(workload.pool)
+        if largest_mgpu is not None and wanted_mgpu > largest_mgpu:
+            # Asked for anew before anything is refused because of it.
+            self._sizes = None
+            largest_mgpu = self._largest_mgpu().get(workload.pool)
+        if largest_mgpu is not None and wanted_mgpu > largest_mgpu:
+            device = self._options.pools[workload.pool].device
+            raise WorkloadRejected(
+                f"a rank asks for {device.text(wanted_mgpu)}, and the largest node of pool "
+                f"{workload.pool} on this cluster has {device.text(largest_mgpu)}; ask for fewer "
+                "on each node"
+            )
+
+    def _largest_mgpu(self) -> Mapping[str, int]:
+        """By pool, what its largest node has; asked for again when that is old."""
+        known, now_s = self._sizes, time.monotonic()
+        if known is None or now_s - known[0] > _SIZES_S:
+            nodes, _ = nodes_of(self._caches.nodes(), self._options.pools, self._options.features)
+            largest: dict[str, int] = {}
+            for node in nodes:
+                largest[node.pool] = max(node.capacity_mgpu, largest.get(node.pool, 0))
+            known = self._sizes = (now_s, largest)
+        return known[1]
+
+    def _create_owned(self, key: str, body: Object) -> None:
+        """What belongs to the object of `key`. Raises WorkloadRejected and NotPrepared."""
+        kind = resource_of(body)
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        try:
+            self._api.create(kind.collection(namespace), body)
+            return
+        except AlreadyExists:
+            pass
+        except KubeRefused as error:
+            raise self._refused(error, namespace) from error
+        try:
+            found = self._api.get(kind.path(namespace, name))
+        except NotFound as error:
+            raise ClusterUnavailable(f"{name} has just been deleted; try again") from error
+        if naming.key_of(found, self._cluster_id) != key or not is_as_made(body, found):
+            raise WorkloadRejected(
+                f"the cluster has another {kind.kind} named {name} in namespace {namespace}, which "
+                "is not ours; an administrator there must remove it"
+            )
+        owners = {one["uid"] for one in found["metadata"].get("ownerReferences") or ()}
+        wanted = {one["uid"] for one in body["metadata"]["ownerReferences"]}
+        if owners != wanted:
+            raise ClusterUnavailable(
+                f"the {kind.kind} {name} of an earlier object of this name is still being removed"
+            )
+
+    def _refused(self, error: KubeRefused, namespace: str) -> Exception:
+        """What a refusal to create something means to whoever asked for it."""
+        if isinstance(error, NotFound):
+            if error.message == f'namespaces "{namespace}" not found':
+                return NotPrepared(
+                    f"It has no namespace {namespace} for the team yet: an administrator pushes "
+                    "the quotas to it (Quotas on it, on the cluster's page)."
+                )
+            return NotPrepared(
+                f"It does not know this kind of object ({error}): an administrator installs its "
+                "operator there, or chooses another kind in the cluster's options."
+            )
+        if isinstance(error, Conflict) or _passes(error):
+            return ClusterUnavailable(f"the cluster cannot store it now: {error}")
+        if isinstance(error, Forbidden) and " cannot " in error.message:
+            return ClusterUnavailable(f"the cluster does not let us: {error}")
+        return WorkloadRejected(f"Kubernetes refuses it: {error}")
+
+
+def _passes(error: KubeRefused) -> bool:
+    """Whether it is the namespace that is refused, whatever is to be created there."""
+    return _FULL in error.message or any(one.reason == _TERMINATING for one in error.causes)

@@ -1,0 +1,647 @@
+"""The API server of a Kubernetes cluster: plain dicts over the official client's connections.
+
+The official client reads kubeconfigs, tokens and certificates and renews them; its models are not
+used, because they drop the fields that they do not know. Paths are strings such as
+`/apis/batch/v1/namespaces/NS/jobs/NAME`.
+
+Reads raise ClusterUnavailable, NotFound or another KubeRefused. A write raises ClusterUnavailable
+when it certainly had no effect, OutcomeUnknown when nobody knows, and KubeRefused on a definite no.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, cast
+from urllib.parse import urlencode
+
+import orjson
+import urllib3
+
+from connectors.errors import AnotherCluster, ClusterUnavailable, ConnectorError, OutcomeUnknown
+from connectors.kubernetes.objects.naming import FIELD_MANAGER
+
+log = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+CONNECT_TIMEOUT_S = 3.0
+READ_TIMEOUT_S = 10.0
+#: An answer that trickles may take so long until its last part begins, which may take
+#: READ_TIMEOUT_S: below 30 s in all, and below the 34 s for which one without its storage waits.
+WHOLE_ANSWER_S = 19.0
+#: The server ends a watch after so long, and one that says nothing until then is dropped.
+WATCH_S = 25
+_SILENCE_S = 28.0
+PAGE = 500
+MAX_ANSWER_BYTES = 256 << 20
+_MAX_ERROR_BYTES = 1 << 20
+#: Connections kept for calls at the same time; more are opened and closed as they are needed.
+_CONNECTIONS = 32
+_LISTS_BEGUN_ANEW = 3
+#: A write is only sent to a cluster that said so lately that it is ours.
+CONFIRMED_S = 10.0
+IDENTITY_PATH = "/api/v1/namespaces/kube-system"
+_CHUNK = 1 << 16
+
+_NEVER_SENT = (
+    urllib3.exceptions.NewConnectionError,
+    urllib3.exceptions.ConnectTimeoutError,
+    urllib3.exceptions.LocationParseError,
+)
+#: The cause of an eviction that a PodDisruptionBudget refuses for now, and what the server says, as
+#: an error of its own, where there are several.
+_BUDGET = "DisruptionBudget"
+_SEVERAL_BUDGETS = "This pod has more than one PodDisruptionBudget"
+_WEBHOOK_AWAY = ("failed calling webhook", "failed to call webhook")
+#: So the server begins where a webhook answered, and it is the webhook's code then: a policy says
+#: 4xx, and 404 is that of a webhook which looks up a namespace that it has not heard of yet.
+_WEBHOOK_SAYS = re.compile(r'admission webhook "[^"]*" denied the request', re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One thing that is wrong with an object: where, and the server's word and sentence."""
+
+    field: str
+    reason: str
+    message: str
+
+
+class KubeRefused(ConnectorError):
+    """A definite no to one request: asking again changes nothing."""
+
+    def __init__(
+        self, code: int, reason: str, message: str, causes: tuple[Cause, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.causes = causes
+
+
+class NotFound(KubeRefused):
+    """There is no such object, or no such namespace, or no such kind."""
+
+
+class AlreadyExists(KubeRefused):
+    """There is an object of that name."""
+
+
+class Conflict(KubeRefused):
+    """The object was changed meanwhile, is another one, or its fields belong to somebody."""
+
+
+class Forbidden(KubeRefused):
+    """Our rights do not suffice, or somebody's policy says no."""
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether our account may not do this to any object, by what RBAC says of it."""
+        return ' is forbidden: User "' in self.message and '" cannot ' in self.message
+
+
+class MayNotGo(KubeRefused):
+    """A Pod is not evicted now, because of its PodDisruptionBudgets."""
+
+
+class Gone(KubeRefused):
+    """What was to be resumed from is too old: list anew."""
+
+
+class WebhookAway(ClusterUnavailable):
+    """A webhook that has to look at the call does not answer; the API server itself does."""
+
+
+class StreamSilent(ClusterUnavailable):
+    """A stream said nothing for longer than it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class KubeList:
+    """One complete list. `observed_at` is the server's time in epoch seconds."""
+
+    items: list[Json]
+    resource_version: str
+    observed_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a watch tells: `kind` is ADDED, MODIFIED, DELETED or BOOKMARK."""
+
+    kind: str
+    object: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What the cluster says now: its time, and the uid that no other cluster has."""
+
+    observed_at: int
+    uid: str
+
+
+class Stream:
+    """The bytes of an answer as they come. `close` ends it from any thread."""
+
+    def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
+        self._answer = answer
+        self.observed_at = _date_of(answer)
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._answer.stream(_CHUNK)
+        except urllib3.exceptions.ReadTimeoutError as error:
+            raise StreamSilent("the stream says nothing any more") from error
+        # A socket that was shut down under the reader may fail in any of these ways.
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
+            raise ClusterUnavailable(f"the stream ended: {error}") from error
+        finally:
+            self._answer.close()
+
+    def close(self) -> None:
+        """End it: whoever reads it gets its end or ClusterUnavailable."""
+        with contextlib.suppress(OSError, ValueError, RuntimeError, AttributeError):
+            self._answer.shutdown()
+
+
+class Watch:
+    """The events of a watch, once. Ends when the server ends it. Raises Gone and
+    ClusterUnavailable. `close` ends it from any thread."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[Event]:
+        rest = b""
+        for chunk in self._stream:
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > MAX_ANSWER_BYTES:
+                raise ClusterUnavailable("an event of a watch is too large")
+            for line in lines:
+                if line:
+                    yield _event(line)
+
+    def close(self) -> None:
+        """End it: whoever reads it gets its end or ClusterUnavailable."""
+        self._stream.close()
+
+
+class KubeApi:
+    """One cluster, for several threads at once.
+
+    With `identity`, the uid that the cluster must have, nothing is written before it has said it
+    within `CONFIRMED_S`, and another one raises AnotherCluster. `calls` counts the requests sent.
+    """
+
+    def __init__(
+        self,
+        *,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        identity: str | None = None,
+    ) -> None:
+        self._opening = threading.Lock()
+        self._kubeconfig = kubeconfig
+        self._context = context
+        self._client: Any = None
+        self._opened_from: tuple[int, int, int] | None = None
+        self.identity = identity
+        self._confirmed_s = -float("inf")
+        self.calls = 0
+
+    def probe(self) -> Probe:
+        """Ask the cheapest question that there is. Raises AnotherCluster."""
+        answer = self._read("GET", IDENTITY_PATH)
+        metadata = _object(answer.body, IDENTITY_PATH).get("metadata")
+        uid = str(metadata.get("uid", "")) if isinstance(metadata, dict) else ""
+        if not uid:
+            raise ClusterUnavailable("the API server does not tell the uid of its kube-system")
+        if self.identity is not None and uid != self.identity:
+            raise AnotherCluster(
+                f"the API server answers for another cluster: its namespace kube-system has uid "
+                f"{uid}, and ours {self.identity}"
+            )
+        self._confirmed_s = time.monotonic()
+        return Probe(answer.observed_at, uid)
+
+    def get(self, path: str) -> Json:
+        """One object. Raises NotFound."""
+        return _object(self._read("GET", path).body, path)
+
+    def list(self, path: str, *, labels: str = "", fields: str = "") -> KubeList:
+        """All objects of a collection that match, page by page; items have kind and apiVersion."""
+        for _ in range(_LISTS_BEGUN_ANEW):
+            with contextlib.suppress(Gone):
+                return self._list(path, _selectors(labels, fields))
+        raise ClusterUnavailable(f"{path} changes faster than it can be listed")
+
+    def version(self, path: str) -> int:
+        """The version at which the collection `path` is now; it never falls, unless the cluster
+        was restored from a backup."""
+        page = _object(self._read("GET", path, {"limit": "1"}).body, path)
+        try:
+            return int(page["metadata"]["resourceVersion"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ClusterUnavailable(f"{path} has a version that is no number") from error
+
+    def create(self, path: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Json:
+        """Create an object in the collection `path`. Raises AlreadyExists."""
+        query = _write_query(dry_run=dry_run)
+        return self._write("POST", path, body, query, "application/json")
+
+    def apply(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        subresource: str = "",
+        manager: str = FIELD_MANAGER,
+    ) -> Json:
+        """Server-side apply of the fields in `body` to the object `path`, as `manager`.
+
+        `force` takes fields from other managers; without it they raise Conflict.
+        """
+        query = {**_write_query(dry_run=dry_run), "force": "true" if force else "false"}
+        query["fieldManager"] = manager
+        whole = f"{path}/{subresource}" if subresource else path
+        return self._write("PATCH", whole, body, query, "application/apply-patch+yaml")
+
+    def merge_patch(self, path: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Json:
+        """Change the fields in `body`; None removes one, a list replaces the list."""
+        query = _write_query(dry_run=dry_run)
+        return self._write("PATCH", path, body, query, "application/merge-patch+json")
+
+    def delete(
+        self,
+        path: str,
+        *,
+        uid: str | None = None,
+        grace_s: int | None = None,
+        propagation: str | None = None,
+    ) -> None:
+        """Delete the object `path`; one that is absent, or has another `uid`, is left alone.
+
+        `grace_s` replaces the Pod's own grace; `propagation` is Background, Foreground or Orphan.
+        """
+        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        try:
+            self._write("DELETE", path, options, {}, "application/json")
+        except NotFound:
+            return
+        except Conflict:
+            if uid is None:
+                raise
+
+    def evict(self, path: str, *, name: str, namespace: str, uid: str, grace_s: int) -> None:
+        """End the Pod `path` as its PodDisruptionBudgets allow; one that is absent, or has another
+        `uid`, is left alone. Raises MayNotGo."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"gracePeriodSeconds": grace_s, "preconditions": {"uid": uid}},
+        }
+        with contextlib.suppress(NotFound, Conflict):
+            self.create(f"{path}/eviction", body)
+
+    def watch(
+        self,
+        path: str,
+        *,
+        labels: str = "",
+        fields: str = "",
+        resource_version: str,
+        timeout_s: int = WATCH_S,
+    ) -> Watch:
+        """What happens to a collection after `resource_version`. Raises Gone."""
+        query = {
+            **_selectors(labels, fields),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(timeout_s),
+        }
+        return Watch(self.stream(path, query=query))
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str] | None = None, silence_s: float = _SILENCE_S
+    ) -> Stream:
+        """The answer of `path` as it comes, such as a log that is followed. Raises StreamSilent
+        after `silence_s` without a byte."""
+        answer = self._send("GET", path, query=query, read_s=silence_s)
+        if answer.status != 200:
+            raise self._refusal(answer, _limited(answer, _MAX_ERROR_BYTES), "GET", path)
+        return Stream(answer)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        with self._opening:
+            if self._client is not None:
+                self._client.rest_client.pool_manager.clear()
+
+    def _list(self, path: str, selectors: Mapping[str, str]) -> KubeList:
+        items: list[Json] = []
+        query = {**selectors, "limit": str(PAGE)}
+        while True:
+            answer = self._read("GET", path, query)
+            page = _object(answer.body, path)
+            kind = str(page.get("kind", "")).removesuffix("List")
+            found, metadata = page.get("items") or [], page.get("metadata") or {}
+            if not isinstance(metadata, dict) or not _are_objects(found):
+                raise ClusterUnavailable(f"{path} answers what is no list of objects")
+            for item in found:
+                items.append({"apiVersion": page.get("apiVersion"), "kind": kind, **item})
+            if not (following := metadata.get("continue")):
+                return KubeList(items, str(metadata.get("resourceVersion", "")), answer.observed_at)
+            query = {**selectors, "limit": str(PAGE), "continue": following}
+
+    def _read(self, method: str, path: str, query: Mapping[str, str] | None = None) -> _Answer:
+        """Sent again once when the connection broke, or when our rights were not known yet."""
+        try:
+            return self._ask(method, path, query)
+        except _TooSlow:
+            raise
+        except (_Broken, Forbidden):
+            return self._ask(method, path, query)
+
+    def _ask(self, method: str, path: str, query: Mapping[str, str] | None) -> _Answer:
+        answer = self._send(method, path, query=query)
+        body = _limited(answer, MAX_ANSWER_BYTES)
+        if answer.status >= 300:
+            raise self._refusal(answer, body, method, path)
+        return _Answer(body, _date_of(answer))
+
+    def _write(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any],
+        query: Mapping[str, str],
+        content_type: str,
+    ) -> Json:
+        if self.identity is not None and time.monotonic() - self._confirmed_s > CONFIRMED_S:
+            self.probe()
+        what = f"{method} {path}"
+        try:
+            answer = self._send(method, path, query=query, body=body, content_type=content_type)
+            data = _limited(answer, MAX_ANSWER_BYTES)
+        except _Broken as error:
+            raise OutcomeUnknown(f"{what}: {error}") from error
+        if answer.status >= 300:
+            raise self._refusal(answer, data, method, path)
+        for warning in answer.headers.getlist("Warning"):
+            log.warning("%s: %s", what, warning[:500])
+        try:
+            return _object(data, path)
+        except ClusterUnavailable as error:
+            raise OutcomeUnknown(str(error)) from error
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = "",
+        read_s: float = READ_TIMEOUT_S,
+    ) -> urllib3.BaseHTTPResponse:
+        client = self._opened()
+        headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
+        if content_type:
+            headers["Content-Type"] = content_type
+        url = client.configuration.host + path
+        if query:
+            url += "?" + urlencode(query)
+        try:
+            client.update_params_for_auth(headers, [], ["BearerToken"], "", method, None)
+        except Exception as error:
+            # A credential program, its file or its answer: whatever is wrong is not the job's.
+            raise ClusterUnavailable(f"the credentials cannot be read: {error}") from error
+        self.calls += 1
+        try:
+            answer = client.rest_client.pool_manager.request(
+                method,
+                url,
+                body=None if body is None else orjson.dumps(body),
+                headers=headers,
+                timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=read_s),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+        except _NEVER_SENT as error:
+            raise ClusterUnavailable(f"the API server cannot be reached: {error}") from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise _Broken(f"the API server does not answer: {error}") from error
+        return cast(urllib3.BaseHTTPResponse, answer)
+
+    def _opened(self) -> Any:
+        """The client; another one where its kubeconfig is another file since, or was rewritten."""
+        with self._opening:
+            version = _version_of(self._kubeconfig)
+            if self._client is None or version not in (None, self._opened_from):
+                before = self._client
+                self._client = _open_client(self._kubeconfig, self._context)
+                if before is not None:
+                    before.rest_client.pool_manager.clear()
+                self._opened_from = version
+                self._confirmed_s = -float("inf")
+            return self._client
+
+    def _refusal(
+        self, answer: urllib3.BaseHTTPResponse, body: bytes, method: str, path: str
+    ) -> ConnectorError:
+        status = _status_of(body)
+        code = answer.status
+        words = str(status.get("message") or body[:500].decode(errors="replace") or f"HTTP {code}")
+        reason = str(status.get("reason", ""))
+        if code == 403 and "is forbidden: User " in words and not self._is_ready():
+            return ClusterUnavailable(f"the API server is not ready yet: {words}")
+        details = status.get("details")
+        told = details.get("causes") if isinstance(details, dict) else None
+        causes = tuple(_cause(one) for one in told or ()) if _are_mappings(told) else ()
+        if _SEVERAL_BUDGETS in words or any(one.reason == _BUDGET for one in causes):
+            return MayNotGo(code, reason, words, causes)
+        if code == 401:
+            return ClusterUnavailable(
+                f"the API server does not know whose credentials these are ({words}): they have "
+                "expired or were revoked; write the kubeconfig anew, it is read again by itself"
+            )
+        webhook_failed = (code == 404 or code >= 500) and _WEBHOOK_SAYS.match(words) is not None
+        # None of these reached the storage.
+        if any(away in words for away in _WEBHOOK_AWAY):
+            return WebhookAway(f"{method} {path}: {words}")
+        if webhook_failed or code in (429, 503):
+            return ClusterUnavailable(f"{method} {path}: {words}")
+        if code >= 500 or code < 400:
+            unknown = ClusterUnavailable if method == "GET" else OutcomeUnknown
+            return unknown(f"{method} {path}: {code} {words}")
+        return _kind_of_refusal(code, reason)(code, reason, words, causes)
+
+    def _is_ready(self) -> bool:
+        try:
+            answer = self._send("GET", "/readyz")
+            _limited(answer, _MAX_ERROR_BYTES)
+        except ClusterUnavailable:
+            return False
+        return answer.status == 200
+
+
+class _Broken(ClusterUnavailable):
+    """It was sent, or may have been, and no whole answer came."""
+
+
+class _TooSlow(_Broken):
+    """The answer goes on and on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    body: bytes
+    observed_at: int
+
+
+def _version_of(path: str | None) -> tuple[int, int, int] | None:
+    """What changes when the file is written anew; None where there is none to look at."""
+    if path is None:
+        return None
+    try:
+        told = os.stat(path)
+    except OSError:
+        return None
+    return told.st_ino, told.st_mtime_ns, told.st_size
+
+
+def _open_client(kubeconfig: str | None, context: str | None) -> Any:
+    """The official client for a kubeconfig, or for the Pod that we run in. Its import takes half a
+    second, which only who speaks to such a cluster shall pay."""
+    from kubernetes import client
+    from kubernetes import config as untyped
+
+    config: Any = untyped
+    configuration = client.Configuration()
+    configuration.connection_pool_maxsize = _CONNECTIONS
+    try:
+        if kubeconfig is None:
+            config.load_incluster_config(client_configuration=configuration)
+        else:
+            config.load_kube_config(
+                config_file=kubeconfig,
+                context=context,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+        configuration.retries = False
+        return client.ApiClient(configuration)
+    except (config.ConfigException, OSError, ValueError) as error:
+        where = "in-cluster configuration" if kubeconfig is None else f"kubeconfig {kubeconfig}"
+        raise ClusterUnavailable(f"the {where} cannot be used: {error}") from error
+
+
+def _limited(answer: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
+    """The whole answer, which is neither too long nor takes too long. Raises ClusterUnavailable."""
+    ends_at = time.monotonic() + WHOLE_ANSWER_S
+    parts: list[bytes] = []
+    size = 0
+    try:
+        # What has come, and never a whole chunk, for which a trickle would be waited for.
+        while part := answer.read1(_CHUNK):
+            parts.append(part)
+            size += len(part)
+            if size > most_bytes or time.monotonic() > ends_at:
+                answer.close()
+                raise _TooSlow(f"an answer of {size} bytes in {WHOLE_ANSWER_S} s is not taken")
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise _Broken(f"the answer broke off: {error}") from error
+    answer.release_conn()
+    return b"".join(parts)
+
+
+def _object(body: bytes, path: str) -> Json:
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ClusterUnavailable(f"{path} answers what is no JSON") from error
+    if not isinstance(found, dict):
+        raise ClusterUnavailable(f"{path} answers what is no object")
+    return found
+
+
+def _status_of(body: bytes) -> Json:
+    try:
+        status = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
+def _event(line: bytes) -> Event:
+    said = _object(line, "a watch")
+    kind, thing = str(said.get("type")), said.get("object")
+    if not isinstance(thing, dict):
+        raise ClusterUnavailable("a watch told an event without an object")
+    if kind != "ERROR":
+        return Event(kind, thing)
+    # The stream itself was answered with 200.
+    words = str(thing.get("message", "the watch failed"))
+    if thing.get("code") == 410:
+        raise Gone(410, str(thing.get("reason", "")), words)
+    raise ClusterUnavailable(words)
+
+
+def _are_mappings(found: object) -> bool:
+    return isinstance(found, list) and all(isinstance(one, dict) for one in found)
+
+
+def _are_objects(found: object) -> bool:
+    return _are_mappings(found) and all(
+        isinstance(one.get("metadata"), dict) for one in cast(list[Json], found)
+    )
+
+
+def _cause(said: Mapping[str, Any]) -> Cause:
+    field, reason, message = (str(said.get(name, "")) for name in ("field", "reason", "message"))
+    return Cause(field, reason, message)
+
+
+def _date_of(answer: urllib3.BaseHTTPResponse) -> int:
+    try:
+        return int(parsedate_to_datetime(answer.headers["Date"]).timestamp())
+    except (KeyError, ValueError, TypeError) as error:
+        raise ClusterUnavailable("the API server does not tell its time") from error
+
+
+def _kind_of_refusal(code: int, reason: str) -> type[KubeRefused]:
+    if code == 409:
+        return AlreadyExists if reason == "AlreadyExists" else Conflict
+    return {403: Forbidden, 404: NotFound, 410: Gone}.get(code, KubeRefused)
+
+
+def _selectors(labels: str, fields: str) -> dict[str, str]:
+    chosen = {"labelSelector": labels, "fieldSelector": fields}
+    return {name: value for name, value in chosen.items() if value}
+
+
+def _write_query(*, dry_run: bool) -> dict[str, str]:
+    # Strict: a field that the cluster does not know would silently not be there.
+    query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+    return {**query, "dryRun": "All"} if dry_run else query

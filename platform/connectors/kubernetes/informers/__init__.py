@@ -1,0 +1,1 @@
+"""What a connector knows of its cluster without asking."""

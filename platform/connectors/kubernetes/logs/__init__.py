@@ -1,0 +1,1 @@
+"""What Pods write, kept in files."""

@@ -1,0 +1,174 @@
+"""The files in which outputs are kept.
+
+Below `log_root` each attempt has a directory of its own, named as its object, and each rank two
+files in it: `0.log`, what it wrote, and `0.json`, how far that is complete. Whoever reads a log
+needs these files only and no right in the cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+
+from connectors.kubernetes.logs.log_positions import LineReader, Position
+from connectors.kubernetes.objects.naming import workload_name
+
+#: How often it is written down how far a log is.
+NOTED_EVERY_S = 1.0
+#: Ranks that any workload can have; only for what is a file name.
+RANKS_MAX = 1_000_000
+_STATE_BYTES_MAX = 4_096
+#: Every rank of a workload may note once more, each in the way of one removal.
+_REMOVALS_MAX = 1_000
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def opened_directory(root: str, key: str, *, makes: bool = False) -> Iterator[int]:
+    """The directory of `key`, opened; no symbolic link below `root` is followed. Raises OSError."""
+    top = os.open(root, DIRECTORY)
+    try:
+        name = workload_name(key)
+        if makes:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=top)
+        opened = os.open(name, DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+    finally:
+        os.close(top)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def opened_file(directory: int, name: str, flags: int) -> Iterator[int]:
+    """A plain file of a directory, opened. Raises OSError, for what is none FileNotFoundError."""
+    # Without waiting: opening a pipe that somebody put there would never end.
+    opened = os.open(name, flags, 0o600, dir_fd=directory)
+    try:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            raise FileNotFoundError(name)
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def read_state(directory: int, rank: int) -> Position:
+    """What was written down; nothing where that is missing or damaged. Raises OSError."""
+    fresh = Position()
+    try:
+        with opened_file(directory, f"{rank}.json", READ) as file:
+            said = json.loads(os.pread(file, _STATE_BYTES_MAX, 0))
+    except (FileNotFoundError, ValueError):
+        return fresh
+    # A damaged one makes the log be fetched anew, which writes the same over it.
+    names = Position.__slots__
+    if not isinstance(said, dict) or any(
+        type(said.get(name)) is not type(getattr(fresh, name)) for name in names
+    ):
+        return fresh
+    return Position(**{name: said[name] for name in names})
+
+
+def write_state(directory: int, rank: int, position: Position) -> None:
+    """Write down how far it is. Raises OSError."""
+    name, new = f"{rank}.json", f"{rank}.json.new"
+    said = {one: getattr(position, one) for one in Position.__slots__}
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new, dir_fd=directory)
+    with opened_file(directory, new, WRITE | os.O_EXCL) as file:
+        os.pwrite(file, json.dumps(said).encode(), 0)
+    os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+class LogWriter:
+    """Appends to the files of one rank. Nothing that was there is ever taken away: what is fetched
+    a second time, because it was not noted, is written over itself."""
+
+    def __init__(self, directory: int, file: int, *, rank: int, pod: str, cap_bytes: int) -> None:
+        self._directory = directory
+        self._file = file
+        self._rank = rank
+        position = read_state(directory, rank)
+        if position.pod != pod:
+            # Another Pod for the same rank: what it writes comes after what is there.
+            is_truncated = bool(position.pod) and position.is_truncated
+            size = os.fstat(file).st_size if position.pod else 0
+            position = Position(pod=pod, size=size, is_truncated=is_truncated)
+        self.position = position
+        self._reader = LineReader(position, cap_bytes)
+        self._noted_s = time.monotonic()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is to be kept."""
+        return self.position.is_truncated
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it needs to be fetched any more."""
+        return self.position.is_complete or self.position.is_truncated
+
+    def take(self, chunk: bytes) -> None:
+        """Keep what is new in `chunk`. Raises OSError."""
+        self._append(self._reader.take(chunk))
+        if time.monotonic() - self._noted_s >= NOTED_EVERY_S:
+            self.note()
+
+    def finish(self) -> None:
+        """The answer has ended and nothing more is ever written. Raises OSError."""
+        self._append(self._reader.finish())
+
+    def complete(self) -> bool:
+        """Note that nothing more ever comes; returns True. Raises OSError."""
+        self.position.is_complete = True
+        self.note()
+        return True
+
+    def note(self) -> None:
+        """Write down how far it is. Raises OSError."""
+        self._noted_s = time.monotonic()
+        write_state(self._directory, self._rank, self.position)
+
+    def _append(self, new: bytes) -> None:
+        at = self.position.size - len(new)
+        while new:
+            written = os.pwrite(self._file, new, at)
+            new, at = new[written:], at + written
+
+
+def remove_logs(root: str, key: str) -> None:
+    """Remove the directory of `key`; one that is not there is fine. Raises OSError."""
+    name = workload_name(key)
+    top = os.open(root, DIRECTORY)
+    try:
+        for _ in range(_REMOVALS_MAX):
+            try:
+                shutil.rmtree(name, dir_fd=top)
+            except OSError as error:
+                # Whoever still writes there may put a file in or rename one meanwhile, and cannot
+                # go on once the directory is gone.
+                if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+                    raise
+            if not _is_there(name, top):
+                return
+        raise OSError(errno.ENOTEMPTY, "it is written to without end", name)
+    finally:
+        os.close(top)
+
+
+def _is_there(name: str, top: int) -> bool:
+    try:
+        os.stat(name, dir_fd=top, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Workloads that people gave to the cluster beside the portal."""

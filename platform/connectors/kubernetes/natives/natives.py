@@ -1,0 +1,374 @@
+"""Workloads that people gave to Kueue beside the portal: found by uid, started, stopped, ended.
+
+`start` opens the gate (`gating`), makes a Workload active that an earlier `stop` left inactive, and
+votes for it once Kueue has reserved its quota: all of it only while the Workload asks for what was
+granted, and the vote is for the version that was looked at. Kueue makes a new Workload, without a
+vote, of an object that asks for something else by then. It goes that way as far as it leads at once
+and is repeated while the workload is listed as held, so that nothing needs to be remembered here.
+After a run the Workload is left inactive: whatever Kueue would start anew waits for the next
+`start`, and
+where Kueue itself ended the run, no vote of ours lets it begin again.
+
+An object that was ended for good here says so by annotation `naming.STOPPED`; its owner can still
+look at it, and removes it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from connectors.errors import AccountUndecided, ClusterUnavailable, NativeRefused
+from connectors.kubernetes.admission.admission_check import (
+    KUEUE_VERSION,
+    WORKLOADS,
+    is_inactive,
+    is_marked,
+    rfc3339,
+    vote_body,
+    vote_of,
+    workload_path,
+)
+from connectors.kubernetes.admission.gating import GATE, OUR_GATE
+from connectors.kubernetes.attempts.reconciler import (
+    KILL_GRACE_S,
+    is_over,
+    pod_path,
+    stop_patch,
+)
+from connectors.kubernetes.client.api import Conflict, Forbidden, KubeApi, KubeRefused, NotFound
+from connectors.kubernetes.connector import KubernetesConnector
+from connectors.kubernetes.manifests.asking import asked_by_native
+from connectors.kubernetes.objects.cluster_state import KubeState
+from connectors.kubernetes.objects.naming import PATH, STOPPED, is_team_namespace, team_namespace
+from connectors.kubernetes.objects.reading import Odd, conditions, is_true
+from connectors.kubernetes.objects.resources import resource_of
+from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.workloads.runs import pods_below
+from connectors.natives import NativeRef, NativeSize, size_of
+from connectors.protocol import ClusterConnector, NativeWorkload
+
+Object = Mapping[str, Any]
+
+#: Condition of a Workload: whether Tidegate has granted its GPUs, and why not yet.
+GRANTED = "tidegate.io/Granted"
+#: Who writes it, so that a vote does not take it away.
+EXPLAINER = "tidegate-explain"
+JOB_UID = "kueue.x-k8s.io/job-uid"
+#: For so long `start` waits for Kueue to reserve quota for what it has just let in; the next one
+#: finds it reserved.
+RESERVED_WITHIN_S = 1.0
+_PAUSE_S = 0.1
+_SENTENCE_MAX = 2_000
+
+
+def control_natives(connector: ClusterConnector) -> KubernetesNatives:
+    """The control of the natives on the cluster of `connector`, which must be Kubernetes."""
+    assert isinstance(connector, KubernetesConnector)
+    return KubernetesNatives(
+        connector.api,
+        connector.known_state,
+        connector.options.pools,
+        has_kueue=connector.options.has_kueue,
+        took=connector.took,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Native:
+    """An object (None where Kueue's Workload stands for it) and its Workload, if it has one yet."""
+
+    item: Object | None
+    workload: Object | None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has ended, by what Kueue says."""
+        return self.workload is not None and is_true(self.workload, "Finished")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or is ended for good."""
+        return self.is_finished or any(
+            is_marked(one, STOPPED) for one in (self.item, self.workload)
+        )
+
+
+class KubernetesNatives:
+    """Implements `connectors.natives.NativeControl` and `NativeStarter`; safe to use from several
+    threads. `state` is what is known of the cluster, `pools` what it has, and `took` is told what
+    the server answers."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        state: Callable[[], KubeState],
+        pools: Mapping[str, KubernetesPool],
+        *,
+        has_kueue: bool = True,
+        took: Callable[[dict[str, Any]], None] = lambda found: None,
+    ) -> None:
+        self._api = api
+        self._state = state
+        self._pools = pools
+        self._has_kueue = has_kueue
+        self._took = took
+
+    @property
+    def tool(self) -> str:
+        """See the protocol."""
+        return "kubectl"
+
+    @property
+    def starter(self) -> KubernetesNatives | None:
+        """See the protocol: with Kueue they wait for us."""
+        return self if self._has_kueue else None
+
+    def team_of(self, account: str) -> str | None:
+        """See the protocol: the account is a namespace, which tells the path of its team."""
+        if not is_team_namespace(account):
+            return None
+        try:
+            found = self._api.get(f"/api/v1/namespaces/{account}")
+        except NotFound:
+            return None
+        except KubeRefused as error:
+            raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
+        path = (found["metadata"].get("annotations") or {}).get(PATH)
+        # Its name is made of the path: nobody can write another team's there.
+        return path if isinstance(path, str) and team_namespace(path) == account else None
+
+    def start(self, ref: NativeRef, granted: NativeSize | None) -> None:
+        """See the protocol."""
+        native = self._find(ref)
+        if native is None or native.is_over:
+            return
+        workload = native.workload
+        if workload is None or not self._asks_for(workload, granted):
+            # The next listing says what it asks for.
+            return
+        is_waited_for = False
+        if native.item is not None and _is_gated(native.item):
+            is_waited_for = True
+            path = resource_of(native.item).path(*_place(native.item))
+            others = _gates(native.item) - {OUR_GATE}
+            gates = ",".join(sorted(others)) if others else None
+            self._change(lambda: self._patch(path, {GATE: gates}))
+        if (workload.get("spec") or {}).get("active") is False:
+            is_waited_for = True
+            path = workload_path(workload)
+            # With the version: a stop that came in between stays.
+            patch = {
+                "metadata": {"resourceVersion": workload["metadata"]["resourceVersion"]},
+                "spec": {"active": True},
+            }
+            self._change(lambda: self._api.merge_patch(path, patch))
+        # Who repeats it has others to see to: only what has just changed is waited for.
+        self._vote(ref, workload, granted, within_s=RESERVED_WITHIN_S if is_waited_for else 0)
+
+    def stop(self, ref: NativeRef) -> None:
+        """See the protocol. Pods that are ending get no more than a second from now on."""
+        native = self._find(ref)
+        if native is not None:
+            if native.workload is not None:
+                self._deactivate(native.workload)
+            self._kill(ref, native)
+
+    def cancel(self, ref: NativeRef) -> None:
+        """See the protocol."""
+        native = self._find(ref)
+        if native is None:
+            return
+        if native.is_finished:
+            self._kill(ref, native)
+            return
+        mark = stop_patch(datetime.now(UTC))
+        if native.item is not None and not is_marked(native.item, STOPPED):
+            path = resource_of(native.item).path(*_place(native.item))
+            self._change(lambda: self._api.merge_patch(path, mark))
+        workload = native.workload
+        if workload is not None and not (is_marked(workload, STOPPED) and is_inactive(workload)):
+            path = workload_path(workload)
+            self._change(lambda: self._api.merge_patch(path, {**mark, "spec": {"active": False}}))
+            self._tell(workload, "False", "Cancelled", "It was cancelled in Tidegate.")
+        self._kill(ref, native)
+
+    def notify(self, ref: NativeRef) -> None:
+        """See the protocol: its Pods get TERM, and the grace that they were made with.
+
+        Nothing else reaches a program that knows nothing of us; so its run ends here, and `stop`
+        only shortens what is left of the grace.
+        """
+        native = self._find(ref)
+        if native is not None and native.workload is not None:
+            self._deactivate(native.workload)
+
+    def find_ended(self, ref: NativeRef) -> NativeWorkload | None:
+        """See the protocol: nothing, as a cluster keeps no accounts, once it is gone for sure."""
+        if self._find(ref) is not None:
+            raise AccountUndecided(f"{ref.native_id} is still there")
+        labels = f"{JOB_UID}={ref.native_id}"
+        try:
+            listed = self._api.list(WORKLOADS, labels=labels).items
+        except KubeRefused as error:
+            raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
+        if any(not one["metadata"].get("deletionTimestamp") for one in listed):
+            raise AccountUndecided(f"{ref.native_id} is still there")
+        return None
+
+    def explain(self, ref: NativeRef, code: str, sentence: str) -> None:
+        """See the protocol: condition `GRANTED` in the status of its Workload."""
+        native = self._find(ref)
+        if native is not None and native.workload is not None and not native.is_over:
+            reason = "".join(word.capitalize() for word in code.split("_"))
+            self._tell(native.workload, "False", reason, sentence)
+
+    def _asks_for(self, workload: Object, granted: NativeSize | None) -> bool:
+        """Whether `workload` asks for exactly what was `granted`."""
+        try:
+            asked = asked_by_native(workload, self._pools)
+        except Odd:
+            return False
+        sizes = [size for pool, ranks in asked.items() if (size := size_of(pool, ranks))]
+        return sizes == ([] if granted is None else [granted])
+
+    def _vote(
+        self, ref: NativeRef, workload: Object, granted: NativeSize | None, *, within_s: float
+    ) -> None:
+        """Vote as soon as Kueue has reserved quota for what was granted, if that is now."""
+        ends_s = time.monotonic() + within_s
+        while True:
+            native = self._find(ref)
+            workload = workload if native is None or native.workload is None else native.workload
+            if is_true(workload, "Admitted") and not is_inactive(workload):
+                return
+            if is_true(workload, "QuotaReserved") and vote_of(workload) == "Pending":
+                break
+            if time.monotonic() >= ends_s:
+                return
+            time.sleep(_PAUSE_S)
+        if not self._asks_for(workload, granted):
+            return
+        path, body = workload_path(workload), vote_body(workload, datetime.now(UTC))
+        self._change(lambda: self._api.apply(path, body, force=True, subresource="status"))
+        told = conditions(workload).get(GRANTED)
+        if told is not None and told.get("status") != "True":
+            self._tell(workload, "True", "Granted", "Tidegate has granted its GPUs.")
+
+    def _tell(self, workload: Object, status: str, reason: str, sentence: str) -> None:
+        message = sentence[:_SENTENCE_MAX]
+        told = conditions(workload).get(GRANTED) or {}
+        if (told.get("status"), told.get("message")) == (status, message):
+            return
+        since = told.get("lastTransitionTime") if told.get("status") == status else None
+        name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
+        condition = {
+            "type": GRANTED,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": since or rfc3339(datetime.now(UTC)),
+        }
+        body = {
+            "apiVersion": KUEUE_VERSION,
+            "kind": "Workload",
+            "metadata": {"name": name, "namespace": namespace},
+            "status": {"conditions": [condition]},
+        }
+        path = workload_path(workload)
+        self._change(
+            lambda: self._api.apply(path, body, force=True, subresource="status", manager=EXPLAINER)
+        )
+
+    def _deactivate(self, workload: Object) -> None:
+        if not is_inactive(workload) and not is_true(workload, "Finished"):
+            path = workload_path(workload)
+            self._change(lambda: self._api.merge_patch(path, {"spec": {"active": False}}))
+
+    def _kill(self, ref: NativeRef, native: _Native) -> None:
+        """Only what its own controller is already ending: a Pod that somebody else deletes counts
+        as failed, and a Job that may not fail would never run again. The next call has the rest.
+
+        What has finished never runs again, and nobody ends Pods that it left: those of an object
+        that its owner deleted and keeps by a finalizer run on.
+        """
+        state = self._state()
+        must_go = _is_left if native.is_finished else _ends_slowly
+        if not any(must_go(pod) for pod in state.pods):
+            return
+        for pod in pods_below(state, ref.native_id):
+            if must_go(pod):
+                uid = pod["metadata"]["uid"]
+                self._change(
+                    partial(self._api.delete, pod_path(pod), uid=uid, grace_s=KILL_GRACE_S)
+                )
+
+    def _patch(self, path: str, annotations: Mapping[str, str | None]) -> dict[str, Any]:
+        return self._api.merge_patch(path, {"metadata": {"annotations": dict(annotations)}})
+
+    def _change(self, act: Callable[[], Any]) -> None:
+        """Write; what is not there any more, or has just changed, the next listing tells."""
+        try:
+            answered = act()
+        except (NotFound, Conflict):
+            return
+        except KubeRefused as error:
+            if isinstance(error, Forbidden) and error.is_for_all:
+                raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
+            # A policy or a webhook that looks at this one object.
+            raise NativeRefused(f"the cluster refuses it: {error}") from error
+        if isinstance(answered, dict):
+            self._took(answered)
+
+    def _find(self, ref: NativeRef) -> _Native | None:
+        state = self._state()
+        uid = ref.native_id
+        item = next((one for one in state.objects if one["metadata"]["uid"] == uid), None)
+        workloads = [
+            one
+            for one in state.workloads
+            if one["metadata"]["uid"] == uid
+            or (
+                # Anybody can write in another namespace that it is its.
+                (item is None or one["metadata"]["namespace"] == item["metadata"]["namespace"])
+                and any(
+                    owner.get("uid") == uid
+                    for owner in one["metadata"].get("ownerReferences") or ()
+                )
+            )
+        ]
+        workload = max(workloads, key=_age_of, default=None)
+        return None if item is None and workload is None else _Native(item, workload)
+
+
+def _ends_slowly(pod: Object) -> bool:
+    """Whether it is being ended and has more time than is to be."""
+    grace_s = pod["metadata"].get("deletionGracePeriodSeconds")
+    return grace_s is not None and grace_s > KILL_GRACE_S and not is_over(pod)
+
+
+def _is_left(pod: Object) -> bool:
+    """Whether it runs on, or is being ended and has more time than is to be."""
+    return not is_over(pod) and (not pod["metadata"].get("deletionTimestamp") or _ends_slowly(pod))
+
+
+def _age_of(workload: Object) -> tuple[bool, str]:
+    """Of several Workloads of one object the one that has not finished counts, then the newest."""
+    return not is_true(workload, "Finished"), str(workload["metadata"].get("creationTimestamp"))
+
+
+def _place(item: Object) -> tuple[str, str]:
+    return str(item["metadata"]["namespace"]), str(item["metadata"]["name"])
+
+
+def _gates(item: Object) -> frozenset[str]:
+    value = (item["metadata"].get("annotations") or {}).get(GATE, "")
+    return frozenset(one.strip() for one in str(value).split(",") if one.strip())
+
+
+def _is_gated(item: Object) -> bool:
+    return OUR_GATE in _gates(item)

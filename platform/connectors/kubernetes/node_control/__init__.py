@@ -1,0 +1,1 @@
+"""Nodes are cordoned, emptied and let in again."""

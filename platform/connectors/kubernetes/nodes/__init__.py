@@ -1,0 +1,1 @@
+"""What nodes offer: devices, cores and features, by their labels. Pure."""

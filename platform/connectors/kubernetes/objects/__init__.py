@@ -1,0 +1,1 @@
+"""Objects as the API server has them: their kinds, names, owners and parts. Pure."""

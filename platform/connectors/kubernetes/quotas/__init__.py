@@ -1,0 +1,1 @@
+"""The quota tree as objects of Kueue."""

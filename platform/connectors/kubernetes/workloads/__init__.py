@@ -1,0 +1,1 @@
+"""What workloads on a cluster are in the words of the protocol. Pure."""

@@ -1,0 +1,260 @@
+"""What the workloads on a cluster are in the words of the protocol: the listing, and of each of our
+attempts where it stands and why it waits. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from connectors.kubernetes.manifests.asking import asks_as_submitted, told
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.cluster_state import KubeState
+from connectors.kubernetes.objects.reading import Object, Odd, moment, number, text
+from connectors.kubernetes.objects.resources import JOB, was_changed
+from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.workloads.admissions import Admission, admission_of
+from connectors.kubernetes.workloads.ends import end_times, finish_of_run, is_stopped, outcome_of
+from connectors.kubernetes.workloads.native_runs import foreign_pods, natives_of
+from connectors.kubernetes.workloads.runs import (
+    STATE_LENGTH_MAX,
+    Look,
+    Pod,
+    Run,
+    has_changed,
+    rank_count,
+)
+from connectors.kubernetes.workloads.states import (
+    Finish,
+    Wait,
+    WaitCode,
+    is_at_rest,
+    is_suspended,
+    wait_of_pod,
+)
+from connectors.protocol import (
+    Listing,
+    NativeWorkload,
+    Observation,
+    Outcome,
+    RankSlot,
+    Unread,
+    WorkloadPhase,
+)
+
+#: Seconds after which Kueue has taken note of a new object, unless something is wrong.
+SEEN_WITHIN_S = 30
+_UNSEEN = Wait(
+    WaitCode.EVALUATING,
+    "Kueue has made no Workload of it; it may not run, or not look after this namespace or kind",
+    is_stuck=True,
+)
+_CHANGED = Wait(
+    WaitCode.CHANGED,
+    "somebody changed on the cluster what it asks for, and only what was submitted is started",
+    is_stuck=True,
+)
+
+
+def listing_of(
+    state: KubeState,
+    *,
+    cluster_id: str,
+    pools: Mapping[str, KubernetesPool],
+    check: str = naming.ADMISSION_CHECK,
+) -> Listing:
+    """Every workload on the cluster: ours by key, the others as natives.
+
+    `cluster_id` is what tells ours from those of other installations, whose workloads are natives
+    here, `check` the name of our admission check. What makes no sense is Unread; nothing raises.
+    """
+    look = Look(state, cluster_id, pools, check)
+    found: dict[str, list[Observation]] = {}
+    natives: list[NativeWorkload] = []
+    for run in look.runs():
+        try:
+            if run.key is None:
+                natives.extend(natives_of(look, run))
+            elif run.item is not None or run.alive:
+                observation = _observation(look, run.key, run)
+                found.setdefault(run.key, []).append(observation)
+        except Odd as error:
+            look.unread.append(Unread(run.uid, str(error)))
+    natives.extend(foreign_pods(look))
+    for copies in found.values():
+        copies.sort(key=lambda one: (one.submitted_at or 0, one.native_id))
+    return Listing(
+        observed_at=state.observed_at,
+        observations={key: copies[0] for key, copies in found.items()},
+        copies={key: tuple(copies) for key, copies in found.items() if len(copies) > 1},
+        natives=tuple(natives),
+        unread=tuple(look.unread),
+    )
+
+
+def _observation(look: Look, key: str, run: Run) -> Observation:
+    """What is to be said of `run`, which is ours. Raises Odd."""
+    item = run.item
+    if item is None:
+        return _left_observation(look, key, run)
+    admission = admission_of(run.workload, look.check)
+    finish = finish_of_run(run, item)
+    ranks = [pod for pod in run.pods if pod.rank is not None] or run.pods
+    exit_codes = {
+        pod.rank if pod.rank is not None else n: pod.end.code
+        for n, pod in enumerate(ranks)
+        if pod.end is not None and pod.end.code is not None
+    }
+    phase, native_state, wait, raw = _phase(look, run, item, admission, finish)
+    is_ended = phase is WorkloadPhase.ENDED
+    started_at = admission.admitted_at
+    if started_at is None and run.workload is None and run.pods:
+        started_at = min(pod.created_at for pod in run.pods)
+    if started_at is None and admission.was_admitted:
+        started_at = min((pod.created_at for pod in run.pods), default=admission.evicted_at)
+    if not _may_have_begun(run, phase, finish):
+        # Admitted is not started: what gets no Pods, or no image, is taken back and costs nothing.
+        started_at = None
+    elif run.began_at is not None:
+        # Nor is what waits for them: it pays from its first container on. Nodes have their clocks.
+        started_at = max(run.began_at, started_at or 0)
+    ended_at, released_at = (
+        at if at is None else max(at, started_at or at)
+        for at in end_times(look, run, ranks, admission, finish, started_at)
+    )
+    # Of a gang whose Pods are still being made, some say nothing of the whole.
+    is_partial = phase is WorkloadPhase.STARTING and len(ranks) < rank_count(item, run.workload)
+    outcome, message = None, ""
+    if is_ended:
+        outcome, message = outcome_of(run, admission, finish)
+    elif wait is not None:
+        message = wait.sentence(raw)
+    return Observation(
+        key=key,
+        native_id=run.uid,
+        native_state=native_state[:STATE_LENGTH_MAX],
+        phase=phase,
+        started_at=started_at,
+        ended_at=ended_at if is_ended else None,
+        released_at=released_at if is_ended else None,
+        is_released=is_ended,
+        outcome=outcome,
+        exit_codes=exit_codes if started_at is not None else {},
+        message=message,
+        submitted_at=moment(item, "metadata", "creationTimestamp"),
+        slots=None if is_partial else _slots(ranks),
+        is_stuck=wait is not None and wait.is_stuck,
+        is_held_by_others=wait is not None and wait.is_held_by_others,
+        account=text(item, "metadata", "namespace"),
+        pool=next((pool for pod in ranks for pool in pod.gpus if pool), ""),
+    )
+
+
+def _may_have_begun(run: Run, phase: WorkloadPhase, finish: Finish | None) -> bool:
+    """Whether anything of `run` runs or ran; of what nobody remembers a Pod, unless we stopped it,
+    it is taken for granted. Raises Odd."""
+    if run.has_begun or _has_counted_ranks(run.item):
+        return True
+    if is_stopped(run):
+        # A Pod that is deleted becomes Failed, and its Job after it, though nothing ever ran.
+        return finish is not None and finish.outcome is not Outcome.FAILED
+    return finish is not None or (phase is not WorkloadPhase.STARTING and not run.pods)
+
+
+def _has_counted_ranks(item: Object | None) -> bool:
+    """Whether a Job counts ranks that succeeded, though no Pod of them may be left. Raises Odd."""
+    if item is None or item.get("kind") != JOB.kind:
+        return False
+    return bool(number(item, "status", "succeeded") or text(item, "status", "completedIndexes"))
+
+
+def _left_observation(look: Look, key: str, run: Run) -> Observation:
+    """Of a workload of ours whose object is gone, while Pods of it are left."""
+    ranks = run.pods
+    return Observation(
+        key=key,
+        native_id=run.uid,
+        native_state="Deleted",
+        phase=WorkloadPhase.STOPPING,
+        started_at=min(pod.created_at for pod in ranks),
+        message="Somebody deleted it on the cluster; its Pods are ending.",
+        slots=_slots(ranks),
+        account=ranks[0].namespace,
+        pool=next((pool for pod in ranks for pool in pod.gpus if pool), ""),
+    )
+
+
+def _phase(
+    look: Look, run: Run, item: Object, admission: Admission, finish: Finish | None
+) -> tuple[WorkloadPhase, str, Wait | None, str]:
+    """Where `run` stands, in the cluster's words, and why it waits if it does. Raises Odd."""
+    if finish is not None:
+        state = f"Finished ({finish.reason})" if finish.reason else "Finished"
+        if run.alive:
+            return WorkloadPhase.STOPPING, state, None, ""
+        return WorkloadPhase.ENDED, state, None, ""
+    if not admission.is_active or (admission.is_evicted and admission.was_admitted):
+        state = f"Evicted ({admission.reason})" if admission.reason else "Deactivated"
+        is_over = not run.alive and (not admission.was_admitted or is_at_rest(item))
+        # Deactivated a moment ago: until Kueue has said so, it may admit it.
+        is_over = is_over and (admission.is_evicted or not admission.is_reserved)
+        return WorkloadPhase.ENDED if is_over else WorkloadPhase.STOPPING, state, None, ""
+    if text(item, "metadata", "deletionTimestamp"):
+        return WorkloadPhase.STOPPING, "Being deleted", None, ""
+    is_marked = is_stopped(run) and run.workload is None
+    if is_suspended(item) and not admission.is_admitted and (has_changed(item) or is_marked):
+        is_over = not run.alive and (is_at_rest(item) or not was_changed(item))
+        return WorkloadPhase.ENDED if is_over else WorkloadPhase.STOPPING, "Suspended", None, ""
+    if run.workload is None and is_suspended(item):
+        created_at = moment(item, "metadata", "creationTimestamp") or look.state.observed_at
+        is_unseen = look.state.observed_at - created_at >= SEEN_WITHIN_S
+        return WorkloadPhase.HELD, "Suspended", _UNSEEN if is_unseen else None, ""
+    if run.workload is not None and not admission.is_admitted:
+        if admission.is_voted and admission.is_reserved:
+            return WorkloadPhase.STARTING, "QuotaReserved", admission.wait, admission.raw
+        if admission.is_reserved:
+            if not asks_as_submitted(item, run.workload, look.pools):
+                raw = told(item, run.workload, look.pools)
+                return WorkloadPhase.HELD, "QuotaReserved", _CHANGED, raw
+            return WorkloadPhase.HELD, "QuotaReserved", None, ""
+        is_new = admission.wait is not None and admission.wait.code is WaitCode.EVALUATING
+        state = f"Pending ({admission.raw.partition(':')[0]})" if admission.raw else "Pending"
+        return (
+            WorkloadPhase.HELD,
+            state,
+            None if is_new else admission.wait,
+            admission.raw,
+        )
+    return _phase_of_pods(look, run, item, admission)
+
+
+def _phase_of_pods(
+    look: Look, run: Run, item: Object, admission: Admission
+) -> tuple[WorkloadPhase, str, Wait | None, str]:
+    wanted = rank_count(item, run.workload)
+    running = sum(pod.phase == "Running" for pod in run.alive)
+    if not run.alive and (run.over or run.gone):
+        return WorkloadPhase.STOPPING, "Admitted, Pods ended", None, ""
+    if any(pod.phase == "Failed" or pod.is_deleting for pod in (*run.over, *run.alive)):
+        return (
+            WorkloadPhase.STOPPING if not running else WorkloadPhase.RUNNING,
+            "Admitted",
+            None,
+            "",
+        )
+    if running + len(run.over) >= wanted:
+        return WorkloadPhase.RUNNING, "Admitted", None, ""
+    if not run.alive:
+        wait, raw = look.wait_without_pods(run, admission.admitted_at) or (None, "")
+        return WorkloadPhase.STARTING, "Admitted", wait, raw
+    waits = [
+        found for pod in run.alive if pod.phase != "Running" and (found := wait_of_pod(pod.source))
+    ]
+    wait, raw = max(waits, key=lambda found: found[0].is_stuck, default=(None, ""))
+    return WorkloadPhase.STARTING, "Admitted", wait, raw
+
+
+def _slots(pods: Sequence[Pod]) -> tuple[RankSlot, ...] | None:
+    """Where the ranks are, None while any of them is nowhere."""
+    holding = [pod for pod in pods if pod.mgpu > 0]
+    if not holding or not all(pod.node for pod in holding):
+        return None
+    return tuple(RankSlot(pod.node, pod.mgpu) for pod in holding)
