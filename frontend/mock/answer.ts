@@ -1,5 +1,5 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
-import type { JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, OpenWork, PlannedChange, Problem, Quarantine, Quota, Scheduler, Session, TreeNode } from "../src/api/types";
+import type { JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, OpenWork, PlannedChange, Quarantine, Quota, Scheduler, Session, TreeNode } from "../src/api/types";
 import {
   aChargeback,
   aSession,
@@ -20,24 +20,11 @@ import {
 import { theAuditEvents } from "./audit.ts";
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
 import { theCycles, theDecisionLines, theDecisions } from "./decisions.ts";
+import { aProblem, page, type MockAnswer, type MockRequest } from "./http.ts";
 import { plannedChanges, thePlannedChanges } from "./planned.ts";
 import { priorityClasses, rules, theRules, type TheRules } from "./policy.ts";
 import { aReconciliation, theReconciliations } from "./reconciliation.ts";
 import { theDay } from "./today.ts";
-
-export interface MockRequest {
-  method: string;
-  path: string;
-  query: URLSearchParams;
-  headers: Record<string, string | undefined>;
-  body: unknown;
-}
-
-export interface MockAnswer {
-  status: number;
-  body?: unknown;
-  headers?: Record<string, string>;
-}
 
 export interface Company {
   session: Session | null;
@@ -61,25 +48,6 @@ const NO_QUARANTINE: Quarantine = {
 
 export function aCompany(change: Partial<Company> = {}): Company {
   return { session: aSession(), hasAdministrator: true, quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), scheduler: theScheduler(), quarantine: NO_QUARANTINE, ...change };
-}
-
-export function aProblem(status: number, code: string, detail: string, data: object = {}): MockAnswer {
-  const problem: Problem = { type: "about:blank", title: code.replaceAll("_", " "), status, code, detail, request_id: "req-7f3a", ...data };
-  return { status, body: problem };
-}
-
-export function page(items: readonly unknown[], query: URLSearchParams): MockAnswer {
-  const limit = Number(query.get("limit") ?? 50);
-  const from = Number(query.get("cursor") ?? 0);
-  const next = new URLSearchParams(query);
-  next.set("cursor", String(from + limit));
-  return {
-    status: 200,
-    body: {
-      items: items.slice(from, from + limit),
-      next: from + limit < items.length ? `/api/v1/list?${next.toString()}` : null,
-    },
-  };
 }
 
 function isWithin(path: string, above: string | null): boolean {

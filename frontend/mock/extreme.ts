@@ -3,7 +3,8 @@
  * space, slugs of 63, 12 levels of departments, numbers of 20 digits. For the test of page widths.
  */
 import type { Quota, TreeNode } from "../src/api/types";
-import { aCompany, answer, type Company, type MockAnswer, type MockRequest } from "./answer.ts";
+import { aCompany, answer, type Company } from "./answer.ts";
+import type { MockAnswer, MockRequest } from "./http.ts";
 import { aQuota, uuid } from "./company.ts";
 
 const NAME_LENGTH = 200;

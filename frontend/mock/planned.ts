@@ -8,7 +8,8 @@ import type {
   QuotaPreview,
   QuotaValues,
 } from "../src/api/types";
-import { aProblem, page, type Company, type MockAnswer, type MockRequest } from "./answer.ts";
+import type { Company } from "./answer.ts";
+import { aProblem, page, type MockAnswer, type MockRequest } from "./http.ts";
 import { iso, theQuotas } from "./company.ts";
 
 const GPU = 1000;

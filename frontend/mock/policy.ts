@@ -1,6 +1,6 @@
 /** The company's rules of service. */
 import type { InstallationPolicy, Policy, PriorityClass } from "../src/api/types";
-import { aProblem, type MockAnswer, type MockRequest } from "./answer.ts";
+import { aProblem, type MockAnswer, type MockRequest } from "./http.ts";
 import { thePriorityClasses } from "./company.ts";
 
 export interface TheRules {

@@ -1,7 +1,8 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
-import { aCompany, aProblem } from "../../mock/answer.ts";
+import { aCompany } from "../../mock/answer.ts";
+import { aProblem } from "../../mock/http.ts";
 import { aChargeback, aQuota, aSession } from "../../mock/company.ts";
 import type { Chargeback } from "../api/types";
 import { accessibilityFaults, open, show, type Override } from "../test/render";

@@ -1,7 +1,8 @@
 import { screen, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
-import { aCompany, aProblem } from "../../mock/answer.ts";
+import { aCompany } from "../../mock/answer.ts";
+import { aProblem } from "../../mock/http.ts";
 import { aSession } from "../../mock/company.ts";
 import { aReconciliation, theReconciliations } from "../../mock/reconciliation.ts";
 import { accessibilityFaults, open } from "../test/render";

@@ -3,8 +3,8 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
-import { ADDED_KINDS } from "../shell/router";
 import { usePageTitle } from "../ui/usePageTitle";
+import { ADDED_KINDS } from "./search";
 import { KubernetesForm } from "./KubernetesForm";
 import { SlurmForm } from "./SlurmForm";
 import "./cluster.css";

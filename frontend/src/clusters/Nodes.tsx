@@ -5,10 +5,10 @@ import { useState } from "react";
 
 import { clusterNodesQuery, placementsQuery } from "../api/queries";
 import type { Cluster, ClusterNode, NodeRequest } from "../api/types";
-import { NODE_CHOICES } from "../shell/router";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { countUnder, DEVICE_HEADS, formatCount, formatGpus, headOf, type Device } from "../ui/units";
+import { NODE_CHOICES } from "./search";
 import { NodeDialog, type NodeQuestion } from "./NodeDialog";
 import { isOut, jobsByNode, matching, placeOf, type JobOnNode } from "./nodes";
 

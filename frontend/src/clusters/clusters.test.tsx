@@ -1,7 +1,8 @@
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
-import { aCompany, aProblem, answer } from "../../mock/answer.ts";
+import { aCompany, answer } from "../../mock/answer.ts";
+import { aProblem } from "../../mock/http.ts";
 import { aSession, POOLS, theClusters, theNodes, uuid } from "../../mock/company.ts";
 import type { ClusterNode, Placement } from "../api/types";
 import { accessibilityFaults, open, show, type Override } from "../test/render";

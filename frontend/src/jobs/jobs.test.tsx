@@ -1,7 +1,8 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
-import { aLogSummary, aProblem } from "../../mock/answer.ts";
+import { aLogSummary } from "../../mock/answer.ts";
+import { aProblem } from "../../mock/http.ts";
 import { aJob, anAttempt, anExplanation, theJobs } from "../../mock/jobs.ts";
 import type { Attempt, Job, JobArray, LogChunk } from "../api/types";
 import { accessibilityFaults, open, type Override } from "../test/render";

@@ -1,7 +1,8 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
-import { aCompany, answer, aProblem } from "../../mock/answer.ts";
+import { aCompany, answer } from "../../mock/answer.ts";
+import { aProblem } from "../../mock/http.ts";
 import { aSession } from "../../mock/company.ts";
 import { theJobs } from "../../mock/jobs.ts";
 import type { JobAlternatives } from "../api/types";

@@ -1,7 +1,8 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
-import { aCompany, answer, aProblem } from "../../mock/answer.ts";
+import { aCompany, answer } from "../../mock/answer.ts";
+import { aProblem } from "../../mock/http.ts";
 import { aQuota, aSession, theQuotas } from "../../mock/company.ts";
 import { aPlannedChange, aPreview } from "../../mock/planned.ts";
 import { accessibilityFaults, open } from "../test/render";

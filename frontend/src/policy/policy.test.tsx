@@ -1,7 +1,8 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
-import { aCompany, aProblem } from "../../mock/answer.ts";
+import { aCompany } from "../../mock/answer.ts";
+import { aProblem } from "../../mock/http.ts";
 import { aSession } from "../../mock/company.ts";
 import { accessibilityFaults, open } from "../test/render";
 import { CLASS_FIELDS, INSTALLATION_FIELDS, POLICY_FIELDS, readField, timeText, typedOf, type Field } from "./fields";

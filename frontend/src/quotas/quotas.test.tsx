@@ -1,7 +1,8 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
-import { aCompany, aProblem } from "../../mock/answer.ts";
+import { aCompany } from "../../mock/answer.ts";
+import { aProblem } from "../../mock/http.ts";
 import { aQuota, aSession, theClusters, theQuotas, TREE, uuid } from "../../mock/company.ts";
 import { anExplanation } from "../../mock/jobs.ts";
 import type { Explanation } from "../api/types";

@@ -1,7 +1,7 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
-import { aProblem } from "../../mock/answer.ts";
+import { aProblem } from "../../mock/http.ts";
 import { POOLS, theClusters } from "../../mock/company.ts";
 import { aJob, theJobs } from "../../mock/jobs.ts";
 import { gpuSpan } from "../jobs/words";

@@ -7,7 +7,8 @@ import userEvent from "@testing-library/user-event";
 import type { ReactNode } from "react";
 import { vi } from "vitest";
 
-import { aCompany, answer, type Company, type MockAnswer, type MockRequest } from "../../mock/answer.ts";
+import { aCompany, answer, type Company } from "../../mock/answer.ts";
+import type { MockAnswer, MockRequest } from "../../mock/http.ts";
 import { createQueryClient } from "../api/queryClient";
 import { createAppRouter } from "../shell/router";
 import { theme } from "../ui/theme";

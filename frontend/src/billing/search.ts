@@ -1,0 +1,40 @@
+/** What the addresses of the chargeback pages carry. */
+import { choiceParam, textParam, type RawSearch } from "../shell/search";
+
+export const PERIODS = ["hour", "today", "yesterday", "month", "last-month", "custom"] as const;
+export const GROUPINGS = ["team", "department"] as const;
+export const USAGE_CLASSES = ["guaranteed", "borrowed"] as const;
+
+export interface ChargebackSearch {
+  period?: (typeof PERIODS)[number];
+  start?: string;
+  end?: string;
+  group?: (typeof GROUPINGS)[number];
+  pool?: string;
+}
+
+export const chargebackSearch = (search: RawSearch): ChargebackSearch => ({
+  period: choiceParam(search, "period", PERIODS),
+  start: textParam(search, "start"),
+  end: textParam(search, "end"),
+  group: choiceParam(search, "group", GROUPINGS),
+  pool: textParam(search, "pool"),
+});
+
+export interface ChargebackJobsSearch {
+  start?: string;
+  end?: string;
+  as_of?: string;
+  node?: string;
+  pool?: string;
+  usage?: (typeof USAGE_CLASSES)[number];
+}
+
+export const chargebackJobsSearch = (search: RawSearch): ChargebackJobsSearch => ({
+  start: textParam(search, "start"),
+  end: textParam(search, "end"),
+  as_of: textParam(search, "as_of"),
+  node: textParam(search, "node"),
+  pool: textParam(search, "pool"),
+  usage: choiceParam(search, "usage", USAGE_CLASSES),
+});
