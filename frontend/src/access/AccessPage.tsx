@@ -1,23 +1,27 @@
 import { PasswordForm } from "../session/PasswordForm";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
-import { usePageTitle } from "../ui/usePageTitle";
+import { Page } from "../ui/Page";
 import { toastDone } from "../ui/toast";
 import { useSession } from "../session/useSession";
 import { Tokens } from "./tokens";
 
 /** What I sign in with: my tokens and my password. */
 export function AccessPage() {
-  usePageTitle("My access");
   const { user } = useSession();
   return (
-    <>
-      <h1>My access</h1>
-      <p className="sub">
-        Tokens are for scripts, the <code>tidegate</code> command and the REST API. A token never has more rights than you do.
-      </p>
+    <Page
+      title="My access"
+      lead={
+        <>
+          Tokens are for scripts, the <code>tidegate</code> command and the REST API. A token never has more rights than
+          you do.
+        </>
+      }
+    >
       <Tokens title="My tokens" canMake cli="tidegate token create NAME --scope read" />
       {user.kind === "person" && (
-        <div className="card" style={{ marginTop: 14 }}>
+        <Card style={{ marginTop: 14 }}>
           <h2>Password</h2>
           <p className="dim">A change ends all your other sessions. Tokens stay.</p>
           <div style={{ maxWidth: 420 }}>
@@ -26,8 +30,8 @@ export function AccessPage() {
           <p className="sub" style={{ marginTop: 14 }}>
             <CliLine command="tidegate passwd" />
           </p>
-        </div>
+        </Card>
       )}
-    </>
+    </Page>
   );
 }

@@ -6,7 +6,9 @@ import { useState } from "react";
 import { ApiError, client, unwrap } from "../api/client";
 import { tokensQuery } from "../api/queries";
 import type { NewToken, Token, TokenScope } from "../api/types";
+import { Card } from "../ui/Card";
 import { Confirm } from "../ui/Confirm";
+import { DataTable } from "../ui/DataTable";
 import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
@@ -44,7 +46,7 @@ export function Tokens({ title, user, canMake, cli }: { title: string; user?: st
   return (
     <>
       {created && <Secret token={created} onDone={() => setCreated(null)} />}
-      <div className="card">
+      <Card>
         <div className="spread">
           <h2>{title}</h2>
           {canMake && <Button onClick={() => setCreating(true)}>New token</Button>}
@@ -58,7 +60,7 @@ export function Tokens({ title, user, canMake, cli }: { title: string; user?: st
             )
           }
         </QueryView>
-      </div>
+      </Card>
       <Modal
         opened={isCreating}
         onClose={() => setCreating(false)}
@@ -81,7 +83,7 @@ export function Tokens({ title, user, canMake, cli }: { title: string; user?: st
 function Secret({ token, onDone }: { token: NewToken; onDone: () => void }) {
   const clipboard = useClipboard({ timeout: 2000 });
   return (
-    <div className="card mark good stack" style={{ marginBottom: 14 }} role="status">
+    <Card tone="good" className="stack" style={{ marginBottom: 14 }} role="status">
       <h2>Token “{token.name}” of {token.user}</h2>
       <p>Copy it now: it is shown this once and kept nowhere in clear.</p>
       <div className="inline">
@@ -95,7 +97,7 @@ function Secret({ token, onDone }: { token: NewToken; onDone: () => void }) {
           I have it
         </Button>
       </div>
-    </div>
+    </Card>
   );
 }
 
@@ -176,6 +178,7 @@ function TokenTable({
   onReplaced: (token: NewToken) => void;
 }) {
   const now = useNowMs();
+  const isExpired = (token: Token) => Date.parse(token.expires_at) <= now;
   const queryClient = useQueryClient();
   const [asked, setAsked] = useState<Token | null>(null);
   const [replaced, setReplaced] = useState<Token | null>(null);
@@ -194,66 +197,50 @@ function TokenTable({
   });
   return (
     <>
-      <table aria-label={title}>
-        <thead>
-          <tr>
-            <th scope="col">Name</th>
-            <th scope="col" className="hide">
-              Begins with
-            </th>
-            <th scope="col" className="hide">
-              May
-            </th>
-            <th scope="col">Expires</th>
-            <th scope="col" className="hide">
-              Last used
-            </th>
-            <th scope="col" className="n">
-              <span className="visually-hidden">Actions</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {tokens.map((token) => {
-            const isExpired = Date.parse(token.expires_at) <= now;
-            return (
-              <tr key={token.id}>
-                <th scope="row" className="breaks">
-                  {token.name}
-                </th>
-                <td className="hide">
-                  <code>{token.prefix}…</code>
-                </td>
-                <td className="hide">{token.scopes.join(", ")}</td>
-                <td>
-                  {token.revoked_at ? (
-                    <span className="pill bad">revoked</span>
-                  ) : isExpired ? (
-                    <span className="pill bad">expired</span>
-                  ) : (
-                    <Time at={token.expires_at} />
+      <DataTable
+        label={title}
+        rows={tokens}
+        rowKey={(token) => token.id}
+        columns={[
+          { header: "Name", isHeading: true, className: "breaks", cell: (token) => token.name },
+          { header: "Begins with", only: "wide", cell: (token) => <code>{token.prefix}…</code> },
+          { header: "May", only: "wide", cell: (token) => token.scopes.join(", ") },
+          {
+            header: "Expires",
+            cell: (token) =>
+              token.revoked_at ? (
+                <span className="pill bad">revoked</span>
+              ) : isExpired(token) ? (
+                <span className="pill bad">expired</span>
+              ) : (
+                <Time at={token.expires_at} />
+              ),
+          },
+          {
+            header: "Last used",
+            only: "wide",
+            cell: (token) => (token.last_used_at ? <Time at={token.last_used_at} /> : "never"),
+          },
+          {
+            header: <span className="visually-hidden">Actions</span>,
+            isRight: true,
+            cell: (token) =>
+              !token.revoked_at &&
+              !isExpired(token) && (
+                <span className="inline end">
+                  {canReplace && (
+                    <Button variant="default" size="xs" onClick={() => setReplaced(token)}>
+                      Replace
+                    </Button>
                   )}
-                </td>
-                <td className="hide">{token.last_used_at ? <Time at={token.last_used_at} /> : "never"}</td>
-                <td className="n">
-                  {!token.revoked_at && !isExpired && (
-                    <span className="inline end">
-                      {canReplace && (
-                        <Button variant="default" size="xs" onClick={() => setReplaced(token)}>
-                          Replace
-                        </Button>
-                      )}
-                      <Button variant="default" size="xs" c="var(--bad)" onClick={() => setAsked(token)}>
-                        Revoke
-                      </Button>
-                    </span>
-                  )}
-                </td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
+                  <Button variant="default" size="xs" c="var(--bad)" onClick={() => setAsked(token)}>
+                    Revoke
+                  </Button>
+                </span>
+              ),
+          },
+        ]}
+      />
       <Modal
         opened={replaced !== null}
         onClose={() => setReplaced(null)}

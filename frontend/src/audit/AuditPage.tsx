@@ -7,30 +7,29 @@ import type { AuditEvent } from "../api/types";
 import { localOfUtc, utcOfLocal } from "../planned/draft";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
+import { Card } from "../ui/Card";
+import { DataTable } from "../ui/DataTable";
+import { Page } from "../ui/Page";
 import { PagedCard } from "../ui/PagedCard";
 import { Empty } from "../ui/states";
 import { Time } from "../ui/Time";
 import { zoneName } from "../ui/units";
-import { usePageTitle } from "../ui/usePageTitle";
 import { auditCsvAddress, auditQuery, type AuditFilter } from "./queries";
 import "./audit.css";
 
 /** The audit log, cut to what I may see of it: who did what to what, when. */
 export function AuditPage() {
-  usePageTitle("Audit log");
   const isAllowed = may(useSession(), "view_audit");
   return (
-    <>
-      <h1>Audit log</h1>
-      <p className="sub">Every act of administration, newest first. Nobody can change or delete an event.</p>
+    <Page title="Audit log" lead="Every act of administration, newest first. Nobody can change or delete an event.">
       {isAllowed ? (
         <Events />
       ) : (
-        <div className="card">
+        <Card>
           <Empty>The audit log is for auditors and administrators. Ask an administrator for the role auditor.</Empty>
-        </div>
+        </Card>
       )}
-    </>
+    </Page>
   );
 }
 
@@ -106,23 +105,17 @@ function FilterTime({ name, label }: { name: "since" | "until"; label: string })
 
 function EventTable({ events }: { events: readonly AuditEvent[] }) {
   return (
-    <table aria-label="Audit events" className="audit">
-      <thead>
-        <tr>
-          <th scope="col">Action</th>
-          <th scope="col">Actor</th>
-          <th scope="col" className="hide">
-            Object
-          </th>
-          <th scope="col" className="hide">
-            Detail
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {events.map((event) => (
-          <tr key={event.id}>
-            <th scope="row">
+    <DataTable
+      label="Audit events"
+      className="audit"
+      rows={events}
+      rowKey={(event) => event.id}
+      columns={[
+        {
+          header: "Action",
+          isHeading: true,
+          cell: (event) => (
+            <>
               {event.action}
               <div className="small faint">
                 <Time at={event.at} show="exact" />
@@ -130,18 +123,19 @@ function EventTable({ events }: { events: readonly AuditEvent[] }) {
               <div className="only-phone small dim">
                 <Subject event={event} />
               </div>
-            </th>
-            <td>{event.actor}</td>
-            <td className="hide">
-              <Subject event={event} />
-            </td>
-            <td className="hide small dim">
-              <Detail detail={event.detail} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+            </>
+          ),
+        },
+        { header: "Actor", cell: (event) => event.actor },
+        { header: "Object", only: "wide", cell: (event) => <Subject event={event} /> },
+        {
+          header: "Detail",
+          only: "wide",
+          className: "small dim",
+          cell: (event) => <Detail detail={event.detail} />,
+        },
+      ]}
+    />
   );
 }
 

@@ -6,10 +6,12 @@ import { chargebackJobsQuery } from "../api/queries";
 import type { ChargebackJob } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { DataTable } from "../ui/DataTable";
+import { Page } from "../ui/Page";
 import { Empty, isSettled, Lines, QueryView } from "../ui/states";
 import { DEVICES, deviceTime, formatCost, headOf, hoursUnder } from "../ui/units";
-import { usePageTitle } from "../ui/usePageTitle";
 import { NoCosts } from "./NoCosts";
 import { useChargebackCurrency } from "./useChargebackCurrency";
 import { useJobsPeriod } from "./useJobsPeriod";
@@ -20,7 +22,6 @@ import "./billing.css";
 export function ChargebackJobsPage() {
   const { as_of, pool, usage } = useSearch({ from: "/shell/chargeback/jobs" });
   const { start, end, label, node } = useJobsPeriod();
-  usePageTitle("Jobs behind a charge");
   const jobs = useInfiniteQuery(
     chargebackJobsQuery({
       start,
@@ -41,40 +42,38 @@ export function ChargebackJobsPage() {
     .filter(Boolean)
     .join(" ");
   return (
-    <>
-      <p className="sub">
+    <Page
+      title="Jobs behind a charge"
+      heading={`${node} · ${label}`}
+      lead={`${usage ?? "guaranteed and borrowed"} use${pool ? ` of pool ${pool}` : ""}, job by job`}
+      up={
         <Link to="/chargeback" search={{ period: "custom", start, end }}>
-          ‹ Chargeback
+          Chargeback
         </Link>
-      </p>
-      <h1>
-        {node} · {label}
-      </h1>
-      <p className="sub">
-        {usage ?? "guaranteed and borrowed"} use{pool && ` of pool ${pool}`}, job by job
-      </p>
+      }
+    >
       {jobs.error && isSettled(jobs.error) ? (
         <NoCosts node={node} />
       ) : (
         <QueryView
           query={jobs}
           loading={
-            <div className="card">
+            <Card>
               <Lines count={8} />
-            </div>
+            </Card>
           }
         >
           {(data) => {
             const items = data.pages.flatMap((page) => page.items);
             return (
               <div className="rows">
-                <div className="card">
+                <Card>
                   {items.length === 0 ? (
                     <Empty>No job ran here in this period.</Empty>
                   ) : (
                     <JobRows items={items} isWhole={!jobs.hasNextPage} />
                   )}
-                </div>
+                </Card>
                 <div className="inline">
                   {jobs.hasNextPage && (
                     <Button
@@ -92,7 +91,7 @@ export function ChargebackJobsPage() {
           }}
         </QueryView>
       )}
-    </>
+    </Page>
   );
 }
 
@@ -100,69 +99,51 @@ function JobRows({ items, isWhole }: { items: readonly ChargebackJob[]; isWhole:
   const session = useSession();
   const currency = useChargebackCurrency();
   const head = headOf(items);
-  const totals = DEVICES.map((device) => ({ device, of: items.filter((item) => item.device === device) }));
   return (
-    <table aria-label="Jobs behind the charge">
-      <thead>
-        <tr>
-          <th scope="col">Job</th>
-          <th scope="col" className="hide">
-            Team
-          </th>
-          <th scope="col" className="hide">
-            User
-          </th>
-          <th scope="col">Use</th>
-          <th scope="col" className="n hide">
-            Attempts
-          </th>
-          <th scope="col" className="n">
-            {deviceTime(head, "h")}
-          </th>
-          <th scope="col" className="n">
-            Cost
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {items.map((item) => (
-          <tr key={`${item.job} ${item.pool} ${item.usage_class}`}>
-            <th scope="row">
-              {may(session, "view_jobs", item.team) ? (
-                <Link to="/jobs/$jobId" params={{ jobId: item.job }}>
-                  {item.name}
-                </Link>
-              ) : (
-                item.name
-              )}
-            </th>
-            <td className="hide">{item.team}</td>
-            <td className="hide">{item.user}</td>
-            <td>
-              <span className={item.usage_class === "borrowed" ? "pill borrow" : "pill"}>{item.usage_class}</span>
-            </td>
-            <td className="n hide">{item.attempts}</td>
-            <td className="n">{hoursUnder(head, item.mgpu_s, item.device)}</td>
-            <td className="n">{formatCost(item.cost_nano, currency)}</td>
-          </tr>
-        ))}
-      </tbody>
-      <tfoot>
-        {totals
-          .filter(({ of }) => of.length > 0)
-          .map(({ device, of }) => (
-            <tr key={device}>
-              <th scope="row">{isWhole ? "Total" : "Total so far"}</th>
-              <td className="hide" />
-              <td className="hide" />
-              <td />
-              <td className="n hide" />
-              <td className="n">{hoursUnder(head, sumOf(of, (item) => item.mgpu_s), device)}</td>
-              <td className="n">{formatCost(sumOf(of, (item) => item.cost_nano), currency)}</td>
-            </tr>
-          ))}
-      </tfoot>
-    </table>
+    <DataTable
+      label="Jobs behind the charge"
+      rows={items}
+      rowKey={(item) => `${item.job} ${item.pool} ${item.usage_class}`}
+      totals={DEVICES.map((device) => ({ device, of: items.filter((item) => item.device === device) })).filter(
+        ({ of }) => of.length > 0,
+      )}
+      columns={[
+        {
+          header: "Job",
+          isHeading: true,
+          cell: (item) =>
+            may(session, "view_jobs", item.team) ? (
+              <Link to="/jobs/$jobId" params={{ jobId: item.job }}>
+                {item.name}
+              </Link>
+            ) : (
+              item.name
+            ),
+          total: () => (isWhole ? "Total" : "Total so far"),
+        },
+        { header: "Team", only: "wide", cell: (item) => item.team },
+        { header: "User", only: "wide", cell: (item) => item.user },
+        {
+          header: "Use",
+          cell: (item) => (
+            <span className={item.usage_class === "borrowed" ? "pill borrow" : "pill"}>{item.usage_class}</span>
+          ),
+        },
+        { header: "Attempts", isRight: true, only: "wide", cell: (item) => item.attempts },
+        {
+          header: deviceTime(head, "h"),
+          isRight: true,
+          cell: (item) => hoursUnder(head, item.mgpu_s, item.device),
+          total: ({ device, of }) => hoursUnder(head, sumOf(of, (item) => item.mgpu_s), device),
+        },
+        {
+          header: "Cost",
+          isRight: true,
+          cell: (item) => formatCost(item.cost_nano, currency),
+          total: ({ of }) => formatCost(sumOf(of, (item) => item.cost_nano), currency),
+        },
+      ]}
+    />
   );
 }
 

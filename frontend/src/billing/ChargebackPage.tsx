@@ -6,8 +6,11 @@ import { chargebackQuery, poolsQuery, type ReportFilter } from "../api/queries";
 import type { Chargeback } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { DataTable } from "../ui/DataTable";
 import { Kpi } from "../ui/Kpi";
+import { Page } from "../ui/Page";
 import { useNowMs } from "../ui/now";
 import { Empty, isSettled, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
@@ -21,7 +24,6 @@ import {
   headOf,
   hoursUnder,
 } from "../ui/units";
-import { usePageTitle } from "../ui/usePageTitle";
 import { ChargebackTable, JobsLink, wholeOf, type BehindRow } from "./ChargebackTable";
 import { DaysChart } from "./DaysChart";
 import { NoCosts } from "./NoCosts";
@@ -39,24 +41,20 @@ export function ChargebackPage() {
   const name = search.period ?? "month";
   const period = resolvePeriod(name, now, search);
   const group = search.group ?? "team";
-  usePageTitle(period ? `Chargeback · ${period.label}` : "Chargeback");
   if (!may(session, "view_costs")) {
     return (
-      <>
-        <h1>Chargeback</h1>
-        <p className="sub">Who used what, and what it costs.</p>
+      <Page title="Chargeback" lead="Use and cost by team.">
         <NoCosts />
-      </>
+      </Page>
     );
   }
   return (
-    <>
-      <h1>Chargeback{period && ` · ${period.label}`}</h1>
+    <Page title={period ? `Chargeback · ${period.label}` : "Chargeback"}>
       <Controls name={name} group={group} />
       {period === null ? (
-        <div className="card">
+        <Card>
           <Empty>Choose a start that lies before the end.</Empty>
-        </div>
+        </Card>
       ) : (
         <Report
           filter={{
@@ -69,7 +67,7 @@ export function ChargebackPage() {
           groupLabel={group === "team" ? "Team" : "Department"}
         />
       )}
-    </>
+    </Page>
   );
 }
 
@@ -171,9 +169,9 @@ function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: stri
     <QueryView
       query={report}
       loading={
-        <div className="card">
+        <Card>
           <Lines count={8} label="Loading the report" />
-        </div>
+        </Card>
       }
     >
       {(data) => {
@@ -198,14 +196,14 @@ function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: stri
               <DaysChart key={device} report={data} device={device} />
             ))}
             {parts.map(({ part, whole }) => (
-              <section className="card" key={part.currency} aria-label={`Charges in ${part.currency ?? "no currency"}`}>
+              <Card key={part.currency} label={`Charges in ${part.currency ?? "no currency"}`}>
                 {!only && <CurrencyHead part={part} />}
                 {part.rows.length === 0 ? (
                   <Empty cli={command}>Nothing ran in this period, so there is nothing to charge.</Empty>
                 ) : (
                   <ChargebackTable report={part} groupLabel={groupLabel} whole={whole} isOneOfSeveral={!only} />
                 )}
-              </section>
+              </Card>
             ))}
             <Capacity report={data} />
             <WithheldCapacity report={data} />
@@ -301,50 +299,51 @@ function Capacity({ report }: { report: Chargeback }) {
   const percent = (part: number, whole: number) => `${whole > 0 ? ((part / whole) * 100).toFixed(3) : 0}%`;
   return (
     // A wide table scrolls inside the card, also by keyboard.
-    <section className="card" aria-label="Capacity" tabIndex={0}>
+    <Card label="Capacity" tabIndex={0}>
       <h2>In use and idle</h2>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Pool</th>
-            <th scope="col" className="hide share">
-              Of the capacity
-            </th>
-            <th scope="col" className="n">
-              In use {deviceTime(head, "h")}
-            </th>
-            <th scope="col" className="n">
-              Idle {deviceTime(head, "h")}
-            </th>
-            <th scope="col" className="n hide">
-              Capacity {deviceTime(head, "h")}
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {report.capacity.map((pool) => (
-            <tr key={pool.pool}>
-              <th scope="row">{pool.pool}</th>
-              <td className="hide share">
-                <span
-                  className="bar"
-                  role="img"
-                  aria-label={`${formatShare(pool.in_use_mgpu_s, pool.capacity_mgpu_s)} in use`}
-                >
-                  <i className="e" style={{ left: 0, width: "100%" }} />
-                  <i className="g" style={{ left: 0, width: percent(pool.in_use_mgpu_s, pool.capacity_mgpu_s) }} />
-                </span>
-              </td>
-              <td className="n">{hoursUnder(head, pool.in_use_mgpu_s, pool.device)}</td>
-              <td className="n">
+      <DataTable
+        rows={report.capacity}
+        rowKey={(pool) => pool.pool}
+        columns={[
+          { header: "Pool", isHeading: true, cell: (pool) => pool.pool },
+          {
+            header: "Of the capacity",
+            only: "wide",
+            className: "share",
+            cell: (pool) => (
+              <span
+                className="bar"
+                role="img"
+                aria-label={`${formatShare(pool.in_use_mgpu_s, pool.capacity_mgpu_s)} in use`}
+              >
+                <i className="e" style={{ left: 0, width: "100%" }} />
+                <i className="g" style={{ left: 0, width: percent(pool.in_use_mgpu_s, pool.capacity_mgpu_s) }} />
+              </span>
+            ),
+          },
+          {
+            header: <>In use {deviceTime(head, "h")}</>,
+            isRight: true,
+            cell: (pool) => hoursUnder(head, pool.in_use_mgpu_s, pool.device),
+          },
+          {
+            header: <>Idle {deviceTime(head, "h")}</>,
+            isRight: true,
+            cell: (pool) => (
+              <>
                 {hoursUnder(head, pool.idle_mgpu_s, pool.device)}
                 <span className="faint hide"> · {formatShare(pool.idle_mgpu_s, pool.capacity_mgpu_s)}</span>
-              </td>
-              <td className="n hide">{hoursUnder(head, pool.capacity_mgpu_s, pool.device)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </section>
+              </>
+            ),
+          },
+          {
+            header: <>Capacity {deviceTime(head, "h")}</>,
+            isRight: true,
+            only: "wide",
+            cell: (pool) => hoursUnder(head, pool.capacity_mgpu_s, pool.device),
+          },
+        ]}
+      />
+    </Card>
   );
 }

@@ -4,6 +4,7 @@ import type { Session } from "../api/types";
 import { lastPart } from "../jobs/words";
 import { indented } from "../quotas/tree";
 import { may } from "../session/access";
+import { DataTable } from "../ui/DataTable";
 import {
   deviceTime,
   formatCost,
@@ -12,9 +13,12 @@ import {
   formatGpuSeconds,
   headOf,
   hoursUnder,
-  type Device,
 } from "../ui/units";
+import type { USAGE_CLASSES } from "./search";
 import { reconcile, totalsOf, type CurrencyReport, type DeviceTotals } from "./totals";
+
+type UsageClass = (typeof USAGE_CLASSES)[number];
+type Used = Pick<DeviceTotals, "device" | "guaranteed_mgpu_s" | "borrowed_mgpu_s">;
 
 /** Rows, totals under them, and in sight the check that both are what was metered. */
 export function ChargebackTable({
@@ -39,78 +43,81 @@ export function ChargebackTable({
   const isTree = rows.some((row) => row.node_kind !== "team");
   const inCurrency = isOneOfSeveral ? `, ${currency ?? "no rate card"}` : "";
   const top = Math.min(...rows.map((row) => row.node.split("/").length));
+  const linked = (row: BehindRow | null, mgpuS: number, text: string, usage?: UsageClass) => (
+    <JobsLink report={report} row={row} usage={usage} mgpuS={mgpuS}>
+      {text}
+    </JobsLink>
+  );
+  const behindUse = (row: BehindRow | null, used: Used, text: string) =>
+    linked(row, used.guaranteed_mgpu_s + used.borrowed_mgpu_s, text);
+  const hours = (row: BehindRow | null, used: Used, usage?: UsageClass) => {
+    const guaranteed = usage === "borrowed" ? 0 : used.guaranteed_mgpu_s;
+    const borrowed = usage === "guaranteed" ? 0 : used.borrowed_mgpu_s;
+    return linked(row, guaranteed + borrowed, hoursUnder(head, guaranteed + borrowed, used.device), usage);
+  };
   return (
     <>
-      <table aria-label={`Chargeback by ${groupLabel.toLowerCase()}${inCurrency}`}>
-        <thead>
-          <tr>
-            <th scope="col">{groupLabel}</th>
-            {hasPools && <th scope="col">Pool</th>}
-            <th scope="col" className="n hide">
-              Guaranteed {unit}
-            </th>
-            <th scope="col" className="n hide">
-              Borrowed {unit}
-            </th>
-            <th scope="col" className="n only-phone">
-              {unit}
-            </th>
-            <th scope="col" className="n hide">
-              Jobs
-            </th>
-            <th scope="col" className="n">
-              Cost
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr key={`${row.node} ${row.pool}`}>
-              <th
-                scope="row"
-                title={row.node}
-                style={isTree ? indented(row.node.split("/").length - top) : undefined}
-              >
-                {isTree ? lastPart(row.node) : <NodeName path={row.node} common={common} />}
-              </th>
-              {hasPools && <td>{row.pool}</td>}
-              <UseCells report={report} row={row} used={row} head={head} />
-            </tr>
-          ))}
-        </tbody>
-        <tfoot>
-          {byDevice.map((total) => (
-            <TotalRow
-              key={total.device}
-              report={report}
-              total={total}
-              head={head}
-              // The jobs behind it are those of all pools, so they make no total of some.
-              whole={byDevice.length > 1 ? null : whole}
-              hasPools={hasPools}
-            />
-          ))}
-          {byDevice.length > 1 && (
-            <tr>
-              <th scope="row">Total cost</th>
-              {hasPools && <td />}
-              <td className="n hide" />
-              <td className="n hide" />
-              <td className="n only-phone" />
-              <td className="n hide">
-                <JobsLink report={report} row={whole} mgpuS={totals.jobs}>
-                  {formatCount(totals.jobs)}
-                </JobsLink>
-              </td>
-              <td className="n">
-                <JobsLink report={report} row={whole} mgpuS={totals.jobs}>
-                  {formatCost(totals.cost_nano, currency)}
-                </JobsLink>
-              </td>
-            </tr>
-          )}
-        </tfoot>
-      </table>
+      <DataTable
+        label={`Chargeback by ${groupLabel.toLowerCase()}${inCurrency}`}
+        rows={rows}
+        rowKey={(row) => `${row.node} ${row.pool}`}
+        // The jobs behind the devices of one kind are no total of the jobs of all pools.
+        totals={[
+          ...byDevice.map((used) => ({ name: "Total", used, behind: byDevice.length > 1 ? null : whole })),
+          ...(byDevice.length > 1 ? [{ name: "Total cost", used: null, behind: whole }] : []),
+        ]}
+        columns={[
+          {
+            header: groupLabel,
+            isHeading: true,
+            title: (row) => row.node,
+            style: (row) => (isTree ? indented(row.node.split("/").length - top) : undefined),
+            cell: (row) => (isTree ? lastPart(row.node) : <NodeName path={row.node} common={common} />),
+            total: ({ name }) => name,
+          },
+          hasPools && { header: "Pool", cell: (row) => row.pool },
+          {
+            header: `Guaranteed ${unit}`,
+            isRight: true,
+            only: "wide",
+            cell: (row) => hours(row, row, "guaranteed"),
+            total: ({ used, behind }) => used && hours(behind, used, "guaranteed"),
+          },
+          {
+            header: `Borrowed ${unit}`,
+            isRight: true,
+            only: "wide",
+            cell: (row) => hours(row, row, "borrowed"),
+            total: ({ used, behind }) => used && hours(behind, used, "borrowed"),
+          },
+          {
+            header: unit,
+            isRight: true,
+            only: "phone",
+            cell: (row) => hours(row, row),
+            total: ({ used, behind }) => used && hours(behind, used),
+          },
+          {
+            header: "Jobs",
+            isRight: true,
+            only: "wide",
+            cell: (row) => behindUse(row, row, formatCount(row.jobs)),
+            total: ({ used, behind }) =>
+              used === null
+                ? linked(behind, totals.jobs, formatCount(totals.jobs))
+                : behindUse(behind, used, formatCount(used.jobs)),
+          },
+          {
+            header: "Cost",
+            isRight: true,
+            cell: (row) => behindUse(row, row, formatCost(row.cost_nano, currency)),
+            total: ({ used, behind }) =>
+              used === null
+                ? linked(behind, totals.jobs, formatCost(totals.cost_nano, currency))
+                : behindUse(behind, used, formatCost(used.cost_nano, currency)),
+          },
+        ]}
+      />
       <Check report={report} />
       {totals.unpriced_mgpu_s > 0 && (
         <p className="check bad-text">
@@ -122,73 +129,6 @@ export function ChargebackTable({
           had no price and count as 0. Add a price to the rate card before you bill.
         </p>
       )}
-    </>
-  );
-}
-
-/** The total of all rows with such devices. */
-function TotalRow({
-  report,
-  total,
-  head,
-  whole,
-  hasPools,
-}: {
-  report: CurrencyReport;
-  total: DeviceTotals;
-  head: Device;
-  whole: BehindRow | null;
-  hasPools: boolean;
-}) {
-  return (
-    <tr>
-      <th scope="row">Total</th>
-      {hasPools && <td />}
-      <UseCells report={report} row={whole} used={total} head={head} />
-    </tr>
-  );
-}
-
-/** What was used, by how many jobs, and what it costs; `row` is whose jobs make it. */
-function UseCells({
-  report,
-  row,
-  used,
-  head,
-}: {
-  report: CurrencyReport;
-  row: BehindRow | null;
-  used: Pick<DeviceTotals, "device" | "guaranteed_mgpu_s" | "borrowed_mgpu_s" | "jobs" | "cost_nano">;
-  head: Device;
-}) {
-  const mgpuS = used.guaranteed_mgpu_s + used.borrowed_mgpu_s;
-  return (
-    <>
-      <td className="n hide">
-        <JobsLink report={report} row={row} usage="guaranteed" mgpuS={used.guaranteed_mgpu_s}>
-          {hoursUnder(head, used.guaranteed_mgpu_s, used.device)}
-        </JobsLink>
-      </td>
-      <td className="n hide">
-        <JobsLink report={report} row={row} usage="borrowed" mgpuS={used.borrowed_mgpu_s}>
-          {hoursUnder(head, used.borrowed_mgpu_s, used.device)}
-        </JobsLink>
-      </td>
-      <td className="n only-phone">
-        <JobsLink report={report} row={row} mgpuS={mgpuS}>
-          {hoursUnder(head, mgpuS, used.device)}
-        </JobsLink>
-      </td>
-      <td className="n hide">
-        <JobsLink report={report} row={row} mgpuS={mgpuS}>
-          {formatCount(used.jobs)}
-        </JobsLink>
-      </td>
-      <td className="n">
-        <JobsLink report={report} row={row} mgpuS={mgpuS}>
-          {formatCost(used.cost_nano, report.currency)}
-        </JobsLink>
-      </td>
     </>
   );
 }
@@ -264,7 +204,7 @@ export function JobsLink({
 }: {
   report: CurrencyReport;
   row: BehindRow | null;
-  usage?: "guaranteed" | "borrowed";
+  usage?: UsageClass | undefined;
   mgpuS: number;
   children: string;
 }) {

@@ -1,6 +1,8 @@
 import { useId, useState } from "react";
 
 import type { Chargeback } from "../api/types";
+import { Card } from "../ui/Card";
+import { DataTable } from "../ui/DataTable";
 import { capitalised, deviceTime, formatGpuHours, type Device } from "../ui/units";
 import { daysOf } from "./period";
 import "./billing.css";
@@ -58,7 +60,7 @@ export function DaysChart({ report, device }: { report: Chargeback; device: Devi
   const unit = deviceTime(device, "h");
   const summary = `${days.length} days, ${total((day) => day.guaranteedMgpuS)} ${hours} guaranteed and ${total((day) => day.borrowedMgpuS)} borrowed`;
   return (
-    <section className="card" aria-label={`${capitalised(hours)} day by day`}>
+    <Card label={`${capitalised(hours)} day by day`}>
       <div className="spread">
         <h2>{capitalised(hours)}, day by day</h2>
         <button type="button" className="plain link small" onClick={() => setAsTable(!asTable)}>
@@ -66,28 +68,23 @@ export function DaysChart({ report, device }: { report: Chargeback; device: Devi
         </button>
       </div>
       {asTable ? (
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Day (UTC)</th>
-              <th scope="col" className="n">
-                Guaranteed {unit}
-              </th>
-              <th scope="col" className="n">
-                Borrowed {unit}
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {days.map((day) => (
-              <tr key={day.day}>
-                <th scope="row">{day.day}</th>
-                <td className="n">{formatGpuHours(day.guaranteedMgpuS)}</td>
-                <td className="n">{formatGpuHours(day.borrowedMgpuS)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <DataTable
+          rows={days}
+          rowKey={(day) => day.day}
+          columns={[
+            { header: "Day (UTC)", isHeading: true, cell: (day) => day.day },
+            {
+              header: <>Guaranteed {unit}</>,
+              isRight: true,
+              cell: (day) => formatGpuHours(day.guaranteedMgpuS),
+            },
+            {
+              header: <>Borrowed {unit}</>,
+              isRight: true,
+              cell: (day) => formatGpuHours(day.borrowedMgpuS),
+            },
+          ]}
+        />
       ) : (
         <>
           <svg
@@ -153,6 +150,6 @@ export function DaysChart({ report, device }: { report: Chargeback; device: Devi
           </ul>
         </>
       )}
-    </section>
+    </Card>
   );
 }

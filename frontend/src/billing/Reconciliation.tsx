@@ -6,6 +6,8 @@ import { useState } from "react";
 import { client, unwrap } from "../api/client";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
+import { Card } from "../ui/Card";
+import { DataTable } from "../ui/DataTable";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastError } from "../ui/toast";
@@ -63,7 +65,7 @@ export function Reconciliation() {
   const days = useQuery(reconciliationsQuery);
   const [chosen, setChosen] = useState<string | null>(null);
   return (
-    <section className="card" aria-label="Checked against the clusters">
+    <Card label="Checked against the clusters">
       <h2>Checked against the clusters</h2>
       <QueryView query={days} loading={<Lines count={3} label="Loading the comparison" />}>
         {(items) =>
@@ -80,7 +82,7 @@ export function Reconciliation() {
           )
         }
       </QueryView>
-    </section>
+    </Card>
   );
 }
 
@@ -97,46 +99,50 @@ function DayTable({
   const dates = [...new Set(days.map((day) => day.day))].sort().reverse();
   const found = new Map(days.map((day) => [`${day.day} ${day.cluster}`, day]));
   return (
-    <table aria-label="Meter and clusters by day">
-      <thead>
-        <tr>
-          <th scope="col">Day (UTC)</th>
-          {clusters.map((cluster) => (
-            <th scope="col" key={cluster}>
-              {cluster}
-            </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>
-        {dates.map((date) => (
-          <tr key={date}>
-            <th scope="row">{date}</th>
-            {clusters.map((cluster) => {
-              const day = found.get(`${date} ${cluster}`);
-              if (day === undefined) return <td key={cluster}>–</td>;
-              const { word, tone } = verdictOf(day);
-              return (
-                <td key={cluster}>
-                  <button
-                    type="button"
-                    className={`pill ${tone} day-choice`}
-                    aria-pressed={chosen === day.id}
-                    aria-label={`${date} ${cluster}: ${word}`}
-                    onClick={() => onChoose(chosen === day.id ? null : day.id)}
-                  >
-                    {word}
-                  </button>
-                  {day.status === "red" && (
-                    <span className="small faint"> {told(day, (sums) => sums.accounted_mgpu_s - sums.metered_mgpu_s)}</span>
-                  )}
-                </td>
-              );
-            })}
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <DataTable
+      label="Meter and clusters by day"
+      rows={dates.map((date) => ({ date }))}
+      rowKey={({ date }) => date}
+      columns={[
+        { header: "Day (UTC)", isHeading: true, cell: ({ date }) => date },
+        ...clusters.map((cluster) => ({
+          header: cluster,
+          cell: ({ date }: { date: string }) => (
+            <OfCluster day={found.get(`${date} ${cluster}`)} chosen={chosen} onChoose={onChoose} />
+          ),
+        })),
+      ]}
+    />
+  );
+}
+
+/** What one cluster's comparison of a day says; a button that opens it. */
+function OfCluster({
+  day,
+  chosen,
+  onChoose,
+}: {
+  day: Day | undefined;
+  chosen: string | null;
+  onChoose: (id: string | null) => void;
+}) {
+  if (day === undefined) return "–";
+  const { word, tone } = verdictOf(day);
+  return (
+    <>
+      <button
+        type="button"
+        className={`pill ${tone} day-choice`}
+        aria-pressed={chosen === day.id}
+        aria-label={`${day.day} ${day.cluster}: ${word}`}
+        onClick={() => onChoose(chosen === day.id ? null : day.id)}
+      >
+        {word}
+      </button>
+      {day.status === "red" && (
+        <span className="small faint"> {told(day, (sums) => sums.accounted_mgpu_s - sums.metered_mgpu_s)}</span>
+      )}
+    </>
   );
 }
 
@@ -260,44 +266,48 @@ function Differences({ day }: { day: ReconciliationDetail }) {
   const cut = day.accounts.reduce((sum, account) => sum + account.cut_count, 0);
   return (
     <>
-      <table aria-label="Differences">
-        <thead>
-          <tr>
-            <th scope="col">Job</th>
-            <th scope="col">Team or account</th>
-            <th scope="col">Why</th>
-            <th scope="col" className="n">
-              Cluster has more, {deviceTime(head, "s")}
-            </th>
-            <th scope="col" className="hide">
-              Meter
-            </th>
-            <th scope="col" className="hide">
-              Cluster
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(({ account, difference }, i) => (
-            <tr key={i}>
-              <th scope="row">
-                <Run difference={difference} team={account.team} />
-              </th>
-              <td>
+      <DataTable
+        label="Differences"
+        rows={rows}
+        rowKey={({}, i) => i}
+        columns={[
+          {
+            header: "Job",
+            isHeading: true,
+            cell: ({ account, difference }) => <Run difference={difference} team={account.team} />,
+          },
+          {
+            header: "Team or account",
+            cell: ({ account }) => (
+              <>
                 {account.team ?? account.account}
                 <span className="faint"> · {account.pool}</span>
-              </td>
-              <td>{CAUSES[difference.cause]}</td>
-              <td className="n">
+              </>
+            ),
+          },
+          { header: "Why", cell: ({ difference }) => CAUSES[difference.cause] },
+          {
+            header: <>Cluster has more, {deviceTime(head, "s")}</>,
+            isRight: true,
+            cell: ({ account, difference }) => (
+              <>
                 {formatGpuSeconds(difference.mgpu_s)}
                 {account.device !== head && ` ${deviceTime(account.device, "s")}`}
-              </td>
-              <td className="hide">{span(difference.metered_start, difference.metered_end)}</td>
-              <td className="hide">{span(difference.accounted_start, difference.accounted_end)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+              </>
+            ),
+          },
+          {
+            header: "Meter",
+            only: "wide",
+            cell: ({ difference }) => span(difference.metered_start, difference.metered_end),
+          },
+          {
+            header: "Cluster",
+            only: "wide",
+            cell: ({ difference }) => span(difference.accounted_start, difference.accounted_end),
+          },
+        ]}
+      />
       {cut > 0 && (
         <p className="small faint">{formatCount(cut)} smaller ones are not listed; they are in the sums.</p>
       )}

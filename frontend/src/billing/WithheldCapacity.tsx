@@ -4,6 +4,8 @@ import { Link } from "@tanstack/react-router";
 import { quotasQuery } from "../api/queries";
 import type { Chargeback } from "../api/types";
 import { formatLent, quotaUse } from "../quotas/use";
+import { Card } from "../ui/Card";
+import { DataTable } from "../ui/DataTable";
 import { deviceTime, DEVICE_WORDS, formatShare, headOf, hoursUnder } from "../ui/units";
 
 type WithheldPool = Chargeback["capacity_withheld"][number];
@@ -21,11 +23,11 @@ export function WithheldCapacity({ report }: { report: Chargeback }) {
   return (
     <>
       {shared.length > 0 && (
-        <section className="card" aria-label="Your guarantee in shared pools">
+        <Card label="Your guarantee in shared pools">
           <h2>Your guarantee in shared pools</h2>
           <GuaranteeTable pools={shared} isRunning={Date.parse(report.as_of) < Date.parse(report.end)} />
           <p className="check">{REASONS.shared}</p>
-        </section>
+        </Card>
       )}
       {partial.length > 0 && (
         <p className="sub" style={{ margin: 0 }}>
@@ -40,53 +42,50 @@ function GuaranteeTable({ pools, isRunning }: { pools: readonly WithheldPool[]; 
   const head = headOf(pools);
   const unit = deviceTime(head, "h");
   return (
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Pool</th>
-          <th scope="col" className="n hide">
-            Guaranteed {unit}
-          </th>
-          <th scope="col" className="n hide">
-            Used by your jobs {unit}
-          </th>
-          <th scope="col" className="n" title="Idle, or lent to other organizations.">
-            Not used {unit}
-          </th>
-          {isRunning && (
-            <th scope="col" className="n">
-              Lent now
-            </th>
-          )}
-        </tr>
-      </thead>
-      <tbody>
-        {pools.map(({ pool, device, guaranteed_mgpu_s, unused_mgpu_s }) => {
-          const guaranteed = guaranteed_mgpu_s ?? 0;
-          const unused = unused_mgpu_s ?? 0;
-          return (
-            <tr key={pool}>
-              <th scope="row">
-                <Link to="/quotas" search={{ pool }}>
-                  {pool}
-                </Link>
-              </th>
-              <td className="n hide">{hoursUnder(head, guaranteed, device)}</td>
-              <td className="n hide">{hoursUnder(head, guaranteed - unused, device)}</td>
-              <td className="n">
-                {hoursUnder(head, unused, device)}
-                <span className="faint hide"> · {formatShare(unused, guaranteed)}</span>
-              </td>
-              {isRunning && (
-                <td className="n">
-                  <LentNow pool={pool} />
-                </td>
-              )}
-            </tr>
-          );
-        })}
-      </tbody>
-    </table>
+    <DataTable
+      rows={pools.map(({ pool, device, guaranteed_mgpu_s, unused_mgpu_s }) => ({
+        pool,
+        device,
+        guaranteed: guaranteed_mgpu_s ?? 0,
+        unused: unused_mgpu_s ?? 0,
+      }))}
+      rowKey={({ pool }) => pool}
+      columns={[
+        {
+          header: "Pool",
+          isHeading: true,
+          cell: ({ pool }) => (
+            <Link to="/quotas" search={{ pool }}>
+              {pool}
+            </Link>
+          ),
+        },
+        {
+          header: `Guaranteed ${unit}`,
+          isRight: true,
+          only: "wide",
+          cell: ({ guaranteed, device }) => hoursUnder(head, guaranteed, device),
+        },
+        {
+          header: `Used by your jobs ${unit}`,
+          isRight: true,
+          only: "wide",
+          cell: ({ guaranteed, unused, device }) => hoursUnder(head, guaranteed - unused, device),
+        },
+        {
+          header: `Not used ${unit}`,
+          hint: "Idle, or lent to other organizations.",
+          isRight: true,
+          cell: ({ guaranteed, unused, device }) => (
+            <>
+              {hoursUnder(head, unused, device)}
+              <span className="faint hide"> · {formatShare(unused, guaranteed)}</span>
+            </>
+          ),
+        },
+        isRunning && { header: "Lent now", isRight: true, cell: ({ pool }) => <LentNow pool={pool} /> },
+      ]}
+    />
   );
 }
 

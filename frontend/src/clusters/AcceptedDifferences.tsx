@@ -4,6 +4,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { client, unwrap } from "../api/client";
 import { acceptedDifferencesQuery } from "../api/queries";
 import type { Cluster } from "../api/types";
+import { DataTable } from "../ui/DataTable";
 import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
 import { Settings, Subject } from "./differences";
@@ -31,21 +32,17 @@ export function AcceptedDifferences({ cluster }: { cluster: Cluster }) {
       <h2>Let stand</h2>
       <p className="dim">No push changes these, until either side of one changes.</p>
       <div className="scroll-x">
-        <table className="changes" aria-label="Let stand">
-          <thead>
-            <tr>
-              <th scope="col">What</th>
-              <th scope="col">It has</th>
-              <th scope="col">It should have</th>
-              <th scope="col" className="hide">
-                By
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {differences.map((difference) => (
-              <tr key={difference.id}>
-                <th scope="row">
+        <DataTable
+          label="Let stand"
+          className="changes"
+          rows={differences}
+          rowKey={(difference) => difference.id}
+          columns={[
+            {
+              header: "What",
+              isHeading: true,
+              cell: (difference) => (
+                <>
                   <Subject subject={difference.subject} />
                   <div>
                     <Button
@@ -58,20 +55,25 @@ export function AcceptedDifferences({ cluster }: { cluster: Cluster }) {
                       Show again
                     </Button>
                   </div>
-                </th>
-                <td>
-                  <Settings change={difference} side="before" />
-                </td>
-                <td>
-                  <Settings change={difference} side="after" />
-                </td>
-                <td className="hide">
+                </>
+              ),
+            },
+            { header: "It has", cell: (difference) => <Settings change={difference} side="before" /> },
+            {
+              header: "It should have",
+              cell: (difference) => <Settings change={difference} side="after" />,
+            },
+            {
+              header: "By",
+              only: "wide",
+              cell: (difference) => (
+                <>
                   {difference.accepted_by} <Time at={difference.accepted_at} />
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+                </>
+              ),
+            },
+          ]}
+        />
       </div>
     </section>
   );

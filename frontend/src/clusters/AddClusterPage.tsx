@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
-import { usePageTitle } from "../ui/usePageTitle";
+import { NoPage, Page } from "../ui/Page";
 import { ADDED_KINDS } from "./search";
 import { KubernetesForm } from "./KubernetesForm";
 import { SlurmForm } from "./SlurmForm";
@@ -11,16 +11,14 @@ import "./cluster.css";
 
 /** A Slurm or Kubernetes cluster by form. Other kinds are added over the API. */
 export function AddClusterPage() {
-  usePageTitle("Add a cluster");
   const { kind = "slurm" } = useSearch({ from: "/shell/add-cluster" });
   const navigate = useNavigate();
   return may(useSession(), "manage_clusters", "") ? (
-    <>
-      <p className="small">
-        <Link to="/clusters">Clusters</Link>
-      </p>
-      <h1>Add a cluster</h1>
-      <p className="sub">It is asked as soon as it is added; its page then says what it has, or why it does not answer.</p>
+    <Page
+      title="Add a cluster"
+      lead="Tidegate connects to the cluster at once. The cluster's page then shows its pools, or why it does not answer."
+      up={<Link to="/clusters">Clusters</Link>}
+    >
       <div className="rows">
         <div>
           <SegmentedControl
@@ -41,12 +39,11 @@ export function AddClusterPage() {
         </div>
         {kind === "slurm" ? <SlurmForm /> : <KubernetesForm />}
       </div>
-    </>
+    </Page>
   ) : (
-    <div className="card empty">
-      <h1>Not for you</h1>
-      <p>Clusters are added by platform administrators.</p>
+    <NoPage title="Add a cluster" heading="Only for platform administrators">
+      <p>Ask a platform administrator to add a cluster.</p>
       <Link to="/clusters">Clusters</Link>
-    </div>
+    </NoPage>
   );
 }

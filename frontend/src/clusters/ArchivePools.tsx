@@ -6,7 +6,9 @@ import { client, unwrap } from "../api/client";
 import { poolsQuery, workInPoolQuery } from "../api/queries";
 import type { Pool } from "../api/types";
 import { WorkDialog } from "../jobs/WorkDialog";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { DataTable } from "../ui/DataTable";
 import { Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
@@ -18,57 +20,52 @@ export function ArchivePools() {
   const pools = useQuery(poolsQuery);
   const [asked, setAsked] = useState<Pool>();
   return (
-    <section className="card" aria-label="Pools">
+    <Card label="Pools">
       <h2>Pools</h2>
       <p className="dim">Nothing new starts in an archived pool, and its capacity counts no more. History, bills and quotas stay.</p>
       <QueryView query={pools} loading={<Lines count={3} label="Loading pools" />}>
         {(items) => (
-          <table aria-label="All pools">
-            <thead>
-              <tr>
-                <th scope="col">Pool</th>
-                <th scope="col">Healthy</th>
-                <th scope="col">
-                  <span className="visually-hidden">Actions</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {items.map((pool) => (
-                <tr key={pool.id}>
-                  <th scope="row">{pool.name}</th>
-                  <td>
-                    {pool.archived_at === null ? (
-                      `${formatGpus(pool.capacity_mgpu)} ${DEVICE_WORDS[pool.device]}`
-                    ) : (
-                      <span className="dim">
-                        Archived <Time at={pool.archived_at} show="both" />
-                      </span>
-                    )}
-                  </td>
-                  <td className="n">
-                    {pool.archived_at === null ? (
-                      <Button
-                        variant="default"
-                        size="xs"
-                        c="var(--bad)"
-                        aria-label={`Archive ${pool.name}…`}
-                        onClick={() => setAsked(pool)}
-                      >
-                        Archive…
-                      </Button>
-                    ) : (
-                      <Restore pool={pool} />
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <DataTable
+            label="All pools"
+            rows={items}
+            rowKey={(pool) => pool.id}
+            columns={[
+              { header: "Pool", isHeading: true, cell: (pool) => pool.name },
+              {
+                header: "Healthy",
+                cell: (pool) =>
+                  pool.archived_at === null ? (
+                    `${formatGpus(pool.capacity_mgpu)} ${DEVICE_WORDS[pool.device]}`
+                  ) : (
+                    <span className="dim">
+                      Archived <Time at={pool.archived_at} show="both" />
+                    </span>
+                  ),
+              },
+              {
+                header: <span className="visually-hidden">Actions</span>,
+                isRight: true,
+                cell: (pool) =>
+                  pool.archived_at === null ? (
+                    <Button
+                      variant="default"
+                      size="xs"
+                      c="var(--bad)"
+                      aria-label={`Archive ${pool.name}…`}
+                      onClick={() => setAsked(pool)}
+                    >
+                      Archive…
+                    </Button>
+                  ) : (
+                    <Restore pool={pool} />
+                  ),
+              },
+            ]}
+          />
         )}
       </QueryView>
       {asked && <ArchiveDialog pool={asked} onClose={() => setAsked(undefined)} />}
-    </section>
+    </Card>
   );
 }
 

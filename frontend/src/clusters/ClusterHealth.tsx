@@ -1,5 +1,6 @@
 import type { Cluster } from "../api/types";
 import { freshnessOf } from "../shell/Freshness";
+import type { CardTone } from "../ui/Card";
 import { useNowMs } from "../ui/now";
 import { Time } from "../ui/Time";
 
@@ -58,7 +59,7 @@ export function ClusterPills({ cluster }: { cluster: Cluster }) {
 }
 
 /** The edge of a cluster's card: good, stale or with something to see to, or none while it is switched off. */
-export function markOf(cluster: Cluster, isFresh: boolean): string {
-  if (!cluster.is_enabled) return "";
-  return isFresh && !cluster.message ? "mark good" : "mark warn";
+export function toneOf(cluster: Cluster, isFresh: boolean): CardTone | undefined {
+  if (!cluster.is_enabled) return undefined;
+  return isFresh && !cluster.message ? "good" : "warn";
 }

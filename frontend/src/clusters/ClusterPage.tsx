@@ -9,15 +9,16 @@ import type { Cluster } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { FreshnessBadge, freshnessOf } from "../shell/Freshness";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
 import { Confirm } from "../ui/Confirm";
+import { NoPage, Page, PageLoading } from "../ui/Page";
 import { useNowMs } from "../ui/now";
 import { Lines, QueryView } from "../ui/states";
 import { toastDone, toastError } from "../ui/toast";
-import { usePageTitle } from "../ui/usePageTitle";
 import { CLUSTER_TABS } from "./search";
 import { ArchiveCluster } from "./ArchiveCluster";
-import { ClusterHealth, ClusterPills, markOf } from "./ClusterHealth";
+import { ClusterHealth, ClusterPills, toneOf } from "./ClusterHealth";
 import { ClusterUsers } from "./ClusterUsers";
 import { Nodes } from "./Nodes";
 import { OutsideUse } from "./OutsideUse";
@@ -37,27 +38,21 @@ const KubernetesForm = lazy(() => import("./KubernetesForm").then((module) => ({
 
 export function ClusterPage() {
   const { name } = useParams({ from: "/shell/clusters/$name" });
-  usePageTitle(name);
   const clusters = useQuery(clustersQuery);
   return (
     <QueryView
       query={clusters}
-      loading={
-        <div className="card">
-          <Lines count={8} label="Loading the cluster" />
-        </div>
-      }
+      loading={<PageLoading title={name} label="Loading the cluster" />}
     >
       {(items) => {
         const cluster = items.find((each) => each.name === name);
         return cluster ? (
           <ClusterView key={cluster.id} cluster={cluster} />
         ) : (
-          <div className="card empty">
-            <h1>No such cluster</h1>
-            <p>There is no cluster {name} here.</p>
+          <NoPage title={name} heading="No such cluster">
+            <p>There is no cluster {name}.</p>
             <Link to="/clusters">All clusters</Link>
-          </div>
+          </NoPage>
         );
       }}
     </QueryView>
@@ -79,25 +74,27 @@ function ClusterView({ cluster }: { cluster: Cluster }) {
   const tab = shown.find((each) => each === search.tab) ?? "nodes";
   const navigate = useNavigate({ from: "/clusters/$name" });
   return (
-    <>
-      <p className="small">
-        <Link to="/clusters">Clusters</Link>
-      </p>
-      <div className="spread">
-        <h1>
+    <Page
+      title={cluster.name}
+      heading={
+        <>
           {cluster.name} <ClusterPills cluster={cluster} />
-        </h1>
+        </>
+      }
+      up={<Link to="/clusters">Clusters</Link>}
+      actions={
         <span className="dim">
           <FreshnessBadge cluster={cluster} showName={false} />
         </span>
-      </div>
+      }
+    >
       <div className="rows">
-        <section className={`card ${markOf(cluster, isFresh)}`} aria-label="Capacity">
+        <Card label="Capacity" tone={toneOf(cluster, isFresh)}>
           <ClusterHealth cluster={cluster} />
           <PoolTable cluster={cluster} />
           <OutsideUse cluster={cluster} />
-        </section>
-        <section className="card" aria-label="Details">
+        </Card>
+        <Card label="Details">
           <Tabs
             value={tab}
             keepMounted={false}
@@ -144,10 +141,10 @@ function ClusterView({ cluster }: { cluster: Cluster }) {
               </Tabs.Panel>
             )}
           </Tabs>
-        </section>
+        </Card>
         <CliLine command={`tidegate nodes --cluster ${cluster.name}`} />
       </div>
-    </>
+    </Page>
   );
 }
 

@@ -6,6 +6,7 @@ import { ApiError, client, unwrap } from "../api/client";
 import { clusterUsersQuery } from "../api/queries";
 import type { Cluster, ClusterUser } from "../api/types";
 import { Confirm } from "../ui/Confirm";
+import { DataTable } from "../ui/DataTable";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { toastDone, toastError } from "../ui/toast";
 
@@ -114,38 +115,30 @@ function UserTable({ cluster, users }: { cluster: Cluster; users: readonly Clust
   });
   return (
     <>
-      <table aria-label={`Users of ${cluster.name}`}>
-        <thead>
-          <tr>
-            <th scope="col">User</th>
-            <th scope="col">Name on the cluster</th>
-            <th scope="col" className="n">
-              <span className="visually-hidden">Actions</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {users.map((user) => (
-            <tr key={user.id}>
-              <th scope="row">{user.user}</th>
-              <td>
-                <code>{user.name}</code>
-              </td>
-              <td className="n">
-                <Button
-                  variant="default"
-                  size="xs"
-                  c="var(--bad)"
-                  aria-label={`Remove ${user.user}`}
-                  onClick={() => setAsked(user)}
-                >
-                  Remove
-                </Button>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <DataTable
+        label={`Users of ${cluster.name}`}
+        rows={users}
+        rowKey={(user) => user.id}
+        columns={[
+          { header: "User", isHeading: true, cell: (user) => user.user },
+          { header: "Name on the cluster", cell: (user) => <code>{user.name}</code> },
+          {
+            header: <span className="visually-hidden">Actions</span>,
+            isRight: true,
+            cell: (user) => (
+              <Button
+                variant="default"
+                size="xs"
+                c="var(--bad)"
+                aria-label={`Remove ${user.user}`}
+                onClick={() => setAsked(user)}
+              >
+                Remove
+              </Button>
+            ),
+          },
+        ]}
+      />
       <Confirm
         title={`Remove ${asked?.user ?? ""}?`}
         isOpen={asked !== null}

@@ -6,16 +6,16 @@ import type { Cluster } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { FreshnessBadge, freshnessOf } from "../shell/Freshness";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { Page } from "../ui/Page";
 import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
-import { usePageTitle } from "../ui/usePageTitle";
 import { ArchivePools } from "./ArchivePools";
-import { ClusterHealth, ClusterPills, markOf } from "./ClusterHealth";
+import { ClusterHealth, ClusterPills, toneOf } from "./ClusterHealth";
 import { PoolTable } from "./PoolTable";
 
 export function ClustersPage() {
-  usePageTitle("Clusters");
   const clusters = useQuery(clustersQuery);
   const mayAdd = may(useSession(), "manage_clusters", "");
   const add = mayAdd && (
@@ -24,30 +24,23 @@ export function ClustersPage() {
     </Link>
   );
   return (
-    <>
-      <div className="spread">
-        <div>
-          <h1>Clusters</h1>
-          <p className="sub">What each cluster last said about itself, and when.</p>
-        </div>
-        {add}
-      </div>
+    <Page title="Clusters" lead="The last report of each cluster, and its age." actions={add}>
       <QueryView
         query={clusters}
         loading={
-          <div className="card">
+          <Card>
             <Lines count={5} label="Loading clusters" />
-          </div>
+          </Card>
         }
       >
         {(items) => (
           <div className="rows">
             {items.length === 0 ? (
-              <div className="card">
+              <Card>
                 <Empty action={add} cli="tidegate clusters">
                   No cluster is registered yet. A platform administrator adds the first one.
                 </Empty>
-              </div>
+              </Card>
             ) : (
               <>
                 <div className="even">
@@ -62,14 +55,14 @@ export function ClustersPage() {
           </div>
         )}
       </QueryView>
-    </>
+    </Page>
   );
 }
 
 function ClusterCard({ cluster }: { cluster: Cluster }) {
   const { isFresh } = freshnessOf(cluster, useNowMs());
   return (
-    <section className={`card ${markOf(cluster, isFresh)}`} aria-label={`Cluster ${cluster.name}`}>
+    <Card label={`Cluster ${cluster.name}`} tone={toneOf(cluster, isFresh)}>
       <div className="spread">
         <h2>
           <Link to="/clusters/$name" params={{ name: cluster.name }}>
@@ -83,6 +76,6 @@ function ClusterCard({ cluster }: { cluster: Cluster }) {
       </div>
       <ClusterHealth cluster={cluster} />
       <PoolTable cluster={cluster} />
-    </section>
+    </Card>
   );
 }

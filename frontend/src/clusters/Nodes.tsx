@@ -5,9 +5,10 @@ import { useState } from "react";
 
 import { clusterNodesQuery, placementsQuery } from "../api/queries";
 import type { Cluster, ClusterNode, NodeRequest } from "../api/types";
+import { DataTable } from "../ui/DataTable";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
-import { countUnder, DEVICE_HEADS, formatCount, formatGpus, headOf, type Device } from "../ui/units";
+import { countUnder, DEVICE_HEADS, formatCount, formatGpus, headOf } from "../ui/units";
 import { NODE_CHOICES } from "./search";
 import { NodeDialog, type NodeQuestion } from "./NodeDialog";
 import { isOut, jobsByNode, matching, placeOf, type JobOnNode } from "./nodes";
@@ -71,55 +72,54 @@ export function Nodes({ cluster, mayManage }: { cluster: Cluster; mayManage: boo
               <Empty>No node is like that.</Empty>
             ) : (
               <div className="scroll-x">
-                <table className="nodes" aria-label={`Nodes of ${cluster.name}`}>
-                  <thead>
-                    <tr>
-                      <th scope="col">Node</th>
-                      <th scope="col">State</th>
-                      <th scope="col" className="hide">
-                        Pool
-                      </th>
-                      <th scope="col" className="n hide">
-                        {DEVICE_HEADS[head]}
-                      </th>
-                      <th scope="col">Jobs</th>
-                      <th scope="col" className="n hide">
-                        Seen
-                      </th>
-                      {mayManage && (
-                        <th scope="col" className="n">
-                          <span className="visually-hidden">Actions</span>
-                        </th>
-                      )}
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {found.slice(0, count).map((node) => (
-                      <NodeRow
-                        head={head}
-                        key={node.id}
-                        node={node}
-                        jobs={jobs.get(node.name) ?? []}
-                        action={
-                          mayManage && (
-                            <NodeButton
-                              node={node}
-                              refusal={cluster.nodes_refusal || (cluster.is_enabled ? "" : `the cluster is ${cluster.archived_at === null ? "disabled" : "archived"}`)}
-                              onAsk={(action) =>
-                                setQuestion({
-                                  node,
-                                  action,
-                                  jobs: placements.data === undefined ? null : (jobs.get(node.name)?.length ?? 0),
-                                  evictionRefusal: cluster.eviction_refusal,
-                                })
-                              }
-                            />
-                          )
-                        }
-                      />
-                    ))}
-                  </tbody>
-                </table>
+                <DataTable
+                  className="nodes"
+                  label={`Nodes of ${cluster.name}`}
+                  rows={found}
+                  rowKey={(node) => node.id}
+                  limit={count}
+                  columns={[
+                    { header: "Node", isHeading: true, sortBy: (node) => node.name, cell: (node) => <NodeName node={node} /> },
+                    { header: "State", sortBy: stateOf, cell: (node) => <NodeState node={node} /> },
+                    { header: "Pool", only: "wide", sortBy: (node) => node.pool, cell: (node) => node.pool },
+                    {
+                      header: DEVICE_HEADS[head],
+                      isRight: true,
+                      only: "wide",
+                      cell: (node) => countUnder(head, node.capacity_mgpu, node.device),
+                    },
+                    {
+                      header: "Jobs",
+                      className: "node-words",
+                      sortBy: (node) => jobs.get(node.name)?.length ?? 0,
+                      cell: (node) => <JobsOn jobs={jobs.get(node.name) ?? []} />,
+                    },
+                    { header: "Seen", isRight: true, only: "wide", cell: (node) => <Time at={node.seen_at} /> },
+                    mayManage && {
+                      header: <span className="visually-hidden">Actions</span>,
+                      isRight: true,
+                      cell: (node) => (
+                        <NodeButton
+                          node={node}
+                          refusal={
+                            cluster.nodes_refusal ||
+                            (cluster.is_enabled
+                              ? ""
+                              : `the cluster is ${cluster.archived_at === null ? "disabled" : "archived"}`)
+                          }
+                          onAsk={(action) =>
+                            setQuestion({
+                              node,
+                              action,
+                              jobs: placements.data === undefined ? null : (jobs.get(node.name)?.length ?? 0),
+                              evictionRefusal: cluster.eviction_refusal,
+                            })
+                          }
+                        />
+                      ),
+                    },
+                  ]}
+                />
               </div>
             )}
             {found.length > count && (
@@ -140,51 +140,45 @@ export function Nodes({ cluster, mayManage }: { cluster: Cluster; mayManage: boo
   );
 }
 
-function NodeRow({
-  node,
-  head,
-  jobs,
-  action,
-}: {
-  node: ClusterNode;
-  head: Device;
-  jobs: readonly JobOnNode[];
-  action: React.ReactNode;
-}) {
+function NodeName({ node }: { node: ClusterNode }) {
+  return (
+    <>
+      {node.name}
+      {placeOf(node) !== "" && <div className="small faint">{placeOf(node)}</div>}
+      {node.features.length > 0 && <div className="small faint node-words">{node.features.join(", ")}</div>}
+    </>
+  );
+}
+
+function stateOf(node: ClusterNode): string {
+  return node.state.replaceAll(",", ", ") || (node.is_schedulable ? "schedulable" : "not schedulable");
+}
+
+function NodeState({ node }: { node: ClusterNode }) {
+  return (
+    <>
+      <span className={`pill node-state ${node.is_schedulable ? "run" : "bad"}`}>{stateOf(node)}</span>
+      {node.reason && <div className="small dim node-words">{node.reason}</div>}
+      {node.request && <RequestLine node={node} request={node.request} />}
+    </>
+  );
+}
+
+function JobsOn({ jobs }: { jobs: readonly JobOnNode[] }) {
   const rest = jobs.length - JOBS_SHOWN;
   return (
-    <tr>
-      <th scope="row">
-        {node.name}
-        {placeOf(node) !== "" && <div className="small faint">{placeOf(node)}</div>}
-        {node.features.length > 0 && <div className="small faint node-words">{node.features.join(", ")}</div>}
-      </th>
-      <td>
-        <span className={`pill node-state ${node.is_schedulable ? "run" : "bad"}`}>
-          {node.state.replaceAll(",", ", ") || (node.is_schedulable ? "schedulable" : "not schedulable")}
-        </span>
-        {node.reason && <div className="small dim node-words">{node.reason}</div>}
-        {node.request && <RequestLine node={node} request={node.request} />}
-      </td>
-      <td className="hide">{node.pool}</td>
-      <td className="n hide">{countUnder(head, node.capacity_mgpu, node.device)}</td>
-      <td className="node-words">
-        {jobs.slice(0, JOBS_SHOWN).map((job) => (
-          <div key={job.id}>
-            <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
-              {job.name}
-            </Link>{" "}
-            <span className="faint small">{formatGpus(job.mgpu)}</span>
-          </div>
-        ))}
-        {rest > 0 && <span className="faint small">and {rest} more</span>}
-        {jobs.length === 0 && <span className="faint">–</span>}
-      </td>
-      <td className="n hide">
-        <Time at={node.seen_at} />
-      </td>
-      {action && <td className="n">{action}</td>}
-    </tr>
+    <>
+      {jobs.slice(0, JOBS_SHOWN).map((job) => (
+        <div key={job.id}>
+          <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
+            {job.name}
+          </Link>{" "}
+          <span className="faint small">{formatGpus(job.mgpu)}</span>
+        </div>
+      ))}
+      {rest > 0 && <span className="faint small">and {rest} more</span>}
+      {jobs.length === 0 && <span className="faint">–</span>}
+    </>
   );
 }
 

@@ -1,4 +1,5 @@
 import type { Cluster } from "../api/types";
+import { DataTable } from "../ui/DataTable";
 import { countUnder, DEVICE_HEADS, DEVICE_WORDS, DEVICES, formatGpuCount, headOf } from "../ui/units";
 
 const WHY = {
@@ -39,32 +40,34 @@ export function OutsideUse({ cluster }: { cluster: Cluster }) {
           `${pending} ${pending === 1 ? "job waits" : "jobs wait"} in the cluster's own queue${isOfOne && pending_mgpu > 0 ? `, for ${formatGpuCount(pending_mgpu, head)}` : ""}.`}
       </p>
       {holders !== null && holders.length > 0 && (
-        <table aria-label={`Who holds ${DEVICE_WORDS[head]} of ${cluster.name} beside the portal`}>
-          <thead>
-            <tr>
-              <th scope="col">{isKubernetes ? "Namespace" : "Account"}</th>
-              <th scope="col">User</th>
-              <th scope="col" className="n">
-                {DEVICE_HEADS[head]}
-              </th>
-              <th scope="col" className="hide">
-                Why for no team
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {holders.map((holder) => (
-              <tr key={`${holder.account} ${holder.user} ${holder.pool} ${holder.reason}`}>
-                <th scope="row">{holder.account || "–"}</th>
-                <td>{holder.user || "–"}</td>
-                <td className="n">
-                  {countUnder(head, holder.mgpu, deviceOf.get(holder.pool) ?? head)} <span className="faint">{holder.pool}</span>
-                </td>
-                <td className="hide">{(isKubernetes && WHY_THERE[holder.reason]) || WHY[holder.reason]}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <DataTable
+          label={`Who holds ${DEVICE_WORDS[head]} of ${cluster.name} beside the portal`}
+          rows={holders}
+          rowKey={(holder) => `${holder.account} ${holder.user} ${holder.pool} ${holder.reason}`}
+          columns={[
+            {
+              header: isKubernetes ? "Namespace" : "Account",
+              isHeading: true,
+              cell: (holder) => holder.account || "–",
+            },
+            { header: "User", cell: (holder) => holder.user || "–" },
+            {
+              header: DEVICE_HEADS[head],
+              isRight: true,
+              cell: (holder) => (
+                <>
+                  {countUnder(head, holder.mgpu, deviceOf.get(holder.pool) ?? head)}{" "}
+                  <span className="faint">{holder.pool}</span>
+                </>
+              ),
+            },
+            {
+              header: "Why for no team",
+              only: "wide",
+              cell: (holder) => (isKubernetes && WHY_THERE[holder.reason]) || WHY[holder.reason],
+            },
+          ]}
+        />
       )}
     </section>
   );

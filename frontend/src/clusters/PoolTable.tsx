@@ -1,5 +1,6 @@
 import type { Cluster } from "../api/types";
 import { freshnessOf } from "../shell/Freshness";
+import { DataTable } from "../ui/DataTable";
 import { useNowMs } from "../ui/now";
 import { Time } from "../ui/Time";
 import { countUnder, DEVICE_HEADS, DEVICE_WORDS, formatGpus, headOf } from "../ui/units";
@@ -11,54 +12,58 @@ export function PoolTable({ cluster }: { cluster: Cluster }) {
   if (cluster.pools.length === 0) return <p className="dim">It has not said yet what it has.</p>;
   const head = headOf(cluster.pools);
   return (
-    <table aria-label={`Pools of ${cluster.name}`}>
-      <thead>
-        <tr>
-          <th scope="col">Pool</th>
-          <th scope="col">
-            Healthy
-            {!isFresh && cluster.seen_at !== null && (
-              <span className="faint">
-                {" "}
-                as of <Time at={cluster.seen_at} show="both" />
-              </span>
-            )}
-          </th>
-          <th scope="col" className="n">
-            {DEVICE_HEADS[head]}
-          </th>
-          <th scope="col" className="n">
-            Nodes
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {cluster.pools.map((pool) => (
-          <tr key={pool.pool}>
-            <th scope="row">{pool.pool}</th>
-            <td>
-              <span
-                className="bar"
-                style={{ minWidth: 70 }}
-                role="img"
-                aria-label={`${formatGpus(pool.healthy_mgpu)} of ${formatGpus(pool.capacity_mgpu)} ${DEVICE_WORDS[pool.device]} healthy`}
-              >
-                <i className="e" style={{ left: 0, width: "100%" }} />
-                <i className="g" style={{ left: 0, width: percent(pool.healthy_mgpu, pool.capacity_mgpu) }} />
-              </span>
-            </td>
-            <td className="n">
+    <DataTable
+      label={`Pools of ${cluster.name}`}
+      rows={cluster.pools}
+      rowKey={(pool) => pool.pool}
+      columns={[
+        { header: "Pool", isHeading: true, cell: (pool) => pool.pool },
+        {
+          header: (
+            <>
+              Healthy
+              {!isFresh && cluster.seen_at !== null && (
+                <span className="faint">
+                  {" "}
+                  as of <Time at={cluster.seen_at} show="both" />
+                </span>
+              )}
+            </>
+          ),
+          cell: (pool) => (
+            <span
+              className="bar"
+              style={{ minWidth: 70 }}
+              role="img"
+              aria-label={`${formatGpus(pool.healthy_mgpu)} of ${formatGpus(pool.capacity_mgpu)} ${DEVICE_WORDS[pool.device]} healthy`}
+            >
+              <i className="e" style={{ left: 0, width: "100%" }} />
+              <i className="g" style={{ left: 0, width: percent(pool.healthy_mgpu, pool.capacity_mgpu) }} />
+            </span>
+          ),
+        },
+        {
+          header: DEVICE_HEADS[head],
+          isRight: true,
+          cell: (pool) => (
+            <>
               {formatGpus(pool.healthy_mgpu)}
               <span className="faint"> of {countUnder(head, pool.capacity_mgpu, pool.device)}</span>
-            </td>
-            <td className="n">
+            </>
+          ),
+        },
+        {
+          header: "Nodes",
+          isRight: true,
+          cell: (pool) => (
+            <>
               {pool.nodes_healthy}
               <span className="faint"> of {pool.nodes}</span>
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+            </>
+          ),
+        },
+      ]}
+    />
   );
 }
 

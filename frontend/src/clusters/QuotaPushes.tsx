@@ -7,6 +7,7 @@ import { client, unwrap } from "../api/client";
 import { quotaPushesQuery, quotaPushQuery } from "../api/queries";
 import type { Cluster, QuotaPush, QuotaPushSummary } from "../api/types";
 import { Confirm } from "../ui/Confirm";
+import { DataTable } from "../ui/DataTable";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastError } from "../ui/toast";
@@ -101,39 +102,40 @@ export function QuotaPushes({ cluster }: { cluster: Cluster }) {
 
 function PushTable({ pushes, chosen }: { pushes: readonly QuotaPushSummary[]; chosen: string | undefined }) {
   return (
-    <table aria-label="Comparisons">
-      <thead>
-        <tr>
-          <th scope="col">Asked</th>
-          <th scope="col">What</th>
-          <th scope="col">Result</th>
-          <th scope="col" className="hide">
-            By
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {pushes.map((push) => {
-          const { words, tone } = outcomeOf(push);
-          return (
-            <tr key={push.id} aria-current={push.id === chosen || undefined}>
-              <th scope="row">
-                <Link to="." search={(before: object) => ({ ...before, push: push.id })} replace>
-                  <Time at={push.requested_at} />
-                </Link>
-              </th>
-              <td>{PUSH_WORDS[push.kind]}</td>
-              <td>
-                <span className={`pill ${tone}`}>{words}</span>
-                {push.error && <div className="small dim node-words">{push.error}</div>}
-              </td>
-              <td className="hide">{push.requested_by ?? "by itself"}</td>
-            </tr>
-          );
-        })}
-      </tbody>
-    </table>
+    <DataTable
+      label="Comparisons"
+      rows={pushes}
+      rowKey={(push) => push.id}
+      isCurrent={(push) => push.id === chosen}
+      columns={[
+        {
+          header: "Asked",
+          isHeading: true,
+          cell: (push) => (
+            <Link to="." search={(before: object) => ({ ...before, push: push.id })} replace>
+              <Time at={push.requested_at} />
+            </Link>
+          ),
+        },
+        { header: "What", cell: (push) => PUSH_WORDS[push.kind] },
+        {
+          header: "Result",
+          cell: (push) => (
+            <>
+              <OutcomePill push={push} />
+              {push.error && <div className="small dim node-words">{push.error}</div>}
+            </>
+          ),
+        },
+        { header: "By", only: "wide", cell: (push) => push.requested_by ?? "by itself" },
+      ]}
+    />
   );
+}
+
+function OutcomePill({ push }: { push: QuotaPushSummary }) {
+  const { words, tone } = outcomeOf(push);
+  return <span className={`pill ${tone}`}>{words}</span>;
 }
 
 function PushDetail({
@@ -201,55 +203,48 @@ function Changes({
         )}
       </div>
       <div className="scroll-x">
-        <table className="changes" aria-label="Differences">
-          <thead>
-            <tr>
-              {mayAccept && (
-                <th scope="col">
-                  <span className="visually-hidden">Chosen</span>
-                </th>
-              )}
-              <th scope="col">What</th>
-              <th scope="col">It has</th>
-              <th scope="col">It should have</th>
-              <th scope="col" className={mayAccept ? "hide" : undefined}>
-                Result
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {push.changes.map((change) => (
-              <tr key={`${change.kind} ${change.subject}`}>
-                {mayAccept && (
-                  <td>
-                    <Checkbox
-                      aria-label={`Choose ${change.subject}`}
-                      checked={subjects.includes(change.subject)}
-                      onChange={(event) =>
-                        setSubjects(
-                          event.currentTarget.checked
-                            ? [...subjects, change.subject]
-                            : subjects.filter((each) => each !== change.subject),
-                        )
-                      }
-                    />
-                  </td>
-                )}
-                <th scope="row">
+        <DataTable
+          className="changes"
+          label="Differences"
+          rows={push.changes}
+          rowKey={(change) => `${change.kind} ${change.subject}`}
+          columns={[
+            mayAccept && {
+              header: <span className="visually-hidden">Chosen</span>,
+              cell: (change) => (
+                <Checkbox
+                  aria-label={`Choose ${change.subject}`}
+                  checked={subjects.includes(change.subject)}
+                  onChange={(event) =>
+                    setSubjects(
+                      event.currentTarget.checked
+                        ? [...subjects, change.subject]
+                        : subjects.filter((each) => each !== change.subject),
+                    )
+                  }
+                />
+              ),
+            },
+            {
+              header: "What",
+              isHeading: true,
+              cell: (change) => (
+                <>
                   <span className="pill">{change.kind}</span> <Subject subject={change.subject} />
                   {change.note && <div className="small dim">{change.note}</div>}
-                </th>
-                <td>
-                  <Settings change={change} side="before" />
-                </td>
-                <td>
-                  <Settings change={change} side="after" />
-                </td>
-                <td className={`${isRefused(change) ? "bad-text" : ""} ${mayAccept ? "hide" : ""}`}>{change.result}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+                </>
+              ),
+            },
+            { header: "It has", cell: (change) => <Settings change={change} side="before" /> },
+            { header: "It should have", cell: (change) => <Settings change={change} side="after" /> },
+            {
+              header: "Result",
+              only: mayAccept ? "wide" : undefined,
+              tone: (change) => (isRefused(change) ? "bad-text" : undefined),
+              cell: (change) => change.result,
+            },
+          ]}
+        />
       </div>
       {more > 0 && <p className="dim">and {formatCount(more)} more</p>}
     </section>

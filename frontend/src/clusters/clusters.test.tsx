@@ -10,7 +10,7 @@ import { OutsideUse } from "./OutsideUse";
 import { PoolTable } from "./PoolTable";
 import { isOut, jobsByNode, matching, whatEvictionDoes } from "./nodes";
 import { outcomeOf, settingsOf, subjectParts } from "./pushes";
-import { ClusterHealth, markOf } from "./ClusterHealth";
+import { ClusterHealth, toneOf } from "./ClusterHealth";
 import { fieldsOf, NO_FIELDS, NO_POOL as NO_KUBERNETES_POOL, readKubernetes } from "./kubernetesOptions";
 import { fieldOf } from "./options";
 import { NO_POOL, readOptions } from "./slurmOptions";
@@ -57,12 +57,8 @@ describe("cores and GPUs of a cluster", () => {
   // Planted: good while it answers, whatever it says.
   it("have a warning edge where there is something to see to", () => {
     const told = { ...slurm, message: "2 Pods hold 6 GPUs outside of the teams' queues." };
-    expect([markOf(slurm, true), markOf(told, true), markOf(slurm, false)]).toEqual([
-      "mark good",
-      "mark warn",
-      "mark warn",
-    ]);
-    expect(markOf({ ...told, is_enabled: false }, true)).toBe("");
+    expect([toneOf(slurm, true), toneOf(told, true), toneOf(slurm, false)]).toEqual(["good", "warn", "warn"]);
+    expect(toneOf({ ...told, is_enabled: false }, true)).toBeUndefined();
     show(<ClusterHealth cluster={told} />);
     expect(screen.getByText(told.message)).not.toHaveClass("dim");
   });

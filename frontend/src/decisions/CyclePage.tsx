@@ -3,11 +3,13 @@ import { Link, useParams } from "@tanstack/react-router";
 
 import { ApiError } from "../api/client";
 import type { ReplayedCycle } from "../api/types";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
-import { Lines, QueryView } from "../ui/states";
+import { DataTable } from "../ui/DataTable";
+import { Page, PageLoading } from "../ui/Page";
+import { QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { formatCount } from "../ui/units";
-import { usePageTitle } from "../ui/usePageTitle";
 import { DecisionList, JobName } from "./DecisionList";
 import { NotYours } from "./DecisionsPage";
 import { cycleQuery } from "./queries";
@@ -18,17 +20,12 @@ const DIFFERENCES_SHOWN = 50;
 
 export function CyclePage() {
   const { cycleId } = useParams({ from: "/shell/decisions/$cycleId" });
-  usePageTitle("Decision");
   const cycle = useQuery(cycleQuery(cycleId));
   if (cycle.error instanceof ApiError && cycle.error.status === 403) return <NotYours />;
   return (
     <QueryView
       query={cycle}
-      loading={
-        <div className="card">
-          <Lines count={8} label="Loading the decision" />
-        </div>
-      }
+      loading={<PageLoading title="Decision" label="Loading the decision" />}
     >
       {(found) => <CycleView cycle={found} />}
     </QueryView>
@@ -39,18 +36,24 @@ function CycleView({ cycle }: { cycle: ReplayedCycle }) {
   const shown = cycle.decisions.slice(0, DECISIONS_SHOWN);
   const rest = cycle.decisions.slice(DECISIONS_SHOWN);
   return (
-    <>
-      <h1>
-        Decided <Time at={cycle.decided_at} show="exact" />
-      </h1>
-      <p className="sub">
-        {formatCount(cycle.queued)} jobs waited and {formatCount(cycle.running)} ran: {cycleWords(cycle)} · by version{" "}
-        {cycle.version} · <Link to="/decisions" search={{ view: "cycles" }}>
-          all cycles
-        </Link>
-      </p>
+    <Page
+      title="Decision"
+      heading={
+        <>
+          Decided <Time at={cycle.decided_at} show="exact" />
+        </>
+      }
+      lead={
+        <>
+          {formatCount(cycle.queued)} jobs waited and {formatCount(cycle.running)} ran: {cycleWords(cycle)} · by version{" "}
+          {cycle.version} · <Link to="/decisions" search={{ view: "cycles" }}>
+            all cycles
+          </Link>
+        </>
+      }
+    >
       <div className="two">
-        <section className="card" aria-label="What it did and why">
+        <Card label="What it did and why">
           <h2>What it did and why</h2>
           <DecisionList decisions={shown} shows="jobs" />
           {rest.length > 0 && (
@@ -59,16 +62,16 @@ function CycleView({ cycle }: { cycle: ReplayedCycle }) {
               <DecisionList decisions={rest} shows="jobs" />
             </details>
           )}
-        </section>
+        </Card>
         <div className="rows">
-          <section className="card" aria-label="What would be decided today">
+          <Card label="What would be decided today">
             <h2>What would be decided today</h2>
             <Today cycle={cycle} />
-          </section>
+          </Card>
           <CliLine command={`tidegate replay ${cycle.id}`} />
         </div>
       </div>
-    </>
+    </Page>
   );
 }
 
@@ -87,26 +90,15 @@ function Today({ cycle }: { cycle: ReplayedCycle }) {
         cycle knew then.
       </p>
       {shown.length > 0 && (
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Job</th>
-              <th scope="col">Then</th>
-              <th scope="col">Today</th>
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((each, i) => (
-              <tr key={each.job.id ?? i}>
-                <th scope="row">
-                  <JobName job={each.job} />
-                </th>
-                <td>{fateWords(each.then)}</td>
-                <td>{fateWords(each.today)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <DataTable
+          rows={shown}
+          rowKey={(each, i) => each.job.id ?? i}
+          columns={[
+            { header: "Job", isHeading: true, cell: (each) => <JobName job={each.job} /> },
+            { header: "Then", cell: (each) => fateWords(each.then) },
+            { header: "Today", cell: (each) => fateWords(each.today) },
+          ]}
+        />
       )}
       {cycle.difference_count > shown.length && (
         <p className="small dim">The first {shown.length}; the command below has more.</p>

@@ -1,4 +1,5 @@
 import type { DecisionLine } from "../api/types";
+import { DataTable } from "../ui/DataTable";
 import { Time } from "../ui/Time";
 import { countUnder, DEVICE_HEADS, deviceTime, formatGpuCount, formatGpuHours, headOf, hoursUnder } from "../ui/units";
 import { JobName } from "./DecisionList";
@@ -8,47 +9,59 @@ import { kindTone, kindWords, partWords, rightWords } from "./words";
 export function DecidedTable({ lines }: { lines: readonly DecisionLine[] }) {
   const head = headOf(lines);
   return (
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Job</th>
-          <th scope="col">Decided</th>
-          <th scope="col" className="n hide">
-            {DEVICE_HEADS[head]}
-          </th>
-          <th scope="col" className="n hide">
-            {deviceTime(head, "hours")} at risk
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {lines.map((line) => (
-          <tr key={line.id}>
-            <th scope="row" className="wraps">
+    <DataTable
+      rows={lines}
+      rowKey={(line) => line.id}
+      columns={[
+        {
+          header: "Job",
+          isHeading: true,
+          className: "wraps",
+          cell: (line) => (
+            <>
               <JobName job={line.job} />
               <div className="small faint">{line.job.team}</div>
               <div className="small dim">
                 <OtherSide line={line} />
               </div>
-            </th>
-            <td>
+            </>
+          ),
+        },
+        {
+          header: "Decided",
+          cell: (line) => (
+            <>
               <span className={`pill ${kindTone(line.decision)}`}>{kindWords(line.decision, line.device)}</span>
               <div className="small faint">
                 <Time at={line.decided_at} />
               </div>
               <div className="only-phone small dim">
                 {formatGpuCount(line.mgpu, line.device)}
-                {line.at_risk_mgpu_s !== null && ` · ${formatGpuHours(line.at_risk_mgpu_s)} ${deviceTime(line.device, "h")} at risk`}
+                {line.at_risk_mgpu_s !== null &&
+                  ` · ${formatGpuHours(line.at_risk_mgpu_s)} ${deviceTime(line.device, "h")} at risk`}
               </div>
-            </td>
-            <td className="n hide">{countUnder(head, line.mgpu, line.device)}</td>
-            <td className="n hide">
-              {line.at_risk_mgpu_s === null ? <span className="faint">–</span> : hoursUnder(head, line.at_risk_mgpu_s, line.device)}
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+            </>
+          ),
+        },
+        {
+          header: DEVICE_HEADS[head],
+          isRight: true,
+          only: "wide",
+          cell: (line) => countUnder(head, line.mgpu, line.device),
+        },
+        {
+          header: <>{deviceTime(head, "hours")} at risk</>,
+          isRight: true,
+          only: "wide",
+          cell: (line) =>
+            line.at_risk_mgpu_s === null ? (
+              <span className="faint">–</span>
+            ) : (
+              hoursUnder(head, line.at_risk_mgpu_s, line.device)
+            ),
+        },
+      ]}
+    />
   );
 }
 

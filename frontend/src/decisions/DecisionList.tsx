@@ -2,6 +2,7 @@ import { Link } from "@tanstack/react-router";
 
 import type { Decision, NamedJob } from "../api/types";
 import { lastPart } from "../jobs/words";
+import { DataTable } from "../ui/DataTable";
 import { Time } from "../ui/Time";
 import { DEVICE_HEADS, formatDuration, formatGpus, type Device } from "../ui/units";
 import { kindTone, kindWords, rightWords } from "./words";
@@ -70,37 +71,28 @@ export function JobName({ job }: { job: NamedJob }) {
 
 function Victims({ victims, device }: { victims: Decision["victims"]; device: Device }) {
   return (
-    <table aria-label="Jobs that had to go">
-      <thead>
-        <tr>
-          <th scope="col">Had to go</th>
-          <th scope="col" className="n">
-            {DEVICE_HEADS[device]}
-          </th>
-          <th scope="col">Because</th>
-          <th scope="col" className="n hide">
-            Not saved
-          </th>
-          <th scope="col" className="n hide">
-            Grace
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {victims.map((victim, i) => (
-          <tr key={victim.id ?? i}>
-            <th scope="row">
-              <JobName job={victim} />
-            </th>
-            <td className="n">{formatGpus(victim.mgpu)}</td>
-            <td>{rightWords(victim.right, device)}</td>
-            <td className="n hide">
-              {victim.unsaved_s === null ? <span className="faint">–</span> : formatDuration(victim.unsaved_s)}
-            </td>
-            <td className="n hide">{formatDuration(victim.grace_s)}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <DataTable
+      label="Jobs that had to go"
+      rows={victims}
+      rowKey={(victim, i) => victim.id ?? i}
+      columns={[
+        { header: "Had to go", isHeading: true, cell: (victim) => <JobName job={victim} /> },
+        { header: DEVICE_HEADS[device], isRight: true, cell: (victim) => formatGpus(victim.mgpu) },
+        { header: "Because", cell: (victim) => rightWords(victim.right, device) },
+        {
+          header: "Not saved",
+          isRight: true,
+          only: "wide",
+          cell: (victim) =>
+            victim.unsaved_s === null ? <span className="faint">–</span> : formatDuration(victim.unsaved_s),
+        },
+        {
+          header: "Grace",
+          isRight: true,
+          only: "wide",
+          cell: (victim) => formatDuration(victim.grace_s),
+        },
+      ]}
+    />
   );
 }

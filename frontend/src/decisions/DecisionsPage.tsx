@@ -8,11 +8,12 @@ import type { Cycle } from "../api/types";
 import { localOfUtc, utcOfLocal } from "../planned/draft";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
+import { DataTable } from "../ui/DataTable";
+import { NoPage, Page } from "../ui/Page";
 import { PagedCard } from "../ui/PagedCard";
 import { Empty } from "../ui/states";
 import { Time } from "../ui/Time";
 import { zoneName } from "../ui/units";
-import { usePageTitle } from "../ui/usePageTitle";
 import { DECISION_KINDS } from "./search";
 import { DecidedTable } from "./DecidedTable";
 import { cyclesQuery, decisionsQuery } from "./queries";
@@ -20,18 +21,18 @@ import { cycleWords, kindWords } from "./words";
 
 /** What was decided about jobs; and, for platform administrators, the cycles that decided it. */
 export function DecisionsPage() {
-  usePageTitle("Decisions");
   const { view } = useSearch({ from: "/shell/decisions" });
   const navigate = useNavigate({ from: "/decisions" });
   const mayReplay = may(useSession(), "manage_clusters", "");
   return (
-    <>
-      <h1>Decisions</h1>
-      <p className="sub">
-        {view === "cycles"
-          ? "Every cycle of the arbiter that started or stopped something, with all that it knew. The latest first."
-          : "Who was started, and who was told to give back for whom: of the jobs that you may see, the latest first."}
-      </p>
+    <Page
+      title="Decisions"
+      lead={
+        view === "cycles"
+          ? "Cycles of the scheduler that started or stopped a job, newest first."
+          : "Starts and preemptions of the jobs that you can see, newest first."
+      }
+    >
       {mayReplay && (
         <SegmentedControl
           aria-label="What to list"
@@ -46,7 +47,7 @@ export function DecisionsPage() {
         />
       )}
       {view === "cycles" ? <Cycles /> : <Decided />}
-    </>
+    </Page>
   );
 }
 
@@ -151,42 +152,36 @@ function Before() {
 /** Whole cycles hold jobs of every organization. */
 export function NotYours() {
   return (
-    <div className="card empty">
-      <h1>Cycles are for platform administrators</h1>
-      <p>A cycle holds jobs of all organizations. What was decided about the jobs that you may see is listed by itself.</p>
+    <NoPage title="Decision" heading="Only for platform administrators">
+      <p>A cycle contains jobs of all organizations. The list of decisions has those of the jobs that you can see.</p>
       <Link to="/decisions">Decisions</Link>
-    </div>
+    </NoPage>
   );
 }
 
 function CycleTable({ cycles }: { cycles: readonly Cycle[] }) {
   return (
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Decided</th>
-          <th scope="col">What it did</th>
-          <th scope="col" className="hide">
-            Version
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {cycles.map((cycle) => (
-          <tr key={cycle.id}>
-            <th scope="row">
+    <DataTable
+      rows={cycles}
+      rowKey={(cycle) => cycle.id}
+      columns={[
+        {
+          header: "Decided",
+          isHeading: true,
+          cell: (cycle) => (
+            <>
               <Link to="/decisions/$cycleId" params={{ cycleId: cycle.id }}>
                 <Time at={cycle.decided_at} show="exact" />
               </Link>
               <div className="small faint">
                 <Time at={cycle.decided_at} />
               </div>
-            </th>
-            <td>{cycleWords(cycle)}</td>
-            <td className="hide faint">{cycle.version}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+            </>
+          ),
+        },
+        { header: "What it did", cell: (cycle) => cycleWords(cycle) },
+        { header: "Version", only: "wide", className: "faint", cell: (cycle) => cycle.version },
+      ]}
+    />
   );
 }

@@ -7,7 +7,10 @@ import { chargebackQuery } from "../api/queries";
 import { thisMonth } from "../billing/period";
 import { reconciliationsQuery, type Reconciliation } from "../billing/reconciliationQueries";
 import { byCurrency, totalsOf, type CurrencyReport } from "../billing/totals";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { DataTable } from "../ui/DataTable";
+import { Fact, Facts } from "../ui/Facts";
 import { useNowMs } from "../ui/now";
 import { Lines, QueryView } from "../ui/states";
 import { capitalised, deviceTime, formatCost, formatCount, formatGpuHours, formatShare } from "../ui/units";
@@ -27,7 +30,7 @@ export function Costs({ scope }: { scope: string | undefined }) {
     placeholderData: keepPreviousData,
   });
   return (
-    <section className="card" aria-label="Costs">
+    <Card label="Costs">
       <div className="spread">
         <h2>Costs · {period.label}</h2>
         <Button component={Link} to="/chargeback" size="xs">
@@ -37,35 +40,25 @@ export function Costs({ scope }: { scope: string | undefined }) {
       <QueryView query={report} loading={<Lines count={3} label="Loading the costs" />}>
         {(data) => (
           <div className="stack">
-            <table className="facts">
-              <tbody>
-                <tr>
-                  <th scope="row">Cost so far</th>
-                  <td>
-                    {byCurrency(data).map(({ currency, totals }) => (
-                      <div key={currency}>{formatCost(totals.cost_nano, currency)}</div>
-                    ))}
-                  </td>
-                </tr>
+            <Facts>
+                <Fact name="Cost so far">
+                  {byCurrency(data).map(({ currency, totals }) => (
+                    <div key={currency}>{formatCost(totals.cost_nano, currency)}</div>
+                  ))}
+                </Fact>
                 {totalsOf(data).map((each) => (
                   <Fragment key={each.device}>
-                    <tr>
-                      <th scope="row">{capitalised(deviceTime(each.device, "hours"))} guaranteed</th>
-                      <td>{formatGpuHours(each.guaranteed_mgpu_s)}</td>
-                    </tr>
-                    <tr>
-                      <th scope="row">{capitalised(deviceTime(each.device, "hours"))} borrowed</th>
-                      <td>{formatGpuHours(each.borrowed_mgpu_s)}</td>
-                    </tr>
+                    <Fact name={`${capitalised(deviceTime(each.device, "hours"))} guaranteed`}>
+                      {formatGpuHours(each.guaranteed_mgpu_s)}
+                    </Fact>
+                    <Fact name={`${capitalised(deviceTime(each.device, "hours"))} borrowed`}>
+                      {formatGpuHours(each.borrowed_mgpu_s)}
+                    </Fact>
                   </Fragment>
                 ))}
-                <tr>
-                  <th scope="row">Jobs</th>
-                  <td>{formatCount(data.totals.jobs)}</td>
-                </tr>
+                <Fact name="Jobs">{formatCount(data.totals.jobs)}</Fact>
                 <ReconciledDays start={period.start} />
-              </tbody>
-            </table>
+              </Facts>
             {byCurrency(data).map((part) => (
               <TopTeams key={part.currency} part={part} />
             ))}
@@ -83,7 +76,7 @@ export function Costs({ scope }: { scope: string | undefined }) {
           </div>
         )}
       </QueryView>
-    </section>
+    </Card>
   );
 }
 
@@ -96,9 +89,7 @@ function ReconciledDays({ start }: { start: string }) {
   const open = count("pending") + count("unavailable");
   if (inPeriod.length === 0) return null;
   return (
-    <tr>
-      <th scope="row">Reconciliation</th>
-      <td>
+    <Fact name="Reconciliation">
         <Link to="/chargeback">
           {red > 0 ? (
             <span className="bad-text">
@@ -112,8 +103,7 @@ function ReconciledDays({ start }: { start: string }) {
           {" "}
           · {count("green")} agree{open > 0 && `, ${open} not compared`}
         </span>
-      </td>
-    </tr>
+    </Fact>
   );
 }
 
@@ -125,31 +115,32 @@ function TopTeams({ part }: { part: CurrencyReport }) {
   if (top.length === 0) return null;
   const title = `Teams with the highest cost${part.currency === null ? "" : ` in ${part.currency}`}`;
   return (
-    <table aria-label={title}>
-      <thead>
-        <tr>
-          <th scope="col">{title}</th>
-          <th scope="col" className="n">
-            Cost
-          </th>
-          <th scope="col" className="n hide">
-            Of the total
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {top.map(([team, costNano]) => (
-          <tr key={team}>
-            <th scope="row">
-              <Link to="/chargeback" search={{ scope: team }}>
-                {team}
-              </Link>
-            </th>
-            <td className="n">{formatCost(costNano, part.currency)}</td>
-            <td className="n hide">{formatShare(costNano, part.totals.cost_nano)}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <DataTable
+      label={title}
+      rows={top}
+      rowKey={([team]) => team}
+      columns={[
+        {
+          header: title,
+          isHeading: true,
+          cell: ([team]) => (
+            <Link to="/chargeback" search={{ scope: team }}>
+              {team}
+            </Link>
+          ),
+        },
+        {
+          header: "Cost",
+          isRight: true,
+          cell: ([, costNano]) => formatCost(costNano, part.currency),
+        },
+        {
+          header: "Of the total",
+          isRight: true,
+          only: "wide",
+          cell: ([, costNano]) => formatShare(costNano, part.totals.cost_nano),
+        },
+      ]}
+    />
   );
 }

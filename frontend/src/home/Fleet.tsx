@@ -5,7 +5,9 @@ import { clustersQuery, poolsQuery, quotasQuery } from "../api/queries";
 import type { Cluster, Pool, Quota } from "../api/types";
 import { rootsOf } from "../quotas/tree";
 import { FreshnessBadge } from "../shell/Freshness";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { DataTable } from "../ui/DataTable";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { countUnder, headOf } from "../ui/units";
@@ -16,7 +18,7 @@ export function Fleet() {
   const clusters = useQuery(clustersQuery);
   const quotas = useQuery(quotasQuery({}));
   return (
-    <section className="card" aria-label="Fleet">
+    <Card label="Fleet">
       <h2>Fleet</h2>
       <QueryView query={pools} loading={<Lines count={3} label="Loading the fleet" />}>
         {(items) =>
@@ -47,7 +49,7 @@ export function Fleet() {
         <Link to="/clusters">All clusters</Link>
         <CliLine command="tidegate clusters" />
       </div>
-    </section>
+    </Card>
   );
 }
 
@@ -62,62 +64,69 @@ function PoolTable({
 }) {
   const head = headOf(pools);
   const sum = (values: readonly number[]) => values.reduce((total, each) => total + each, 0);
+  const ofPool = (name: string) => {
+    const parts = clusters.flatMap((cluster) =>
+      cluster.is_enabled ? cluster.pools.filter(({ pool }) => pool === name) : [],
+    );
+    const roots = rootsOf((quotas ?? []).filter(({ pool }) => pool === name));
+    return {
+      inUseMgpu: sum(roots.map(({ use }) => use.in_use_mgpu)),
+      out: sum(parts.map(({ nodes, nodes_healthy }) => nodes - nodes_healthy)),
+      nodes: sum(parts.map(({ nodes }) => nodes)),
+    };
+  };
   return (
-    <table aria-label="Pools of the fleet">
-      <thead>
-        <tr>
-          <th scope="col">Pool</th>
-          <th scope="col" className="n">
-            In use
-          </th>
-          <th scope="col" className="n">
-            Healthy
-          </th>
-          <th scope="col" className="n hide">
-            Guaranteed
-          </th>
-          <th scope="col" className="n">
-            Nodes out of service
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {pools.map((pool) => {
-          const parts = clusters.flatMap((cluster) =>
-            cluster.is_enabled ? cluster.pools.filter((each) => each.pool === pool.name) : [],
-          );
-          const roots = rootsOf((quotas ?? []).filter((quota) => quota.pool === pool.name));
-          const out = sum(parts.map(({ nodes, nodes_healthy }) => nodes - nodes_healthy));
-          return (
-            <tr key={pool.id}>
-              <th scope="row">
-                <Link to="/quotas" search={{ pool: pool.name }}>
-                  {pool.name}
-                </Link>
-                {pool.archived_at !== null && <div className="small dim">archived</div>}
-                {pool.is_overcommitted && <div className="small bad-text">▲ overcommitted</div>}
-              </th>
-              <td className="n">
-                {quotas === undefined ? "…" : countUnder(head, sum(roots.map(({ use }) => use.in_use_mgpu)), pool.device)}
-              </td>
-              <td className="n">
-                {countUnder(head, pool.capacity_mgpu, pool.device)}
-                {pool.capacity_as_of !== null && (
-                  <div className="small stale-text">
-                    as of <Time at={pool.capacity_as_of} />
-                  </div>
-                )}
-              </td>
-              <td className="n hide">
-                {pool.guaranteed_mgpu === null ? "–" : countUnder(head, pool.guaranteed_mgpu, pool.device)}
-              </td>
-              <td className={out > 0 ? "n bad-text" : "n"}>
-                {out} of {sum(parts.map(({ nodes }) => nodes))}
-              </td>
-            </tr>
-          );
-        })}
-      </tbody>
-    </table>
+    <DataTable
+      label="Pools of the fleet"
+      rows={pools.map((pool) => ({ pool, ...ofPool(pool.name) }))}
+      rowKey={({ pool }) => pool.id}
+      columns={[
+        {
+          header: "Pool",
+          isHeading: true,
+          cell: ({ pool }) => (
+            <>
+              <Link to="/quotas" search={{ pool: pool.name }}>
+                {pool.name}
+              </Link>
+              {pool.archived_at !== null && <div className="small dim">archived</div>}
+              {pool.is_overcommitted && <div className="small bad-text">▲ overcommitted</div>}
+            </>
+          ),
+        },
+        {
+          header: "In use",
+          isRight: true,
+          cell: ({ pool, inUseMgpu }) => (quotas === undefined ? "…" : countUnder(head, inUseMgpu, pool.device)),
+        },
+        {
+          header: "Healthy",
+          isRight: true,
+          cell: ({ pool }) => (
+            <>
+              {countUnder(head, pool.capacity_mgpu, pool.device)}
+              {pool.capacity_as_of !== null && (
+                <div className="small stale-text">
+                  as of <Time at={pool.capacity_as_of} />
+                </div>
+              )}
+            </>
+          ),
+        },
+        {
+          header: "Guaranteed",
+          isRight: true,
+          only: "wide",
+          cell: ({ pool }) =>
+            pool.guaranteed_mgpu === null ? "–" : countUnder(head, pool.guaranteed_mgpu, pool.device),
+        },
+        {
+          header: "Nodes out of service",
+          isRight: true,
+          tone: ({ out }) => (out > 0 ? "bad-text" : undefined),
+          cell: ({ out, nodes }) => `${out} of ${nodes}`,
+        },
+      ]}
+    />
   );
 }

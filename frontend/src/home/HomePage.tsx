@@ -3,8 +3,9 @@ import { useSearch } from "@tanstack/react-router";
 import type { Session } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
+import { Card } from "../ui/Card";
+import { Page } from "../ui/Page";
 import { Empty } from "../ui/states";
-import { usePageTitle } from "../ui/usePageTitle";
 import { Costs } from "./Costs";
 import { Fleet } from "./Fleet";
 import { MyJobs } from "./MyJobs";
@@ -23,7 +24,6 @@ const LEADS: readonly Role[] = ["team_lead", "department_admin", "organization_a
 const ACCOUNTANTS: readonly Role[] = ["finance", "auditor", "organization_admin", "platform_admin"];
 
 export function HomePage() {
-  usePageTitle("Home");
   const session = useSession();
   const { scope } = useSearch({ from: "/shell" });
   const has = (roles: readonly Role[]) => session.grants.some(({ role }) => roles.includes(role));
@@ -31,9 +31,11 @@ export function HomePage() {
   const submits = may(session, "submit_jobs");
   const hasCosts = may(session, "view_costs") && (!submits || has(ACCOUNTANTS));
   return (
-    <>
-      <h1>Hello, {session.user.name || session.user.username}</h1>
-      <p className="sub">{session.user.organization?.name ?? "All organizations"}</p>
+    <Page
+      title="Home"
+      heading={`Hello, ${session.user.name || session.user.username}`}
+      lead={session.user.organization?.name ?? "All organizations"}
+    >
       <div className="rows">
         <Notices session={session} />
         {may(session, "manage_quota") && <WaitingForDecision />}
@@ -47,11 +49,11 @@ export function HomePage() {
         {isLead && <SinceYesterday scope={scope} />}
         {hasCosts && submits && <Costs scope={scope} />}
         {!submits && !hasCosts && (
-          <section className="card" aria-label="No role yet">
+          <Card label="No role yet">
             <Empty>You have no role yet. Ask an administrator of your organization for one.</Empty>
-          </section>
+          </Card>
         )}
       </div>
-    </>
+    </Page>
   );
 }

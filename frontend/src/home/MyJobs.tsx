@@ -6,6 +6,7 @@ import { someJobsQuery } from "../api/queries";
 import type { Job, JobState, Session } from "../api/types";
 import { JobTable } from "../jobs/JobTable";
 import { JOB_STATES, stateTone, stateWord } from "../jobs/words";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
 import { Empty, Lines, QueryView } from "../ui/states";
 
@@ -18,7 +19,7 @@ export function MyJobs({ session }: { session: Session }) {
   const user = session.user.username;
   const jobs = useQuery(someJobsQuery({ user, sort: "-submitted_at" }, COUNTED));
   return (
-    <section className="card" aria-label="My jobs">
+    <Card label="My jobs">
       <div className="spread">
         <h2>My jobs</h2>
         <Button component={Link} to="/submit" size="xs">
@@ -52,7 +53,7 @@ export function MyJobs({ session }: { session: Session }) {
           )
         }
       </QueryView>
-    </section>
+    </Card>
   );
 }
 

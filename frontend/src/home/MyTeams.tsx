@@ -7,6 +7,8 @@ import { lastPart } from "../jobs/words";
 import { QuotaBar, QuotaLegend } from "../quotas/QuotaBar";
 import { commonScale, formatLent, quotaUse } from "../quotas/use";
 import { isWithin, may } from "../session/access";
+import { Card } from "../ui/Card";
+import { DataTable } from "../ui/DataTable";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { countUnder, devicesIn, headOf, type Device } from "../ui/units";
 
@@ -27,7 +29,7 @@ export function MyTeams({ session, scope }: { session: Session; scope: string | 
   const devices = devicesIn(quotas.data ?? []);
   const title = may(session, "submit_jobs") ? `${devices} of my teams` : `${devices} of the teams`;
   return (
-    <section className="card" aria-label={title}>
+    <Card label={title}>
       <h2>{title}</h2>
       <QueryView query={quotas} loading={<Lines count={4} label="Loading quotas" />}>
         {(items) => {
@@ -41,8 +43,14 @@ export function MyTeams({ session, scope }: { session: Session; scope: string | 
           );
         }}
       </QueryView>
-    </section>
+    </Card>
   );
+}
+
+/** What a team may still start inside its guarantee, and above it. */
+function freeOf(team: Quota): { dueMgpu: number; borrowableMgpu: number } {
+  const dueMgpu = Math.max(0, team.guaranteed_mgpu - team.use.in_use_mgpu);
+  return { dueMgpu, borrowableMgpu: Math.max(0, team.use.available_mgpu - dueMgpu) };
 }
 
 function TeamTable({ teams, title }: { teams: readonly Quota[]; title: string }) {
@@ -53,59 +61,52 @@ function TeamTable({ teams, title }: { teams: readonly Quota[]; title: string })
   const scaleOf = (device: Device) => commonScale(shown.filter((team) => team.device === device).map(quotaUse));
   return (
     <>
-      <table aria-label={title}>
-        <thead>
-          <tr>
-            <th scope="col">Team</th>
-            {hasPools && (
-              <th scope="col" className="hide">
-                Pool
-              </th>
-            )}
-            <th scope="col" style={{ width: "42%" }}>
-              In use against guarantee
-            </th>
-            <th
-              scope="col"
-              className="n"
-              title="The part of the guarantee that the team does not use. Others may use it until the team needs it."
-            >
-              Guaranteed and free
-            </th>
-            <th scope="col" className="n hide">
-              Can borrow now
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {shown.map((team) => {
-            const use = quotaUse(team);
-            const due = Math.max(0, team.guaranteed_mgpu - team.use.in_use_mgpu);
-            const borrowable = Math.max(0, team.use.available_mgpu - due);
-            return (
-              <tr key={team.id}>
-                <th scope="row">
-                  <Link to="/quotas" search={{ pool: team.pool, node: team.node }} title={team.node}>
-                    {lastPart(team.node)}
-                  </Link>
-                  {hasPools && <div className="only-phone small faint">{team.pool}</div>}
-                </th>
-                {hasPools && <td className="hide">{team.pool}</td>}
-                <td>
-                  <QuotaBar use={use} scaleMgpu={scaleOf(team.device)} />
-                </td>
-                <td className="n">
-                  {countUnder(head, due, team.device)}
-                  {use.lentMgpu > 0 && (
-                    <div className="small faint hide">{formatLent(Math.min(due, use.lentMgpu))} lent, back within the grace</div>
-                  )}
-                </td>
-                <td className="n hide">{countUnder(head, borrowable, team.device)}</td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
+      <DataTable
+        label={title}
+        rows={shown.map((team) => ({ team, use: quotaUse(team), ...freeOf(team) }))}
+        rowKey={({ team }) => team.id}
+        columns={[
+          {
+            header: "Team",
+            isHeading: true,
+            cell: ({ team }) => (
+              <>
+                <Link to="/quotas" search={{ pool: team.pool, node: team.node }} title={team.node}>
+                  {lastPart(team.node)}
+                </Link>
+                {hasPools && <div className="only-phone small faint">{team.pool}</div>}
+              </>
+            ),
+          },
+          hasPools && { header: "Pool", only: "wide", cell: ({ team }) => team.pool },
+          {
+            header: "In use against guarantee",
+            headClass: "team-bar",
+            cell: ({ team, use }) => <QuotaBar use={use} scaleMgpu={scaleOf(team.device)} />,
+          },
+          {
+            header: "Guaranteed and free",
+            hint: "The part of the guarantee that the team does not use. Others may use it until the team needs it.",
+            isRight: true,
+            cell: ({ team, use, dueMgpu }) => (
+              <>
+                {countUnder(head, dueMgpu, team.device)}
+                {use.lentMgpu > 0 && (
+                  <div className="small faint hide">
+                    {formatLent(Math.min(dueMgpu, use.lentMgpu))} lent, back within the grace
+                  </div>
+                )}
+              </>
+            ),
+          },
+          {
+            header: "Can borrow now",
+            isRight: true,
+            only: "wide",
+            cell: ({ team, borrowableMgpu }) => countUnder(head, borrowableMgpu, team.device),
+          },
+        ]}
+      />
       <QuotaLegend />
       {teams.length > shown.length && (
         <p style={{ margin: "10px 0 0" }}>

@@ -4,6 +4,7 @@ import { Link } from "@tanstack/react-router";
 import { clustersQuery, quarantineQuery, someJobsQuery } from "../api/queries";
 import type { Session } from "../api/types";
 import { freshnessOf } from "../shell/Freshness";
+import { Card } from "../ui/Card";
 import { useNowMs } from "../ui/now";
 import { Countdown } from "../ui/Time";
 import { formatGpuCount } from "../ui/units";
@@ -24,7 +25,7 @@ export function Notices({ session }: { session: Session }) {
   const mine = giving.data?.items ?? [];
   if (stale.length === 0 && mine.length === 0 && quarantine === "") return null;
   return (
-    <section className="card mark warn" aria-label="Notices">
+    <Card label="Notices" tone="warn">
       <h2>Notices</h2>
       {quarantine !== "" && <p>▲ {quarantine}</p>}
       {mine.map((job) => (
@@ -52,6 +53,6 @@ export function Notices({ session }: { session: Session }) {
           {(clusters.data ?? []).length > 1 && ", the other clusters are not affected"}.
         </p>
       ))}
-    </section>
+    </Card>
   );
 }

@@ -5,7 +5,10 @@ import { todayQuery } from "../api/queries";
 import type { Today } from "../api/types";
 import { codeWords, lastPart } from "../jobs/words";
 import { describeChange } from "../quotas/changes";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { DataTable } from "../ui/DataTable";
+import { Fact, Facts } from "../ui/Facts";
 import { Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import {
@@ -41,7 +44,7 @@ const EVENTS_SHOWN = 12;
 export function Waste({ scope }: { scope: string | undefined }) {
   const today = useQuery(todayQuery(scope));
   return (
-    <section className="card" aria-label="Lost work">
+    <Card label="Lost work">
       <div className="spread">
         <h2>Lost work</h2>
         <span className="small faint">last 24 h · since the last checkpoint, or the start</span>
@@ -55,53 +58,44 @@ export function Waste({ scope }: { scope: string | undefined }) {
           )
         }
       </QueryView>
-    </section>
+    </Card>
   );
 }
 
 function LossTable({ today }: { today: Today }) {
   const head = headOf(today.waste);
   return (
-    <table aria-label="Lost work">
-      <thead>
-        <tr>
-          <th scope="col">Job</th>
-          <th scope="col">What happened</th>
-          <th scope="col" className="n">
-            {deviceTime(head, "h")}
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {today.waste.map((loss) => (
-          <tr key={`${loss.id} ${loss.how}`}>
-            <th scope="row">
-              <JobLink of={loss} />
-            </th>
-            <td>
+    <DataTable
+      label="Lost work"
+      rows={today.waste}
+      rowKey={(loss) => `${loss.id} ${loss.how}`}
+      totals={today.totals.filter(({ lost_mgpu_s }) => lost_mgpu_s > 0)}
+      columns={[
+        { header: "Job", isHeading: true, cell: (loss) => <JobLink of={loss} />, total: () => "Total" },
+        {
+          header: "What happened",
+          cell: (loss) => (
+            <>
               {LOST_WORDS[loss.how]}
               {loss.attempts > 1 && ` ${loss.attempts} times`}
               <div className="small faint">{loss.has_checkpoint ? "since its checkpoint" : "no checkpoint"}</div>
-            </td>
-            <td className="n">{hoursUnder(head, loss.lost_mgpu_s, loss.device)}</td>
-          </tr>
-        ))}
-      </tbody>
-      <tfoot>
-        {today.totals
-          .filter(({ lost_mgpu_s }) => lost_mgpu_s > 0)
-          .map((total) => (
-            <tr key={total.device}>
-              <th scope="row">Total</th>
-              <td className="dim">
-                {formatShare(total.lost_mgpu_s, total.used_mgpu_s)} of {formatGpuHours(total.used_mgpu_s)}{" "}
-                {deviceTime(total.device, "h")} that ended
-              </td>
-              <td className="n">{hoursUnder(head, total.lost_mgpu_s, total.device)}</td>
-            </tr>
-          ))}
-      </tfoot>
-    </table>
+            </>
+          ),
+          total: (sum) => (
+            <span className="dim">
+              {formatShare(sum.lost_mgpu_s, sum.used_mgpu_s)} of {formatGpuHours(sum.used_mgpu_s)}{" "}
+              {deviceTime(sum.device, "h")} that ended
+            </span>
+          ),
+        },
+        {
+          header: deviceTime(head, "h"),
+          isRight: true,
+          cell: (loss) => hoursUnder(head, loss.lost_mgpu_s, loss.device),
+          total: (sum) => hoursUnder(head, sum.lost_mgpu_s, sum.device),
+        },
+      ]}
+    />
   );
 }
 
@@ -109,7 +103,7 @@ function LossTable({ today }: { today: Today }) {
 export function SinceYesterday({ scope }: { scope: string | undefined }) {
   const today = useQuery(todayQuery(scope));
   return (
-    <section className="card" aria-label="Since yesterday">
+    <Card label="Since yesterday">
       <h2>Since yesterday</h2>
       <QueryView query={today} loading={<Lines count={4} label="Loading the last day" />}>
         {(data) => {
@@ -117,18 +111,13 @@ export function SinceYesterday({ scope }: { scope: string | undefined }) {
           return events.length === 0 ? (
             <p className="dim">No job ended and no quota changed.</p>
           ) : (
-            <table className="facts left" aria-label="Since yesterday">
-              <tbody>
+            <Facts label="Since yesterday" isLeft>
                 {events.slice(0, EVENTS_SHOWN).map(({ key, at, what }) => (
-                  <tr key={key}>
-                    <th scope="row" className="mono">
-                      <Time at={at} show="clock" />
-                    </th>
-                    <td>{what}</td>
-                  </tr>
+                  <Fact key={key} className="mono" name={<Time at={at} show="clock" />}>
+                    {what}
+                  </Fact>
                 ))}
-              </tbody>
-            </table>
+              </Facts>
           );
         }}
       </QueryView>
@@ -136,7 +125,7 @@ export function SinceYesterday({ scope }: { scope: string | undefined }) {
         <Link to="/jobs">All jobs</Link>
         <CliLine command={`tidegate today${scope ? ` ${scope}` : ""}`} />
       </div>
-    </section>
+    </Card>
   );
 }
 

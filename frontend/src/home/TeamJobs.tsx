@@ -3,6 +3,7 @@ import { Link } from "@tanstack/react-router";
 
 import { someJobsQuery } from "../api/queries";
 import { JobTable } from "../jobs/JobTable";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
 import { Empty, Lines, QueryView } from "../ui/states";
 
@@ -15,7 +16,7 @@ export function TeamJobs({ scope }: { scope: string | undefined }) {
   const waiting = useQuery(someJobsQuery({ state: ["queued"], sort: "submitted_at", ...below }, SHOWN));
   const notices = stopping.data?.items ?? [];
   return (
-    <section className={notices.length > 0 ? "card mark warn" : "card"} aria-label="Jobs of my teams">
+    <Card label="Jobs of my teams" tone={notices.length > 0 ? "warn" : undefined}>
       {notices.length > 0 && (
         <>
           <h2>Preemption notices</h2>
@@ -38,6 +39,6 @@ export function TeamJobs({ scope }: { scope: string | undefined }) {
         </Link>
         <CliLine command={`tidegate ls --state queued${scope ? ` --team ${scope}` : ""}`} />
       </div>
-    </section>
+    </Card>
   );
 }

@@ -4,6 +4,7 @@ import { quotasQuery, someJobsQuery } from "../api/queries";
 import type { Quota, Session } from "../api/types";
 import { lastPart } from "../jobs/words";
 import { quotaUse } from "../quotas/use";
+import { Card } from "../ui/Card";
 import { Countdown } from "../ui/Time";
 import { DEVICE_WORDS, formatCount, formatGpuCount, formatGpus, type Device } from "../ui/units";
 import { myTeams } from "./MyTeams";
@@ -20,7 +21,7 @@ export function TeamsNow({ session, scope }: { session: Session; scope: string |
   const isCut = stopping.data != null && stopping.data.next !== null;
   const devices = [...new Set(teams.map(({ device }) => device))];
   return (
-    <section className={notices.length > 0 ? "card mark warn" : "card"} aria-label="My teams now">
+    <Card label="My teams now" tone={notices.length > 0 ? "warn" : undefined}>
       {devices.map((device) => {
         const leaving = notices.filter((job) => job.device === device);
         const graces = leaving.flatMap(({ current_attempt }) => current_attempt?.grace_until ?? []);
@@ -44,7 +45,7 @@ export function TeamsNow({ session, scope }: { session: Session; scope: string |
           </p>
         );
       })}
-    </section>
+    </Card>
   );
 }
 

@@ -6,6 +6,7 @@ import { useState } from "react";
 import { ApiError, client, unwrap } from "../api/client";
 import { jobArrayQuery } from "../api/queries";
 import type { JobArray } from "../api/types";
+import { Card } from "../ui/Card";
 import { Confirm } from "../ui/Confirm";
 import { Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
@@ -18,7 +19,7 @@ export function ArrayCard({ id, index, onClear }: { id: string; index?: number; 
   const array = useQuery(jobArrayQuery(id));
   const isGone = array.error instanceof ApiError && array.error.status < 500;
   return (
-    <section className={onClear ? "card above-list" : "card"} aria-label="Array">
+    <Card label="Array" className={onClear ? "above-list" : undefined}>
       {isGone ? (
         <p className="dim">There is no such array that you can see.</p>
       ) : (
@@ -27,7 +28,7 @@ export function ArrayCard({ id, index, onClear }: { id: string; index?: number; 
         </QueryView>
       )}
       {isGone && onClear && <ClearButton onClear={onClear} />}
-    </section>
+    </Card>
   );
 }
 

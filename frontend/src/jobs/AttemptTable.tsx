@@ -1,6 +1,7 @@
 import { Link } from "@tanstack/react-router";
 
 import type { Attempt, Job } from "../api/types";
+import { DataTable } from "../ui/DataTable";
 import { Time } from "../ui/Time";
 import { formatDuration, formatGpus } from "../ui/units";
 import { Beneficiary } from "./Beneficiary";
@@ -38,35 +39,25 @@ export function AttemptTable({
   const rows = [...attempts].sort((a, b) => b.number - a.number);
   return (
     <div className="scroll-x">
-      <table aria-label="Attempts" className="attempts">
-        <thead>
-          <tr>
-            <th scope="col" className="n">
-              No.
-            </th>
-            <th scope="col">Outcome</th>
-            <th scope="col">Cluster</th>
-            <th scope="col">Started</th>
-            <th scope="col" className="n hide">
-              Ran
-            </th>
-            <th scope="col" className="hide">
-              Ran as
-            </th>
-            <th scope="col" className="n">
-              Exit
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((attempt) => (
-            <tr key={attempt.id}>
-              <td className="n">
-                <Link to="." search={(before) => ({ ...before, tab: "log", attempt: attempt.number, rank: 0 })}>
-                  {attempt.number}
-                </Link>
-              </td>
-              <td>
+      <DataTable
+        label="Attempts"
+        className="attempts"
+        rows={rows}
+        rowKey={(attempt) => attempt.id}
+        columns={[
+          {
+            header: "No.",
+            isRight: true,
+            cell: (attempt) => (
+              <Link to="." search={(before) => ({ ...before, tab: "log", attempt: attempt.number, rank: 0 })}>
+                {attempt.number}
+              </Link>
+            ),
+          },
+          {
+            header: "Outcome",
+            cell: (attempt) => (
+              <>
                 {attemptWord(attempt, job)}
                 {attempt.made_room_for && (
                   <>
@@ -75,33 +66,51 @@ export function AttemptTable({
                   </>
                 )}
                 {attempt.message && <div className="small faint">{attempt.message}</div>}
-              </td>
-              <td>
+              </>
+            ),
+          },
+          {
+            header: "Cluster",
+            cell: (attempt) => (
+              <>
                 {attempt.cluster}
                 <div className="small faint">
                   {[attempt.native_id, attempt.native_state].filter(Boolean).join(" · ")}
                 </div>
-              </td>
-              <td>{attempt.started_at ? <Time at={attempt.started_at} show="exact" /> : "–"}</td>
-              <td className="n hide">
-                {attempt.started_at && attempt.ended_at
-                  ? formatDuration(
-                      (new Date(attempt.ended_at).getTime() - new Date(attempt.started_at).getTime()) / 1000,
-                    )
-                  : "–"}
-              </td>
-              <td className="hide">
-                {attempt.borrowed_mgpu === 0
-                  ? `${formatGpus(attempt.guaranteed_mgpu)} guaranteed`
-                  : attempt.guaranteed_mgpu === 0
-                    ? `${formatGpus(attempt.borrowed_mgpu)} borrowed`
-                    : `${formatGpus(attempt.guaranteed_mgpu)} guaranteed, ${formatGpus(attempt.borrowed_mgpu)} borrowed`}
-              </td>
-              <td className="n exit">{exitCodeWords(attempt.exit_codes)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+              </>
+            ),
+          },
+          {
+            header: "Started",
+            cell: (attempt) => (attempt.started_at ? <Time at={attempt.started_at} show="exact" /> : "–"),
+          },
+          {
+            header: "Ran",
+            isRight: true,
+            only: "wide",
+            cell: (attempt) =>
+              attempt.started_at && attempt.ended_at
+                ? formatDuration((new Date(attempt.ended_at).getTime() - new Date(attempt.started_at).getTime()) / 1000)
+                : "–",
+          },
+          {
+            header: "Ran as",
+            only: "wide",
+            cell: (attempt) =>
+              attempt.borrowed_mgpu === 0
+                ? `${formatGpus(attempt.guaranteed_mgpu)} guaranteed`
+                : attempt.guaranteed_mgpu === 0
+                  ? `${formatGpus(attempt.borrowed_mgpu)} borrowed`
+                  : `${formatGpus(attempt.guaranteed_mgpu)} guaranteed, ${formatGpus(attempt.borrowed_mgpu)} borrowed`,
+          },
+          {
+            header: "Exit",
+            isRight: true,
+            className: "exit",
+            cell: (attempt) => exitCodeWords(attempt.exit_codes),
+          },
+        ]}
+      />
     </div>
   );
 }

@@ -8,11 +8,14 @@ import { jobAttemptsQuery, jobHistoryQuery, jobQuery } from "../api/queries";
 import type { JobDetail } from "../api/types";
 import { JobDecisions } from "../decisions/JobDecisions";
 import { memoryText } from "../submit/draft";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
-import { Lines, QueryView } from "../ui/states";
+import { DataTable } from "../ui/DataTable";
+import { Fact, Facts } from "../ui/Facts";
+import { NoPage, Page, PageLoading } from "../ui/Page";
+import { QueryView } from "../ui/states";
 import { Countdown, Time } from "../ui/Time";
 import { DEVICE_HEADS, DEVICE_WORDS, deviceTime, formatDuration, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
-import { usePageTitle } from "../ui/usePageTitle";
 import { JOB_TABS } from "./search";
 import { describeDetail } from "./history";
 import { ArrayCard } from "./ArrayCard";
@@ -42,25 +45,19 @@ import { WhyCard } from "./WhyCard";
 export function JobPage() {
   const { jobId } = useParams({ from: "/shell/jobs/$jobId" });
   const job = useQuery(jobQuery(jobId));
-  usePageTitle(job.data?.name ?? "Job");
   const isGone = job.error instanceof ApiError && job.error.status === 404;
   if (isGone) {
     return (
-      <div className="card empty">
-        <h1>No such job</h1>
-        <p>It does not exist, or it belongs to a team that you cannot see.</p>
+      <NoPage title="Job" heading="No such job">
+        <p>The job does not exist, or it belongs to a team that you cannot see.</p>
         <Link to="/jobs">All jobs</Link>
-      </div>
+      </NoPage>
     );
   }
   return (
     <QueryView
       query={job}
-      loading={
-        <div className="card">
-          <Lines count={10} label="Loading the job" />
-        </div>
-      }
+      loading={<PageLoading title="Job" label="Loading the job" lines={10} />}
     >
       {(data) => <JobView job={data} />}
     </QueryView>
@@ -73,18 +70,24 @@ function JobView({ job }: { job: JobDetail }) {
       ? `${nodeSpan(job)} nodes × ${formatGpus(job.mgpu_per_node)} ${poolsText(job)}`
       : `${formatGpus(job.mgpu)} ${poolsText(job)}`;
   return (
-    <>
-      <h1>
-        {job.name} <StatePill job={job} /> <BorrowedPill job={job} /> <NativePill job={job} />
-      </h1>
-      <p className="sub">
-        job <span title={job.id}>{shortId(job.id)}</span> · {shape} · {job.priority_class} · submitted{" "}
-        <Time at={job.submitted_at} /> by {job.user} in{" "}
-        <Link to="/jobs" search={{ scope: job.team }}>
-          {job.team}
-        </Link>{" "}
-        · {clusterOf(job) ?? "any cluster"}
-      </p>
+    <Page
+      title={job.name}
+      heading={
+        <>
+          {job.name} <StatePill job={job} /> <BorrowedPill job={job} /> <NativePill job={job} />
+        </>
+      }
+      lead={
+        <>
+          job <span title={job.id}>{shortId(job.id)}</span> · {shape} · {job.priority_class} · submitted{" "}
+          <Time at={job.submitted_at} /> by {job.user} in{" "}
+          <Link to="/jobs" search={{ scope: job.team }}>
+            {job.team}
+          </Link>{" "}
+          · {clusterOf(job) ?? "any cluster"}
+        </>
+      }
+    >
       <StateAnnouncer job={job} />
       <div className="two">
         <div className="rows">
@@ -100,18 +103,18 @@ function JobView({ job }: { job: JobDetail }) {
           )}
           <SoonerCard job={job} />
           {job.state === "queued" && job.explanation === null && (
-            <section className="card mark">
+            <Card tone="note">
               <h2>Why is it waiting?</h2>
               <p className="sentence">
                 It has just been queued. The next decision, a few seconds from now, says what it waits for.
               </p>
-            </section>
+            </Card>
           )}
           {job.state === "starting" && job.current_attempt?.message && (
-            <section className="card mark" aria-label="What the cluster says">
+            <Card label="What the cluster says" tone="note">
               <h2>What {job.current_attempt.cluster} says</h2>
               <p className="sentence">{job.current_attempt.message}</p>
-            </section>
+            </Card>
           )}
           <Outcome job={job} />
           <WaitsFor job={job} />
@@ -124,7 +127,7 @@ function JobView({ job }: { job: JobDetail }) {
           <CliLine command={job.state === "queued" ? `tidegate why ${job.id}` : `tidegate get ${job.id}`} />
         </div>
       </div>
-    </>
+    </Page>
   );
 }
 
@@ -148,7 +151,7 @@ function PreemptionNotice({ job }: { job: JobDetail }) {
   const attempt = job.current_attempt;
   if (job.state !== "preempting" || attempt === null) return null;
   return (
-    <section className="card mark warn" aria-label="Giving back">
+    <Card label="Giving back" tone="warn">
       <h2>It is giving its {DEVICE_WORDS[job.device]} back</h2>
       <p className="sentence">
         {formatGpuCount(attempt.guaranteed_mgpu + attempt.borrowed_mgpu, job.device)} were asked back
@@ -176,7 +179,7 @@ function PreemptionNotice({ job }: { job: JobDetail }) {
           ? `Then it is queued again as attempt ${job.attempt + 1}${job.checkpoint_path ? `, with its checkpoint at ${job.checkpoint_path}` : ""}.`
           : "It is not requeued: it ends as failed, reason preempted."}
       </p>
-    </section>
+    </Card>
   );
 }
 
@@ -185,7 +188,7 @@ function CancelNotice({ job }: { job: JobDetail }) {
   const attempt = job.current_attempt;
   if (attempt?.state !== "stopping" || job.state === "preempting" || isEnded(job.state)) return null;
   return (
-    <section className="card mark warn" aria-label="Being stopped">
+    <Card label="Being stopped" tone="warn">
       <h2>It is being stopped</h2>
       <p className="sentence">
         It was told to end
@@ -202,7 +205,7 @@ function CancelNotice({ job }: { job: JobDetail }) {
           </>
         )}
       </p>
-    </section>
+    </Card>
   );
 }
 
@@ -210,43 +213,42 @@ function CancelNotice({ job }: { job: JobDetail }) {
 function WaitsFor({ job }: { job: JobDetail }) {
   if (job.depends_on.length === 0) return null;
   return (
-    <section className="card" aria-label="Starts after">
+    <Card label="Starts after">
       <h2>Starts after</h2>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Job</th>
-            <th scope="col">Condition</th>
-            <th scope="col" className="hide">
-              It is
-            </th>
-            <th scope="col">Met</th>
-          </tr>
-        </thead>
-        <tbody>
-          {job.depends_on.map((each, i) => (
-            <tr key={each.job ?? each.array ?? i}>
-              <th scope="row">
-                {each.array !== null ? (
-                  <Link to="/jobs" search={{ array: each.array }}>
-                    array {each.name}
-                  </Link>
-                ) : each.job === null ? (
-                  <span className="dim">a job that you may not see</span>
-                ) : (
-                  <Link to="/jobs/$jobId" params={{ jobId: each.job }}>
-                    {each.name}
-                  </Link>
-                )}
-              </th>
-              <td>{CONDITION_WORDS[each.condition]}</td>
-              <td className="hide">{each.state === null ? <span className="faint">–</span> : stateWord(each.state)}</td>
-              <td>{each.is_met === null ? (isEnded(job.state) ? "not decided" : "not yet") : each.is_met ? "yes" : "never"}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </section>
+      <DataTable
+        rows={job.depends_on}
+        rowKey={(each, i) => each.job ?? each.array ?? i}
+        columns={[
+          {
+            header: "Job",
+            isHeading: true,
+            cell: (each) =>
+              each.array !== null ? (
+                <Link to="/jobs" search={{ array: each.array }}>
+                  array {each.name}
+                </Link>
+              ) : each.job === null ? (
+                <span className="dim">a job that you may not see</span>
+              ) : (
+                <Link to="/jobs/$jobId" params={{ jobId: each.job }}>
+                  {each.name}
+                </Link>
+              ),
+          },
+          { header: "Condition", cell: (each) => CONDITION_WORDS[each.condition] },
+          {
+            header: "It is",
+            only: "wide",
+            cell: (each) => (each.state === null ? <span className="faint">–</span> : stateWord(each.state)),
+          },
+          {
+            header: "Met",
+            cell: (each) =>
+              each.is_met === null ? (isEnded(job.state) ? "not decided" : "not yet") : each.is_met ? "yes" : "never",
+          },
+        ]}
+      />
+    </Card>
   );
 }
 
@@ -254,10 +256,9 @@ function PlanCard({ job }: { job: JobDetail }) {
   const used = usageClass(job);
   const { guaranteed_mgpu_s: guaranteed, borrowed_mgpu_s: borrowed } = job.usage;
   return (
-    <section className="card" aria-label="How it runs">
+    <Card label="How it runs">
       <h2>How it runs</h2>
-      <table className="facts">
-        <tbody>
+      <Facts>
           <Fact name="Runs as">{used ?? <span className="faint">not running</span>}</Fact>
           {job.node_count_min < job.node_count && <Fact name={DEVICE_HEADS[job.device]}>{gpusOf(job)}</Fact>}
           {job.begin_at && (
@@ -318,18 +319,8 @@ function PlanCard({ job }: { job: JobDetail }) {
               <code>{job.checkpoint_path}</code>
             </Fact>
           )}
-        </tbody>
-      </table>
-    </section>
-  );
-}
-
-function Fact({ name, children }: { name: string; children: React.ReactNode }) {
-  return (
-    <tr>
-      <th scope="row">{name}</th>
-      <td>{children}</td>
-    </tr>
+        </Facts>
+    </Card>
   );
 }
 
@@ -341,7 +332,7 @@ function Details({ job }: { job: JobDetail }) {
   const hasContent = job.script !== null && !isNative;
   const tab = search.tab ?? (hasLog ? "log" : "timeline");
   return (
-    <section className="card" aria-label="Details">
+    <Card label="Details">
       <Tabs
         value={tab}
         keepMounted={false}
@@ -393,9 +384,11 @@ function Details({ job }: { job: JobDetail }) {
           </Tabs.Panel>
         )}
       </Tabs>
-    </section>
+    </Card>
   );
 }
+
+type EstimatedStart = NonNullable<NonNullable<JobDetail["explanation"]>["estimated_start"]>;
 
 function Timeline({ job }: { job: JobDetail }) {
   const history = useQuery(jobHistoryQuery(job.id));
@@ -403,36 +396,46 @@ function Timeline({ job }: { job: JobDetail }) {
   return (
     <QueryView query={history}>
       {(events) => (
-        <table aria-label="Timeline">
-          <tbody>
-            {events.map((event, i) => (
-              <tr key={`${event.at} ${i}`}>
-                <td className="mono nowrap">
-                  <Time at={event.at} show="clock" />
-                </td>
-                <th scope="row">{event.event.replaceAll("_", " ")}</th>
-                <td className="dim">{describeDetail(event.detail, job.device)}</td>
-              </tr>
-            ))}
-            {estimate?.latest && (
-              <tr className="dim">
-                <td className="mono">
-                  {estimate.earliest && (
-                    <>
-                      <Time at={estimate.earliest} show="clock" />
-                      {" – "}
-                    </>
-                  )}
-                  <Time at={estimate.latest} show="clock" />
-                </td>
-                <th scope="row">expected start</th>
-                <td>{methodWords(estimate.method)}</td>
-              </tr>
-            )}
-          </tbody>
-        </table>
+        <DataTable
+          label="Timeline"
+          isHeadHidden
+          rows={[...events, ...(estimate?.latest ? [estimate] : [])]}
+          rowKey={(_, i) => i}
+          rowClass={(row) => ("event" in row ? undefined : "dim")}
+          columns={[
+            {
+              header: "When",
+              className: "mono nowrap",
+              cell: (row) => ("event" in row ? <Time at={row.at} show="clock" /> : <Foreseen estimate={row} />),
+            },
+            {
+              header: "What",
+              isHeading: true,
+              cell: (row) => ("event" in row ? row.event.replaceAll("_", " ") : "expected start"),
+            },
+            {
+              header: "Detail",
+              className: "dim",
+              cell: (row) => ("event" in row ? describeDetail(row.detail, job.device) : methodWords(row.method)),
+            },
+          ]}
+        />
       )}
     </QueryView>
+  );
+}
+
+function Foreseen({ estimate }: { estimate: EstimatedStart }) {
+  return (
+    <>
+      {estimate.earliest && (
+        <>
+          <Time at={estimate.earliest} show="clock" />
+          {" – "}
+        </>
+      )}
+      {estimate.latest && <Time at={estimate.latest} show="clock" />}
+    </>
   );
 }
 
@@ -457,20 +460,13 @@ function Content({ job }: { job: JobDetail }) {
       {environment.length > 0 && (
         <>
           <h2>Environment</h2>
-          <table className="facts left">
-            <tbody>
+          <Facts isLeft>
               {environment.map(([name, value]) => (
-                <tr key={name}>
-                  <th scope="row">
-                    <code>{name}</code>
-                  </th>
-                  <td>
-                    <code>{value}</code>
-                  </td>
-                </tr>
+                <Fact key={name} name={<code>{name}</code>}>
+                  <code>{value}</code>
+                </Fact>
               ))}
-            </tbody>
-          </table>
+            </Facts>
         </>
       )}
       {job.notes.length > 0 && (

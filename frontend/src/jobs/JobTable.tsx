@@ -1,6 +1,7 @@
 import { Link } from "@tanstack/react-router";
 
 import type { Job } from "../api/types";
+import { DataTable } from "../ui/DataTable";
 import { Time } from "../ui/Time";
 import { BorrowedPill, NativePill, StatePill } from "./StatePill";
 import { DEVICE_HEADS, DEVICE_WORDS, headOf } from "../ui/units";
@@ -11,68 +12,51 @@ import "./job-table.css";
 export function JobTable({ jobs, caption }: { jobs: readonly Job[]; caption: string }) {
   const head = headOf(jobs);
   return (
-    <table aria-label={caption}>
-      <thead>
-        <tr>
-          <th scope="col">Job</th>
-          <th scope="col" className="hide">
-            State
-          </th>
-          <th scope="col" className="hide">
-            Team
-          </th>
-          <th scope="col" className="hide">
-            User
-          </th>
-          <th scope="col" className="hide">
-            Class
-          </th>
-          <th scope="col" className="n">
-            {DEVICE_HEADS[head]}
-          </th>
-          <th scope="col" className="hide">
-            Pool
-          </th>
-          <th scope="col" className="n hide">
-            Attempt
-          </th>
-          <th scope="col" className="n">
-            Submitted
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {jobs.map((job) => (
-          <tr key={job.id}>
-            <th scope="row" className="job-name">
+    <DataTable
+      label={caption}
+      rows={jobs}
+      rowKey={(job) => job.id}
+      columns={[
+        {
+          header: "Job",
+          isHeading: true,
+          className: "job-name",
+          cell: (job) => (
+            <>
               <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
                 {job.name}
               </Link>
               <span className="only-phone">
                 <Pills job={job} />
               </span>
-            </th>
-            <td className="hide">
-              <Pills job={job} />
-            </td>
-            <td className="hide" title={job.team}>
-              {lastPart(job.team)}
-            </td>
-            <td className="hide">{job.user}</td>
-            <td className="hide">{job.priority_class}</td>
-            <td className="n gpus">
+            </>
+          ),
+        },
+        { header: "State", only: "wide", cell: (job) => <Pills job={job} /> },
+        { header: "Team", only: "wide", title: (job) => job.team, cell: (job) => lastPart(job.team) },
+        { header: "User", only: "wide", cell: (job) => job.user },
+        { header: "Class", only: "wide", cell: (job) => job.priority_class },
+        {
+          header: DEVICE_HEADS[head],
+          isRight: true,
+          className: "gpus",
+          cell: (job) => (
+            <>
               {gpusOf(job)}
               {job.device !== head && <span className="faint small"> {DEVICE_WORDS[job.device]}</span>}
-            </td>
-            <td className="hide">{poolsText(job)}</td>
-            <td className="n hide">{job.attempt === 0 ? <span className="faint">–</span> : job.attempt}</td>
-            <td className="n">
-              <Time at={job.submitted_at} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+            </>
+          ),
+        },
+        { header: "Pool", only: "wide", cell: (job) => poolsText(job) },
+        {
+          header: "Attempt",
+          isRight: true,
+          only: "wide",
+          cell: (job) => (job.attempt === 0 ? <span className="faint">–</span> : job.attempt),
+        },
+        { header: "Submitted", isRight: true, cell: (job) => <Time at={job.submitted_at} /> },
+      ]}
+    />
   );
 }
 

@@ -8,9 +8,10 @@ import { jobsPageQuery, poolsQuery } from "../api/queries";
 import { nextCursor } from "../api/client";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { Page } from "../ui/Page";
 import { Empty, Lines, QueryView } from "../ui/states";
-import { usePageTitle } from "../ui/usePageTitle";
 import { ArrayCard } from "./ArrayCard";
 import { JobTable } from "./JobTable";
 import { JOB_STATES, parseStates, stateWord } from "./words";
@@ -29,7 +30,6 @@ function useFilters() {
 }
 
 export function JobsPage() {
-  usePageTitle("Jobs");
   const session = useSession();
   const { filters, change, navigate } = useFilters();
   const { scope, cursor, state, ...rest } = filters;
@@ -51,18 +51,17 @@ export function JobsPage() {
     void navigate({ search: (before) => ({ ...before, cursor: to }) });
   const isFiltered = scope !== undefined || states.length > 0 || Object.values(rest).some(Boolean);
   return (
-    <>
-      <div className="spread">
-        <div>
-          <h1>Jobs</h1>
-          <p className="sub">Newest first. What happens shows up by itself.</p>
-        </div>
-        {may(session, "submit_jobs") && (
+    <Page
+      title="Jobs"
+      lead="Newest first. The list updates by itself."
+      actions={
+        may(session, "submit_jobs") && (
           <Button component={Link} to="/submit">
             Submit a job
           </Button>
-        )}
-      </div>
+        )
+      }
+    >
       <FilterBar filters={filters} change={change} me={session.user.username} />
       {filters.array !== undefined && (
         <ArrayCard key={filters.array} id={filters.array} onClear={() => change({ array: undefined })} />
@@ -70,15 +69,15 @@ export function JobsPage() {
       <QueryView
         query={jobs}
         loading={
-          <div className="card">
+          <Card>
             <Lines count={8} label="Loading jobs" />
-          </div>
+          </Card>
         }
       >
         {(page) => {
           const next = nextCursor(page.next);
           return page.items.length === 0 && cursor === undefined ? (
-            <div className="card">
+            <Card>
               <Empty
                 cli={listCommand(filters)}
                 action={
@@ -107,12 +106,12 @@ export function JobsPage() {
               >
                 {isFiltered ? "No job matches these filters." : "No job has been submitted here yet."}
               </Empty>
-            </div>
+            </Card>
           ) : (
             <>
-              <div className="card" aria-busy={jobs.isPlaceholderData}>
+              <Card aria-busy={jobs.isPlaceholderData}>
                 <JobTable jobs={page.items} caption="Jobs, newest first" />
-              </div>
+              </Card>
               <div className="spread" style={{ marginTop: 14 }}>
                 <CliLine command={listCommand(filters)} />
                 <div className="inline">
@@ -160,7 +159,7 @@ export function JobsPage() {
           );
         }}
       </QueryView>
-    </>
+    </Page>
   );
 }
 

@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 
 import { logSummaryQuery } from "../api/queries";
 import type { Attempt, JobDetail, LogSummary } from "../api/types";
+import { Card } from "../ui/Card";
 import { Time } from "../ui/Time";
 import { capitalised, formatDuration } from "../ui/units";
 import { exitCodeWords } from "./AttemptTable";
@@ -25,10 +26,10 @@ const SAID_BY_STATE = new Set(["cancelled_by_user", "exit_code"]);
 /** How an ended job ended: one sentence, what its exit code means, and its last error lines. */
 export function Outcome({ job }: { job: JobDetail }) {
   if (!isEnded(job.state)) return null;
-  const tone = job.state === "succeeded" ? "good" : job.state === "cancelled" ? "" : "bad";
+  const tone = job.state === "succeeded" ? "good" : job.state === "cancelled" ? "note" : "bad";
   const attempt = job.current_attempt;
   return (
-    <section className={`card mark ${tone}`} aria-label="How it ended">
+    <Card label="How it ended" tone={tone}>
       <h2>How it ended</h2>
       <p className="sentence">
         {capitalised(stateWord(job.state))}
@@ -44,7 +45,7 @@ export function Outcome({ job }: { job: JobDetail }) {
       {attempt?.ignored_notice && <IgnoredNotice attempt={attempt} signal={job.notice_signal} />}
       {attempt?.message && <p className="dim">{attempt.message}</p>}
       {hasFailed(job.state) && attempt !== null && <Failure job={job} attempt={attempt} />}
-    </section>
+    </Card>
   );
 }
 

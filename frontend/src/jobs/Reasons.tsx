@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { client, unwrap } from "../api/client";
 import type { JobDetail } from "../api/types";
 import { CliLine } from "../ui/CliLine";
+import { DataTable } from "../ui/DataTable";
 import { Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { formatDuration } from "../ui/units";
@@ -26,31 +27,34 @@ export function Reasons({ job }: { job: JobDetail }) {
           items.length === 0 ? (
             <p className="dim">It has not waited for anything so far.</p>
           ) : (
-            <table aria-label="What it has waited for">
-              <thead>
-                <tr>
-                  <th scope="col">Since</th>
-                  <th scope="col">What it waited for</th>
-                  <th scope="col" className="n hide">
-                    For
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {items.map((each, i) => (
-                  <tr key={each.since}>
-                    <td className="nowrap">
-                      <Time at={each.since} show="exact" />
-                    </td>
-                    <th scope="row">
+            <DataTable
+              label="What it has waited for"
+              rows={items}
+              rowKey={(each) => each.since}
+              columns={[
+                {
+                  header: "Since",
+                  className: "nowrap",
+                  cell: (each) => <Time at={each.since} show="exact" />,
+                },
+                {
+                  header: "What it waited for",
+                  isHeading: true,
+                  cell: (each) => (
+                    <>
                       {codeWords(each.code, job.device)}
                       <div className="small dim">{each.sentence}</div>
-                    </th>
-                    <td className="n hide">{lasted(each.since, items[i - 1]?.since ?? null)}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
+                    </>
+                  ),
+                },
+                {
+                  header: "For",
+                  isRight: true,
+                  only: "wide",
+                  cell: (each, i) => lasted(each.since, items[i - 1]?.since ?? null),
+                },
+              ]}
+            />
           )
         }
       </QueryView>

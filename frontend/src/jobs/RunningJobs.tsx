@@ -1,6 +1,7 @@
 import { Link } from "@tanstack/react-router";
 
 import type { Work } from "../api/types";
+import { DataTable } from "../ui/DataTable";
 import { formatCount } from "../ui/units";
 
 /** The running jobs of some work by name, and how many more there are. */
@@ -8,32 +9,26 @@ export function RunningJobs({ work }: { work: Pick<Work, "running" | "running_jo
   const more = work.running - work.running_jobs.length;
   return (
     <div style={{ overflowX: "auto" }}>
-      <table aria-label="Running jobs">
-        <thead>
-          <tr>
-            <th scope="col">Job</th>
-            <th scope="col" className="hide">
-              Team
-            </th>
-            <th scope="col">User</th>
-            <th scope="col">State</th>
-          </tr>
-        </thead>
-        <tbody>
-          {work.running_jobs.map((job) => (
-            <tr key={job.id}>
-              <th scope="row" className="breaks">
-                <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
-                  {job.name}
-                </Link>
-              </th>
-              <td className="hide breaks">{job.team}</td>
-              <td className="breaks">{job.user}</td>
-              <td>{job.state}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <DataTable
+        label="Running jobs"
+        rows={work.running_jobs}
+        rowKey={(job) => job.id}
+        columns={[
+          {
+            header: "Job",
+            isHeading: true,
+            className: "breaks",
+            cell: (job) => (
+              <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
+                {job.name}
+              </Link>
+            ),
+          },
+          { header: "Team", only: "wide", className: "breaks", cell: (job) => job.team },
+          { header: "User", className: "breaks", cell: (job) => job.user },
+          { header: "State", cell: (job) => job.state },
+        ]}
+      />
       {more > 0 && <p className="small dim">and {formatCount(more)} more</p>}
     </div>
   );

@@ -1,4 +1,5 @@
 import type { SbatchNote } from "../api/types";
+import { DataTable } from "../ui/DataTable";
 
 const VERDICTS: Record<SbatchNote["verdict"], { mark: string; tone: string }> = {
   understood: { mark: "✓", tone: "good-text" },
@@ -17,37 +18,27 @@ export function SbatchNotes({ notes }: { notes: readonly SbatchNote[] }) {
       <p className="dim">
         {count("understood")} understood, {count("ignored")} ignored, {count("refused")} refused.
       </p>
-      <table aria-label="What was read from the script">
-        <thead>
-          <tr>
-            <th scope="col" className="n">
-              Line
-            </th>
-            <th scope="col">Text</th>
-            <th scope="col">Verdict</th>
-          </tr>
-        </thead>
-        <tbody>
-          {lines.map((note, i) => {
-            const { mark, tone } = VERDICTS[note.verdict];
-            return (
-              <tr key={`${note.line} ${i}`}>
-                <td className="n mono">{note.line}</td>
-                <td>
-                  <code>{note.text}</code>
-                </td>
-                <td>
-                  <span className={tone}>
-                    <span aria-hidden="true">{mark} </span>
-                    {note.verdict}
-                  </span>
-                  {note.detail && <div className="small dim">{note.detail}</div>}
-                </td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
+      <DataTable
+        label="What was read from the script"
+        rows={lines}
+        rowKey={(note, i) => `${note.line} ${i}`}
+        columns={[
+          { header: "Line", isRight: true, className: "mono", cell: (note) => note.line },
+          { header: "Text", cell: (note) => <code>{note.text}</code> },
+          {
+            header: "Verdict",
+            cell: (note) => (
+              <>
+                <span className={VERDICTS[note.verdict].tone}>
+                  <span aria-hidden="true">{VERDICTS[note.verdict].mark} </span>
+                  {note.verdict}
+                </span>
+                {note.detail && <div className="small dim">{note.detail}</div>}
+              </>
+            ),
+          },
+        ]}
+      />
     </>
   );
 }

@@ -7,7 +7,9 @@ import type { JobAlternatives, JobDetail, JobPlan } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { insteadText } from "../submit/instead";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { DataTable } from "../ui/DataTable";
 import { Lines } from "../ui/states";
 import { Time } from "../ui/Time";
 import { codeWords, methodWords } from "./words";
@@ -21,7 +23,7 @@ export function SoonerCard({ job }: { job: JobDetail }) {
   });
   if (job.state !== "queued" || !may(session, "submit_jobs", job.team)) return null;
   return (
-    <section className="card" aria-label="What would start it sooner" aria-busy={trial.isPending}>
+    <Card label="What would start it sooner" aria-busy={trial.isPending}>
       <div className="spread">
         <h2>What would start it sooner?</h2>
         <Button size="xs" variant="default" loading={trial.isPending} onClick={() => trial.mutate()}>
@@ -40,7 +42,7 @@ export function SoonerCard({ job }: { job: JobDetail }) {
         </p>
       )}
       {trial.data && <Found found={trial.data} jobId={job.id} />}
-    </section>
+    </Card>
   );
 }
 
@@ -49,18 +51,15 @@ function Found({ found, jobId }: { found: JobAlternatives; jobId: string }) {
   return (
     <>
       <p>{found.sentence}</p>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Asked for otherwise</th>
-            <th scope="col">It would start</th>
-          </tr>
-        </thead>
-        <tbody>
-          {found.items.map(({ label, plan, changes, request }) => (
-            <tr key={label}>
-              <th scope="row">{label}</th>
-              <td>
+      <DataTable
+        rows={found.items}
+        rowKey={({ label }) => label}
+        columns={[
+          { header: "Asked for otherwise", isHeading: true, cell: ({ label }) => label },
+          {
+            header: "It would start",
+            cell: ({ label, plan, changes, request }) => (
+              <>
                 <Outcome plan={plan} />
                 {plan.fits && request !== null && (
                   <div>
@@ -73,11 +72,11 @@ function Found({ found, jobId }: { found: JobAlternatives; jobId: string }) {
                     </Link>
                   </div>
                 )}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+              </>
+            ),
+          },
+        ]}
+      />
       <p className="small dim">
         As a new job in its place, as things stand; no reservation.
         {found.items.some(({ request }) => request === null) &&

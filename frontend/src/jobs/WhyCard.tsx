@@ -1,6 +1,8 @@
 import { Link } from "@tanstack/react-router";
 
 import type { Explanation } from "../api/types";
+import { Card } from "../ui/Card";
+import { DataTable } from "../ui/DataTable";
 import { useNowMs } from "../ui/now";
 import { Countdown, Time } from "../ui/Time";
 import { DEVICE_HEADS, deviceTime, formatDuration, formatExact, formatGpuHours, formatGpus, formatShare, type Device } from "../ui/units";
@@ -35,7 +37,7 @@ export function WhyCard({
   const rest = parts?.[2] ?? "";
   const numbers = Object.entries(explanation.numbers).filter(([name]) => !IN_SENTENCE.has(name));
   return (
-    <section className="card mark" aria-label={title}>
+    <Card label={title} tone="note">
       <h2>{title}</h2>
       <p className="sentence">
         {deadline === null ? (
@@ -80,7 +82,7 @@ export function WhyCard({
       <p className="small faint decided">
         Decided <Time at={explanation.as_of} />
       </p>
-    </section>
+    </Card>
   );
 }
 
@@ -100,70 +102,65 @@ function GivingBack({ explanation, device }: { explanation: Explanation; device:
   return (
     <>
       <h2 className="gap">Who gives back</h2>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Job</th>
-            <th scope="col" className="hide">
-              Team
-            </th>
-            <th scope="col" className="n">
-              {DEVICE_HEADS[device]}
-            </th>
-            <th scope="col" className="n hide">
-              At risk
-            </th>
-            <th scope="col" className="hide">
-              At its notice
-            </th>
-            <th scope="col" className="n">
-              Left
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {explanation.victims.map((victim, i) => (
-            <tr key={victim.job ?? i}>
-              <th scope="row">
-                {victim.job === null ? (
-                  <span className="dim">a job that you may not see</span>
-                ) : (
-                  <Link to="/jobs/$jobId" params={{ jobId: victim.job }}>
-                    {victim.name}
-                  </Link>
-                )}
-              </th>
-              <td className="hide" title={victim.team ?? undefined}>
-                {victim.team === null ? <span className="faint">–</span> : lastPart(victim.team)}
-              </td>
-              <td className="n">{formatGpus(victim.mgpu)}</td>
-              <td className="n hide">
-                {victim.at_risk_mgpu_s === null ? (
-                  <span className="faint">–</span>
-                ) : (
-                  `${formatGpuHours(victim.at_risk_mgpu_s)} ${deviceTime(device, "h")}`
-                )}
-              </td>
-              <td className="hide">
-                {victim.notice_handling === null ? <span className="faint">not known</span> : HANDLING_WORDS[victim.notice_handling]}
-              </td>
-              <td className="n">{victim.grace_until ? <Countdown until={victim.grace_until} /> : "–"}</td>
-            </tr>
-          ))}
-        </tbody>
-        <tfoot>
-          <tr>
-            <th scope="row">
-              They hold in all{awaited < total && <>; this job waits for {formatGpus(awaited)}</>}
-            </th>
-            <td className="hide" />
-            <td className="n">{formatGpus(total)}</td>
-            <td className="n hide">{isRiskKnown && `${formatGpuHours(atRisk)} ${deviceTime(device, "h")}`}</td>
-            <td className="hide" />
-            <td />
-          </tr>
-        </tfoot>
-      </table>
+      <DataTable
+        rows={explanation.victims}
+        rowKey={(victim, i) => victim.job ?? i}
+        totals={[{ total, atRisk: isRiskKnown ? atRisk : null }]}
+        columns={[
+          {
+            header: "Job",
+            isHeading: true,
+            cell: (victim) =>
+              victim.job === null ? (
+                <span className="dim">a job that you may not see</span>
+              ) : (
+                <Link to="/jobs/$jobId" params={{ jobId: victim.job }}>
+                  {victim.name}
+                </Link>
+              ),
+            total: () => <>They hold in all{awaited < total && <>; this job waits for {formatGpus(awaited)}</>}</>,
+          },
+          {
+            header: "Team",
+            only: "wide",
+            title: (victim) => victim.team ?? undefined,
+            cell: (victim) => (victim.team === null ? <span className="faint">–</span> : lastPart(victim.team)),
+          },
+          {
+            header: DEVICE_HEADS[device],
+            isRight: true,
+            cell: (victim) => formatGpus(victim.mgpu),
+            total: (sums) => formatGpus(sums.total),
+          },
+          {
+            header: "At risk",
+            isRight: true,
+            only: "wide",
+            cell: (victim) =>
+              victim.at_risk_mgpu_s === null ? (
+                <span className="faint">–</span>
+              ) : (
+                `${formatGpuHours(victim.at_risk_mgpu_s)} ${deviceTime(device, "h")}`
+              ),
+            total: (sums) => sums.atRisk !== null && `${formatGpuHours(sums.atRisk)} ${deviceTime(device, "h")}`,
+          },
+          {
+            header: "At its notice",
+            only: "wide",
+            cell: (victim) =>
+              victim.notice_handling === null ? (
+                <span className="faint">not known</span>
+              ) : (
+                HANDLING_WORDS[victim.notice_handling]
+              ),
+          },
+          {
+            header: "Left",
+            isRight: true,
+            cell: (victim) => (victim.grace_until ? <Countdown until={victim.grace_until} /> : "–"),
+          },
+        ]}
+      />
       <p className="small faint">At risk: the work since the last checkpoint, or since the start.</p>
     </>
   );

@@ -9,17 +9,17 @@ import { treeQuery, usersQuery } from "../api/queries";
 import type { User } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
+import { DataTable } from "../ui/DataTable";
+import { Page } from "../ui/Page";
 import { PagedCard } from "../ui/PagedCard";
 import { Empty } from "../ui/states";
 import { toastDone, toastError } from "../ui/toast";
-import { usePageTitle } from "../ui/usePageTitle";
 import { DeactivateDialog } from "./DeactivateDialog";
 import { NewOrganizationDialog } from "./NewOrganizationDialog";
 import { PasswordLinkDialog } from "./PasswordLinkDialog";
 
 /** People and service accounts, for those who manage members. */
 export function PeoplePage() {
-  usePageTitle("People");
   const session = useSession();
   const { user: chosen } = useSearch({ from: "/shell/people" });
   const navigate = useNavigate();
@@ -33,12 +33,10 @@ export function PeoplePage() {
   const mayManage = (user: User) =>
     user.id !== session.user.id && may(session, "manage_members", user.organization ?? "");
   return (
-    <>
-      <div className="spread">
-        <div>
-          <h1>People</h1>
-          <p className="sub">People sign in with a password. Service accounts work with tokens only.</p>
-        </div>
+    <Page
+      title="People"
+      lead="People sign in with a password. Service accounts work with tokens only."
+      actions={
         <div className="inline end">
           {may(session, "manage_clusters", "") && (
             <Button variant="default" onClick={() => setFounding(true)}>
@@ -47,7 +45,8 @@ export function PeoplePage() {
           )}
           <Button onClick={() => setAdding(true)}>New account</Button>
         </div>
-      </div>
+      }
+    >
       {chosen !== undefined && (
         <div style={{ marginBottom: 14 }}>
           <Tokens
@@ -75,64 +74,64 @@ export function PeoplePage() {
         empty={<Empty>Nobody is here yet.</Empty>}
       >
         {(items) => (
-          <table aria-label="People">
-            <thead>
-              <tr>
-                <th scope="col">Login</th>
-                <th scope="col" className="hide">
-                  Name
-                </th>
-                <th scope="col" className="hide">
-                  Kind
-                </th>
-                <th scope="col" className="n">
-                  <span className="visually-hidden">Actions</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {items.map((user) => (
-                <tr key={user.id}>
-                  <th scope="row" className="breaks">
+          <DataTable
+            label="People"
+            rows={items}
+            rowKey={(user) => user.id}
+            columns={[
+              {
+                header: "Login",
+                isHeading: true,
+                className: "breaks",
+                cell: (user) => (
+                  <>
                     {user.login} {!user.is_active && <span className="pill bad">deactivated</span>}
-                  </th>
-                  <td className="hide breaks">{user.name}</td>
-                  <td className="hide">{user.kind === "person" ? "person" : "service account"}</td>
-                  <td className="n">
-                    <span className="inline end" style={{ flexWrap: "nowrap" }}>
-                      {user.kind === "person" && user.is_active && user.id !== session.user.id && (
-                        <Button variant="default" size="xs" onClick={() => setLinked(user)}>
-                          Password link
-                        </Button>
-                      )}
-                      <Button
-                        variant="default"
-                        size="xs"
-                        onClick={() => void navigate({ to: "/people", search: { user: user.login } })}
-                      >
-                        Tokens
+                  </>
+                ),
+              },
+              { header: "Name", only: "wide", className: "breaks", cell: (user) => user.name },
+              {
+                header: "Kind",
+                only: "wide",
+                cell: (user) => (user.kind === "person" ? "person" : "service account"),
+              },
+              {
+                header: <span className="visually-hidden">Actions</span>,
+                isRight: true,
+                cell: (user) => (
+                  <span className="inline end" style={{ flexWrap: "nowrap" }}>
+                    {user.kind === "person" && user.is_active && user.id !== session.user.id && (
+                      <Button variant="default" size="xs" onClick={() => setLinked(user)}>
+                        Password link
                       </Button>
-                      {mayManage(user) &&
-                        (user.is_active ? (
-                          <Button variant="default" size="xs" c="var(--bad)" onClick={() => setLeaving(user)}>
-                            Deactivate…
-                          </Button>
-                        ) : (
-                          <Button
-                            variant="default"
-                            size="xs"
-                            loading={reactivate.isPending && reactivate.variables.id === user.id}
-                            onClick={() => reactivate.mutate(user)}
-                          >
-                            Reactivate
-                          </Button>
-                        ))}
-                    </span>
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+                    )}
+                    <Button
+                      variant="default"
+                      size="xs"
+                      onClick={() => void navigate({ to: "/people", search: { user: user.login } })}
+                    >
+                      Tokens
+                    </Button>
+                    {mayManage(user) &&
+                      (user.is_active ? (
+                        <Button variant="default" size="xs" c="var(--bad)" onClick={() => setLeaving(user)}>
+                          Deactivate…
+                        </Button>
+                      ) : (
+                        <Button
+                          variant="default"
+                          size="xs"
+                          loading={reactivate.isPending && reactivate.variables.id === user.id}
+                          onClick={() => reactivate.mutate(user)}
+                        >
+                          Reactivate
+                        </Button>
+                      ))}
+                  </span>
+                ),
+              },
+            ]}
+          />
         )}
       </PagedCard>
       <NewOrganizationDialog opened={isFounding} onClose={() => setFounding(false)} />
@@ -152,7 +151,7 @@ export function PeoplePage() {
           }}
         />
       </Modal>
-    </>
+    </Page>
   );
 }
 

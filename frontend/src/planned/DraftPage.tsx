@@ -8,10 +8,11 @@ import { comparePaths, poolsQuery, quotasQuery } from "../api/queries";
 import type { PlannedChange, PlannedEditRequest, Quota } from "../api/types";
 import { inTreeOrder } from "../quotas/tree";
 import { newIdempotencyKey } from "../submit/draft";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { Page } from "../ui/Page";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { gpusToDecimal, percentWords, readDuration, zoneName } from "../ui/units";
-import { usePageTitle } from "../ui/usePageTitle";
 import { API_FIELDS, localOfUtc, readRow, rowsOfDraft, utcOfLocal, type RowErrors, type TypedFields } from "./draft";
 import { DraftTable } from "./DraftTable";
 import { plannedChangeQuery } from "./queries";
@@ -19,27 +20,24 @@ import "./planned.css";
 
 /** Figures of several quotas are edited as one, and kept as a draft that is then looked at. */
 export function DraftPage() {
-  usePageTitle("Change quotas");
   const { scope, from } = useSearch({ from: "/shell/quota-changes/new" });
   const quotas = useQuery(quotasQuery(scope ? { subtree: scope } : {}));
   const old = useQuery({ ...plannedChangeQuery(from ?? ""), enabled: from !== undefined });
   return (
-    <>
-      <h1>Change quotas</h1>
-      <p className="sub">
-        Edit the figures of one or several nodes. They are kept as a draft: nothing changes before somebody has looked at
-        what it would do, and applies it.
-      </p>
+    <Page
+      title="Change quotas"
+      lead="Edit the quotas of one or several nodes. They are saved as a draft, and change nothing until it is applied."
+    >
       <QueryView query={quotas} loading={<Loading />}>
         {(all) => {
           if (!all.some((quota) => quota.can_edit.length > 0)) {
             return (
-              <div className="card">
+              <Card>
                 <Empty action={<Link to="/quotas">See the quotas</Link>}>
                   You may change no quota {scope ? `at or below ${scope}` : "that you can see"}. Its team lead or an
                   administrator above can.
                 </Empty>
-              </div>
+              </Card>
             );
           }
           if (from === undefined) return <Editor quotas={inTreeOrder(all, comparePaths)} old={null} />;
@@ -50,15 +48,15 @@ export function DraftPage() {
           );
         }}
       </QueryView>
-    </>
+    </Page>
   );
 }
 
 function Loading() {
   return (
-    <div className="card">
+    <Card>
       <Lines count={9} label="Loading quotas" />
-    </div>
+    </Card>
   );
 }
 
@@ -171,11 +169,11 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
       }}
     >
       {old !== null && (
-        <div className="card mark" role="note">
+        <Card tone="note" role="note">
           You change the draft “{old.reason}”. What you save is a new draft; the old one is cancelled.
-        </div>
+        </Card>
       )}
-      <section className="card" aria-label="Figures">
+      <Card label="Figures">
         <div className="spread">
           <h2>Figures of pool {pool}</h2>
           {pools.length > 1 && (
@@ -196,8 +194,8 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
           refusals={inRows}
           onChange={(id, typed) => setRows((before) => ({ ...before, [id]: typed }))}
         />
-      </section>
-      <section className="card stack" aria-label="Terms">
+      </Card>
+      <Card label="Terms" className="stack">
         <div className="even top">
           <div className="stack">
             <Choice
@@ -272,7 +270,7 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
             {edits.length > 0 && terms.reason.trim() === "" && " Say why."}
           </span>
         </div>
-      </section>
+      </Card>
       <CliLine command={commandOf(edited.map(({ quota, row }) => ({ quota, edit: row.edit })), pool)} />
     </form>
   );

@@ -1,5 +1,6 @@
 import type { PlannedChange, PlannedEdit } from "../api/types";
 import { describeChange, describeValue } from "../quotas/changes";
+import { DataTable } from "../ui/DataTable";
 import { EDIT_FIELDS, wasApplied } from "./words";
 
 /** Each figure that it sets: as it was, as it is, and as it would be. */
@@ -7,48 +8,47 @@ export function EditTable({ change }: { change: PlannedChange }) {
   const isOver = wasApplied(change);
   const pools = new Set(change.edits.map((edit) => edit.pool));
   return (
-    <table className="edits">
-      <thead>
-        <tr>
-          <th scope="col">Node</th>
-          <th scope="col" className="hide">
-            Figure
-          </th>
-          <th scope="col" className="n">
-            {isOver ? "Before" : "When drafted"}
-          </th>
-          <th scope="col" className="n">
-            {isOver ? "Set" : "Now"}
-          </th>
-          <th scope="col" className="n">
-            {isOver ? "Now" : "Would be"}
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {change.edits.flatMap((edit) =>
-          EDIT_FIELDS.filter(([field]) => field in edit.set).map(([field, label], place) => {
-            const value = (values: object) => describeValue(field, (values as Record<string, unknown>)[field]);
-            const [was, is, set] = [value(edit.before), value(edit.current), value(edit.set)];
-            return (
-              <tr key={`${edit.quota} ${field}`}>
-                <th scope="row">
-                  {place === 0 && edit.node}
-                  {place === 0 && pools.size > 1 && <span className="faint"> · {edit.pool}</span>}
-                  {place === 0 && edit.is_stale && <div className="small bad-text">▲ changed since</div>}
-                  <div className="only-phone small faint">{label}</div>
-                  {place > 0 && <span className="visually-hidden">{edit.node}</span>}
-                </th>
-                <td className="hide">{label}</td>
-                <td className="n dim">{was}</td>
-                <td className="n">{isOver ? set : is === was ? is : <b>{is}</b>}</td>
-                <td className="n">{isOver ? is : <b>{set}</b>}</td>
-              </tr>
-            );
-          }),
-        )}
-      </tbody>
-    </table>
+    <DataTable
+      className="edits"
+      rows={change.edits.flatMap((edit) =>
+        EDIT_FIELDS.filter(([field]) => field in edit.set).map(([field, label], place) => {
+          const value = (values: object) => describeValue(field, (values as Record<string, unknown>)[field]);
+          return {
+            edit,
+            field,
+            label,
+            isFirst: place === 0,
+            was: value(edit.before),
+            is: value(edit.current),
+            set: value(edit.set),
+          };
+        }),
+      )}
+      rowKey={({ edit, field }) => `${edit.quota} ${field}`}
+      columns={[
+        {
+          header: "Node",
+          isHeading: true,
+          cell: ({ edit, label, isFirst }) => (
+            <>
+              {isFirst && edit.node}
+              {isFirst && pools.size > 1 && <span className="faint"> · {edit.pool}</span>}
+              {isFirst && edit.is_stale && <div className="small bad-text">▲ changed since</div>}
+              <div className="only-phone small faint">{label}</div>
+              {!isFirst && <span className="visually-hidden">{edit.node}</span>}
+            </>
+          ),
+        },
+        { header: "Figure", only: "wide", cell: ({ label }) => label },
+        { header: isOver ? "Before" : "When drafted", isRight: true, className: "dim", cell: ({ was }) => was },
+        {
+          header: isOver ? "Set" : "Now",
+          isRight: true,
+          cell: ({ was, is, set }) => (isOver ? set : is === was ? is : <b>{is}</b>),
+        },
+        { header: isOver ? "Now" : "Would be", isRight: true, cell: ({ is, set }) => (isOver ? is : <b>{set}</b>) },
+      ]}
+    />
   );
 }
 

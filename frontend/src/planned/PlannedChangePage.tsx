@@ -6,13 +6,15 @@ import { useEffect, useRef, useState } from "react";
 import { ApiError, client, unwrapTagged } from "../api/client";
 import type { PlannedChange, QuotaPreview } from "../api/types";
 import { useSession } from "../session/useSession";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
 import { Confirm } from "../ui/Confirm";
-import { Lines, QueryView } from "../ui/states";
+import { Fact, Facts } from "../ui/Facts";
+import { NoPage, Page, PageLoading } from "../ui/Page";
+import { QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
 import { formatDuration } from "../ui/units";
-import { usePageTitle } from "../ui/usePageTitle";
 import { PreviewCard } from "./PreviewCard";
 import { StatusPill } from "./PlannedChangesPage";
 import { plannedChangeQuery } from "./queries";
@@ -32,24 +34,18 @@ export interface Looked {
 export function PlannedChangePage() {
   const { plannedId } = useParams({ from: "/shell/quota-changes/$plannedId" });
   const change = useQuery(plannedChangeQuery(plannedId));
-  usePageTitle(change.data?.data.reason ?? "Planned change");
   if (change.error instanceof ApiError && change.error.status === 404) {
     return (
-      <div className="card empty">
-        <h1>No such planned change</h1>
-        <p>It does not exist, or it is about nodes that you cannot see.</p>
+      <NoPage title="Planned change" heading="No such planned change">
+        <p>The change does not exist, or it is about nodes that you cannot see.</p>
         <Link to="/quota-changes">All planned changes</Link>
-      </div>
+      </NoPage>
     );
   }
   return (
     <QueryView
       query={change}
-      loading={
-        <div className="card">
-          <Lines count={8} label="Loading the planned change" />
-        </div>
-      }
+      loading={<PageLoading title="Planned change" label="Loading the planned change" />}
     >
       {({ data, etag }) => <ChangeView key={data.id} change={data} etag={etag} />}
     </QueryView>
@@ -121,15 +117,21 @@ function ChangeView({ change, etag }: { change: PlannedChange; etag: string }) {
   }, [wanted, mayPreview, preview, navigate]);
 
   return (
-    <>
-      <h1>
-        {change.reason} <StatusPill change={change} />
-      </h1>
-      <p className="sub">
-        {change.node} · drafted <Time at={change.created_at} /> by {change.created_by}
-        {" · "}
-        <Link to="/quota-changes">all planned changes</Link>
-      </p>
+    <Page
+      title={change.reason}
+      heading={
+        <>
+          {change.reason} <StatusPill change={change} />
+        </>
+      }
+      lead={
+        <>
+          {change.node} · drafted <Time at={change.created_at} /> by {change.created_by}
+          {" · "}
+          <Link to="/quota-changes">all planned changes</Link>
+        </>
+      }
+    >
       <div className="two">
         <div className="rows">
           {apply.error && (
@@ -147,7 +149,7 @@ function ChangeView({ change, etag }: { change: PlannedChange; etag: string }) {
             />
           )}
           {!apply.error && change.status === "draft" && seen !== etag && (
-            <div className="card mark warn" role="status">
+            <Card tone="warn" role="status">
               ▲ This change, or a quota beside those that it changes, is not as it was when you looked.{" "}
               {mayPreview ? "Preview it again before you apply it." : "Compare again."}{" "}
               {!mayPreview && (
@@ -155,12 +157,12 @@ function ChangeView({ change, etag }: { change: PlannedChange; etag: string }) {
                   I have compared
                 </button>
               )}
-            </div>
+            </Card>
           )}
-          <section className="card" aria-label="What it sets">
+          <Card label="What it sets">
             <h2>What it sets</h2>
             <EditTable change={change} />
-          </section>
+          </Card>
           {mayPreview && (
             <PreviewCard
               looked={looked}
@@ -174,14 +176,14 @@ function ChangeView({ change, etag }: { change: PlannedChange; etag: string }) {
           )}
         </div>
         <div className="rows">
-          <section className="card" aria-label="Where it stands">
+          <Card label="Where it stands">
             <h2>Where it stands</h2>
             <p className="sentence">
               <Standing change={change} />
             </p>
             {change.note && <p className="dim">{change.note}</p>}
-            <Facts change={change} />
-          </section>
+            <ChangeFacts change={change} />
+          </Card>
           <Actions
             change={change}
             looked={looked}
@@ -196,7 +198,7 @@ function ChangeView({ change, etag }: { change: PlannedChange; etag: string }) {
           />
         </div>
       </div>
-    </>
+    </Page>
   );
 }
 
@@ -219,7 +221,7 @@ function Refusal({
   const status = error instanceof ApiError ? error.status : 0;
   const isStale = status === 412;
   return (
-    <div className={isStale ? "card mark warn stack" : "card mark bad stack"} role="alert">
+    <Card tone={isStale ? "warn" : "bad"} className="stack" role="alert">
       <h2>{isStale ? "Something changed meanwhile" : "It was not applied"}</h2>
       <p>
         {isStale
@@ -246,7 +248,7 @@ function Refusal({
           )}
         </div>
       )}
-    </div>
+    </Card>
   );
 }
 
@@ -311,7 +313,7 @@ function at(moment: string | null) {
   );
 }
 
-function Facts({ change }: { change: PlannedChange }) {
+function ChangeFacts({ change }: { change: PlannedChange }) {
   const rows: [string, React.ReactNode][] = [
     ["Drafted by", change.created_by],
     ["Decided by", change.decided_by],
@@ -321,18 +323,15 @@ function Facts({ change }: { change: PlannedChange }) {
     ["Ended", change.ended_at && <Time at={change.ended_at} show="exact" />],
   ];
   return (
-    <table className="facts">
-      <tbody>
+    <Facts>
         {rows
           .filter(([, value]) => value !== null)
           .map(([name, value]) => (
-            <tr key={name}>
-              <th scope="row">{name}</th>
-              <td>{value}</td>
-            </tr>
+            <Fact key={name} name={name}>
+              {value}
+            </Fact>
           ))}
-      </tbody>
-    </table>
+      </Facts>
   );
 }
 

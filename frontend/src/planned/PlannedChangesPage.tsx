@@ -5,10 +5,11 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import type { PlannedChange } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
+import { DataTable } from "../ui/DataTable";
+import { Page } from "../ui/Page";
 import { PagedCard } from "../ui/PagedCard";
 import { Empty } from "../ui/states";
 import { Time } from "../ui/Time";
-import { usePageTitle } from "../ui/usePageTitle";
 import { PLANNED_STATUSES } from "./search";
 import { plannedChangesQuery } from "./queries";
 import { describeEdit, statusTone, statusWord, wasApplied } from "./words";
@@ -18,27 +19,23 @@ const EDITS_SHOWN = 3;
 
 /** Changes of quotas that are drafted, scheduled or decided, newest first. */
 export function PlannedChangesPage() {
-  usePageTitle("Planned changes");
   const { status } = useSearch({ from: "/shell/quota-changes" });
   const navigate = useNavigate({ from: "/quota-changes" });
   const session = useSession();
   const changes = useInfiniteQuery(plannedChangesQuery(status));
   const mayDraft = may(session, "manage_quota");
   return (
-    <>
-      <div className="spread">
-        <div>
-          <h1>Planned changes</h1>
-          <p className="sub">
-            Changes of quotas that are looked at before they are made: drafted, applied now or at a time, taken back.
-          </p>
-        </div>
-        {mayDraft && (
+    <Page
+      title="Planned changes"
+      lead="Drafts of quota changes: preview them, apply them now or at a set time, and revert them."
+      actions={
+        mayDraft && (
           <Link to="/quota-changes/new" className="button-like">
             Change quotas…
           </Link>
-        )}
-      </div>
+        )
+      }
+    >
       <div className="filters">
         <Select
           label="State"
@@ -69,29 +66,22 @@ export function PlannedChangesPage() {
       >
         {(items) => <ChangeTable changes={items} />}
       </PagedCard>
-    </>
+    </Page>
   );
 }
 
 function ChangeTable({ changes }: { changes: readonly PlannedChange[] }) {
   return (
-    <table className="changes">
-      <thead>
-        <tr>
-          <th scope="col">Why</th>
-          <th scope="col" className="hide">
-            What
-          </th>
-          <th scope="col">State</th>
-          <th scope="col" className="hide">
-            Drafted
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {changes.map((change) => (
-          <tr key={change.id}>
-            <th scope="row">
+    <DataTable
+      className="changes"
+      rows={changes}
+      rowKey={(change) => change.id}
+      columns={[
+        {
+          header: "Why",
+          isHeading: true,
+          cell: (change) => (
+            <>
               <Link to="/quota-changes/$plannedId" params={{ plannedId: change.id }}>
                 {change.reason}
               </Link>
@@ -99,24 +89,33 @@ function ChangeTable({ changes }: { changes: readonly PlannedChange[] }) {
               <div className="only-phone small dim">
                 <Edits change={change} />
               </div>
-            </th>
-            <td className="hide">
-              <Edits change={change} />
-            </td>
-            <td>
+            </>
+          ),
+        },
+        { header: "What", only: "wide", cell: (change) => <Edits change={change} /> },
+        {
+          header: "State",
+          cell: (change) => (
+            <>
               <StatusPill change={change} />
               <div className="small faint">
                 <NextMoment change={change} />
               </div>
-            </td>
-            <td className="hide">
+            </>
+          ),
+        },
+        {
+          header: "Drafted",
+          only: "wide",
+          cell: (change) => (
+            <>
               <Time at={change.created_at} />
               <div className="small faint">{change.created_by}</div>
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+            </>
+          ),
+        },
+      ]}
+    />
   );
 }
 

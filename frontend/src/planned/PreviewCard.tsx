@@ -5,6 +5,8 @@ import type { QuotaPreview } from "../api/types";
 import { lastPart } from "../jobs/words";
 import "../jobs/why.css";
 import { describeChange } from "../quotas/changes";
+import { Card } from "../ui/Card";
+import { DataTable, type Column } from "../ui/DataTable";
 import { Lines } from "../ui/states";
 import { Time } from "../ui/Time";
 import {
@@ -54,7 +56,7 @@ export function PreviewCard({
   onPreview: () => void;
 }) {
   return (
-    <section className="card" aria-label="Preview" aria-busy={isBusy}>
+    <Card label="Preview" aria-busy={isBusy}>
       <div className="spread">
         <h2>What it would do</h2>
         <div className="inline">
@@ -96,7 +98,7 @@ export function PreviewCard({
           <Preview preview={looked.preview} />
         </div>
       )}
-    </section>
+    </Card>
   );
 }
 
@@ -104,11 +106,11 @@ function Preview({ preview }: { preview: QuotaPreview }) {
   const sums = previewSums(preview);
   if (preview.refusal !== "") {
     return (
-      <div className="card mark bad" role="alert">
+      <Card tone="bad" role="alert">
         <h2>As things stand it cannot be applied</h2>
         <p>{preview.refusal}</p>
         <p className="dim">Change the draft, or what stands in its way.</p>
-      </div>
+      </Card>
     );
   }
   const overcommitted = preview.pools.filter((pool) => pool.is_overcommitted);
@@ -205,36 +207,33 @@ function Followers({ preview }: { preview: QuotaPreview }) {
 
 function Starts({ preview, sums }: { preview: QuotaPreview; sums: PreviewSums }) {
   if (sums.sooner + sums.later === 0) return null;
-  const head = headOf(preview.starts);
-  const rows = preview.starts.map((start) => (
-    <tr key={start.job}>
-      <JobCells of={start} head={head} />
-      <td className="n hide">
-        <Moment at={start.before} asOf={preview.as_of} />
-      </td>
-      <td className="n hide">
-        <Moment at={start.after} asOf={preview.as_of} />
-      </td>
-      <td className="n">
-        {start.is_at_least && "at least "}
-        {aboutDuration(start.sooner_s)} {start.sooner_s > 0 ? "sooner" : "later"}
-      </td>
-    </tr>
-  ));
   return (
     <section aria-label="Starts">
       <h2>Waiting jobs that start at another time</h2>
-      <Cut rows={rows} head={head} count={sums.sooner + sums.later}>
-        <th scope="col" className="n hide">
-          Without it
-        </th>
-        <th scope="col" className="n hide">
-          With it
-        </th>
-        <th scope="col" className="n">
-          Difference
-        </th>
-      </Cut>
+      <Cut
+        rows={preview.starts}
+        count={sums.sooner + sums.later}
+        columns={[
+          {
+            header: "Without it",
+            isRight: true,
+            only: "wide",
+            cell: (start) => <Moment at={start.before} asOf={preview.as_of} />,
+          },
+          {
+            header: "With it",
+            isRight: true,
+            only: "wide",
+            cell: (start) => <Moment at={start.after} asOf={preview.as_of} />,
+          },
+          {
+            header: "Difference",
+            isRight: true,
+            cell: (start) =>
+              `${start.is_at_least ? "at least " : ""}${aboutDuration(start.sooner_s)} ${start.sooner_s > 0 ? "sooner" : "later"}`,
+          },
+        ]}
+      />
     </section>
   );
 }
@@ -268,106 +267,92 @@ function Losses({
 }) {
   if (count === 0) return null;
   const head = headOf(losses);
-  const rows = losses.map((loss) => (
-    <tr key={loss.job}>
-      <JobCells of={loss} head={head} />
-      <td className="n hide">
-        <Moment at={loss.noticed_at} asOf={asOf} />
-      </td>
-      <td className="n">{hoursUnder(head, loss.at_risk_mgpu_s, loss.device)}</td>
-      <td className="hide">
-        {loss.beneficiary === null ? (
-          <span className="faint">a job that you may not see</span>
-        ) : (
-          <Link to="/jobs/$jobId" params={{ jobId: loss.beneficiary }}>
-            {starts.find(({ job }) => job === loss.beneficiary)?.name ?? "another job"}
-          </Link>
-        )}
-      </td>
-    </tr>
-  ));
   return (
     <section aria-label={title}>
       <h2>{title}</h2>
       <p className="small dim">{note}</p>
-      <Cut rows={rows} head={head} count={count}>
-        <th scope="col" className="n hide">
-          Notice
-        </th>
-        <th scope="col" className="n">
-          {deviceTime(head, "h")} at risk
-        </th>
-        <th scope="col" className="hide">
-          For
-        </th>
-      </Cut>
+      <Cut
+        rows={losses}
+        count={count}
+        columns={[
+          {
+            header: "Notice",
+            isRight: true,
+            only: "wide",
+            cell: (loss) => <Moment at={loss.noticed_at} asOf={asOf} />,
+          },
+          {
+            header: `${deviceTime(head, "h")} at risk`,
+            isRight: true,
+            cell: (loss) => hoursUnder(head, loss.at_risk_mgpu_s, loss.device),
+          },
+          {
+            header: "For",
+            only: "wide",
+            cell: (loss) =>
+              loss.beneficiary === null ? (
+                <span className="faint">a job that you may not see</span>
+              ) : (
+                <Link to="/jobs/$jobId" params={{ jobId: loss.beneficiary }}>
+                  {starts.find(({ job }) => job === loss.beneficiary)?.name ?? "another job"}
+                </Link>
+              ),
+          },
+        ]}
+      />
     </section>
   );
 }
 
-/** What every table of jobs begins with. */
-function JobCells({
-  of,
-  head,
-}: {
-  of: { job: string; name: string; team: string; user: string; mgpu: number; device: Device };
-  head: Device;
-}) {
-  return (
-    <>
-      <th scope="row">
-        <Link to="/jobs/$jobId" params={{ jobId: of.job }}>
-          {of.name}
-        </Link>
-        <div className="small faint">
-          {lastPart(of.team)} · {of.user}
-        </div>
-      </th>
-      <td className="n">{countUnder(head, of.mgpu, of.device)}</td>
-    </>
-  );
+interface NamedJob {
+  job: string;
+  name: string;
+  team: string;
+  user: string;
+  mgpu: number;
+  device: Device;
 }
 
 /**
- * A table of the first jobs, the rest on demand, and how many there are that are not named. `children` are
- * the heads of what comes after the job and its GPUs.
+ * A table of the first jobs, the rest on demand, and how many there are that are not named. `columns` are those
+ * after the job and its GPUs.
  */
-function Cut({
+function Cut<T extends NamedJob>({
   rows,
-  head,
   count,
-  children,
+  columns,
 }: {
-  rows: React.ReactNode[];
-  head: Device;
+  rows: readonly T[];
   count: number;
-  children: React.ReactNode;
+  columns: readonly Column<T>[];
 }) {
+  const head = headOf(rows);
   const hidden = rows.slice(ROWS_SHOWN);
-  const heads = (
-    <tr>
-      <th scope="col">Job</th>
-      <th scope="col" className="n">
-        {DEVICE_HEADS[head]}
-      </th>
-      {children}
-    </tr>
-  );
+  const all: Column<T>[] = [
+    {
+      header: "Job",
+      isHeading: true,
+      cell: (job) => (
+        <>
+          <Link to="/jobs/$jobId" params={{ jobId: job.job }}>
+            {job.name}
+          </Link>
+          <div className="small faint">
+            {lastPart(job.team)} · {job.user}
+          </div>
+        </>
+      ),
+    },
+    { header: DEVICE_HEADS[head], isRight: true, cell: (job) => countUnder(head, job.mgpu, job.device) },
+    ...columns,
+  ];
   return (
     <>
-      {rows.length > 0 && (
-        <table>
-          <thead>{heads}</thead>
-          <tbody>{rows.slice(0, ROWS_SHOWN)}</tbody>
-        </table>
-      )}
+      {rows.length > 0 && <DataTable rows={rows} rowKey={({ job }) => job} limit={ROWS_SHOWN} columns={all} />}
       {hidden.length > 0 && (
         <details>
           <summary>{hidden.length} more</summary>
-          <table>
-            <thead className="visually-hidden">{heads}</thead>
-            <tbody>{hidden}</tbody>
-          </table>
+          <DataTable rows={hidden} rowKey={({ job }) => job} isHeadHidden columns={all} />
         </details>
       )}
       {count > rows.length && (
@@ -388,28 +373,16 @@ function Teams({ preview }: { preview: QuotaPreview }) {
   return (
     <section aria-label="Teams">
       <h2>Per team</h2>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Team</th>
-            <th scope="col" className="n hide">
-              In use now
-            </th>
-            <th scope="col" className="n">
-              At the end
-            </th>
-            <th scope="col" className="n">
-              {capitalised(deviceTime(head, "hours"))}
-            </th>
-            <th scope="col" className="n hide">
-              Cost
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {preview.teams.map((team) => (
-            <tr key={`${team.team} ${team.pool}`}>
-              <th scope="row" title={team.team}>
+      <DataTable
+        rows={preview.teams}
+        rowKey={(team) => `${team.team} ${team.pool}`}
+        columns={[
+          {
+            header: "Team",
+            isHeading: true,
+            title: (team) => team.team,
+            cell: (team) => (
+              <>
                 {lastPart(team.team)}
                 {pools.size > 1 && <span className="faint"> · {team.pool}</span>}
                 <div className="only-phone small faint">
@@ -418,15 +391,32 @@ function Teams({ preview }: { preview: QuotaPreview }) {
                 <div className="only-phone small faint">
                   cost <TeamCost team={team} currency={preview.currency} />
                 </div>
-              </th>
-              <td className="n hide">{countUnder(head, team.use_now_mgpu, team.device)}</td>
-              <td className="n">
+              </>
+            ),
+          },
+          {
+            header: "In use now",
+            isRight: true,
+            only: "wide",
+            cell: (team) => countUnder(head, team.use_now_mgpu, team.device),
+          },
+          {
+            header: "At the end",
+            isRight: true,
+            cell: (team) => (
+              <>
                 {countUnder(head, team.use_after_mgpu, team.device)}
                 <div className="small faint">
                   {formatDifference(team.use_before_mgpu, team.use_after_mgpu, formatGpus)}
                 </div>
-              </td>
-              <td className="n">
+              </>
+            ),
+          },
+          {
+            header: capitalised(deviceTime(head, "hours")),
+            isRight: true,
+            cell: (team) => (
+              <>
                 {hoursUnder(head, team.guaranteed_after_mgpu_s + team.borrowed_after_mgpu_s, team.device)}
                 <div className="small faint">
                   {formatDifference(
@@ -436,14 +426,17 @@ function Teams({ preview }: { preview: QuotaPreview }) {
                   )}
                   {team.borrowed_after_mgpu_s > 0 && ` · ${formatGpuHours(team.borrowed_after_mgpu_s)} borrowed`}
                 </div>
-              </td>
-              <td className="n hide">
-                <TeamCost team={team} currency={preview.currency} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+              </>
+            ),
+          },
+          {
+            header: "Cost",
+            isRight: true,
+            only: "wide",
+            cell: (team) => <TeamCost team={team} currency={preview.currency} />,
+          },
+        ]}
+      />
       <p className="small faint">The smaller figures are the difference from the future without the change.</p>
     </section>
   );

@@ -7,9 +7,11 @@ import { treeQuery } from "../api/queries";
 import type { TreeNode } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { Fact, Facts } from "../ui/Facts";
+import { Page } from "../ui/Page";
 import { Empty, Lines, QueryView } from "../ui/states";
-import { usePageTitle } from "../ui/usePageTitle";
 import { INSTALLATION_FIELDS, POLICY_FIELDS, showValue, type Field } from "./fields";
 import { PriorityClasses } from "./PriorityClasses";
 import { installationPolicyQuery, policyQuery } from "./queries";
@@ -18,14 +20,11 @@ import "./policy.css";
 
 /** Rules of service: of an organization, of its priority classes, and of the installation. */
 export function PolicyPage() {
-  usePageTitle("Policy");
   const { scope, organization: chosen } = useSearch({ from: "/shell/policy" });
   const navigate = useNavigate({ from: "/policy" });
   const tree = useQuery(treeQuery);
   return (
-    <>
-      <h1>Policy</h1>
-      <p className="sub">Who is served first, how long a notice is, and who is stopped last.</p>
+    <Page title="Policy" lead="The order of jobs, the length of a reclaim notice, and the order of preemption.">
       <QueryView query={tree} loading={<Loading />}>
         {(nodes) => {
           const organizations = nodes.filter((node) => node.kind === "organization");
@@ -47,24 +46,24 @@ export function PolicyPage() {
               {organization ? (
                 <OfOrganization key={organization.id} organization={organization} nodes={nodes} />
               ) : (
-                <div className="card">
+                <Card>
                   <Empty>There is no organization that you can see.</Empty>
-                </div>
+                </Card>
               )}
               <OfInstallation />
             </div>
           );
         }}
       </QueryView>
-    </>
+    </Page>
   );
 }
 
 function Loading() {
   return (
-    <div className="card">
+    <Card>
       <Lines count={7} label="Loading the policy" />
-    </div>
+    </Card>
   );
 }
 
@@ -76,7 +75,7 @@ function OfOrganization({ organization, nodes }: { organization: TreeNode; nodes
   const inside = nodes.filter((node) => node.path.startsWith(`${organization.path}/`)).map((node) => node.path);
   return (
     <>
-      <section className="card" aria-label={`Policy of ${organization.name}`}>
+      <Card label={`Policy of ${organization.name}`}>
         <h2>Order of service in {organization.name}</h2>
         <QueryView query={policy} loading={<Lines count={6} label="Loading the policy" />}>
           {(found) =>
@@ -97,7 +96,7 @@ function OfOrganization({ organization, nodes }: { organization: TreeNode; nodes
               />
             ) : (
               <>
-                <Facts rules={found as Rules} fields={POLICY_FIELDS} />
+                <RuleFacts rules={found as Rules} fields={POLICY_FIELDS} />
                 <p className="small dim">An administrator of {organization.name} can change this.</p>
               </>
             )
@@ -106,7 +105,7 @@ function OfOrganization({ organization, nodes }: { organization: TreeNode; nodes
         <p>
           <CliLine command={`tidegate policy get ${organization.slug}`} />
         </p>
-      </section>
+      </Card>
       <PriorityClasses organization={organization} />
     </>
   );
@@ -118,7 +117,7 @@ function OfInstallation() {
   const queryClient = useQueryClient();
   const policy = useQuery(installationPolicyQuery);
   return (
-    <section className="card" aria-label="Policy of the installation">
+    <Card label="Policy of the installation">
       <h2>For all organizations alike</h2>
       <QueryView query={policy} loading={<Lines count={6} label="Loading the policy of the installation" />}>
         {(found) => mayChange ? (
@@ -136,31 +135,26 @@ function OfInstallation() {
             onSaved={() => void queryClient.invalidateQueries({ queryKey: installationPolicyQuery.queryKey })}
           />
         ) : (
-          <Facts rules={found as Rules} fields={INSTALLATION_FIELDS} />
+          <RuleFacts rules={found as Rules} fields={INSTALLATION_FIELDS} />
         )}
       </QueryView>
       <p>
         <CliLine command="tidegate policy get" />
       </p>
-    </section>
+    </Card>
   );
 }
 
 /** The same for who may only look. */
-function Facts({ rules, fields }: { rules: Rules; fields: readonly Field[] }) {
+function RuleFacts({ rules, fields }: { rules: Rules; fields: readonly Field[] }) {
   return (
-    <table className="facts left policy">
-      <tbody>
+    <Facts isLeft className="policy">
         {fields.map((field) => (
-          <tr key={field.name}>
-            <th scope="row">{field.label}</th>
-            <td>
-              {showValue(field, rules[field.name] ?? null)}
-              <div className="small faint">{field.meaning}</div>
-            </td>
-          </tr>
+          <Fact key={field.name} name={field.label}>
+            {showValue(field, rules[field.name] ?? null)}
+            <div className="small faint">{field.meaning}</div>
+          </Fact>
         ))}
-      </tbody>
-    </table>
+      </Facts>
   );
 }

@@ -8,8 +8,10 @@ import { priorityClassesQuery } from "../api/queries";
 import type { PriorityClass, TreeNode } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
 import { Confirm } from "../ui/Confirm";
+import { DataTable } from "../ui/DataTable";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { toastDone } from "../ui/toast";
 import { formatCount, formatDuration, formatGpus, formatMultiplier } from "../ui/units";
@@ -41,7 +43,7 @@ export function PriorityClasses({ organization }: { organization: TreeNode }) {
   };
   const fields = [...(mayRule ? CLASS_FIELDS : []), ...(mayPrice ? [PRICE_FIELD] : [])];
   return (
-    <section className="card" aria-label="Priority classes">
+    <Card label="Priority classes">
       <h2>Priority classes</h2>
       <QueryView query={classes} loading={<Lines count={4} label="Loading priority classes" />}>
         {(found) => {
@@ -90,7 +92,7 @@ export function PriorityClasses({ organization }: { organization: TreeNode }) {
       <p>
         <CliLine command={`tidegate policy classes ${organization.slug}`} />
       </p>
-    </section>
+    </Card>
   );
 }
 
@@ -164,34 +166,15 @@ function ClassTable({
   onChoose: ((name: string) => void) | undefined;
 }) {
   return (
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Class</th>
-          <th scope="col" className="n">
-            Order
-          </th>
-          <th scope="col">May stop</th>
-          <th scope="col" className="n hide">
-            Grace
-          </th>
-          <th scope="col" className="n hide">
-            Cap in a team
-          </th>
-          <th scope="col" className="n hide">
-            Price
-          </th>
-          {onChoose && (
-            <th scope="col">
-              <span className="visually-hidden">Change</span>
-            </th>
-          )}
-        </tr>
-      </thead>
-      <tbody>
-        {classes.map((each) => (
-          <tr key={each.id}>
-            <th scope="row">
+    <DataTable
+      rows={classes}
+      rowKey={(each) => each.id}
+      columns={[
+        {
+          header: "Class",
+          isHeading: true,
+          cell: (each) => (
+            <>
               {each.name} {each.is_retired && <span className="pill">retired</span>}
               <div className="small faint">{each.description}</div>
               <div className="only-phone small dim">
@@ -199,35 +182,52 @@ function ClassTable({
                 <div>cap {capText(each.team_cap_mgpu) ?? "none"}</div>
                 <div>price {formatMultiplier(each.price_multiplier_ppm)}</div>
               </div>
-            </th>
-            <td className="n">{formatCount(each.order)}</td>
-            <td>
-              {each.preempts_across_teams
-                ? "lower ones of all teams"
-                : each.preempts_within_team
-                  ? "lower ones of its team"
-                  : "nobody"}
-            </td>
-            <td className="n hide">{formatDuration(each.grace_period_s)}</td>
-            <td className="n hide">
-              {capText(each.team_cap_mgpu) ?? <span className="faint">none</span>}
-            </td>
-            <td className="n hide">{formatMultiplier(each.price_multiplier_ppm)}</td>
-            {onChoose && (
-              <td className="n">
-                <button
-                  type="button"
-                  className="plain link small"
-                  aria-label={`Change ${each.name}`}
-                  onClick={() => onChoose(each.name)}
-                >
-                  change
-                </button>
-              </td>
-            )}
-          </tr>
-        ))}
-      </tbody>
-    </table>
+            </>
+          ),
+        },
+        { header: "Order", isRight: true, cell: (each) => formatCount(each.order) },
+        {
+          header: "May stop",
+          cell: (each) =>
+            each.preempts_across_teams
+              ? "lower ones of all teams"
+              : each.preempts_within_team
+                ? "lower ones of its team"
+                : "nobody",
+        },
+        {
+          header: "Grace",
+          isRight: true,
+          only: "wide",
+          cell: (each) => formatDuration(each.grace_period_s),
+        },
+        {
+          header: "Cap in a team",
+          isRight: true,
+          only: "wide",
+          cell: (each) => capText(each.team_cap_mgpu) ?? <span className="faint">none</span>,
+        },
+        {
+          header: "Price",
+          isRight: true,
+          only: "wide",
+          cell: (each) => formatMultiplier(each.price_multiplier_ppm),
+        },
+        onChoose && {
+          header: <span className="visually-hidden">Change</span>,
+          isRight: true,
+          cell: (each) => (
+            <button
+              type="button"
+              className="plain link small"
+              aria-label={`Change ${each.name}`}
+              onClick={() => onChoose(each.name)}
+            >
+              change
+            </button>
+          ),
+        },
+      ]}
+    />
   );
 }

@@ -3,6 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { ApiError } from "../api/client";
+import { Card } from "../ui/Card";
 import { toastDone } from "../ui/toast";
 import { RankField } from "./RankField";
 import { rangeText, readField, showValue, typedOf, type Field, type Typed, type Value } from "./fields";
@@ -104,7 +105,7 @@ export function RulesForm({
       }}
     >
       {isStopped && (
-        <div className="card mark warn" role="alert">
+        <Card tone="warn" role="alert">
           <h2>{refusedOver === null ? "Somebody else changed what you typed in" : "Somebody else changed this first"}</h2>
           <p>{refusedOver !== null && "Nothing was written. "}What you typed is kept.</p>
           <ul>
@@ -124,7 +125,7 @@ export function RulesForm({
               </Button>
             )}
           </div>
-        </div>
+        </Card>
       )}
       <div className="even top">
         {reads.map(({ field, now, read }) => (

@@ -10,6 +10,7 @@ import type { MovePreview, TreeNode } from "../api/types";
 import { isWithin, may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
+import { DataTable } from "../ui/DataTable";
 import { Lines, QueryView } from "../ui/states";
 import { toastDone, toastError, toastToDo } from "../ui/toast";
 import { formatCount, formatGpuCount, formatGpus } from "../ui/units";
@@ -175,26 +176,17 @@ function Guarantees({ preview, from }: { preview: MovePreview; from: string }) {
   if (preview.guarantees.length === 0) return <p className="dim">It has no quota, so it takes none along.</p>;
   return (
     <div style={{ overflowX: "auto" }}>
-      <table aria-label="Guarantees">
-        <thead>
-          <tr>
-            <th scope="col">Pool</th>
-            <th scope="col">Takes along</th>
-            <th scope="col">Reserve of {lastOf(from)}</th>
-            <th scope="col">Reserve of {lastOf(preview.parent)}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {preview.guarantees.map((each) => (
-            <tr key={each.pool}>
-              <th scope="row">{each.pool}</th>
-              <td>{formatGpuCount(each.guaranteed_mgpu, each.device)}</td>
-              <td>{reserve(each.leaves)}</td>
-              <td>{reserve(each.joins)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <DataTable
+        label="Guarantees"
+        rows={preview.guarantees}
+        rowKey={(each) => each.pool}
+        columns={[
+          { header: "Pool", isHeading: true, cell: (each) => each.pool },
+          { header: "Takes along", cell: (each) => formatGpuCount(each.guaranteed_mgpu, each.device) },
+          { header: <>Reserve of {lastOf(from)}</>, cell: (each) => reserve(each.leaves) },
+          { header: <>Reserve of {lastOf(preview.parent)}</>, cell: (each) => reserve(each.joins) },
+        ]}
+      />
     </div>
   );
 }
@@ -219,26 +211,16 @@ function Roles({ title, roles, count }: { title: string; roles: MovePreview["gai
   }
   return (
     <div style={{ overflowX: "auto" }}>
-      <table aria-label={title}>
-        <thead>
-          <tr>
-            <th scope="col">{title}</th>
-            <th scope="col">Role</th>
-            <th scope="col">From</th>
-          </tr>
-        </thead>
-        <tbody>
-          {roles.map((each) => (
-            <tr key={`${each.user} ${each.role}`}>
-              <th scope="row" className="breaks">
-                {each.user}
-              </th>
-              <td>{each.role.replaceAll("_", " ")}</td>
-              <td className="breaks">{each.given_on}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <DataTable
+        label={title}
+        rows={roles}
+        rowKey={(each) => `${each.user} ${each.role}`}
+        columns={[
+          { header: title, isHeading: true, className: "breaks", cell: (each) => each.user },
+          { header: "Role", cell: (each) => each.role.replaceAll("_", " ") },
+          { header: "From", className: "breaks", cell: (each) => each.given_on },
+        ]}
+      />
       {count > roles.length && <p className="small dim">and {formatCount(count - roles.length)} more</p>}
     </div>
   );

@@ -5,6 +5,8 @@ import { quotaChangesQuery } from "../api/queries";
 import type { Quota, QuotaChange } from "../api/types";
 import { useDraft } from "../planned/useDraft";
 import { CliLine } from "../ui/CliLine";
+import { DataTable } from "../ui/DataTable";
+import { Fact, Facts } from "../ui/Facts";
 import { QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { DEVICE_WORDS, formatGpuCount, formatGpus, percentWords } from "../ui/units";
@@ -59,8 +61,7 @@ export function QuotaDrawer({
           use={use}
           scaleMgpu={Math.max(1, use.guaranteedMgpu, use.inUseMgpu, use.waitingMgpu, use.ceilingMgpu ?? 0)}
         />
-        <table className="facts">
-          <tbody>
+        <Facts>
             <Fact name="In use">{formatGpuCount(use.inUseMgpu, quota.device)}</Fact>
             <Fact name={isArchived ? "Guaranteed once restored" : "Guaranteed"}>
               {formatGpuCount(quota.guaranteed_mgpu, quota.device)}
@@ -88,8 +89,7 @@ export function QuotaDrawer({
             <Fact name="Borrow limit">{limit(quota.borrow_limit_mgpu, "none of its own")}</Fact>
             <Fact name="Lend limit">{limit(quota.lend_limit_mgpu, "lends all that is idle")}</Fact>
             <Fact name={`Weight for spare ${DEVICE_WORDS[quota.device]}`}>{quota.weight}</Fact>
-          </tbody>
-        </table>
+          </Facts>
         {use.borrowedMgpu > 0 && <p className="small dim">Borrowed: {BORROWED_HINT}</p>}
         {quota.can_edit.length > 0 && !isArchived && (
           <section aria-label="Change this quota">
@@ -110,15 +110,6 @@ export function QuotaDrawer({
   );
 }
 
-function Fact({ name, children }: { name: string; children: React.ReactNode }) {
-  return (
-    <tr>
-      <th scope="row">{name}</th>
-      <td>{children}</td>
-    </tr>
-  );
-}
-
 function Changes({ quota, isUndoable }: { quota: Quota; isUndoable: boolean }) {
   const changes = useQuery(quotaChangesQuery(quota.id));
   return (
@@ -127,34 +118,35 @@ function Changes({ quota, isUndoable }: { quota: Quota; isUndoable: boolean }) {
         items.length === 0 ? (
           <p className="dim">It is as it was first set.</p>
         ) : (
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">When</th>
-                <th scope="col">What</th>
-                <th scope="col">Why</th>
-              </tr>
-            </thead>
-            <tbody>
-              {items.map((change) => (
-                <tr key={change.id}>
-                  <td>
+          <DataTable
+            rows={items}
+            rowKey={(change) => change.id}
+            columns={[
+              {
+                header: "When",
+                cell: (change) => (
+                  <>
                     <Time at={change.at} />
                     <div className="small faint">{change.actor ?? "Tidegate"}</div>
-                  </td>
-                  <td>
-                    {describeChange(change.before, change.after).map((line) => (
-                      <div key={line}>{line}</div>
-                    ))}
-                  </td>
-                  <td>
+                  </>
+                ),
+              },
+              {
+                header: "What",
+                cell: (change) =>
+                  describeChange(change.before, change.after).map((line) => <div key={line}>{line}</div>),
+              },
+              {
+                header: "Why",
+                cell: (change) => (
+                  <>
                     {change.reason}
                     {isUndoable && <Undo quota={quota} change={change} />}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+                  </>
+                ),
+              },
+            ]}
+          />
         )
       }
     </QueryView>

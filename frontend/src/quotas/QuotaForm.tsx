@@ -5,6 +5,8 @@ import { useState } from "react";
 import { ApiError, client, unwrap } from "../api/client";
 import type { Quota, QuotaPatch } from "../api/types";
 import { useDraft } from "../planned/useDraft";
+import { Card } from "../ui/Card";
+import { DataTable } from "../ui/DataTable";
 import { toastDone } from "../ui/toast";
 import { DEVICE_WORDS, formatGpuCount, formatGpus, gpusToDecimal, parseGpus } from "../ui/units";
 import { describeChange, describeValue } from "./changes";
@@ -269,41 +271,37 @@ function Conflict({
 }) {
   const shown = FIELD_NAMES.filter(([field]) => base[field] !== current[field] || field in patch);
   return (
-    <div className="card mark warn stack" role="alert">
+    <Card tone="warn" className="stack" role="alert">
       <h2>Somebody else changed this first</h2>
       <p>Nothing was written. Compare, then decide.</p>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Field</th>
-            <th scope="col" className="n">
-              You saw
-            </th>
-            <th scope="col" className="n">
-              Now
-            </th>
-            <th scope="col" className="n">
-              Yours
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {shown.map(([field, label]) => (
-            <tr key={field}>
-              <th scope="row">{label}</th>
-              <td className="n dim">{describeValue(field, base[field])}</td>
-              <td className="n">
-                {base[field] === current[field] ? (
-                  describeValue(field, current[field])
-                ) : (
-                  <b>{describeValue(field, current[field])}</b>
-                )}
-              </td>
-              <td className="n">{field in patch ? <b>{describeValue(field, patch[field])}</b> : "as it is"}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <DataTable
+        rows={shown}
+        rowKey={([field]) => field}
+        columns={[
+          { header: "Field", isHeading: true, cell: ([, label]) => label },
+          {
+            header: "You saw",
+            isRight: true,
+            className: "dim",
+            cell: ([field]) => describeValue(field, base[field]),
+          },
+          {
+            header: "Now",
+            isRight: true,
+            cell: ([field]) =>
+              base[field] === current[field] ? (
+                describeValue(field, current[field])
+              ) : (
+                <b>{describeValue(field, current[field])}</b>
+              ),
+          },
+          {
+            header: "Yours",
+            isRight: true,
+            cell: ([field]) => (field in patch ? <b>{describeValue(field, patch[field])}</b> : "as it is"),
+          },
+        ]}
+      />
       <div className="inline">
         <Button loading={isBusy} onClick={onApply}>
           Apply mine on top
@@ -312,6 +310,6 @@ function Conflict({
           Start again from what is there now
         </Button>
       </div>
-    </div>
+    </Card>
   );
 }

@@ -1,6 +1,7 @@
 import { Link } from "@tanstack/react-router";
 
 import type { Quota, TreeNode } from "../api/types";
+import { DataTable } from "../ui/DataTable";
 import { formatCount, formatGpus } from "../ui/units";
 import { QuotaBar, QuotaLegend } from "./QuotaBar";
 import { indented, quotaRows } from "./tree";
@@ -20,85 +21,82 @@ export function QuotaTable({
   closed: ReadonlySet<string>;
   onToggle: (node: string) => void;
 }) {
-  const rows = quotaRows(quotas, closed);
   const countedUse = (quota: Quota) => quotaUse(archived.has(quota.node) ? notInForce(quota) : quota);
   const scaleMgpu = commonScale(quotas.map(countedUse));
   return (
     <>
-      <table className="quotas">
-        <thead>
-          <tr>
-            <th scope="col">Node</th>
-            <th scope="col" className="wide">
-              In use against guarantee
-            </th>
-            <th scope="col" className="n">
-              In use
-            </th>
-            <th scope="col" className="n hide">
-              Guaranteed
-            </th>
-            <th scope="col" className="n hide" title={`Borrowed: ${BORROWED_HINT} Lent: what others use of the idle guarantee.`}>
-              Moves
-            </th>
-            <th scope="col" className="n hide">
-              Waiting
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(({ quota, level, hasChildren }) => {
-            const use = countedUse(quota);
-            return (
-              <tr key={quota.id}>
-                <th scope="row" title={quota.node} style={indented(level)}>
-                  {hasChildren ? (
-                    <button
-                      type="button"
-                      className="plain twist"
-                      aria-expanded={!closed.has(quota.node)}
-                      aria-label={`${quota.node_name}: what is below`}
-                      onClick={() => onToggle(quota.node)}
-                    >
-                      {closed.has(quota.node) ? "▸" : "▾"}
-                    </button>
-                  ) : (
-                    <span className="twist" />
-                  )}
-                  <Link to="/quotas" search={(before) => ({ ...before, node: quota.node })}>
-                    {quota.node_name}
-                  </Link>
-                  {archived.has(quota.node) && (
-                    <div className="small dim archived">
-                      archived
-                    </div>
-                  )}
-                </th>
-                <td>
-                  <QuotaBar use={use} scaleMgpu={scaleMgpu} />
-                </td>
-                <td className="n">
-                  {formatGpus(use.inUseMgpu)}
-                  <div className="only-phone small faint">of {formatGpus(use.guaranteedMgpu)}</div>
-                </td>
-                <td className="n hide">{formatGpus(use.guaranteedMgpu)}</td>
-                <td className="n hide">
-                  {use.borrowedMgpu > 0 ? (
-                    <span className="pill borrow" title={`Borrowed: ${BORROWED_HINT}`}>
-                      {formatGpus(use.borrowedMgpu)} borrowed
-                    </span>
-                  ) : use.lentMgpu > 0 ? (
-                    `${formatLent(use.lentMgpu)} lent`
-                  ) : (
-                    <None />
-                  )}
-                </td>
-                <td className="n hide">{use.waitingMgpu > 0 ? formatGpus(use.waitingMgpu) : <None />}</td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
+      <DataTable
+        className="quotas"
+        rows={quotaRows(quotas, closed).map((row) => ({ ...row, use: countedUse(row.quota) }))}
+        rowKey={({ quota }) => quota.id}
+        columns={[
+          {
+            header: "Node",
+            isHeading: true,
+            title: ({ quota }) => quota.node,
+            style: ({ level }) => indented(level),
+            cell: ({ quota, hasChildren }) => (
+              <>
+                {hasChildren ? (
+                  <button
+                    type="button"
+                    className="plain twist"
+                    aria-expanded={!closed.has(quota.node)}
+                    aria-label={`${quota.node_name}: what is below`}
+                    onClick={() => onToggle(quota.node)}
+                  >
+                    {closed.has(quota.node) ? "▸" : "▾"}
+                  </button>
+                ) : (
+                  <span className="twist" />
+                )}
+                <Link to="/quotas" search={(before) => ({ ...before, node: quota.node })}>
+                  {quota.node_name}
+                </Link>
+                {archived.has(quota.node) && <div className="small dim archived">archived</div>}
+              </>
+            ),
+          },
+          {
+            header: "In use against guarantee",
+            headClass: "wide",
+            cell: ({ use }) => <QuotaBar use={use} scaleMgpu={scaleMgpu} />,
+          },
+          {
+            header: "In use",
+            isRight: true,
+            cell: ({ use }) => (
+              <>
+                {formatGpus(use.inUseMgpu)}
+                <div className="only-phone small faint">of {formatGpus(use.guaranteedMgpu)}</div>
+              </>
+            ),
+          },
+          { header: "Guaranteed", isRight: true, only: "wide", cell: ({ use }) => formatGpus(use.guaranteedMgpu) },
+          {
+            header: "Borrowed / lent",
+            hint: `Borrowed: ${BORROWED_HINT} Lent: what others use of the idle guarantee.`,
+            isRight: true,
+            only: "wide",
+            cell: ({ use }) =>
+              use.borrowedMgpu > 0 ? (
+                <span className="pill borrow" title={`Borrowed: ${BORROWED_HINT}`}>
+                  {formatGpus(use.borrowedMgpu)} borrowed
+                </span>
+              ) : use.lentMgpu > 0 ? (
+                `${formatLent(use.lentMgpu)} lent`
+              ) : (
+                <None />
+              ),
+          },
+          {
+            header: "Waiting",
+            isRight: true,
+            only: "wide",
+            cell: ({ use }) => (use.waitingMgpu > 0 ? formatGpus(use.waitingMgpu) : <None />),
+          },
+        ]}
+      />
       <QuotaLegend />
     </>
   );

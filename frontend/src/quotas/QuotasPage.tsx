@@ -5,13 +5,14 @@ import { useState } from "react";
 
 import { clustersQuery, comparePaths, poolsQuery, quotasQuery, someJobsQuery, treeQuery } from "../api/queries";
 import type { Cluster, Job, Pool, Quota } from "../api/types";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
 import { Kpi } from "../ui/Kpi";
+import { Page } from "../ui/Page";
 import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { DEVICE_HEADS, DEVICE_WORDS, formatDuration, formatGpuCount, formatGpus, headOf } from "../ui/units";
-import { usePageTitle } from "../ui/usePageTitle";
 import { isWithin } from "../session/access";
 import { NodeDrawer } from "./NodeDrawer";
 import { QuotaDrawer } from "./QuotaDrawer";
@@ -27,30 +28,31 @@ export function QuotasPage() {
   const first = pools.data?.find((each) => each.archived_at === null) ?? pools.data?.[0];
   const pool = chosen ?? first?.name;
   const isArchived = typeof pools.data?.find(({ name }) => name === pool)?.archived_at === "string";
-  usePageTitle(pool ? `Quotas · ${pool}` : "Quotas");
   return (
-    <>
-      <div className="spread">
-        <h1>
+    <Page
+      title={pool ? `Quotas · ${pool}` : "Quotas"}
+      heading={
+        <>
           Quotas{pool && ` · pool ${pool}`} {isArchived && <span className="pill">archived</span>}
-        </h1>
-        {pools.data && pool && <PoolSwitcher pools={pools.data} pool={pool} />}
-      </div>
+        </>
+      }
+      actions={pools.data && pool && <PoolSwitcher pools={pools.data} pool={pool} />}
+    >
       {pool ? (
         <QuotasOfPool pool={pool} scope={scope} />
       ) : (
         <QueryView query={pools} loading={<Lines count={8} />}>
           {() => (
-            <div className="card">
+            <Card>
               <Empty>
                 No pool is registered yet. A platform administrator adds one together with the first
                 cluster.
               </Empty>
-            </div>
+            </Card>
           )}
         </QueryView>
       )}
-    </>
+    </Page>
   );
 }
 
@@ -97,9 +99,9 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
     <QueryView
       query={quotas}
       loading={
-        <div className="card">
+        <Card>
           <Lines count={9} label="Loading quotas" />
-        </div>
+        </Card>
       }
     >
       {(unordered) => {
@@ -120,7 +122,7 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
               quotas={items}
             />
             {items.length === 0 ? (
-              <div className="card">
+              <Card>
                 <Empty
                   cli={command}
                   action={
@@ -133,7 +135,7 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
                 >
                   No quota of pool {pool} is set {scope ? `at or below ${scope}` : "anywhere you can see"}.
                 </Empty>
-              </div>
+              </Card>
             ) : (
               <>
                 <Figures
@@ -142,9 +144,9 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
                   clusters={clusters.data}
                   waiting={waiting.data?.items ?? []}
                 />
-                <div className="card">
+                <Card>
                   <QuotaTable quotas={items} archived={archived} closed={closed} onToggle={toggle} />
-                </div>
+                </Card>
                 <p className="sub inline" style={{ marginTop: 14 }}>
                   {items.some((quota) => quota.can_edit.length > 0) && (
                     <>

@@ -4,6 +4,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { client, unwrap } from "../api/client";
 import { sessionQuery } from "../api/queries";
 import type { Session } from "../api/types";
+import { Card } from "../ui/Card";
 import { toastError } from "../ui/toast";
 import { usePageTitle } from "../ui/usePageTitle";
 import { PasswordForm } from "./PasswordForm";
@@ -20,7 +21,7 @@ export function FirstPassword({ session }: { session: Session }) {
   });
   return (
     <main className="login">
-      <div className="card stack narrow">
+      <Card className="stack narrow">
         <div>
           <div className="brand">
             <span aria-hidden="true">≋</span> Tidegate
@@ -36,7 +37,7 @@ export function FirstPassword({ session }: { session: Session }) {
             Sign out
           </Button>
         </div>
-      </div>
+      </Card>
     </main>
   );
 }

@@ -5,6 +5,7 @@ import { useState } from "react";
 
 import { ApiError, client, rememberCsrfToken, unwrap } from "../api/client";
 import { installationQuery, sessionQuery } from "../api/queries";
+import { Card } from "../ui/Card";
 import { usePageTitle } from "../ui/usePageTitle";
 import { safeNext } from "./access";
 import { forgetAllButSession } from "./forget";
@@ -73,10 +74,10 @@ export function LoginPage() {
           </p>
         )}
         {installation.data?.has_administrator === false && (
-          <div className="card mark warn" role="status">
+          <Card tone="warn" role="status">
             <p>This installation has no administrator yet. On its machine, run:</p>
             <code>tidegate-admin create-admin</code>
-          </div>
+          </Card>
         )}
         <Button type="submit" fullWidth loading={signIn.isPending}>
           Sign in

@@ -13,6 +13,7 @@ import { FirstPassword } from "../session/FirstPassword";
 import { forgetAllButSession } from "../session/forget";
 import { Redirect } from "../session/Redirect";
 import { SessionContext } from "../session/useSession";
+import { Fact, Facts } from "../ui/Facts";
 import { ErrorCard, Lines } from "../ui/states";
 import { toastError } from "../ui/toast";
 import { zoneName } from "../ui/units";
@@ -148,18 +149,13 @@ function Frame({ session }: { session: Session }) {
         title="Keyboard"
         closeButtonProps={{ "aria-label": "Close" }}
       >
-        <table className="facts">
-          <tbody>
+        <Facts>
             {SHORTCUTS.map(([keys, meaning]) => (
-              <tr key={keys}>
-                <th scope="row">
-                  <kbd className="mono">{keys}</kbd>
-                </th>
-                <td>{meaning}</td>
-              </tr>
+              <Fact key={keys} name={<kbd className="mono">{keys}</kbd>}>
+                {meaning}
+              </Fact>
             ))}
-          </tbody>
-        </table>
+          </Facts>
       </Modal>
     </div>
   );

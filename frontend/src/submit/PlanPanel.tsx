@@ -4,6 +4,8 @@ import type { JobPlan } from "../api/types";
 import { WholeNotes } from "../jobs/SbatchNotes";
 import { WhyCard } from "../jobs/WhyCard";
 import { gpuSpan, nodeSpan } from "../jobs/words";
+import { Card } from "../ui/Card";
+import { Fact, Facts } from "../ui/Facts";
 import { Lines } from "../ui/states";
 import { deviceTime, formatDuration, formatGpuCount, formatGpuHours, formatGpus, formatMoney } from "../ui/units";
 
@@ -11,7 +13,7 @@ import { deviceTime, formatDuration, formatGpuCount, formatGpuHours, formatGpus,
 export function PlanPanel({ plan, hasRequest }: { plan: UseQueryResult<JobPlan>; hasRequest: boolean }) {
   return (
     <div className="rows" aria-live="polite" aria-busy={plan.isFetching}>
-      <section className="card" aria-label="What would happen">
+      <Card label="What would happen">
         <h2>What would happen</h2>
         {!hasRequest ? (
           <p className="dim">Fill in what is missing, and it is said here.</p>
@@ -22,7 +24,7 @@ export function PlanPanel({ plan, hasRequest }: { plan: UseQueryResult<JobPlan>;
         ) : (
           <Plan plan={plan.data} />
         )}
-      </section>
+      </Card>
       {hasRequest && !plan.error && plan.data?.explanation && !plan.data.would_start_now && (
         <WhyCard explanation={plan.data.explanation} device={plan.data.job.device} title="Why would it wait?" />
       )}
@@ -57,8 +59,7 @@ function Plan({ plan }: { plan: JobPlan }) {
     <>
       <p className={`sentence ${tone}`}>{text}</p>
       <WholeNotes notes={plan.notes} />
-      <table className="facts">
-        <tbody>
+      <Facts>
           <Fact name="Name">{job.name}</Fact>
           <Fact name="Asks for">
             {gpuSpan(job)} of {job.pools.join(", else ")}
@@ -88,18 +89,8 @@ function Plan({ plan }: { plan: JobPlan }) {
               {each}
             </Fact>
           )}
-        </tbody>
-      </table>
+        </Facts>
       <p className="small faint">A check of what fits, not a reservation.</p>
     </>
-  );
-}
-
-function Fact({ name, children }: { name: string; children: React.ReactNode }) {
-  return (
-    <tr>
-      <th scope="row">{name}</th>
-      <td>{children}</td>
-    </tr>
   );
 }

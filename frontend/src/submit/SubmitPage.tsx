@@ -11,10 +11,11 @@ import { SbatchNotes } from "../jobs/SbatchNotes";
 import { stateWord } from "../jobs/words";
 import { teamsWhereIMay } from "../session/access";
 import { useSession } from "../session/useSession";
+import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { Page } from "../ui/Page";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { toastDone } from "../ui/toast";
-import { usePageTitle } from "../ui/usePageTitle";
 import {
   draftOf,
   emptyDraft,
@@ -54,15 +55,12 @@ function planQuery(request: JobRequest | null) {
 }
 
 export function SubmitPage() {
-  usePageTitle("Submit a job");
   const session = useSession();
   const { from, instead } = useSearch({ from: "/shell/submit" });
   const tree = useQuery(treeQuery);
   const source = useQuery({ ...jobQuery(from ?? ""), enabled: from !== undefined });
   return (
-    <>
-      <h1>Submit a job</h1>
-      <p className="sub">Any cluster that has what it asks for may run it.</p>
+    <Page title="Submit a job" lead="The job runs on any cluster that meets its requirements.">
       <QueryView query={tree} loading={<Waiting />}>
         {(nodes) =>
           from !== undefined ? (
@@ -84,14 +82,14 @@ export function SubmitPage() {
           )
         }
       </QueryView>
-    </>
+    </Page>
   );
 }
 
 /** That the job which this one is to stand in for is still there, or is past it. */
 function InPlaceOf({ job }: { job: JobDetail }) {
   return (
-    <p className="card" role="note">
+    <Card role="note">
       This is to run in place of{" "}
       <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
         {job.name}
@@ -99,15 +97,15 @@ function InPlaceOf({ job }: { job: JobDetail }) {
       {job.state === "queued" || job.state === "held"
         ? ", which stays queued: cancel that one, or both run."
         : `, which waits no longer (${stateWord(job.state)}).`}
-    </p>
+    </Card>
   );
 }
 
 function Waiting() {
   return (
-    <div className="card">
+    <Card>
       <Lines count={8} />
-    </div>
+    </Card>
   );
 }
 
@@ -169,9 +167,9 @@ function SubmitForm({
 
   if (teams.length === 0) {
     return (
-      <div className="card">
+      <Card>
         <Empty cli="tidegate whoami">You may not submit jobs in any team. Ask a team lead for the researcher role.</Empty>
-      </div>
+      </Card>
     );
   }
   // What is said of the whole request stands in the plan.
@@ -187,7 +185,7 @@ function SubmitForm({
       }}
     >
       <div className="rows">
-        <div className="card stack">
+        <Card className="stack">
           <SegmentedControl
             aria-label="How to describe the job"
             data={[
@@ -219,21 +217,21 @@ function SubmitForm({
           ) : (
             <SbatchDrop value={draft.sbatch} error={errors.sbatch} onChange={(sbatch) => set({ sbatch })} />
           )}
-        </div>
+        </Card>
         {door === "sbatch" && notes.length > 0 && (
-          <section className="card" aria-label="What was read from the script">
+          <Card label="What was read from the script">
             <h2>What was read from the script</h2>
             <SbatchNotes notes={notes} />
-          </section>
+          </Card>
         )}
         {submit.error && (
-          <div className="card mark bad" role="alert">
+          <Card tone="bad" role="alert">
             <h2>It was not submitted</h2>
             <p>{submit.error.message}</p>
             {placed.others.map((detail) => (
               <p key={detail}>{detail}</p>
             ))}
-          </div>
+          </Card>
         )}
         <div className="inline">
           <Button type="submit" loading={submit.isPending}>

@@ -1,4 +1,5 @@
 import type { ReactNode } from "react";
+import { Card } from "./Card";
 
 /** A headline figure: number first, what it is, and a smaller line of context. */
 export function Kpi({
@@ -13,10 +14,10 @@ export function Kpi({
   tone?: "borrow" | "wait";
 }) {
   return (
-    <div className="card kpi" role="group">
+    <Card className="kpi" role="group">
       <div className={tone ? `v ${tone}` : "v"}>{value}</div>
       <div className="l">{label}</div>
       <div className="s">{context ?? "\u00a0"}</div>
-    </div>
+    </Card>
   );
 }

@@ -2,6 +2,7 @@ import { Button } from "@mantine/core";
 import type { InfiniteData, UseInfiniteQueryResult } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 
+import { Card } from "./Card";
 import { CliLine } from "./CliLine";
 import { Lines, QueryView } from "./states";
 
@@ -26,7 +27,7 @@ export function PagedCard<T>({
 }) {
   return (
     <>
-      <div className="card">
+      <Card>
         <QueryView query={query} loading={<Lines count={lines} label={`Loading ${label}`} />}>
           {({ pages }) => {
             const items = pages.flatMap((page) => page.items);
@@ -48,7 +49,7 @@ export function PagedCard<T>({
             );
           }}
         </QueryView>
-      </div>
+      </Card>
       <p className="sub" style={{ marginTop: 14 }}>
         <CliLine command={command} />
       </p>

@@ -2,6 +2,7 @@ import { Button, Skeleton } from "@mantine/core";
 import type { ReactNode } from "react";
 
 import { ApiError } from "../api/client";
+import { Card } from "./Card";
 import { CliLine } from "./CliLine";
 import { Time } from "./Time";
 
@@ -25,7 +26,7 @@ export function isSettled(error: Error): boolean {
 export function ErrorCard({ error, onRetry }: { error: Error; onRetry?: () => void }) {
   const problem = error instanceof ApiError ? error.problem : null;
   return (
-    <div className="card mark bad" role="alert">
+    <Card tone="bad" role="alert">
       <h2>{problem?.title ?? "Something went wrong"}</h2>
       <p>{error.message}</p>
       {problem?.request_id && (
@@ -38,7 +39,7 @@ export function ErrorCard({ error, onRetry }: { error: Error; onRetry?: () => vo
           Try again
         </Button>
       )}
-    </div>
+    </Card>
   );
 }
 
@@ -80,7 +81,7 @@ export function QueryView<T>({
   return (
     <>
       {query.error && (
-        <div className="card mark warn" role="status">
+        <Card tone="warn" role="status">
           <div className="spread">
             <span>
               ▲ Shown as of <Time at={new Date(query.dataUpdatedAt).toISOString()} show="both" />. The last
@@ -90,7 +91,7 @@ export function QueryView<T>({
               Try again
             </Button>
           </div>
-        </div>
+        </Card>
       )}
       {children(query.data)}
     </>
