@@ -16,13 +16,13 @@ export function ClusterUsers({ cluster }: { cluster: Cluster }) {
   return (
     <>
       <p className="dim">
-        Jobs run there as UNIX users. Who is not in this list runs elsewhere, or waits if there is no other cluster.
+        Jobs run there as UNIX users. Jobs of users outside this list run on other clusters, or wait.
       </p>
       <MapUser cluster={cluster} />
       <QueryView query={users} loading={<Lines count={4} label="Loading users" />}>
         {(items) =>
           items.length === 0 ? (
-            <Empty>Nobody has a name on this cluster yet, so nobody can run there.</Empty>
+            <Empty>No users are mapped yet. Map a user so that their jobs can run here.</Empty>
           ) : (
             <UserTable cluster={cluster} users={items} />
           )

@@ -69,7 +69,7 @@ export function Nodes({ cluster, mayManage }: { cluster: Cluster; mayManage: boo
             )}
             {placements.error && <p className="bad-text">What runs on them is not known: {placements.error.message}</p>}
             {found.length === 0 ? (
-              <Empty>No node is like that.</Empty>
+              <Empty>No node matches.</Empty>
             ) : (
               <div className="scroll-x">
                 <DataTable

@@ -9,7 +9,7 @@ import "../quotas/quota-bar.css";
 /** What a cluster has of each pool, and how much of it can be used now. */
 export function PoolTable({ cluster }: { cluster: Cluster }) {
   const { isFresh } = freshnessOf(cluster, useNowMs());
-  if (cluster.pools.length === 0) return <p className="dim">It has not said yet what it has.</p>;
+  if (cluster.pools.length === 0) return <p className="dim">The cluster has not reported its pools yet.</p>;
   const head = headOf(cluster.pools);
   return (
     <DataTable

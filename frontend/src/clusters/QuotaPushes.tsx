@@ -80,7 +80,7 @@ export function QuotaPushes({ cluster }: { cluster: Cluster }) {
       <QueryView query={pushes} loading={<Lines count={4} label="Loading comparisons" />}>
         {(items) =>
           items.length === 0 ? (
-            <Empty>It has not been compared yet. A dry run shows what a push would change, and changes nothing.</Empty>
+            <Empty>No comparison yet. A dry run shows what a push would change.</Empty>
           ) : (
             <div className="rows">
               <PushTable pushes={items} chosen={chosen ?? items[0]?.id} />

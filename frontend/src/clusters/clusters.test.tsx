@@ -192,7 +192,7 @@ describe("a cluster's nodes", () => {
     const table = await screen.findByRole("table", { name: "Nodes of slurm-a" });
     expect(within(table).getAllByRole("row")).toHaveLength(2);
     await user.type(screen.getByRole("textbox", { name: "Find" }), "xyz");
-    expect(await screen.findByText("No node is like that.")).toBeInTheDocument();
+    expect(await screen.findByText("No node matches.")).toBeInTheDocument();
     expect(router.state.location.search).toMatchObject({ q: "fansxyz" });
   });
 
@@ -625,7 +625,7 @@ describe("adding a Slurm cluster", () => {
 
   it("is for platform administrators", async () => {
     open("/add-cluster");
-    expect(await screen.findByText("Clusters are added by platform administrators.")).toBeInTheDocument();
+    expect(await screen.findByText("Ask a platform administrator to add a cluster.")).toBeInTheDocument();
   });
 });
 

@@ -76,7 +76,7 @@ function Victims({ victims, device }: { victims: Decision["victims"]; device: De
       rows={victims}
       rowKey={(victim, i) => victim.id ?? i}
       columns={[
-        { header: "Had to go", isHeading: true, cell: (victim) => <JobName job={victim} /> },
+        { header: "Preempted", isHeading: true, cell: (victim) => <JobName job={victim} /> },
         { header: DEVICE_HEADS[device], isRight: true, cell: (victim) => formatGpus(victim.mgpu) },
         { header: "Because", cell: (victim) => rightWords(victim.right, device) },
         {

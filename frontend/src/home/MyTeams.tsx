@@ -36,7 +36,7 @@ export function MyTeams({ session, scope }: { session: Session; scope: string | 
           const teams = myTeams(session, items);
           return teams.length === 0 ? (
             <Empty cli="tidegate quota get ORGANIZATION --subtree" action={<Link to="/quotas">See the whole tree</Link>}>
-              No team of yours has a quota here.
+              Your teams have no quota here.
             </Empty>
           ) : (
             <TeamTable teams={teams} title={title} />

@@ -284,14 +284,14 @@ function PlanCard({ job }: { job: JobDetail }) {
             </Fact>
           )}
           {job.state === "running" || job.state === "preempting" ? (
-            <Fact name="Work saved">
+            <Fact name="Last checkpoint">
               {job.current_attempt?.checkpoint_at != null ? (
                 <Time at={job.current_attempt.checkpoint_at} show="both" />
               ) : (
                 <>
-                  <span className="faint">not that anybody told</span>
+                  <span className="faint">none reported</span>
                   <div className="small faint">
-                    <code>tidegate checkpoint</code> inside the job tells
+                    Run <code>tidegate checkpoint</code> inside the job to report one.
                   </div>
                 </>
               )}

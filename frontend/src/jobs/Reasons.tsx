@@ -25,7 +25,7 @@ export function Reasons({ job }: { job: JobDetail }) {
       <QueryView query={reasons} loading={<Lines count={4} label="Loading reasons" />}>
         {(items) =>
           items.length === 0 ? (
-            <p className="dim">It has not waited for anything so far.</p>
+            <p className="dim">The job has not waited for anything.</p>
           ) : (
             <DataTable
               label="What it has waited for"

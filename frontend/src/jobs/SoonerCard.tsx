@@ -33,7 +33,7 @@ export function SoonerCard({ job }: { job: JobDetail }) {
       {trial.isPending && <Lines count={4} label="Trying" />}
       {trial.isIdle && (
         <p className="dim">
-          Asks the arbiter about the same work in another shape, shorter, with less, in other pools. It changes nothing.
+          Tests other sizes, time limits and pools for this job. Nothing is changed.
         </p>
       )}
       {trial.error && (
@@ -78,9 +78,9 @@ function Found({ found, jobId }: { found: JobAlternatives; jobId: string }) {
         ]}
       />
       <p className="small dim">
-        As a new job in its place, as things stand; no reservation.
+        Estimates for a new job in its place. Nothing is reserved.
         {found.items.some(({ request }) => request === null) &&
-          " Only who may read its script can submit one of these from here."}
+          " Readers of the job's script can submit these from here."}
       </p>
       <CliLine command={`tidegate why ${jobId} --alternatives`} />
     </>

@@ -101,7 +101,7 @@ function GivingBack({ explanation, device }: { explanation: Explanation; device:
   const awaited = explanation.numbers["coming_back_mgpu"] ?? total;
   return (
     <>
-      <h2 className="gap">Who gives back</h2>
+      <h2 className="gap">Jobs that give way</h2>
       <DataTable
         rows={explanation.victims}
         rowKey={(victim, i) => victim.job ?? i}
@@ -118,7 +118,7 @@ function GivingBack({ explanation, device }: { explanation: Explanation; device:
                   {victim.name}
                 </Link>
               ),
-            total: () => <>They hold in all{awaited < total && <>; this job waits for {formatGpus(awaited)}</>}</>,
+            total: () => <>Total held by these jobs{awaited < total && <> (this job needs {formatGpus(awaited)})</>}</>,
           },
           {
             header: "Team",
@@ -209,7 +209,7 @@ function EstimatedStart({ estimate }: { estimate: NonNullable<Explanation["estim
           {earliest !== null && " at the latest"})
         </>
       )}
-      {isPast && <span className="dim"> · that has passed; the next decision says anew</span>}
+      {isPast && <span className="dim"> · that has passed; the next decision gives a new time</span>}
       <span className="faint"> · {methodWords(method)}</span>
     </p>
   );

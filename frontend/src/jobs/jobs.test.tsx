@@ -251,8 +251,8 @@ describe("the job page of a waiting job", () => {
     expect(within(card).getByText("Needs")).toBeInTheDocument();
     const givers = within(card).getAllByRole("row", { name: /serve-llama|eval-sweep/ });
     expect(givers).toHaveLength(3);
-    expect(within(card).getByRole("row", { name: /^They hold/ })).toHaveTextContent(/^They hold in all200300\.00 GPU-h$/);
-    expect(card).toHaveTextContent("from the grace of those who give back");
+    expect(within(card).getByRole("row", { name: /^Total held/ })).toHaveTextContent(/^Total held by these jobs200300\.00 GPU-h$/);
+    expect(card).toHaveTextContent("from the grace periods of preempted jobs");
     expect(await accessibilityFaults(container)).toEqual([]);
   });
 
@@ -316,7 +316,7 @@ describe("the job page of a waiting job", () => {
     expect(withoutEstimate(why, false)).toBe(
       "Unknown: 2 jobs come before it, and how long they will run is not foreseen here.",
     );
-    expect(withoutEstimate({ code: "held_by_user", jobs_ahead: 0 }, false)).toBe("Unknown: not before somebody releases it.");
+    expect(withoutEstimate({ code: "held_by_user", jobs_ahead: 0 }, false)).toBe("Unknown: not before the job is released.");
     expect([hasFuture("behind_fair_share"), hasFuture("held_by_user"), hasFuture("begin_time")]).toEqual([true, false, false]);
   });
 
@@ -336,7 +336,7 @@ describe("the job page of a waiting job", () => {
             ? { status: 200, body: job }
             : undefined,
     });
-    expect(await screen.findByText("Unknown: nobody can say when such a cluster accepts jobs again.")).toBeInTheDocument();
+    expect(await screen.findByText("Unknown: it depends on when the cluster accepts jobs again.")).toBeInTheDocument();
   });
 
   it("tells the work at risk, and whether the jobs save it", async () => {
@@ -381,7 +381,7 @@ describe("the job page of a waiting job", () => {
       override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
     });
     expect(await screen.findAllByText("a job that you may not see")).toHaveLength(2);
-    expect(screen.getByRole("row", { name: /^They hold/ })).toHaveTextContent(/^They hold in all128$/);
+    expect(screen.getByRole("row", { name: /^Total held/ })).toHaveTextContent(/^Total held by these jobs128$/);
   });
 
   it("tells what comes back for it from what those who give back hold", async () => {
@@ -398,8 +398,8 @@ describe("the job page of a waiting job", () => {
     });
     const card = await screen.findByRole("region", { name: "Why is it waiting?" });
     expect(within(card).getByText("Coming back").parentElement).toHaveTextContent(/^Coming back100$/);
-    expect(within(card).getByRole("row", { name: /^They hold/ })).toHaveTextContent(
-      /^They hold in all; this job waits for 100200300\.00 GPU-h$/,
+    expect(within(card).getByRole("row", { name: /^Total held/ })).toHaveTextContent(
+      /^Total held by these jobs \(this job needs 100\)200300\.00 GPU-h$/,
     );
   });
 
@@ -453,13 +453,13 @@ describe("the job page of a job that was placed", () => {
   };
 
   it("says when its work was saved, and how a job tells that", async () => {
-    const saved = () => screen.findByRole("row", { name: /^Work saved/ });
+    const saved = () => screen.findByRole("row", { name: /^Last checkpoint/ });
     const told = anAttempt({ checkpoint_at: new Date(Date.now() - 120_000).toISOString() });
     const { unmount } = page({ state: "running", current_attempt: told });
     expect(within(await saved()).getByText(/^2 min ago/)).toBeInTheDocument();
     unmount();
     page({ state: "running", current_attempt: anAttempt() });
-    expect(await saved()).toHaveTextContent("not that anybody told");
+    expect(await saved()).toHaveTextContent("none reported");
   });
 
   it("names the cluster where it runs", async () => {

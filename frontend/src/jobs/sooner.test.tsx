@@ -23,7 +23,7 @@ describe("what would start a job sooner", () => {
     expect(rows.slice(1).map((row) => row.textContent)).toEqual([
       "With 48 GPUs on 6 nodesnow on slurm-aSubmit this instead",
       expect.stringMatching(
-        /^With a time limit of 1 h.* at the latest, from the grace of those who give back · waiting for reclaimSubmit this instead$/,
+        /^With a time limit of 1 h.* at the latest, from the grace periods of preempted jobs · waiting for reclaimSubmit this instead$/,
       ) as string,
       "In pool a100never: No node of a100 is so large.",
     ]);
@@ -134,7 +134,7 @@ describe("the reasons of a job", () => {
 
   it("say that it has not waited", async () => {
     open("/jobs/01935000-0000-7000-8000-000000009002?tab=reasons");
-    expect(await screen.findByText("It has not waited for anything so far.")).toBeInTheDocument();
+    expect(await screen.findByText("The job has not waited for anything.")).toBeInTheDocument();
   });
 });
 

@@ -146,11 +146,11 @@ export function withoutEstimate(
     case "begin_time":
       return "Not before that time.";
     case "held_by_user":
-      return "Unknown: not before somebody releases it.";
+      return "Unknown: not before the job is released.";
     case "not_yet_decided":
-      return "Unknown: the arbiter has not looked at it yet.";
+      return "Unknown: the scheduler has not decided about this job yet.";
     case "cluster_unavailable":
-      return "Unknown: nobody can say when such a cluster accepts jobs again.";
+      return "Unknown: it depends on when the cluster accepts jobs again.";
   }
   const line = ahead === 1 ? "1 job comes before it, and how long it" : `${formatCount(ahead)} jobs come before it, and how long they`;
   const why = ahead === 0 ? "when there is room for it is not foreseen here" : `${line} will run is not foreseen here`;
@@ -191,7 +191,7 @@ export function jobPill(job: Pick<Job, "state" | "explanation" | "device">): { t
 }
 
 const METHOD_WORDS: Record<string, string> = {
-  reclaim: "from the grace of those who give back",
+  reclaim: "from the grace periods of preempted jobs",
   time_limits: "from the time limits of what runs",
   look_ahead: "the arbiter, played on from this moment",
 };

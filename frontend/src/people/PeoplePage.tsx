@@ -71,7 +71,7 @@ export function PeoplePage() {
         label="people"
         lines={6}
         command="tidegate user ls"
-        empty={<Empty>Nobody is here yet.</Empty>}
+        empty={<Empty>No accounts yet.</Empty>}
       >
         {(items) => (
           <DataTable

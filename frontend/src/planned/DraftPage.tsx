@@ -201,7 +201,7 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
             <Choice
               label="When"
               name="When it is applied"
-              choices={["As soon as it is decided", "At a time"]}
+              choices={["On approval", "At a time"]}
               isSecond={terms.isTimed}
               onChange={(isTimed) => set({ isTimed })}
             />
@@ -220,7 +220,7 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
           <div className="stack">
             <Choice
               label="For how long"
-              name="For how long it stands"
+              name="Duration"
               choices={["It stays", "Taken back after"]}
               isSecond={terms.isReverted}
               onChange={(isReverted) => set({ isReverted })}
@@ -228,7 +228,7 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
             {terms.isReverted && (
               <TextInput
                 label="Taken back after"
-                description="From when it is applied: 12h, 3d, 1d12h. Not where somebody changed its quotas since."
+                description="From when it is applied: 12h, 3d, 1d12h. Skipped for quotas changed in the meantime."
                 required
                 placeholder="3d"
                 value={terms.revertAfter}
@@ -240,7 +240,7 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
         </div>
         <Textarea
           label="Reason"
-          description="Kept in the history of each quota, for everyone who asks later."
+          description="Shown in the history of each quota."
           required
           autosize
           minRows={2}

@@ -220,7 +220,7 @@ function DraftRow({
   );
 }
 
-/** What a node would keep that is guaranteed to nobody below; or how much its children have too much. */
+/** What a node would keep that is not guaranteed below; or how much its children have too much. */
 function Reserve({ quota, outlook: after }: { quota: Quota; outlook: Outlook | undefined }) {
   if (after === undefined || !after.hasChildren) return <span className="faint">–</span>;
   if (after.reserveMgpu < 0) {

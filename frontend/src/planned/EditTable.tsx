@@ -56,7 +56,7 @@ export function EditTable({ change }: { change: PlannedChange }) {
 export function StaleEdits({ change }: { change: PlannedChange }) {
   const stale = change.edits.filter((edit) => edit.is_stale);
   if (stale.length === 0) {
-    return <p className="dim">Nobody changed the quotas that it changes; one above or beside them is another.</p>;
+    return <p className="dim">The quotas of this change are unchanged; one above or beside them differs.</p>;
   }
   return (
     <ul>

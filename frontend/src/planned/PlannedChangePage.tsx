@@ -296,7 +296,7 @@ function Standing({ change }: { change: PlannedChange }) {
     case "cancelled":
       return <>Cancelled{at(change.ended_at)}. It has changed nothing.</>;
     case "expired":
-      return <>Nobody decided on it in time. It has changed nothing.</>;
+      return <>No decision in time. Nothing was changed.</>;
     case "failed":
       return <>It could not be applied at its time. It has changed nothing.</>;
   }
@@ -426,8 +426,8 @@ function Actions({
         onClose={() => setAsked(null)}
       >
         {keeps
-          ? "The quotas stay as they are now and are not taken back by themselves."
-          : "It has changed nothing so far, and never will."}
+          ? "The quotas stay as they are now and are not reverted."
+          : "The change has not been applied, and cannot be applied afterwards."}
       </Confirm>
     </div>
   );

@@ -107,9 +107,9 @@ function Preview({ preview }: { preview: QuotaPreview }) {
   if (preview.refusal !== "") {
     return (
       <Card tone="bad" role="alert">
-        <h2>As things stand it cannot be applied</h2>
+        <h2>This change cannot be applied now</h2>
         <p>{preview.refusal}</p>
-        <p className="dim">Change the draft, or what stands in its way.</p>
+        <p className="dim">Change the draft, or the quotas that prevent it.</p>
       </Card>
     );
   }

@@ -379,7 +379,7 @@ describe("one planned change", () => {
     expect(await screen.findByText(/Cut short/)).toBeInTheDocument();
     preview = aPreview({ refusal: "Research has only 400 GPUs.", teams: [] });
     await user.click(screen.getByRole("button", { name: "Preview again" }));
-    expect(await screen.findByText("As things stand it cannot be applied")).toBeInTheDocument();
+    expect(await screen.findByText("This change cannot be applied now")).toBeInTheDocument();
     expect(screen.queryByText(/Cut short/)).toBeNull();
   });
 

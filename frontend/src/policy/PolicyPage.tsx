@@ -47,7 +47,7 @@ export function PolicyPage() {
                 <OfOrganization key={organization.id} organization={organization} nodes={nodes} />
               ) : (
                 <Card>
-                  <Empty>There is no organization that you can see.</Empty>
+                  <Empty>No organization is visible to you.</Empty>
                 </Card>
               )}
               <OfInstallation />

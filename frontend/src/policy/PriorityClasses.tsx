@@ -47,7 +47,7 @@ export function PriorityClasses({ organization }: { organization: TreeNode }) {
       <h2>Priority classes</h2>
       <QueryView query={classes} loading={<Lines count={4} label="Loading priority classes" />}>
         {(found) => {
-          if (found.length === 0) return <Empty>No class yet: the first quota of an organization brings them.</Empty>;
+          if (found.length === 0) return <Empty>No priority classes yet. The first quota of an organization creates them.</Empty>;
           const open = found.find((each) => each.name === name);
           return (
             <>

@@ -73,7 +73,7 @@ export function RankField({
       )}
       <Select
         aria-label={`${label}: add a node`}
-        placeholder={ranked.length === 0 ? "nobody comes before others; add a node" : "add a node"}
+        placeholder={ranked.length === 0 ? "No ranked nodes; add one" : "add a node"}
         searchable
         limit={100}
         value={null}

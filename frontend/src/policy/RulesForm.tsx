@@ -106,7 +106,7 @@ export function RulesForm({
     >
       {isStopped && (
         <Card tone="warn" role="alert">
-          <h2>{refusedOver === null ? "Somebody else changed what you typed in" : "Somebody else changed this first"}</h2>
+          <h2>{refusedOver === null ? "Another person changed these fields" : "Another person changed this first"}</h2>
           <p>{refusedOver !== null && "Nothing was written. "}What you typed is kept.</p>
           <ul>
             {told.map(({ field, before, after }) => (

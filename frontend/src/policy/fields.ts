@@ -28,20 +28,20 @@ export const POLICY_FIELDS: readonly Field[] = [
   {
     name: "rank",
     label: "Rank",
-    meaning: "Who gets spare GPUs first: the nodes of the first line before those of the second, and so on. Nodes that are not named come last.",
+    meaning: "The order in which nodes receive spare GPUs, line by line. Unnamed nodes come last.",
     kind: "rank",
   },
   {
     name: "spare_order",
     label: "Then spare GPUs go by",
-    meaning: "What decides between teams of equal rank; fair-share alone as long as no credits are posted.",
+    meaning: "The order among teams of equal rank. Without credits, fair-share decides alone.",
     kind: "choice",
     choices: SPARE_ORDERS,
   },
   {
     name: "fair_share_half_life_s",
     label: "Half-life of use",
-    meaning: "After how long what was used counts half in fair-share.",
+    meaning: "The time after which past use counts half in fair-share.",
     kind: "seconds",
     min: 3600,
     max: 3650 * DAY_S,
@@ -49,7 +49,7 @@ export const POLICY_FIELDS: readonly Field[] = [
   {
     name: "grace_period_s",
     label: "Grace period",
-    meaning: "What a job gets between notice and forced stop, at most; a class may give less.",
+    meaning: "The longest time between a reclaim notice and the forced stop. A class may set less.",
     kind: "seconds",
     min: 0,
     max: DAY_S,
@@ -57,7 +57,7 @@ export const POLICY_FIELDS: readonly Field[] = [
   {
     name: "min_run_s",
     label: "Minimum run time",
-    meaning: "Who has run for less is stopped last. It makes nobody immune.",
+    meaning: "Jobs younger than this are preempted last, but are not protected.",
     kind: "seconds",
     min: 0,
     max: DAY_S,
@@ -65,7 +65,7 @@ export const POLICY_FIELDS: readonly Field[] = [
   {
     name: "preemptions_max",
     label: "Preemptions of a job",
-    meaning: "Who was stopped for others as often is stopped last.",
+    meaning: "Jobs preempted this often are spared where possible.",
     kind: "count",
     min: 1,
     max: 1000,
@@ -98,7 +98,7 @@ export const CLASS_FIELDS: readonly Field[] = [
   {
     name: "grace_period_s",
     label: "Grace period",
-    meaning: "From notice to forced stop; never more than the organization's.",
+    meaning: "From the reclaim notice to the forced stop; at most the organization's.",
     kind: "seconds",
     min: 0,
     max: DAY_S,
@@ -118,13 +118,13 @@ export const CLASS_FIELDS: readonly Field[] = [
   {
     name: "preempts_across_teams",
     label: "Stops lower classes of all teams",
-    meaning: "Also inside their guarantees, up to the cap in each team: so it needs a cap.",
+    meaning: "Also inside their guarantees, up to the cap in each team. Needs a cap.",
     kind: "yes",
   },
   {
     name: "is_retired",
     label: "Retired",
-    meaning: "No new job can be of it. Those that are go on as before.",
+    meaning: "New jobs cannot use this class. Existing jobs keep it.",
     kind: "yes",
   },
 ];
@@ -133,7 +133,7 @@ export const CLASS_FIELDS: readonly Field[] = [
 export const PRICE_FIELD: Field = {
   name: "price_multiplier_ppm",
   label: "Price",
-  meaning: "How many times the price of its pool. Holds for what starts from now on.",
+  meaning: "A multiple of the pool's price, for jobs that start from now on.",
   kind: "multiplier",
   max: 100,
 };
@@ -142,7 +142,7 @@ export const INSTALLATION_FIELDS: readonly Field[] = [
   {
     name: "grace_period_s_max",
     label: "Longest grace period",
-    meaning: "From notice to forced stop, whatever an organization says.",
+    meaning: "From the reclaim notice to the forced stop, for every organization.",
     kind: "seconds",
     min: 0,
     max: DAY_S,
@@ -150,7 +150,7 @@ export const INSTALLATION_FIELDS: readonly Field[] = [
   {
     name: "reservations_max",
     label: "Reservations of a pool",
-    meaning: "How many of its first blocked jobs hold a place at their earliest possible start. 0: none.",
+    meaning: "How many of the first blocked jobs get a reservation at their earliest start. 0: none.",
     kind: "count",
     min: 0,
     max: 1000,
@@ -167,7 +167,7 @@ export const INSTALLATION_FIELDS: readonly Field[] = [
     name: "credit_floor_s",
     label: "Floor of credits",
     meaning:
-      "How deep a team's credits may go, as time of its whole guarantee; what it borrows below is unpaid. No credits are posted yet.",
+      "The lowest credit balance of a team, as time of its whole guarantee. Use below it is not charged.",
     kind: "seconds",
     min: 0,
     max: 365 * DAY_S,
@@ -175,7 +175,7 @@ export const INSTALLATION_FIELDS: readonly Field[] = [
   {
     name: "min_run_s",
     label: "Minimum run time between organizations",
-    meaning: "Who has run for less is stopped last where another organization takes back.",
+    meaning: "Jobs younger than this are preempted last when another organization reclaims GPUs.",
     kind: "seconds",
     min: 0,
     max: DAY_S,
@@ -183,7 +183,7 @@ export const INSTALLATION_FIELDS: readonly Field[] = [
   {
     name: "preemptions_max",
     label: "Preemptions between organizations",
-    meaning: "So is who was stopped for others as often.",
+    meaning: "Jobs preempted this often are spared where possible when another organization reclaims GPUs.",
     kind: "count",
     min: 1,
     max: 1000,
@@ -192,7 +192,7 @@ export const INSTALLATION_FIELDS: readonly Field[] = [
     name: "costly_loss_s",
     label: "Costly loss",
     meaning:
-      "Who would lose more work than this, since its last checkpoint or its start, is stopped after all others, whatever its credits.",
+      "Jobs that would lose more work than this are preempted last, whatever their team's credits.",
     kind: "seconds",
     min: 0,
     max: 3650 * DAY_S,
@@ -308,7 +308,7 @@ export function showValue(field: Field, value: Value): string {
     case "choice":
       return field.choices?.find((choice) => choice.value === value)?.label ?? String(value);
     case "rank":
-      return Array.isArray(value) && value.length > 0 ? value.join(", then ") : "nobody before others";
+      return Array.isArray(value) && value.length > 0 ? value.join(", then ") : "no ranked nodes";
     case "text":
       return String(value) || "–";
   }

@@ -142,7 +142,7 @@ export function QuotaForm({
       )}
       <Textarea
         label="Reason"
-        description="Kept with the change, for everyone who asks later."
+        description="Shown in the history of the quota."
         required
         autosize
         minRows={2}
@@ -272,7 +272,7 @@ function Conflict({
   const shown = FIELD_NAMES.filter(([field]) => base[field] !== current[field] || field in patch);
   return (
     <Card tone="warn" className="stack" role="alert">
-      <h2>Somebody else changed this first</h2>
+      <h2>Another person changed this first</h2>
       <p>Nothing was written. Compare, then decide.</p>
       <DataTable
         rows={shown}

@@ -247,7 +247,7 @@ function Summary({
         <>
           {guaranteed >= fleet.healthyMgpu
             ? `every ${DEVICE_WORDS[device].slice(0, -1)} is guaranteed to somebody`
-            : `${formatGpus(fleet.healthyMgpu - guaranteed)} guaranteed to nobody`}
+            : `${formatGpus(fleet.healthyMgpu - guaranteed)} not guaranteed`}
           {" · "}
         </>
       )}
@@ -327,7 +327,7 @@ function Figures({
         label={`${devices} waiting`}
         context={
           waitingMgpu === 0
-            ? "nobody waits"
+            ? "no job waits"
             : entitled > 0
               ? `${formatGpus(entitled)} of them guaranteed`
               : "none of them guaranteed"

@@ -212,7 +212,7 @@ export function FormFields({
       <TextInput
         label="Time limit"
         placeholder="none"
-        description="Such as 90m, 72h, 3d or 1-12:00:00. A limit lets smaller gaps be used."
+        description="Such as 90m, 72h, 3d or 1-12:00:00. A job with a limit can start earlier by backfill."
         value={draft.timeLimit}
         error={errors.timeLimit}
         onChange={(event) => set({ timeLimit: event.currentTarget.value })}
@@ -264,8 +264,8 @@ export function FormFields({
           </div>
           {(draft.otherPools.length > 0 || offered.length > 1) && (
             <MultiSelect
-              label="Else in"
-              description="It starts in one pool. The order is yours."
+              label="Other pools"
+              description="The job starts in one of these pools, tried in this order."
               placeholder={draft.otherPools.length === 0 ? "no other pool" : undefined}
               maxValues={MAX_OTHER_POOLS}
               data={offered.map(({ name }) => name).filter((name) => name !== draft.pool)}
@@ -305,8 +305,8 @@ export function FormFields({
           />
           <div className="even">
             <Select
-              label="Keep its nodes together"
-              description="All of them in one of these."
+              label="Topology"
+              description="The nodes of the job in one domain of this level."
               placeholder="anywhere"
               clearable
               clearButtonProps={{ "aria-label": "Nodes anywhere" }}
@@ -316,8 +316,8 @@ export function FormFields({
               onChange={(together) => set({ together: LEVELS.find((each) => each === together) ?? null })}
             />
             <Checkbox
-              label="Wait until they can be"
-              description="Otherwise it starts as close together as there is room."
+              label="Wait for such a domain"
+              description="Otherwise the job starts on nodes as close together as possible."
               disabled={draft.together === null}
               checked={draft.mustBeTogether}
               onChange={(event) => set({ mustBeTogether: event.currentTarget.checked })}
@@ -339,14 +339,14 @@ export function FormFields({
           <div className="even">
             <TextInput
               label="Checkpoint path"
-              description="Given to the next attempt after a preemption."
+              description="Passed to the next attempt after a preemption."
               value={draft.checkpointPath}
               error={errors.checkpointPath}
               onChange={(event) => set({ checkpointPath: event.currentTarget.value })}
             />
             <Select
               label="Notice signal"
-              description="Sent when the GPUs are asked back."
+              description="Sent to the job with its reclaim notice."
               placeholder="TERM"
               clearable
               clearButtonProps={{ "aria-label": "The default signal" }}
@@ -370,7 +370,7 @@ export function FormFields({
           />
           <Textarea
             label="Start after"
-            description="Ids of jobs that must succeed first, one a line. Before an id, “ended” or “failed” waits for that instead, and “array” says that it is the id of an array."
+            description="One job ID per line; the job must succeed first. Prefix with “ended” or “failed” for another condition, with “array” for a job array."
             autosize
             minRows={1}
             maxRows={8}
@@ -381,18 +381,18 @@ export function FormFields({
             onChange={(event) => set({ dependsOn: event.currentTarget.value })}
           />
           <Checkbox
-            label="Queue it again after a preemption or a lost node"
+            label="Requeue after a preemption or a lost node"
             checked={draft.isRequeueable}
             onChange={(event) => set({ isRequeueable: event.currentTarget.checked })}
           />
           <Checkbox
-            label="It may be preempted even inside the guarantee"
+            label="Allow preemption inside the guarantee"
             checked={draft.isPreemptible}
             onChange={(event) => set({ isPreemptible: event.currentTarget.checked })}
           />
           <TextInput
             label="Begin at"
-            description="It waits until then; in your time zone."
+            description="The job waits until then. Your time zone."
             type="datetime-local"
             w={240}
             value={draft.beginAt}
@@ -400,7 +400,7 @@ export function FormFields({
             onChange={(event) => set({ beginAt: event.currentTarget.value })}
           />
           <Checkbox
-            label="Hold it: do not start before I release it"
+            label="Hold the job until I release it"
             checked={draft.isHeld}
             onChange={(event) => set({ isHeld: event.currentTarget.checked })}
           />

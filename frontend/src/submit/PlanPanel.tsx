@@ -16,7 +16,7 @@ export function PlanPanel({ plan, hasRequest }: { plan: UseQueryResult<JobPlan>;
       <Card label="What would happen">
         <h2>What would happen</h2>
         {!hasRequest ? (
-          <p className="dim">Fill in what is missing, and it is said here.</p>
+          <p className="dim">Complete the form to see where and when the job would run.</p>
         ) : plan.error ? (
           <p className="bad-text">{plan.error.message}</p>
         ) : plan.data === undefined ? (

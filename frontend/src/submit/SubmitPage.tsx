@@ -226,7 +226,7 @@ function SubmitForm({
         )}
         {submit.error && (
           <Card tone="bad" role="alert">
-            <h2>It was not submitted</h2>
+            <h2>The job was not submitted</h2>
             <p>{submit.error.message}</p>
             {placed.others.map((detail) => (
               <p key={detail}>{detail}</p>

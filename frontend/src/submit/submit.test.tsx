@@ -349,7 +349,7 @@ describe("the submit page", () => {
           : undefined,
     });
     await user.click(await screen.findByRole("button", { name: "▸ More options" }));
-    const others = screen.getByRole("combobox", { name: "Else in" });
+    const others = screen.getByRole("combobox", { name: "Other pools" });
     await user.click(others);
     await user.click(await screen.findByRole("option", { name: "a100" }));
     await user.click(screen.getByRole("button", { name: "Submit" }));
