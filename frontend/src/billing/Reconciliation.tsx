@@ -269,7 +269,7 @@ function Differences({ day }: { day: ReconciliationDetail }) {
       <DataTable
         label="Differences"
         rows={rows}
-        rowKey={({}, i) => i}
+        rowKey={(_, i) => i}
         columns={[
           {
             header: "Job",

@@ -176,7 +176,7 @@ function PreemptionNotice({ job }: { job: JobDetail }) {
       </p>
       <p>
         {job.is_requeueable
-          ? `Then it is queued again as attempt ${job.attempt + 1}${job.checkpoint_path ? `, with its checkpoint at ${job.checkpoint_path}` : ""}.`
+          ? `Then it is requeued as attempt ${job.attempt + 1}${job.checkpoint_path ? `, with its checkpoint at ${job.checkpoint_path}` : ""}.`
           : "It is not requeued: it ends as failed, reason preempted."}
       </p>
     </Card>
@@ -269,7 +269,7 @@ function PlanCard({ job }: { job: JobDetail }) {
           <Fact name="Can be preempted">
             {job.is_preemptible ? "yes" : used === "guaranteed" ? "not inside the guarantee" : "while borrowed"}
           </Fact>
-          <Fact name="After preemption">{job.is_requeueable ? "queued again" : "ends as failed"}</Fact>
+          <Fact name="After preemption">{job.is_requeueable ? "requeued" : "ends as failed"}</Fact>
           <Fact name="Time limit">{job.time_limit_s === null ? "none" : formatDuration(job.time_limit_s)}</Fact>
           {job.time_limit_s !== null && (
             <Fact name="At most">{formatGpuHours(job.mgpu * job.time_limit_s)} {deviceTime(job.device, "h")}</Fact>

@@ -101,7 +101,7 @@ function GivingBack({ explanation, device }: { explanation: Explanation; device:
   const awaited = explanation.numbers["coming_back_mgpu"] ?? total;
   return (
     <>
-      <h2 className="gap">Jobs that give way</h2>
+      <h2 className="gap">Jobs being preempted</h2>
       <DataTable
         rows={explanation.victims}
         rowKey={(victim, i) => victim.job ?? i}

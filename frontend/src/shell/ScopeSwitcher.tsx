@@ -15,13 +15,13 @@ export function ScopeSwitcher() {
     <Select
       className="scope"
       aria-label="Scope"
-      placeholder="everything I may see"
+      placeholder="All organizations"
       size="xs"
       searchable
       clearable
       limit={200}
       nothingFoundMessage="No such node"
-      clearButtonProps={{ "aria-label": "Show everything I may see" }}
+      clearButtonProps={{ "aria-label": "Show all organizations" }}
       value={scope ?? null}
       data={paths}
       error={tree.error && tree.data === undefined ? "tree unknown" : undefined}
