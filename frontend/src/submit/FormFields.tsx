@@ -1,4 +1,4 @@
-import { Checkbox, MultiSelect, SegmentedControl, Select, TagsInput, Textarea, TextInput } from "@mantine/core";
+import { Checkbox, MultiSelect, SegmentedControl, Select, TagsInput, Textarea, TextInput, type TextInputProps } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
@@ -14,31 +14,20 @@ import {
   NOTICE_SIGNALS,
   parseArray,
   type Draft,
-  type DraftErrors,
+  type DraftForm,
 } from "./draft";
 import { imageAdvice } from "./images";
 
-interface CountInputProps {
-  label: string;
-  unit: string;
-  isDecimal?: boolean;
-  value: string;
-  error: string | undefined;
-  onChange: (value: string) => void;
-}
-
 /** A short field for a number, with what it counts inside it. */
-function CountInput({ label, unit, isDecimal = false, value, error, onChange }: CountInputProps) {
+function CountInput({ label, unit, ...props }: { label: string; unit: string } & TextInputProps) {
   return (
     <TextInput
       aria-label={label}
-      inputMode={isDecimal ? "decimal" : "numeric"}
+      inputMode="numeric"
       w={120}
-      value={value}
-      error={error}
       rightSection={<span className="faint small">{unit}</span>}
       rightSectionWidth={48}
-      onChange={(event) => onChange(event.currentTarget.value)}
+      {...props}
     />
   );
 }
@@ -60,16 +49,13 @@ function ArraySize({ text }: { text: string }) {
 
 /** What is asked for, field by field. */
 export function FormFields({
-  draft,
-  set,
-  errors,
+  form,
   nodes,
 }: {
-  draft: Draft;
-  set: (change: Partial<Draft>) => void;
-  errors: DraftErrors;
+  form: DraftForm;
   nodes: readonly TreeNode[];
 }) {
+  const draft = form.values;
   const pools = useQuery(poolsQuery);
   const clusters = useQuery(clustersQuery);
   const organization = nodes.find((node) => node.path === draft.team)?.organization ?? null;
@@ -101,9 +87,7 @@ export function FormFields({
       placeholder={advice.placeholder}
       required={advice.isNeeded}
       spellCheck={false}
-      value={draft.image}
-      error={errors.image}
-      onChange={(event) => set({ image: event.currentTarget.value })}
+      {...form.getInputProps("image")}
     />
   );
   return (
@@ -111,9 +95,7 @@ export function FormFields({
       <TextInput
         label="Name"
         placeholder="chosen for you if empty"
-        value={draft.name}
-        error={errors.name}
-        onChange={(event) => set({ name: event.currentTarget.value })}
+        {...form.getInputProps("name")}
       />
       <div className="even">
         <Select
@@ -125,9 +107,8 @@ export function FormFields({
             value: name,
             label: `${name} · ${formatGpus(capacity_mgpu)} ${DEVICE_WORDS[device]}`,
           }))}
-          value={draft.pool}
-          error={errors.pool}
-          onChange={(pool) => set({ pool, shape: shapeFor(offered.find(({ name }) => name === pool), draft) })}
+          {...form.getInputProps("pool")}
+          onChange={(pool) => form.setValues({ pool, shape: shapeFor(offered.find(({ name }) => name === pool), draft) })}
         />
         <Select
           label="Priority class"
@@ -139,14 +120,12 @@ export function FormFields({
             value: name,
             label: description ? `${name} · ${description}` : name,
           }))}
-          value={draft.priorityClass}
-          error={errors.priorityClass}
           description={
             chosenClass?.price_multiplier_ppm !== undefined && chosenClass.price_multiplier_ppm !== 1_000_000
               ? `costs ${formatMultiplier(chosenClass.price_multiplier_ppm)}`
               : undefined
           }
-          onChange={(priorityClass) => set({ priorityClass })}
+          {...form.getInputProps("priorityClass")}
         />
       </div>
       <fieldset className="plain-set">
@@ -162,43 +141,22 @@ export function FormFields({
                 : []),
             ]}
             value={draft.shape}
-            onChange={(shape) => set({ shape: shape === "per_node" || shape === "cores" ? shape : "total" })}
+            onChange={(shape) => form.setValues({ shape: shape === "per_node" || shape === "cores" ? shape : "total" })}
           />
           {draft.shape === "total" ? (
-            <TextInput
-              aria-label="GPUs in total"
-              inputMode="decimal"
-              w={120}
-              value={draft.gpus}
-              error={errors.gpus}
-              onChange={(event) => set({ gpus: event.currentTarget.value })}
-            />
+            <TextInput aria-label="GPUs in total" inputMode="decimal" w={120} {...form.getInputProps("gpus")} />
           ) : (
             <>
-              <CountInput
-                label="Nodes"
-                unit="nodes"
-                value={draft.nodes}
-                error={errors.nodes}
-                onChange={(nodes) => set({ nodes })}
-              />
+              <CountInput label="Nodes" unit="nodes" {...form.getInputProps("nodes")} />
               <span className="dim times">×</span>
               {isOfCores ? (
-                <CountInput
-                  label="Cores per node"
-                  unit="cores"
-                  value={draft.cpus}
-                  error={errors.cpus}
-                  onChange={(cpus) => set({ cpus })}
-                />
+                <CountInput label="Cores per node" unit="cores" {...form.getInputProps("cpus")} />
               ) : (
                 <CountInput
                   label="GPUs per node"
                   unit="GPUs"
-                  isDecimal
-                  value={draft.gpusPerNode}
-                  error={errors.gpusPerNode}
-                  onChange={(gpusPerNode) => set({ gpusPerNode })}
+                  inputMode="decimal"
+                  {...form.getInputProps("gpusPerNode")}
                 />
               )}
             </>
@@ -213,9 +171,7 @@ export function FormFields({
         label="Time limit"
         placeholder="none"
         description="Such as 90m, 72h, 3d or 1-12:00:00. A job with a limit can start earlier by backfill."
-        value={draft.timeLimit}
-        error={errors.timeLimit}
-        onChange={(event) => set({ timeLimit: event.currentTarget.value })}
+        {...form.getInputProps("timeLimit")}
       />
       <Textarea
         label="Script"
@@ -225,9 +181,7 @@ export function FormFields({
         maxRows={24}
         spellCheck={false}
         classNames={{ input: "mono" }}
-        value={draft.script}
-        error={errors.script}
-        onChange={(event) => set({ script: event.currentTarget.value })}
+        {...form.getInputProps("script")}
       />
       {advice.isNeeded && image}
       <button
@@ -247,9 +201,8 @@ export function FormFields({
               clearable
               clearButtonProps={{ "aria-label": "The default type" }}
               data={[...JOB_TYPES]}
-              value={draft.type}
-              error={errors.type}
-              onChange={(type) => set({ type: JOB_TYPES.find((each) => each === type) ?? null })}
+              {...form.getInputProps("type")}
+              onChange={(type) => form.setValues({ type: JOB_TYPES.find((each) => each === type) ?? null })}
             />
             <Select
               label="Cluster"
@@ -257,9 +210,7 @@ export function FormFields({
               clearable
               clearButtonProps={{ "aria-label": "Any cluster" }}
               data={(clusters.data ?? []).filter((each) => each.archived_at === null).map(({ name }) => name)}
-              value={draft.cluster}
-              error={errors.cluster}
-              onChange={(cluster) => set({ cluster })}
+              {...form.getInputProps("cluster")}
             />
           </div>
           {(draft.otherPools.length > 0 || offered.length > 1) && (
@@ -269,9 +220,8 @@ export function FormFields({
               placeholder={draft.otherPools.length === 0 ? "no other pool" : undefined}
               maxValues={MAX_OTHER_POOLS}
               data={offered.map(({ name }) => name).filter((name) => name !== draft.pool)}
+              {...form.getInputProps("otherPools")}
               value={draft.otherPools.filter((name) => name !== draft.pool)}
-              error={errors.otherPools}
-              onChange={(otherPools) => set({ otherPools })}
             />
           )}
           <div className="even">
@@ -280,17 +230,13 @@ export function FormFields({
                 label="CPUs on each node"
                 placeholder="what comes with the GPUs"
                 inputMode="numeric"
-                value={draft.cpus}
-                error={errors.cpus}
-                onChange={(event) => set({ cpus: event.currentTarget.value })}
+                {...form.getInputProps("cpus")}
               />
             )}
             <TextInput
               label="Memory on each node"
               placeholder={`what comes with the ${isOfCores ? "cores" : "GPUs"}, or 64G`}
-              value={draft.memory}
-              error={errors.memory}
-              onChange={(event) => set({ memory: event.currentTarget.value })}
+              {...form.getInputProps("memory")}
             />
           </div>
           <TagsInput
@@ -299,9 +245,7 @@ export function FormFields({
             placeholder={draft.features.length === 0 ? "any node" : undefined}
             maxTags={MAX_FEATURES}
             data={pool?.features ?? []}
-            value={draft.features}
-            error={errors.features}
-            onChange={(features) => set({ features })}
+            {...form.getInputProps("features")}
           />
           <div className="even">
             <Select
@@ -311,16 +255,14 @@ export function FormFields({
               clearable
               clearButtonProps={{ "aria-label": "Nodes anywhere" }}
               data={LEVELS.map((level) => ({ value: level, label: LEVEL_WORDS[level] }))}
-              value={draft.together}
-              error={errors.together}
-              onChange={(together) => set({ together: LEVELS.find((each) => each === together) ?? null })}
+              {...form.getInputProps("together")}
+              onChange={(together) => form.setValues({ together: LEVELS.find((each) => each === together) ?? null })}
             />
             <Checkbox
               label="Wait for such a domain"
               description="Otherwise the job starts on nodes as close together as possible."
               disabled={draft.together === null}
-              checked={draft.mustBeTogether}
-              onChange={(event) => set({ mustBeTogether: event.currentTarget.checked })}
+              {...form.getInputProps("mustBeTogether", { type: "checkbox" })}
             />
           </div>
           {!advice.isNeeded && image}
@@ -332,17 +274,13 @@ export function FormFields({
             maxRows={12}
             spellCheck={false}
             classNames={{ input: "mono" }}
-            value={draft.environment}
-            error={errors.environment}
-            onChange={(event) => set({ environment: event.currentTarget.value })}
+            {...form.getInputProps("environment")}
           />
           <div className="even">
             <TextInput
               label="Checkpoint path"
               description="Passed to the next attempt after a preemption."
-              value={draft.checkpointPath}
-              error={errors.checkpointPath}
-              onChange={(event) => set({ checkpointPath: event.currentTarget.value })}
+              {...form.getInputProps("checkpointPath")}
             />
             <Select
               label="Notice signal"
@@ -351,10 +289,9 @@ export function FormFields({
               clearable
               clearButtonProps={{ "aria-label": "The default signal" }}
               data={[...NOTICE_SIGNALS]}
-              value={draft.noticeSignal}
-              error={errors.noticeSignal}
+              {...form.getInputProps("noticeSignal")}
               onChange={(signal) =>
-                set({ noticeSignal: NOTICE_SIGNALS.find((each) => each === signal) ?? null })
+                form.setValues({ noticeSignal: NOTICE_SIGNALS.find((each) => each === signal) ?? null })
               }
             />
           </div>
@@ -362,11 +299,9 @@ export function FormFields({
             label="Array"
             placeholder="one job"
             description="Indices such as 0-9, 1,3,5-7 or 0-31:4 make a task of each; 0-99%8 runs at most 8 at once."
-            value={draft.array}
-            error={errors.array}
             rightSection={<ArraySize text={draft.array} />}
             rightSectionWidth={90}
-            onChange={(event) => set({ array: event.currentTarget.value })}
+            {...form.getInputProps("array")}
           />
           <Textarea
             label="Start after"
@@ -376,33 +311,26 @@ export function FormFields({
             maxRows={8}
             spellCheck={false}
             classNames={{ input: "mono" }}
-            value={draft.dependsOn}
-            error={errors.dependsOn}
-            onChange={(event) => set({ dependsOn: event.currentTarget.value })}
+            {...form.getInputProps("dependsOn")}
           />
           <Checkbox
             label="Requeue after a preemption or a lost node"
-            checked={draft.isRequeueable}
-            onChange={(event) => set({ isRequeueable: event.currentTarget.checked })}
+            {...form.getInputProps("isRequeueable", { type: "checkbox" })}
           />
           <Checkbox
             label="Allow preemption inside the guarantee"
-            checked={draft.isPreemptible}
-            onChange={(event) => set({ isPreemptible: event.currentTarget.checked })}
+            {...form.getInputProps("isPreemptible", { type: "checkbox" })}
           />
           <TextInput
             label="Begin at"
             description="The job waits until then. Your time zone."
             type="datetime-local"
             w={240}
-            value={draft.beginAt}
-            error={errors.beginAt}
-            onChange={(event) => set({ beginAt: event.currentTarget.value })}
+            {...form.getInputProps("beginAt")}
           />
           <Checkbox
             label="Hold the job until I release it"
-            checked={draft.isHeld}
-            onChange={(event) => set({ isHeld: event.currentTarget.checked })}
+            {...form.getInputProps("isHeld", { type: "checkbox" })}
           />
         </div>
       )}

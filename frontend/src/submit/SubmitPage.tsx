@@ -1,4 +1,5 @@
 import { Button, SegmentedControl, Select } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, queryOptions, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
@@ -25,6 +26,7 @@ import {
   submitCommand,
   type Draft,
   type DraftErrors,
+  type DraftForm,
 } from "./draft";
 import { FormFields } from "./FormFields";
 import { insteadOf } from "./instead";
@@ -122,12 +124,15 @@ function SubmitForm({
   const navigate = useNavigate();
   const queryClient = useQueryClient();
   const teams = teamsWhereIMay(session, "submit_jobs", nodes).map((node) => node.path);
-  const [stored, setDraft] = useState<Draft>(() => ({
-    ...initial,
-    team: initial.team ?? teams.find((team) => team === scope) ?? (teams.length === 1 ? (teams[0] ?? null) : null),
-  }));
-  const draft = { ...stored, door };
-  const set = (change: Partial<Draft>) => setDraft((before) => ({ ...before, ...change }));
+  const form: DraftForm = useForm<Draft>({
+    initialValues: {
+      ...initial,
+      team: initial.team ?? teams.find((team) => team === scope) ?? (teams.length === 1 ? (teams[0] ?? null) : null),
+    },
+    // What was typed wrong and what the plan refuses change with every key, so they are worked out when shown.
+    enhanceGetInputProps: ({ field }) => ({ error: errors[field as keyof DraftErrors] }),
+  });
+  const draft = { ...form.values, door };
 
   const { request, errors: typedErrors } = readDraft(draft);
   const requestText = request === null ? "" : JSON.stringify(request);
@@ -178,11 +183,10 @@ function SubmitForm({
     <form
       className="two"
       noValidate
-      onSubmit={(event) => {
-        event.preventDefault();
+      onSubmit={form.onSubmit(() => {
         setTried(true);
         if (request) submit.mutate(request);
-      }}
+      })}
     >
       <div className="rows">
         <Card className="stack">
@@ -208,14 +212,17 @@ function SubmitForm({
             required
             allowDeselect={false}
             data={teams}
-            value={draft.team}
-            error={errors.team}
-            onChange={(team) => set({ team, priorityClass: null })}
+            {...form.getInputProps("team")}
+            onChange={(team) => form.setValues({ team, priorityClass: null })}
           />
           {door === "form" ? (
-            <FormFields draft={draft} set={set} errors={errors} nodes={nodes} />
+            <FormFields form={form} nodes={nodes} />
           ) : (
-            <SbatchDrop value={draft.sbatch} error={errors.sbatch} onChange={(sbatch) => set({ sbatch })} />
+            <SbatchDrop
+              value={draft.sbatch}
+              error={errors.sbatch}
+              onChange={(sbatch) => form.setFieldValue("sbatch", sbatch)}
+            />
           )}
         </Card>
         {door === "sbatch" && notes.length > 0 && (

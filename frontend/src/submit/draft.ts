@@ -1,3 +1,5 @@
+import type { UseFormReturnType } from "@mantine/form";
+
 import type { JobDetail, JobRequest } from "../api/types";
 import { gpusToDecimal, parseGpus, readTimeLimit } from "../ui/units";
 
@@ -42,6 +44,8 @@ export interface Draft {
   dependsOn: string;
   array: string;
 }
+
+export type DraftForm = UseFormReturnType<Draft>;
 
 export const MAX_FEATURES = 16;
 export const MAX_OTHER_POOLS = 3;
