@@ -80,7 +80,7 @@ function Found({ found, jobId }: { found: JobAlternatives; jobId: string }) {
       <p className="small dim">
         Estimates for a new job in its place. Nothing is reserved.
         {found.items.some(({ request }) => request === null) &&
-          " Readers of the job's script can submit these from here."}
+          " To submit these from here, you need the right to read the job's script."}
       </p>
       <CliLine command={`tidegate why ${jobId} --alternatives`} />
     </>

@@ -87,7 +87,7 @@ describe("what would start a job sooner", () => {
     expect((await within(card).findAllByRole("link")).map((link) => link.getAttribute("aria-label"))).toEqual([
       "Submit this instead: With a time limit of 1 h",
     ]);
-    expect(card).toHaveTextContent("Only who may read its script can submit one of these from here.");
+    expect(card).toHaveTextContent("To submit these from here, you need the right to read the job's script.");
   });
 
   it("says in the server's words why there is nothing to ask for instead", async () => {
