@@ -11,6 +11,7 @@ import pytest
 from pure_folders import PURE
 
 _PROFILE_OPTION = "--hypothesis-profile"
+_HAS_PROFILE = pytest.StashKey[bool]()
 
 
 def _is_pure(config: pytest.Config) -> bool:
@@ -28,6 +29,7 @@ def _load_profile(config: pytest.Config) -> None:
     A busy machine is no fault of the code, and how long it takes is told by benchmarks."""
     import hypothesis
 
+    config.stash[_HAS_PROFILE] = True
     for name, derandomize in (("tidegate", True), ("new-examples", False)):
         hypothesis.settings.register_profile(
             name,
@@ -48,9 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """Load the profile before the first law is read; most unit tests have none."""
+    # What a test imports may have imported Hypothesis already.
     if (
         isinstance(collector, pytest.Module)
-        and "hypothesis" not in sys.modules
+        and not collector.config.stash.get(_HAS_PROFILE, False)
         and "hypothesis" in collector.path.read_text()
     ):
         _load_profile(collector.config)
