@@ -1,4 +1,5 @@
-"""Jobs: taken in, decided, carried out and told.
+"""Jobs: submission, decisions, execution on clusters, and explanations.
 
-The rooms are layers, from `loops` and `api` down to `queue`; import-linter keeps their order.
+The subpackages are layers, from `loops` and `api` down to `queue`. import-linter checks their
+order.
 """

@@ -1,6 +1,6 @@
-"""Who may see a job: one scoped query, the same rule asked of one job, and its readers.
+"""Access to jobs: a scoped query, the same rule for one job, and the readers of a job.
 
-Whoever changes one of them changes all: `readers_of_jobs` names exactly those who see a job.
+The three must agree: `readers_of_jobs` names exactly the people who see a job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tenants.roles import Permission
 
 
 def visible_jobs(actor: Actor) -> QuerySet[Job]:
-    """Jobs that the actor may see: their own, and those of teams whose jobs they may see."""
+    """Jobs that the actor may see: their own, and jobs of teams that they may view."""
     return visible(
         actor,
         Job.objects.all(),
@@ -29,7 +29,7 @@ def visible_jobs(actor: Actor) -> QuerySet[Job]:
 
 
 def visible_arrays(actor: Actor) -> QuerySet[JobArray]:
-    """Arrays that the actor may see: as `visible_jobs`."""
+    """Arrays that the actor may see, by the rule of `visible_jobs`."""
     return visible(
         actor,
         JobArray.objects.all(),
@@ -40,13 +40,13 @@ def visible_arrays(actor: Actor) -> QuerySet[JobArray]:
 
 
 def may_see(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
-    """Whether a job of this user and team is among `visible_jobs`."""
+    """Return whether a job of this user and team is among `visible_jobs`."""
     own = user_id == actor.user.pk and actor.user.is_active and actor.permits(Permission.VIEW_JOBS)
     return own or actor.holds(Permission.VIEW_JOBS, team_path)
 
 
 def may_read_content(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
-    """Whether the actor may read script, environment and logs of such a job."""
+    """Return whether the actor may read script, environment and logs of such a job."""
     own = (
         user_id == actor.user.pk
         and actor.user.is_active
@@ -56,8 +56,10 @@ def may_read_content(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
 
 
 def readers_of_jobs(own: psycopg.Connection, ids: Sequence[str]) -> set[str]:
-    """Return the audiences of the jobs with these ids: their users, and whoever may see the jobs
-    of their teams. One statement."""
+    """Return the audiences of these jobs: their users, and all who may view their teams' jobs.
+
+    One statement.
+    """
     found = own.execute(
         """
         SELECT DISTINCT n.path, j.user_id

@@ -6,11 +6,11 @@ from django.apps import AppConfig
 
 
 class JobsConfig(AppConfig):
-    """`jobs`."""
+    """The Django application `jobs`."""
 
     name = "jobs"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Tell OpenAPI how an attempt is authenticated."""
+        """Register the OpenAPI description of how attempts authenticate."""
         import_module("jobs.api.openapi")

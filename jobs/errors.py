@@ -1,4 +1,4 @@
-"""Refusals that only jobs know."""
+"""Errors that only this package raises."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from primitives.errors import PortalError
 
 
 class NeverFits(PortalError):
-    """More was asked for than quota or the fleet could give even if nothing else ran."""
+    """A request exceeds quota or fleet, even if nothing else ran."""
 
     code = "never_fits"
     http_status = 400
-    title = "This can never run as asked for"
+    title = "Cannot run as requested"
 
 
 class TooManyOpenJobs(PortalError):
-    """Too many jobs that have not ended yet, of this user or organization."""
+    """The user or organization has too many jobs that have not ended."""
 
     code = "too_many_open_jobs"
     http_status = 429
@@ -22,15 +22,15 @@ class TooManyOpenJobs(PortalError):
 
 
 class TooManyDependencies(PortalError):
-    """Too much that open jobs of this user or organization still wait for."""
+    """The open jobs of the user or organization have too many dependencies."""
 
     code = "too_many_dependencies"
     http_status = 429
-    title = "Too much is waited for"
+    title = "Too many dependencies"
 
 
 class ClusterAway(PortalError):
-    """A cluster does not answer; nothing is known, try again."""
+    """The cluster does not answer, so nothing is known. The caller may try again."""
 
     code = "cluster_unavailable"
     http_status = 503

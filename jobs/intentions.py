@@ -1,4 +1,4 @@
-"""What is intended for clusters, and the shards that keep starts from holding up stops."""
+"""Outbox intentions for clusters, in shards that keep starts from delaying stops."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from outbox.recording import Intention
 
 
 def start_shard(cluster_id: UUID) -> str:
-    """Where the starts of a cluster queue; there may be thousands at once."""
+    """Return the shard for the starts of a cluster; thousands may wait in it."""
     return str(cluster_id)
 
 
 def stop_shard(cluster_id: UUID) -> str:
-    """Where notices and stops of a cluster queue: they have deadlines."""
+    """Return the shard for notices and stops of a cluster, which have deadlines."""
     return f"{cluster_id}/stop"
 
 
 class Granted(Protocol):
-    """An attempt, as far as its start is concerned."""
+    """The part of an attempt that its start needs."""
 
     @property
     def id(self) -> UUID: ...
@@ -29,15 +29,18 @@ class Granted(Protocol):
 
 
 def start_intention(attempt: Granted) -> Intention:
-    """To submit the attempt to its cluster."""
+    """Return the intention to submit the attempt to its cluster."""
     return Intention("start_attempt", attempt.id, start_shard(attempt.cluster_id))
 
 
 def hold_intention(submission_id: UUID, cluster_id: UUID) -> Intention:
-    """To submit the next attempt of a claim's job, held until the arbiter starts it."""
+    """Return the intention to submit the next attempt of a claim's job.
+
+    The submission is held until the arbiter starts the job.
+    """
     return Intention("submit_held", submission_id, start_shard(cluster_id))
 
 
 def stop_intention(kind: str, attempt: Attempt) -> Intention:
-    """To notify, stop or forget the attempt on its cluster, by `kind`."""
+    """Return the intention to notify, stop or forget the attempt, by `kind`."""
     return Intention(kind, attempt.id, stop_shard(attempt.cluster_id))

@@ -1,10 +1,11 @@
-"""One leader at a time, and a fence for what an old one still believes.
+"""One leader at a time for each role, and a fence against writes of former leaders.
 
-A leader holds a session advisory lock on a connection of its own, and an epoch in the
-database. The lock makes fail-over fast; the epoch makes it safe: every write of a leader
-happens in a transaction that first reads its epoch FOR SHARE, so a deposed leader that wakes up
-can write nothing. A leader that hangs keeps its lock for ever, so a standby that sees an old
-heartbeat ends the *recorded* leader's connection, never just whoever holds the lock.
+A leader holds a session advisory lock on a connection of its own, and an epoch in the database. The
+lock makes fail-over fast. The epoch makes it safe: each transaction of a leader first reads its
+epoch FOR SHARE. So a deposed leader that wakes up can write nothing.
+
+A leader that hangs keeps its lock for ever. A standby that sees an old heartbeat therefore ends the
+connection of the *recorded* leader. It never ends the connection of an unknown holder of the lock.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ log = logging.getLogger(__name__)
 WORK_NOTED_EVERY_S = 1.0
 STANDBY_S = 0.5
 RETRY_S = 1.0
-#: A step of a loop that takes longer, with the time-outs of the database, hangs: the supervisor may
-#: then replace the process.
+#: A step of a loop that takes longer, despite the database's time-outs, hangs. The supervisor may
+#: then replace the process. In seconds.
 STEP_WITHIN_S = 60.0
 
 
 class NotLeading(Exception):
-    """This process no longer leads; whatever it was about to write was not written."""
+    """This process no longer leads; the write in progress was not committed."""
 
 
 @contextmanager
 def fence(role: str, epoch: int) -> Iterator[None]:
     """A transaction that only a current leader can commit.
 
-    Raises NotLeading when `epoch` is over. FOR SHARE makes a new leader wait for this
-    transaction instead of overtaking it.
+    Raises NotLeading when `epoch` is over. FOR SHARE makes a new leader wait for this transaction
+    instead of overtaking it.
     """
     with transaction.atomic():
         with connection.cursor() as cursor:
@@ -64,16 +65,19 @@ def fence(role: str, epoch: int) -> Iterator[None]:
 
 
 def keep_out(role: str) -> None:
-    """Wait for the fenced transactions of `role`, and let none begin before the caller's ends."""
+    """Wait for the fenced transactions of `role`, and block new ones.
+
+    The block lasts until the caller's transaction ends.
+    """
     with connection.cursor() as cursor:
         cursor.execute("SELECT FROM jobs_leadership WHERE role = %s FOR UPDATE", [role])
 
 
 class Leadership:
-    """A bid for the leadership of `role`: `campaign` until it is won, then watch `is_leading`.
+    """A bid for the leadership of `role`: `campaign` until it succeeds, then watch `is_leading`.
 
-    `ttl_s` is how old a heartbeat may be before a standby deposes the leader; the leader
-    itself stops believing at 60 % of it, by its own monotonic clock.
+    A standby deposes a leader whose heartbeat is older than `ttl_s` seconds. The leader itself
+    stops at 60 % of `ttl_s`, by its own monotonic clock.
     """
 
     def __init__(self, role: str, *, ttl_s: float) -> None:
@@ -88,22 +92,22 @@ class Leadership:
 
     @property
     def is_leading(self) -> bool:
-        """Whether the last heartbeat is fresh enough to go on.
+        """Return whether the last heartbeat is recent enough to continue.
 
-        No, once said, is final for the epoch: whoever asked has stopped working by then.
+        A False is final for the epoch, because its caller may have stopped working.
         """
         if time.monotonic() - self._beat_at >= 0.6 * self._ttl_s:
             self._ended.set()
         return not self._ended.is_set()
 
     def fence(self) -> AbstractContextManager[None]:
-        """A transaction fenced by this leader's epoch; see `fence`."""
+        """Return a transaction fenced by this leader's epoch; see `fence`."""
         return fence(self.role, self.epoch)
 
     def campaign(self) -> bool:
-        """Try once to lead; True when this process now leads.
+        """Try once to lead. Return whether this process now leads.
 
-        Raises psycopg.OperationalError when the database is away.
+        Raises psycopg.OperationalError when the database is unreachable.
         """
         self.resign()
         with ExitStack() as stack:
@@ -143,7 +147,7 @@ class Leadership:
         return True
 
     def note_work(self) -> None:
-        """Store that what this leader leads for has just been done, at most once a second."""
+        """Store that the leader has just done its work, at most once a second."""
         if time.monotonic() - self._noted_at < WORK_NOTED_EVERY_S:
             return
         with connection.cursor() as cursor:
@@ -155,7 +159,7 @@ class Leadership:
         self._noted_at = time.monotonic()
 
     def resign(self) -> None:
-        """Give the leadership up at once, if held."""
+        """Give up the leadership at once, if this process holds it."""
         self._ended.set()
         if self._beating is not None:
             self._beating.join(timeout=10)
@@ -191,8 +195,8 @@ class Leadership:
         if row is None or row[0] is None:
             return
         log.warning("%s of epoch %d is silent; its connection is ended", self.role, row[1])
-        # Only the recorded backend, and only while it still is one of a leader of this role here:
-        # another portal may have its database on this server.
+        # Only the recorded backend, and only while it still belongs to a leader of this role in
+        # this database. Another portal may have its database on this server.
         own.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE pid = %s AND application_name = %s AND datname = current_database()",
@@ -206,13 +210,14 @@ def _lock_key(role: str) -> int:
 
 
 def lead(role: str, stopping: Event, act: Callable[[Leadership], None], pulse: Pulse) -> None:
-    """Campaign for `role`, `act` while leading, and begin anew, until `stopping` is set.
+    """Campaign for `role`, call `act` while leading, and repeat until `stopping` is set.
 
-    `act` returns when it no longer leads or `stopping` is set.
+    `act` must return when it no longer leads or `stopping` is set.
     """
     while not stopping.is_set():
         pulse.promise(STEP_WITHIN_S)
-        # One for each term: what a thread of an earlier term still writes has that term's epoch.
+        # A new object for each term, so that a thread of an earlier term writes with the earlier
+        # epoch.
         leadership = Leadership(role, ttl_s=settings.LEADER_TTL_S)
         try:
             if leadership.campaign():

@@ -1,4 +1,4 @@
-"""The state machine of a job, and what the end of an attempt means for it."""
+"""The state machine of a job, and the effect of an attempt's end on it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from jobs.models import JobState, StopReason
 
 S = JobState
 
-#: What the end of an attempt can make of its job.
+#: The possible states of a job after the end of its attempt.
 _ENDS = (S.QUEUED, S.HELD, S.SUCCEEDED, S.FAILED, S.CANCELLED, S.TIMED_OUT)
 
-#: Every move that a job can make; all else is a bug.
+#: All allowed transitions of a job. Any other transition is a bug.
 MOVES: Mapping[JobState, frozenset[JobState]] = {
     S.HELD: frozenset({S.QUEUED, S.CANCELLED}),
     S.QUEUED: frozenset({S.HELD, S.STARTING, S.CANCELLED}),
@@ -33,18 +33,18 @@ OPEN = ACTIVE | WAITING
 
 
 class IllegalMove(Exception):
-    """A job was asked to make a move that its state machine does not know."""
+    """A caller requested a transition that the state machine does not allow."""
 
 
 def check_move(before: str, after: JobState) -> None:
-    """Raises IllegalMove unless a job may go from `before` to `after`."""
+    """Raise IllegalMove unless a job may go from `before` to `after`."""
     if after not in MOVES[JobState(before)]:
         raise IllegalMove(f"a job cannot go from {before} to {after.value}")
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Where a job goes when its attempt has released its GPUs, and why."""
+    """The next state of a job whose attempt has released its GPUs, and the reason."""
 
     state: JobState
     reason: str | None
@@ -52,13 +52,13 @@ class Verdict:
 
 #: Outcomes that are the cluster's fault, not the job's.
 FAULTS = frozenset({"node_failed", "lost"})
-#: A job whose attempts end so often by faults is more likely their cause than their victim.
+#: A job with more faults than this is more likely their cause than their victim.
 FAULTS_MAX = 10
-#: Why a native job that waited for us, or ran, has ended: its workload is not there any more.
+#: The end reason of a native job whose workload has vanished from its cluster.
 REMOVED = "removed_on_cluster"
-#: Outcome of an attempt that was taken back because its cluster did not start it.
+#: The outcome of an attempt that was withdrawn because its cluster did not start it.
 NOT_STARTED = "not_started"
-#: After so many of those a person looks at the job.
+#: A job with more of these ends than this is held for a person.
 NOT_STARTED_MAX = 10
 
 
@@ -72,18 +72,21 @@ def verdict(
     earlier: int = 0,
     is_native: bool = False,
 ) -> Verdict:
-    """What the end of an attempt means (R-68 to R-70).
+    """Return the consequence of an attempt's end for its job (R-68 to R-70).
 
-    A cancelled job is cancelled whatever its last attempt did, unless that ended before it
-    was told to (`ended_before_notice`). A preempted one goes back to its queue even when it
-    exits with 0: after a notice that means "saved", not "done". A cluster's fault requeues
-    too, after at most ten earlier ones (`earlier`). A job that may not be requeued fails with
-    the reason. What was taken back unstarted queues again, and after ten earlier ones is held.
-    What is `unknown` (released to the cluster, and then in no list and no account) is held for a
-    person: it may have run. A native job (`is_native`) that somebody stopped on its cluster was
-    cancelled there; one that waits for us there (it can be requeued) and ended by itself while it
-    was preempted has ended, and so has one that is not there any more: its cluster does not run it
-    again.
+    - A cancelled job ends as cancelled, unless its attempt ended before the request
+      (`ended_before_notice`).
+    - A preempted job is requeued even after exit code 0: after a notice that means "saved", not
+      "done".
+    - A fault of the cluster requeues the job, after at most ten earlier faults (`earlier`).
+    - A job that may not be requeued fails with the reason.
+    - An attempt that was withdrawn unstarted requeues the job. After ten earlier ones the job is
+      held.
+    - An attempt with outcome `unknown` may have run: it was released and is in no list and no
+      account. Its job is held for a person.
+    - A native job (`is_native`) that was stopped on its cluster counts as cancelled.
+    - A native job that the portal starts can be requeued. If it ended by itself during preemption,
+      or has vanished, it has ended: its cluster does not run it again.
     """
     natural = {
         "succeeded": Verdict(S.SUCCEEDED, None),
@@ -107,13 +110,13 @@ def verdict(
     if outcome in natural:
         return natural[outcome]
     if outcome == "preempted":
-        # By the cluster's own rules, not by ours.
+        # The cluster preempted it by its own rules.
         return _again(is_requeueable, "preempted")
     if outcome == "unknown":
         return Verdict(S.HELD, "outcome_unknown")
     if outcome in FAULTS:
         return _again(is_requeueable and earlier < FAULTS_MAX, outcome)
-    # Ended by force, but not by us: somebody stopped it on the cluster.
+    # It was stopped on the cluster, and not by the portal.
     return Verdict(S.CANCELLED if is_native else S.FAILED, "stopped_on_cluster")
 
 

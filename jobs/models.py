@@ -18,13 +18,13 @@ from primitives.units import MGPU_MAX
 from quotas.models import PriorityClass
 from tenants.models import Node, User
 
-#: The levels that a job may require or prefer its nodes to be together in, the tightest first.
+#: The topology levels that a job may require or prefer, tightest first.
 TOPOLOGIES = [level.value for level in Level]
 
-#: What a cycle can do with a job; the rest it leaves as it is.
+#: The kinds of decision that a cycle records for a job.
 DECISIONS = [kind.value for kind in Kind if kind is not Kind.WAITS]
 
-#: So many pools a job may accept.
+#: The largest number of pools that a job may accept.
 POOLS_MAX = 4
 #: More CPUs and memory than a node has.
 CPUS_PER_NODE_MAX = 65_536
@@ -32,7 +32,7 @@ MEMORY_MIB_PER_NODE_MAX = 1 << 30
 
 
 class JobType(models.TextChoices):
-    """What kind of work a job is; a hint for people and policies."""
+    """The kind of work of a job: a hint for people and policies."""
 
     TRAINING = "training"
     DISTRIBUTED = "distributed"
@@ -56,16 +56,17 @@ class JobState(models.TextChoices):
 
 
 class JobOrigin(models.TextChoices):
-    """Who gave the job to its cluster: the portal, or somebody beside it."""
+    """The way by which a job came to its cluster: through the portal, or directly."""
 
     PORTAL = "portal"
     NATIVE = "native"
 
 
 class JobArray(models.Model):
-    """Jobs that were submitted together and differ in their index only.
+    """Jobs that were submitted together and differ only in their index.
 
-    `indices` is as it was written; at most `max_running` tasks are started at once (null: all).
+    `indices` is the text as the user wrote it. At most `max_running` tasks run at once (null: no
+    limit).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -104,28 +105,26 @@ class JobArray(models.Model):
 
 
 class Job(models.Model):
-    """What a person submitted: one request, one id, for ever.
+    """A unit of work that a person submitted: one request, one permanent id.
 
-    A native job was given to its cluster beside the portal; script and environment are not known.
-    Where its cluster starts it, it was found running, has one attempt and never waits here. Where
-    we do, its cluster knows it by `native_id`, whichever attempt it is.
+    A native job was given to its cluster directly; its script and environment are unknown. A native
+    job that the portal found running has one attempt and never waits here. A native job that the
+    portal starts has a `native_id`, which the cluster uses for every attempt.
 
-    `array` and `array_index` are set for the task of an array.
+    `array` and `array_index` are set for tasks of an array.
 
-    `pools` are the ids of those that it accepts where it accepts several, the one that it would
-    like best first; then `pool` is where it runs or ran last, and before its first start the first
-    of them.
+    `pools` holds pool ids, most preferred first, if the job accepts several pools. Then `pool` is
+    the pool of its latest start, or before its first start the most preferred one.
 
-    An elastic job is content with `node_count_min` nodes and gets `node_count` at most; an attempt
-    says how many it was granted. It is not started before `begin_at`.
+    An elastic job starts with at least `node_count_min` and at most `node_count` nodes. Its attempt
+    says how many it was granted. No job starts before its `begin_at`.
 
-    `submitted_at` keeps a requeued job's place. `attempt_number` is that of the latest
-    attempt, 0 before the first. Each of its nodes must have all of `features`; `image` is the
-    container image that it runs in, None without one. All its nodes are in one domain of the level
-    `required_topology`, or as close together as `preferred_topology` where there is room. It has
-    `cpus_per_node` and `memory_mib_per_node` on each of them; None is what comes with its GPUs.
-    `explanation` is why it waits, as the last
-    cycle that changed it said; `explained_at` when.
+    `submitted_at` keeps a requeued job's place in the queue. `attempt_number` is that of the latest
+    attempt, 0 before the first. Each node of the job must have all of `features`. `image` is its
+    container image, None without one. All its nodes lie in one domain of the level
+    `required_topology`, or if possible of `preferred_topology`. Each node gives it `cpus_per_node`
+    and `memory_mib_per_node`; None means the share that comes with its GPUs. `explanation` says why
+    it waits, as of the last cycle that changed it; `explained_at` is the time of that.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -137,8 +136,9 @@ class Job(models.Model):
     origin = models.CharField(
         max_length=6, choices=JobOrigin.choices, default=JobOrigin.PORTAL.value
     )
-    # Nothing looks for the jobs of a pool, a cluster or a priority class alone (but for those that
-    # are queued, and the removal of one, which may read them all). A start writes every index.
+    # No query selects the jobs of a pool, a cluster or a priority class alone, except queued jobs,
+    # and except a removal, which may scan all rows. Every start writes every index, so these
+    # columns have none.
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="jobs", db_index=False)
     pools = ArrayField(models.UUIDField(), default=list)
     priority_class = models.ForeignKey(
@@ -311,12 +311,11 @@ class Job(models.Model):
                 name="job_queued_by_cluster",
                 condition=Q(cluster__isnull=False, state="queued"),
             ),
-            # Asked by every cycle, among as many as are queued without one.
+            # Every cycle asks for these, among many queued jobs without a begin time.
             models.Index(
                 fields=["begin_at"], name="job_begins_at", condition=Q(begin_at__isnull=False)
             ),
-            # Jobs of a reader of which an attempt may have ended lately
-            # (`jobs.reading.recent_ends`).
+            # Jobs with an attempt that may have ended recently (`jobs.reading.recent_ends`).
             models.Index(
                 fields=["team", "ended_at"],
                 name="job_ended_by_team",
@@ -327,7 +326,7 @@ class Job(models.Model):
                 name="job_ended_by_user",
                 condition=Q(attempt_number__gt=0),
             ),
-            # For `name__icontains`, which compares in capitals.
+            # For `name__icontains`, which compares in upper case.
             GinIndex(OpClass(Upper("name"), name="gin_trgm_ops"), name="job_by_part_of_name"),
             # Pages show these four digits of an id, and people search for them.
             models.Index(
@@ -340,12 +339,15 @@ class Job(models.Model):
 
     @property
     def mgpu(self) -> int:
-        """What the job asks for in all, in milli-GPU; of an elastic one the most."""
+        """The total GPUs that the job asks for, in milli-GPU; for an elastic job the maximum."""
         return self.mgpu_per_node * self.node_count
 
     @property
     def pool_names(self) -> list[str]:
-        """The pools that it accepts, in its order. One query where there are several."""
+        """The names of the accepted pools, most preferred first.
+
+        One query where there are several pools.
+        """
         if not self.pools:
             return [self.pool.name]
         names = dict(Pool.objects.filter(pk__in=self.pools).values_list("pk", "name"))
@@ -353,15 +355,15 @@ class Job(models.Model):
 
     @property
     def least_node_count(self) -> int:
-        """With how many nodes it starts at the least."""
+        """The smallest number of nodes with which the job may start."""
         return self.node_count if self.node_count_min is None else self.node_count_min
 
 
 class Reclaim(models.Model):
-    """A claim: GPUs being freed for `job`, on these slots of this cluster, by `grace_until`.
+    """A claim: GPUs that are being freed for `job` on slots of a cluster, by `grace_until`.
 
-    Stored with its victims before anybody is notified. At most one is open per job. `pool` is that
-    of the slots where the job accepts several; empty is the only one that it accepts.
+    The claim is stored with its victims before any victim is notified. A job has at most one open
+    claim. `pool` is the pool of the slots if the job accepts several pools, else null.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -385,12 +387,13 @@ class Reclaim(models.Model):
 
 
 class HeldSubmission(models.Model):
-    """The next attempt of a claim's job, submitted held while the victims have their grace.
+    """The next attempt of a claim's job, submitted held during the grace of the victims.
 
-    Only on clusters that hold submissions. It holds no GPUs and is never released itself: the
-    attempt of the same id is, which the arbiter's start makes (`jobs.execution.held_submissions`).
-    No other attempt of the job ever has its number. `native_id` is written once, with the first
-    answer. `refusal` says why no attempt may take it over.
+    Held submissions exist only on clusters that hold submissions. They hold no GPUs and are never
+    released themselves. The arbiter's start creates an attempt with the same id, and that attempt
+    is released (`jobs.execution.held_submissions`). No other attempt of the job ever has the same
+    number. `native_id` is written once, with the first answer. `refusal` says why no attempt may
+    take the submission over.
     """
 
     id = models.UUIDField(primary_key=True, editable=False)
@@ -413,7 +416,7 @@ class HeldSubmission(models.Model):
 
 
 class AttemptState(models.TextChoices):
-    """Reserved (granted, not yet sent), then as the cluster says."""
+    """The states of an attempt: reserved (granted, not sent yet), then as the cluster reports."""
 
     RESERVED = "reserved"
     STARTING = "starting"
@@ -423,7 +426,7 @@ class AttemptState(models.TextChoices):
 
 
 class StopReason(models.TextChoices):
-    """Why we asked a cluster to end an attempt."""
+    """The reason for which the portal asked a cluster to end an attempt."""
 
     CANCELLED = "cancelled"
     PREEMPTED = "preempted"
@@ -431,23 +434,30 @@ class StopReason(models.TextChoices):
 
 
 def attempt_id(job_id: UUID, number: int) -> UUID:
-    """The id of a job's attempt: always the same, so that a database which was restored from a
-    backup knows on a cluster what it forgot to have started, and never starts it beside that."""
+    """Return the id of an attempt, which depends only on its job and number.
+
+    So a database that was restored from a backup recognizes attempts on a cluster that it has
+    forgotten. It never starts a second copy beside them.
+    """
     return uuid5(job_id, f"attempt {number}")
 
 
 class Attempt(models.Model):
-    """One execution of a job on one cluster. It holds its GPUs until `released_at`.
+    """One execution of a job on one cluster, which holds its GPUs until `released_at`.
 
-    `key` is what the cluster knows it by. `native_id` is written once, by whoever records
-    the first answer. `epoch` is that of the arbiter that granted it. `missed_listings`
-    counts complete listings in a row without it; `missing_since` is the last one that had it.
-    `release_sent_at` is written before a held submission is let go for the first time: from
-    then on it may have run, and is never sent again. That of a native job is known to its
-    cluster by `native_id`, the job's `submitted_at` and `cluster_user`; it counts from
-    `granted_at`. `checkpoint_at` is that of the last known checkpoint, and never goes back (trigger
-    `checkpoints_never_go_back`). What was submitted before its start (`HeldSubmission`) `was_held`,
-    where its reader asks.
+    The cluster knows the attempt by `key`. `native_id` is written once, with the first recorded
+    answer. `epoch` is that of the arbiter that granted it. `missed_listings` counts consecutive
+    complete listings without it; `missing_since` is the time of the last one with it.
+
+    `release_sent_at` is written before a held submission is first released. From then on the
+    attempt may have run, and it is never sent again.
+
+    The cluster knows a native job's attempt by `native_id`, the job's `submitted_at`, and
+    `cluster_user`. Such an attempt counts from `granted_at`.
+
+    `checkpoint_at` is the time of the last known checkpoint. It never goes back (trigger
+    `checkpoints_never_go_back`). `was_held` is set by readers that ask for it: the attempt was
+    submitted as a `HeldSubmission` before its start.
     """
 
     was_held = False
@@ -455,7 +465,7 @@ class Attempt(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     job = models.ForeignKey(Job, models.PROTECT, related_name="attempts", db_index=False)
     number = models.IntegerField()
-    # Nothing looks for all attempts of a cluster, but for those that hold GPUs.
+    # No query selects all attempts of a cluster, only those that hold GPUs.
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="attempts", db_index=False)
     slots = models.JSONField()
     mgpu = models.BigIntegerField()
@@ -531,7 +541,7 @@ class Attempt(models.Model):
 
     @property
     def key(self) -> str:
-        """The name under which the cluster knows this attempt, unique for ever."""
+        """The cluster's name for this attempt, unique for ever."""
         return f"tg-{self.id}"
 
 
@@ -552,9 +562,12 @@ class JobEvent(models.Model):
 
 
 class JobReason(models.Model):
-    """For what a job waits or waited from `since` on: `document` is the explanation of that moment.
-    Lines of a job are numbered; of many only the latest are kept (`jobs.queue.reason_lines`), and
-    of a job that ended long ago none (`jobs.execution.retention`)."""
+    """The reason for which a job waits or waited from `since` on.
+
+    `document` is the explanation at that moment. The lines of a job are numbered. Only the latest
+    lines of a job stay (`jobs.queue.reason_lines`), and no line of a job that ended long ago
+    (`jobs.execution.retention`).
+    """
 
     id = models.BigAutoField(primary_key=True)
     job = models.ForeignKey(Job, models.PROTECT, related_name="reasons", db_index=False)
@@ -574,8 +587,10 @@ class JobReason(models.Model):
 
 
 class Condition(models.TextChoices):
-    """What a predecessor must have come to. `failed` is any end but success, as Slurm's afternotok;
-    a job that is queued again has not ended."""
+    """The required end of a predecessor. A requeued job has not ended.
+
+    `failed` is any end without success, as Slurm's `afternotok`.
+    """
 
     SUCCEEDED = "succeeded"
     ENDED = "ended"
@@ -583,12 +598,15 @@ class Condition(models.TextChoices):
 
 
 class Dependency(models.Model):
-    """`job` is not offered to the arbiter before `predecessor`, or each task of `array`, meets
-    `condition` (`failed`: the array has ended, and not all of it with success).
+    """A condition on a predecessor, or on all tasks of an array, before `job` may start.
 
-    Made together with the job and never added to. `jobs.queue.dependencies` closes it: met, or
-    never to be met, with which the job ends. `is_met` of null is not decided, also of one that is
-    closed because its job has ended for another reason.
+    The arbiter is not offered `job` before the condition is met. For an array, `failed` means that
+    the array has ended, and not all tasks with success.
+
+    Dependencies are created together with their job, and none is added later.
+    `jobs.queue.dependencies` closes each as met or as impossible; if it is impossible, the job
+    ends. `is_met` is null while undecided, also if the dependency was closed because its job ended
+    for another reason.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -647,10 +665,11 @@ class Dependency(models.Model):
 
 
 class Cycle(models.Model):
-    """A cycle that decided something, with all that it knew (`jobs.arbitration.recording`).
+    """A cycle that decided something, with its whole input (`jobs.arbitration.recording`).
 
-    Which jobs it started, claimed GPUs for, stopped, and took the claim from. `body` is what
-    `recording.pack` made in `version` of the product, `size` its bytes.
+    The arrays name the jobs that it started, claimed GPUs for, stopped, and dropped the claim of.
+    `body` is the output of `recording.pack` in `version` of the product; `size` is its length in
+    bytes.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -681,12 +700,12 @@ class Cycle(models.Model):
 
 
 class Decision(models.Model):
-    """What a recorded cycle did with a job, in one line (`jobs.reading.decision_list`).
+    """One line for each job that a recorded cycle decided on (`jobs.reading.decision_list`).
 
-    `guaranteed_mgpu` is what of a started or stopped job was guaranteed; `beneficiary`, `right` and
-    `unsaved_s` are of one that was stopped, `victims` and `victims_mgpu` of one for which others
-    were. `cycle` is the only reference that the database checks: nothing else named here is ever
-    deleted, and each check would cost every start.
+    `guaranteed_mgpu` is the guaranteed part of a started or stopped job. `beneficiary`, `right` and
+    `unsaved_s` belong to a stopped job. `victims` and `victims_mgpu` belong to a job that got a
+    claim. `cycle` is the only foreign key that the database checks. The other rows named here are
+    never deleted, and each check would slow every start.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -734,12 +753,14 @@ class Decision(models.Model):
 
 
 class Change(models.Model):
-    """Something that the arbiter may know changed of a job, or, without one, of nodes, the tree,
-    quotas, classes or rules; noted by triggers, in the transaction that changed it, and deleted by
-    the arbiter's leader once it was read (`jobs.arbitration.memory`)."""
+    """A change that the arbiter has to read, noted by a trigger in the changing transaction.
+
+    It names a job. Without a job it means the nodes, the tree, quotas, priority classes or rules.
+    The arbiter's leader deletes it after reading it (`jobs.arbitration.memory`).
+    """
 
     id = models.BigAutoField(primary_key=True)
-    #: PostgreSQL's number of the transaction.
+    #: PostgreSQL's transaction id.
     transaction = models.BigIntegerField()
     #: No reference: the job may be gone by now.
     job_id = models.UUIDField(null=True)
@@ -752,9 +773,9 @@ class Change(models.Model):
 
 
 class Leadership(models.Model):
-    """Who leads in a role ("arbiter", "observer"), and the epoch that fences every write.
+    """The leader of a role ("arbiter", "observer"), and the epoch that fences its writes.
 
-    `backend_pid` is the recorded leader's own connection, which a standby may end when its
+    `backend_pid` is the recorded leader's own connection. A standby may end it when the leader's
     heartbeat is too old.
     """
 
@@ -768,10 +789,10 @@ class Leadership(models.Model):
 
 
 class Heartbeat(models.Model):
-    """When the leader of a role last said that it lives, by the database's clock.
+    """The time of the last heartbeat of a role's leader, by the database's clock.
 
-    A row of its own: every fence holds the leadership's row shared, and a heartbeat that had
-    to wait for a long write would depose a leader that works.
+    It has a row of its own because every fence locks the leadership's row in shared mode. A
+    heartbeat that waited for a long write would depose a working leader.
     """
 
     role = models.CharField(max_length=16, primary_key=True)

@@ -1,4 +1,4 @@
-"""Housekeeping on a timer; each task may be lost or run twice without harm."""
+"""Periodic housekeeping; each task may be lost or run twice without harm."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from webapi.idempotency import forget_old_answers
 
 @shared_task
 def drop_what_is_done() -> None:
-    """Drop delivered messages of last week, idempotent answers past their time, records of cycles
-    beyond their bounds, and why jobs waited that ended long ago."""
+    """Delete old rows of four kinds.
+
+    They are messages delivered over a week ago, expired idempotent answers, cycle records beyond
+    their bounds, and reasons of jobs that ended long ago.
+    """
     now = SystemClock().now()
     drop_delivered(before=now - timedelta(days=7))
     forget_old_answers(now=now)
@@ -27,11 +30,11 @@ def drop_what_is_done() -> None:
 
 @shared_task
 def forget_old_attempts() -> None:
-    """Let clusters drop logs that were kept long enough."""
+    """Ask clusters to drop the logs of attempts past their retention time."""
     forget_ended_attempts(now=SystemClock().now())
 
 
 @shared_task
 def drop_old_sessions() -> None:
-    """Drop browser sessions that have expired."""
+    """Delete expired browser sessions."""
     call_command("clearsessions")

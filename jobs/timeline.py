@@ -1,4 +1,4 @@
-"""A job's timeline: what happened to it, for its page and the API."""
+"""A job's timeline: its events, for its page and the API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobs.models import JobEvent
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One thing that happened to a job; `detail` is JSON."""
+    """One event of a job; `detail` is JSON."""
 
     job_id: UUID
     at: datetime
@@ -23,7 +23,7 @@ class Happening:
 
 
 def record_events(happenings: Iterable[Happening]) -> None:
-    """Append to the timelines, in the given order, in one statement."""
+    """Append events to the timelines, in the given order, in one statement."""
     insert_rows(
         JobEvent,
         [

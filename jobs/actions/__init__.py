@@ -1,4 +1,4 @@
-"""What people do to what is there already: cancel, hold, release, archive, delete, move.
+"""Actions on existing objects: cancel, hold, release, archive, delete, move.
 
-A running job's own word, that it saved its work, is among them (`checkpoints`).
+Checkpoint reports of running jobs are here too (`checkpoints`).
 """

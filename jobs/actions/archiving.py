@@ -1,5 +1,7 @@
-"""Archive a part of the tree, a cluster or a pool, or deactivate a user, and decide what becomes
-of their work."""
+"""Archive a part of the tree, a cluster or a pool, or deactivate a user.
+
+The caller decides whether open jobs go on or are cancelled.
+"""
 
 from __future__ import annotations
 
@@ -30,19 +32,19 @@ from tenants.membership import change_user, user_to_change
 from tenants.models import Node, User
 from tenants.structure import archive_node, locked_node_to_archive, node_to_archive
 
-#: So many running jobs are named.
+#: At most this many running jobs are listed.
 NAMED_MAX = 50
 
 
 class WaitingWork(StrEnum):
-    """What becomes of jobs that wait: they wait on until the restore, or are cancelled."""
+    """The fate of waiting jobs: they wait until the restore, or are cancelled."""
 
     WAIT = "wait"
     CANCEL = "cancel"
 
 
 class RunningWork(StrEnum):
-    """What becomes of jobs that run: they run on to their end, or are cancelled."""
+    """The fate of running jobs: they run to their end, or are cancelled."""
 
     END = "end"
     CANCEL = "cancel"
@@ -50,7 +52,7 @@ class RunningWork(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """Jobs of something that have not ended; at most `NAMED_MAX` running ones by name."""
+    """The open jobs of an object; at most `NAMED_MAX` running jobs are listed."""
 
     waiting: int
     running: int
@@ -59,32 +61,43 @@ class OpenWork:
 
 
 def work_to_archive(node_id: UUID, *, actor: Actor) -> OpenWork:
-    """What has to be decided before the node is archived. Raises NotFound and Forbidden."""
+    """Return the open jobs to decide on before archiving the node.
+
+    Raises NotFound and Forbidden.
+    """
     return open_work_below(node_to_archive(actor, node_id))
 
 
 def open_work_below(node: Node) -> OpenWork:
-    """What there is below the node that has not ended."""
+    """Return the open jobs of the node and all nodes below it."""
     return _open_work(_jobs_below(node), node=node)
 
 
 def work_to_deactivate(user_id: UUID, *, actor: Actor) -> OpenWork:
-    """What has to be decided before the user is deactivated. Raises NotFound and Forbidden."""
+    """Return the open jobs to decide on before deactivating the user.
+
+    Raises NotFound and Forbidden.
+    """
     user = user_to_change(actor, user_id)
     return _open_work(_jobs_of(user))
 
 
 def work_on_cluster(cluster_id: UUID, *, actor: Actor) -> OpenWork:
-    """What has to be decided before the cluster is archived: jobs that hold GPUs there, and those
-    that wait and are pinned to it. Raises NotFound, and Forbidden for all but platform admins."""
+    """Return the open jobs to decide on before archiving the cluster.
+
+    They hold GPUs there, or wait and are pinned to it. Raises NotFound, and Forbidden for all but
+    platform admins.
+    """
     administrator(actor)
     return _open_work(_jobs_on(cluster_by_id(cluster_id)))
 
 
 def work_in_pool(pool_id: UUID, *, actor: Actor) -> OpenWork:
-    """What has to be decided before the pool is archived: jobs that run in it, and those that wait
-    and accept no other that is in use. Raises NotFound, and Forbidden for all but platform
-    admins."""
+    """Return the open jobs to decide on before archiving the pool.
+
+    They run in it, or wait and accept no other pool in use. Raises NotFound, and Forbidden for all
+    but platform admins.
+    """
     administrator(actor)
     return _open_work(_jobs_in(pool_by_id(pool_id)))
 
@@ -111,13 +124,13 @@ def archive(
 ) -> Node:
     """Archive an organization, department or team with all below it.
 
-    Nothing is submitted there any more, and nothing that waits there starts. Quotas there are not
-    in force, so what runs on counts as borrowed. History and bills stay. Archiving again decides
-    anew about the work. Raises NotFound, Forbidden, and Conflict where there is work that nothing
-    is said of.
+    No job can be submitted there any more, and no waiting job starts. Its quotas are not in force,
+    so running jobs count as borrowing. History and bills stay. Archiving again asks for a new
+    decision about open jobs. Raises NotFound, Forbidden, and Conflict if there are open jobs
+    without a decision.
     """
     node = archive_node(actor=actor, node=locked_node_to_archive(actor, node_id), now=now)
-    # Submissions hold a lock on their team, so all that were in time are seen here.
+    # Submissions lock their team, so all earlier submissions are visible here.
     ended = _decided(_jobs_below(node), node.display_path, waiting=waiting, running=running)
     _cancel(ended, node.kind, node.pk, node, because="archived", actor=actor, now=now)
     wake("arbiter")
@@ -133,15 +146,17 @@ def deactivate(
     actor: Actor,
     now: datetime,
 ) -> User:
-    """Deactivate a person or service account: sessions end, tokens are revoked, and nothing of
-    theirs that waits starts until they are reactivated.
+    """Deactivate a person or service account.
 
-    Deactivating again decides anew about the work. Raises NotFound, Forbidden, and Conflict for
-    oneself, for the last administrator of the platform or of an organization, and where there is
-    work that nothing is said of.
+    Their sessions end, their tokens are revoked, and their waiting jobs do not start until they are
+    reactivated.
+
+    Deactivating again asks for a new decision about open jobs. Raises NotFound, Forbidden and
+    Conflict. Conflict means: the actor's own account, the last administrator of the platform or of
+    an organization, or open jobs without a decision.
     """
     user = change_user(actor=actor, user_id=user_id, is_active=False, now=now)
-    # Submissions hold a lock on their user, too.
+    # Submissions lock their user too.
     ended = _decided(_jobs_of(user), user.login, waiting=waiting, running=running)
     _cancel(ended, "user", user.pk, user.organization, because="deactivated", actor=actor, now=now)
     wake("arbiter")
@@ -157,14 +172,14 @@ def archive_cluster(
     actor: Actor,
     now: datetime,
 ) -> Cluster:
-    """Archive a cluster: nothing new starts there, and its capacity counts no more.
+    """Archive a cluster: nothing new starts there, and its capacity no longer counts.
 
-    What runs there is observed and metered until it has ended, natives too. History, bills and
-    reconciled days stay. Archiving again decides anew about the work. Raises NotFound, Forbidden,
-    and Conflict where there is work that nothing is said of.
+    Running jobs, native jobs too, are observed and metered until they end. History, bills and
+    reconciled days stay. Archiving again asks for a new decision about open jobs. Raises NotFound,
+    Forbidden, and Conflict if there are open jobs without a decision.
     """
     by, cluster = administrator(actor), cluster_by_id(cluster_id)
-    # What the arbiter has granted there is seen here, and its next plan sees the archiving.
+    # The arbiter's earlier grants are visible here, and its next plan sees the archiving.
     keep_out("arbiter")
     cluster = close_cluster(cluster, by=by, now=now)
     ended = _decided(_jobs_on(cluster), cluster.name, waiting=waiting, running=running)
@@ -181,11 +196,11 @@ def archive_pool(
     actor: Actor,
     now: datetime,
 ) -> Pool:
-    """Archive a pool: nothing new starts in it, and its capacity counts no more.
+    """Archive a pool: nothing new starts in it, and its capacity no longer counts.
 
-    What runs in it is observed and metered until it has ended. Jobs that accept other pools start
-    in those. History, bills and quotas stay. Archiving again decides anew about the work. Raises
-    NotFound, Forbidden, and Conflict where there is work that nothing is said of.
+    Running jobs are observed and metered until they end. Jobs that accept other pools start in
+    those. History, bills and quotas stay. Archiving again asks for a new decision about open jobs.
+    Raises NotFound, Forbidden, and Conflict if there are open jobs without a decision.
     """
     by, pool = administrator(actor), pool_by_id(pool_id)
     # As for a cluster.
@@ -224,7 +239,7 @@ def _jobs_in(pool: Pool) -> QuerySet[Job]:
 
 
 def _in_order(jobs: QuerySet[Job]) -> QuerySet[Job]:
-    """Those that have not ended, in the order of their ids, as a cycle locks them."""
+    """Return the open jobs, ordered by id, which is the order in which a cycle locks them."""
     return jobs.filter(state__in=list(lifecycle.OPEN)).order_by("pk")
 
 
@@ -235,8 +250,10 @@ def _decided(
     waiting: WaitingWork | None,
     running: RunningWork | None,
 ) -> list[Job]:
-    """Lock the jobs; those that are to be cancelled. Raises Conflict for ones that nothing is
-    said of."""
+    """Lock the jobs and return those to cancel.
+
+    Raises Conflict for open jobs without a decision.
+    """
     open_jobs = list(jobs.select_for_update(of=("self",)).defer("script", "environment", "notes"))
     waits = [job for job in open_jobs if job.state in lifecycle.WAITING]
     runs = [job for job in open_jobs if job.state in lifecycle.ACTIVE]

@@ -1,4 +1,4 @@
-"""What a person may do to a job that is already there: cancel, hold, release."""
+"""Actions of a person on an existing job: cancel, hold, release."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ CANCEL_GRACE = timedelta(seconds=30)
 def cancel_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     """Cancel a job: at once while it waits, else by notice and, 30 s later, by force.
 
-    Cancelling again, or a job that has ended cancelled, changes nothing. Raises NotFound,
-    Forbidden, or Conflict for a job that ended otherwise, were it cancelled before or not.
+    Repeating changes nothing, also for a job that has ended as cancelled. Raises NotFound,
+    Forbidden, and Conflict for a job that ended otherwise, even if it was cancelled before.
     """
     job = _job_to_manage(job_id, actor)
     if job.state == JobState.CANCELLED:
@@ -58,7 +58,7 @@ def cancel_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
 def cancel_locked(
     cancelled: Sequence[tuple[Job, Attempt | None]], *, actor: Actor, now: datetime
 ) -> None:
-    """Cancel locked open jobs, each with its locked attempt, None if it has none that holds GPUs.
+    """Cancel locked open jobs, each with its locked attempt that holds GPUs, or None.
 
     A constant number of statements.
     """
@@ -115,10 +115,10 @@ def cancel_locked(
 def ask_to_stop(
     attempts: Sequence[Attempt], reason: StopReason, *, grace: timedelta, now: datetime
 ) -> None:
-    """Persist notice and deadline of locked attempts, then tell their clusters.
+    """Store notice and deadline of locked attempts, then notify their clusters.
 
-    An attempt that is already being stopped keeps the earlier of both deadlines. A reclaim's
-    victim that is cancelled stays one.
+    An attempt that is already stopping keeps the earlier deadline. A victim of a claim that is
+    cancelled stays its victim.
     """
     if not attempts:
         return
@@ -140,7 +140,7 @@ def ask_to_stop(
 
 @transaction.atomic
 def hold_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
-    """Keep a queued job from starting until it is released. Repeating changes nothing."""
+    """Hold a queued job until it is released. Repeating changes nothing."""
     job = _job_to_manage(job_id, actor)
     if job.state == JobState.HELD:
         return job
@@ -155,7 +155,7 @@ def hold_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
 
 @transaction.atomic
 def release_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
-    """Let a held job queue again, at its old place. Repeating changes nothing."""
+    """Queue a held job again, at its old place. Repeating changes nothing."""
     job = _job_to_manage(job_id, actor)
     if job.state == JobState.QUEUED:
         return job
@@ -168,8 +168,8 @@ def release_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
 
 
 def _job_to_manage(job_id: UUID, actor: Actor) -> Job:
-    # The row is locked only after it was found visible, so that nobody can hold up a
-    # stranger's job by guessing its id.
+    # The row is locked only after it was found visible, so that nobody can block an invisible job
+    # by guessing its id.
     if not visible_jobs(actor).filter(pk=job_id).exists():
         raise NotFound("There is no such job that you can see.")
     job = Job.objects.select_for_update(of=("self",)).select_related("team").get(pk=job_id)

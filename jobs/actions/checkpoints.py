@@ -1,8 +1,10 @@
-"""A running job tells when it saved its work last, so that stopping it is known to lose only what
-it has done since.
+"""Checkpoint reports: a running job says when it last saved its work.
 
-Who manages the job may tell, and the attempt itself: it is started with a token that is good for
-nothing else. Saying so late or twice changes nothing, and what was saved stays saved.
+So it is known that a stop loses only the work since then.
+
+A person who manages the job may report, and so may the attempt itself: its environment has a token
+that is good for nothing else. Late and repeated reports change nothing. The known checkpoint never
+goes back.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest, N
 from tenants.access import Actor
 from tenants.roles import Permission
 
-#: What the token of an attempt begins with; its number and a signature follow.
+#: The prefix of an attempt's token; its number and a signature follow.
 TOKEN_PREFIX = "tgc_"  # noqa: S105 - no secret
 _SALT = "tidegate.checkpoints"
 _RUNNING = (AttemptState.RUNNING, AttemptState.STOPPING)
@@ -31,15 +33,17 @@ _RUNNING = (AttemptState.RUNNING, AttemptState.STOPPING)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The last known checkpoint of an attempt of a job."""
+    """The last known checkpoint of an attempt."""
 
     attempt: int
     checkpoint_at: datetime
 
 
 def reporting_environment(job_id: UUID, number: int) -> dict[str, str]:
-    """What an attempt is started with so that it can tell; nothing where the portal has not been
-    told under which address jobs reach it."""
+    """Return the environment with which an attempt can report checkpoints.
+
+    Empty if the portal's own address for jobs (`PUBLIC_URL`) is not configured.
+    """
     if not settings.PUBLIC_URL:
         return {}
     return {
@@ -49,11 +53,11 @@ def reporting_environment(job_id: UUID, number: int) -> dict[str, str]:
 
 
 def attempt_of_token(token: str, job_id: UUID) -> int | None:
-    """The number of the attempt of the job that this token was given to; None for all others."""
+    """Return the number of the job's attempt with this token; None for all other tokens."""
     number, _, _ = token.removeprefix(TOKEN_PREFIX).partition("_")
     if not (number.isascii() and number.isdigit() and len(number) <= 9):
         return None
-    # A job that runs for weeks keeps the token that it was started with, whatever key came since.
+    # A job that runs for weeks keeps its first token, even if the secret key has changed since.
     ours = [
         compare_digest(token.encode(), _token(job_id, int(number), secret=key).encode())
         for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
@@ -64,10 +68,10 @@ def attempt_of_token(token: str, job_id: UUID) -> int | None:
 def tell_checkpoint(
     job_id: UUID, *, actor: Actor, attempt: int | None, at: datetime | None, now: datetime
 ) -> Checkpoint:
-    """The actor says that the running job saved its work at `at` (None: now), in `attempt` (None:
-    whichever runs).
+    """Record the actor's report that the job saved its work at `at` (None: now).
 
-    Raises NotFound, Forbidden, and what `record_checkpoint` does.
+    `attempt` is the number of the attempt; None means the running one. Raises NotFound, Forbidden,
+    and the errors of `record_checkpoint`.
     """
     job = visible_jobs(actor).filter(pk=job_id).values("user_id", "team__path").first()
     if job is None:
@@ -75,7 +79,7 @@ def tell_checkpoint(
     own = job["user_id"] == actor.user.pk and actor.permits(Permission.SUBMIT_JOBS)
     if not own and not actor.holds(Permission.MANAGE_JOBS, job["team__path"]):
         raise Forbidden(
-            "You can see this job but not speak for it; its owner or a lead of "
+            "You can see this job but not report for it; its owner or a lead of "
             f"{job['team__path'].rstrip('/')} can."
         )
     return record_checkpoint(job_id, attempt=attempt, at=at, now=now)
@@ -85,11 +89,10 @@ def tell_checkpoint(
 def record_checkpoint(
     job_id: UUID, *, attempt: int | None, at: datetime | None, now: datetime
 ) -> Checkpoint:
-    """Keep when the running attempt saved its work last; an earlier time than the known one changes
-    nothing.
+    """Store the running attempt's last checkpoint. A time before the known one changes nothing.
 
-    Raises InvalidRequest for a time that is to come or before the start, and Conflict unless
-    that attempt runs now.
+    Raises InvalidRequest for a time in the future or before the start, and Conflict unless that
+    attempt runs now.
     """
     running = (
         Attempt.objects.select_for_update(of=("self",))
@@ -98,16 +101,16 @@ def record_checkpoint(
         .first()
     )
     if running is None:
-        raise Conflict("The job is not running, so there is nothing of it to be saved.")
+        raise Conflict("The job is not running, so no checkpoint can be reported.")
     if attempt is not None and attempt != running.number:
         raise Conflict(
-            f"Attempt {running.number} of the job runs now; this was said of attempt {attempt}.",
+            f"Attempt {running.number} of the job runs now; the report is for attempt {attempt}.",
             attempt=running.number,
         )
     assert running.started_at is not None
     saved_at = now.replace(microsecond=0) if at is None else at
     if saved_at > now:
-        raise _refused("is yet to come")
+        raise _refused("is in the future")
     if saved_at < running.started_at:
         if at is not None:
             raise _refused("was before the attempt started")
@@ -121,7 +124,7 @@ def record_checkpoint(
 
 def _refused(what: str) -> InvalidRequest:
     return InvalidRequest(
-        f"A checkpoint at this time cannot be: it {what}.", errors=[FieldError("/at", what)]
+        f"A checkpoint cannot have this time: it {what}.", errors=[FieldError("/at", what)]
     )
 
 

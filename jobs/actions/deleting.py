@@ -1,4 +1,4 @@
-"""Delete a part of the tree that was never used."""
+"""Delete a node of the tree that was never used."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ _MEMBERS = ("role_granted", "role_revoked")
 
 @transaction.atomic
 def delete_node(node_id: UUID, *, actor: Actor, now: datetime) -> None:
-    """Delete an organization, department or team that never was used, with its quotas.
+    """Delete an organization, department or team that was never used, with its quotas.
 
-    Raises NotFound, Forbidden, and Conflict with what used it, or lies below it.
+    Raises NotFound and Forbidden. Raises Conflict, with its uses, for a node that was used or has
+    nodes below it.
     """
     node = locked_node_to_archive(actor, node_id)
     if len(locked_below(node)) > 1:
@@ -52,7 +53,7 @@ def delete_node(node_id: UUID, *, actor: Actor, now: datetime) -> None:
             remove_node(node)
             remove_quotas(node)
             remove_from_rank(node, actor=actor, now=now)
-            # What refers to it and is not named above is found here.
+            # Any other reference to the node is found here.
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
             cursor.execute("SET CONSTRAINTS ALL DEFERRED")
     except IntegrityError as error:
@@ -70,7 +71,7 @@ def _used(node: Node, used_by: list[str]) -> Conflict:
 
 
 def _uses(node: Node) -> Iterator[str]:
-    """What used the node, in a few words each."""
+    """Yield each kind of use of the node, in a few words."""
     here = Q(team=node) | Q(organization=node)
     if Job.objects.filter(here).exists() or JobArray.objects.filter(here).exists():
         yield "jobs"
@@ -85,7 +86,7 @@ def _uses(node: Node) -> Iterator[str]:
     lay_below = FormerPlace.objects.filter(under(paths, "path")).exclude(node=node)
     if lay_below.exists():
         yield "bills of teams that lay below it"
-    # Of an older node of this path nothing counts.
+    # Uses of an older node with this path do not count.
     roles = AuditEvent.objects.filter(
         action__in=_MEMBERS, node_path__in=paths, at__gte=node.created_at
     )

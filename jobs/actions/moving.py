@@ -1,4 +1,4 @@
-"""Move a part of the tree to another parent, and say before what that changes."""
+"""Move a part of the tree to another parent, and preview the effects."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ from tenants.structure import lock_tree
 
 @dataclass(frozen=True, slots=True)
 class MovePreview:
-    """What a move changes. `clusters` are the names of those that keep limits of their own, to
-    which quotas must be pushed before jobs of the moved teams start there."""
+    """The effects of a move.
+
+    `clusters` are the names of clusters with limits of their own. Jobs of the moved teams start
+    there only after a quota push.
+    """
 
     work: OpenWork
     parent: Node
@@ -47,13 +50,16 @@ class MovePreview:
 
     @property
     def problem(self) -> str:
-        """Why the move is refused as things stand, or ""."""
+        """The reason why the move would be refused now, or ""."""
         return next((each.problem for each in self.guarantees if each.problem), "")
 
 
 def preview_move(node_id: UUID, parent_path: str, *, actor: Actor) -> MovePreview:
-    """What `move` would change now. Raises what it does but for guarantees that do not fit: these
-    are the preview's `problem`."""
+    """Return the effects that `move` would have now.
+
+    Raises the errors of `move`, except for guarantees that do not fit: they become the preview's
+    `problem`.
+    """
     node = node_to_move(actor, node_id)
     parent = parent_to_move_to(actor, node, parent_path)
     return MovePreview(
@@ -67,9 +73,11 @@ def preview_move(node_id: UUID, parent_path: str, *, actor: Actor) -> MovePrevie
 
 
 def clusters_to_push() -> list[str]:
-    """The names of clusters with limits of their own. They refuse jobs of what was moved, until
-    somebody pushes quotas to them: a push also changes what else differs there, so a move makes
-    none by itself."""
+    """Return the names of the clusters with limits of their own.
+
+    They refuse jobs of moved teams until quotas are pushed. A move does not push by itself, because
+    a push also changes other differences.
+    """
     kinds = kinds_where(lambda kind: kind.control_entitlements)
     limited = Cluster.objects.filter(kind__in=kinds, is_enabled=True)
     return list(limited.order_by("name").values_list("name", flat=True))
@@ -79,13 +87,13 @@ def clusters_to_push() -> list[str]:
 def move(node_id: UUID, parent_path: str, *, actor: Actor, clock: Clock) -> Node:
     """Move a team, or a department with all below it, to another parent of its organization.
 
-    It counts there from now on: for quotas, fair-share, rights and bills. What was used before
-    stays with the former parent. Jobs run and wait on. Raises NotFound, Forbidden without
-    manage_structure on both parents, InvalidRequest, Conflict, and EnvelopeBroken where its
-    guarantees do not fit.
+    From now on it counts there: for quotas, fair-share, rights and bills. Earlier use stays with
+    the former parent. Its jobs go on. Raises NotFound, Forbidden without manage_structure on both
+    parents, InvalidRequest, Conflict, and EnvelopeBroken if its guarantees do not fit.
     """
     lock_tree(node_to_move(actor, node_id).organization_id)
-    # Only now: what was used, and done, while this waited was at the former place.
+    # Read the clock only now: use and actions during the wait for the lock belong to the former
+    # place.
     now = clock.now()
     node = node_to_move(actor, node_id)
     parent = parent_to_move_to(actor, node, parent_path)

@@ -202,7 +202,9 @@ def _start_native(attempt: Attempt, leadership: Leadership, connect: Connect) ->
     try:
         control = _native_control(attempt.cluster, connect)
         if control is None or control.starter is None:
-            raise NotYet(f"{attempt.cluster.name} is not set up to start what waits there.")
+            raise NotYet(
+                f"{attempt.cluster.name} is not set up to start native jobs that wait there."
+            )
         control.starter.start(ref_of(attempt), granted_to(attempt))
     except NativeRefused as error:
         # The looks at its cluster repeat it, and take it back when that goes on for too long.
@@ -257,7 +259,7 @@ def _name_users(attempts: Sequence[Attempt], leadership: Leadership) -> None:
 def _nobody(attempt: Attempt) -> str:
     if needs_number(attempt.cluster):
         return (
-            "No user number is left for jobs of this person; whoever runs this installation can "
+            "No user number is left for jobs of this person; the operator of this installation can "
             "widen TIDEGATE_LOCAL_UIDS."
         )
     if not kind_named(attempt.cluster.kind).has_users:

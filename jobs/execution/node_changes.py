@@ -95,7 +95,7 @@ def _waits_for(left: LeftOnNode) -> str:
         count = len(left.jobs)
         parts.append(f"{count} {'job that is' if count == 1 else 'jobs that are'} being stopped")
     if left.others:
-        parts.append(f"{left.others} that {'is no job' if left.others == 1 else 'are no jobs'}")
+        parts.append(f"{left.others} other {'workload' if left.others == 1 else 'workloads'}")
     still = f"Still there: {' and '.join(parts)}."
     return " ".join((still, *(f"Not evicted yet: {why}" for why in left.refusals)))
 

@@ -88,7 +88,7 @@ def push_quota(
 
 def _too_late(push: QuotaPush) -> str:
     """Why the request is given up, with what kept it waiting last."""
-    said = f" What it waited for last: {push.error}" if push.error else ""
+    said = f" Last obstacle: {push.error}" if push.error else ""
     minutes = int(PATIENCE.total_seconds()) // 60
     return f"This could not be done within {minutes} minutes of the request; ask again.{said}"
 

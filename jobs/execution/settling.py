@@ -94,7 +94,7 @@ def settle(
             remove.append(observation)
     if strangers:
         log.warning(
-            "%s holds %d workloads of attempts that are unknown here; nobody touches them",
+            "%s holds %d workloads of attempts that are unknown here; they are left alone",
             cluster.name,
             strangers,
         )

@@ -273,6 +273,6 @@ def _sentence(strays: Collection[Stray]) -> str:
     ]
     more = f"; and {len(named) - NAMED_MAX} more" if len(named) > NAMED_MAX else ""
     return (
-        "On the cluster under the name of a job of the portal without being it, so that nobody is "
-        f"charged: {'; '.join(named[:NAMED_MAX])}{more}. Ask their users, or cancel them there."
+        "These jobs bear the name of a job of the portal and were not started by it, so nobody "
+        f"is charged: {'; '.join(named[:NAMED_MAX])}{more}. Ask their users, or cancel them there."
     )

@@ -299,7 +299,7 @@ def withdraw(
     said = observation.message
     has_reason = observation.is_stuck or observation.is_held_by_others
     if observation.phase is WorkloadPhase.HELD and not has_reason:
-        said = "The cluster went on holding it, though it had been told to release it."
+        said = "The cluster kept it held after it was asked to release it."
     after = "" if observation.never_starts else f" after {minutes} minutes"
     attempt.message = (why or f"Taken back{after}. {said}")[:2000]
     attempt.save()

@@ -1,4 +1,4 @@
-"""What is true of a job while it waits: dependencies, limits, avoided clusters.
+"""The conditions of waiting jobs: dependencies, limits, avoided clusters.
 
-It also stores the reasons that are told, one line for each cause.
+It also stores the reasons for waiting, one line for each cause.
 """

@@ -1,4 +1,4 @@
-"""Clusters that did not start a job a short while ago, which it therefore avoids."""
+"""Clusters that recently failed to start a job, which the job therefore avoids."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from django.db import connection
 
 from jobs.lifecycle import NOT_STARTED
 
-#: How long a cluster that did not start a job is not asked to start it again, unless somebody
-#: pushes the quotas to it.
+#: How long a job avoids a cluster that did not start it, unless quotas are pushed to the cluster.
 AVOIDED_FOR = timedelta(minutes=15)
 
 
 def avoided_clusters(now: datetime) -> Mapping[str, frozenset[str]]:
-    """By job, the clusters that did not start it a short while ago, and to which no quotas were
-    pushed since. One query; ids as texts. What a silent cluster left unanswered got no notice, and
-    is welcome there as soon as that answers."""
+    """Return by job the clusters that recently did not start it.
+
+    A push of quotas to a cluster ends its avoidance. One query; ids are texts. A start that a
+    silent cluster left unanswered got no notice, so such a cluster is used again as soon as it
+    answers.
+    """
     found: dict[str, frozenset[str]] = {}
     with connection.cursor() as cursor:
         cursor.execute(_AVOIDED, [NOT_STARTED, now - AVOIDED_FOR])
@@ -26,7 +28,8 @@ def avoided_clusters(now: datetime) -> Mapping[str, frozenset[str]]:
     return found
 
 
-# By hand, as every cycle asks, and building it would cost more than running it.
+# Written by hand, because every cycle runs it, and the ORM would take longer to build than to run
+# it.
 _AVOIDED = """
 SELECT a.job_id::text, a.cluster_id::text FROM jobs_attempt a
 WHERE a.outcome = %s AND a.stop_reason = 'withdrawn' AND a.notice_at IS NOT NULL

@@ -1,8 +1,8 @@
-"""Jobs that wait for other jobs: when each dependency is met, or never can be.
+"""Jobs that wait for other jobs: when a dependency is met, or becomes impossible.
 
-Nobody tells this module that a job has ended: the arbiter's cycle compares the open dependencies
-with what is stored of their predecessors, so nothing is lost with a crash in between. An open
-dependency keeps its job from the arbiter (`jobs.queue.withholding`).
+No event reports the end of a job here. The arbiter's cycle compares the open dependencies with the
+stored states of their predecessors, so a crash in between loses nothing. An open dependency keeps
+its job from the arbiter (`jobs.queue.withholding`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from live.waking import wake
 
 #: Dependencies of one job at most.
 DEPENDENCIES_MAX = 100
-#: Dependencies looked at in one cycle at most, and how far an end is followed from job to job.
+#: The most dependencies read in one cycle, and the longest chain of ends followed from job to job.
 SETTLED_MAX = 1_000
 ROUNDS_MAX = 20
 NEVER_MET = "dependency_never_met"
 
 
 def fate(condition: str, state: str) -> bool | None:
-    """Whether a predecessor in `state` meets `condition`: None for not yet, False for never."""
+    """Return whether a predecessor in `state` meets `condition`.
+
+    None means not yet, False means never.
+    """
     if state not in lifecycle.FINAL:
         return None
     if condition == Condition.ENDED:
@@ -52,10 +55,12 @@ class _Due:
 
 
 def settle_dependencies(leadership: Leadership, now: datetime) -> int:
-    """Close what is decided; jobs that can never start end as cancelled, and so do those that
-    waited for their success. Returns how many dependencies were looked at.
+    """Close the decided dependencies, and return how many were read.
 
-    Bounded; the rest follows in the next cycle, which is asked for. Two queries when there is
+    A job with an impossible dependency ends as cancelled, and so do the jobs that waited for its
+    success.
+
+    Bounded: the rest follows in the next cycle, which is requested. Two queries when there is
     nothing to do. Raises NotLeading.
     """
     due = [*_due(), *_due_on_arrays()]
@@ -67,7 +72,7 @@ def settle_dependencies(leadership: Leadership, now: datetime) -> int:
         # A transaction for each round: within one, jobs are locked in the order of their ids.
         with leadership.fence():
             ended = _settle(due, now)
-            # What is left for lack of time, or waits for an array of which a task was just ended.
+            # The next cycle handles the rest, and arrays of which a task was just ended.
             wake("arbiter")
         if looked_at >= SETTLED_MAX or not ended:
             break
@@ -78,19 +83,22 @@ def settle_dependencies(leadership: Leadership, now: datetime) -> int:
 
 
 def close_dependencies(job_ids: Collection[UUID], now: datetime) -> None:
-    """These locked jobs have ended before what they waited for was decided."""
+    """Close the open dependencies of these locked jobs, which have ended."""
     Dependency.objects.filter(job__in=job_ids, closed_at=None).update(closed_at=now)
 
 
 def open_dependencies(organization_id: UUID, user_id: UUID) -> tuple[int, int]:
-    """How many are open of the organization's jobs, and how many of those are the user's."""
+    """Return the number of open dependencies of the organization's jobs, and of the user's jobs."""
     ((of_organization, of_user),) = _rows(_OPEN, [user_id, organization_id])
     return of_organization, of_user
 
 
 def array_states(array_ids: Iterable[UUID]) -> dict[UUID, str]:
-    """What `fate` may be asked with, of each of these arrays: failed as soon as a task has ended
-    without success and none is open, succeeded when all have, else running."""
+    """Return by array the state to pass to `fate`.
+
+    It is failed if a task has ended without success and none is open, succeeded if all have
+    succeeded, else running.
+    """
     ids = list(array_ids)
     if not ids:
         return {}
@@ -107,17 +115,20 @@ def _array_state(open_tasks: int, bad_tasks: int) -> str:
 
 
 def _due() -> list[_Due]:
-    """What jobs have decided, in the order of submission."""
+    """Return the dependencies that jobs have decided, in the order of submission."""
     return [_Due(*row) for row in _rows(_DUE, [SETTLED_MAX])]
 
 
 def _due_of(predecessors: Collection[UUID]) -> list[_Due]:
-    """What the ends of these jobs have decided."""
+    """Return the dependencies that the ends of these jobs have decided."""
     return [_Due(*row) for row in _rows(_DUE_OF, [list(predecessors), SETTLED_MAX])]
 
 
 def _due_on_arrays() -> list[_Due]:
-    """What arrays have decided. That all succeed is out of reach with the first that does not."""
+    """Return the dependencies that arrays have decided.
+
+    Success of all tasks is impossible after the first failure.
+    """
     return [
         _Due(pk, job_id, None, array_id, condition, JobState.FAILED if bad else JobState.SUCCEEDED)
         for pk, job_id, array_id, condition, bad in _rows(_DUE_ON_ARRAYS, [SETTLED_MAX])
@@ -130,14 +141,14 @@ def _rows(sql: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
-# Of a job that has ended none is open.
+# A job that has ended has no open dependency.
 _OPEN = """
 SELECT count(*), count(*) FILTER (WHERE j.user_id = %s)
 FROM jobs_dependency d
 JOIN jobs_job j ON j.id = d.job_id AND j.state IN ('held', 'queued')
 WHERE d.closed_at IS NULL AND j.organization_id = %s
 """
-# Jobs that are open are looked up in their index, which stays small.
+# Open jobs are found by their partial index, which stays small.
 _DUE = """
 SELECT d.id, d.job_id, d.predecessor_id, d.array_id, d.condition,
        (SELECT state FROM jobs_job WHERE id = d.predecessor_id)
@@ -178,7 +189,7 @@ ORDER BY d.id LIMIT %s
 
 
 def _settle(due: Collection[_Due], now: datetime) -> list[UUID]:
-    """Close what of `due` is decided, behind the fence; returns the jobs that it ended."""
+    """Close the decided dependencies behind the fence; return the jobs that ended with them."""
     jobs = {
         job.id: job
         for job in Job.objects.select_for_update(of=("self",), no_key=True)
@@ -235,7 +246,7 @@ def _end(jobs: Mapping[UUID, Job], broken: Collection[UUID], now: datetime) -> N
 
 
 def _detail(item: _Due) -> dict[str, str]:
-    """What the timeline keeps; the predecessor is shown only to those who may see it."""
+    """Return the detail for the timeline. Only readers of the predecessor see its id."""
     waited_for = (
         {"waited_for": str(item.predecessor_id)}
         if item.array_id is None

@@ -1,6 +1,6 @@
-"""The form in which a job's reason for waiting is stored and shown, for those that need no arbiter.
+"""The stored and shown form of a reason for waiting, for jobs that the arbiter is not offered.
 
-What the arbiter says of a job has the same form (`jobs.arbitration.reasons`).
+The arbiter's reasons have the same form (`jobs.arbitration.reasons`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ISO = orjson.OPT_UTC_Z | orjson.OPT_OMIT_MICROSECONDS
 
 
 def iso(moment: datetime) -> str:
-    """ISO 8601 in UTC with whole seconds and Z.
+    """Return ISO 8601 in UTC with whole seconds and Z.
 
-    A page of jobs has hundreds of times; orjson writes them in a quarter of `isoformat`'s time.
+    A page of jobs has hundreds of times; orjson takes a quarter of the time of `isoformat`.
     """
     return orjson.dumps(moment, option=ISO)[1:-1].decode()
 
@@ -33,7 +33,7 @@ def iso(moment: datetime) -> str:
 def stored_reason(
     code: str, sentence: str, now: datetime, numbers: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
-    """A reason that names neither nodes nor other jobs."""
+    """Return a reason that names neither nodes nor other jobs."""
     return {
         "code": code,
         "sentence": sentence,
@@ -48,12 +48,14 @@ def stored_reason(
 
 
 def arranged(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored reason with its numbers as `NUMBERS` has them, then all others: what belongs
-    together side by side. The database keeps no order."""
+    """Return a stored reason with its numbers in the order of `NUMBERS`, then all others.
+
+    So related numbers are side by side. The database keeps no order.
+    """
     return {
         **document,
         "numbers": _in_order(document.get("numbers", {})),
-        # What an earlier version stored has none of these.
+        # Reasons of an earlier version have no such member.
         "elsewhere": [
             {**one, "numbers": _in_order(one["numbers"])} for one in document.get("elsewhere", ())
         ],
@@ -68,16 +70,15 @@ def _in_order(numbers: Mapping[str, int]) -> dict[str, int]:
 def held_sentence(
     *, outcome: str | None = None, cluster: str = "", number: int = 0, message: str = ""
 ) -> str:
-    """Why a job is held: by somebody, or as its last attempt had this `outcome`."""
+    """Return why a job is held: by a person, or because of its last attempt's `outcome`."""
     if outcome == NOT_STARTED:
         return (
-            f"Its cluster did not start it {NOT_STARTED_MAX + 1} times, at last "
+            f"The job was not started {NOT_STARTED_MAX + 1} times, most recently by "
             f"{cluster}: {message} Release it to try again, or cancel it."
         )
     if outcome == "unknown":
         return (
-            f"{cluster} has lost track of attempt {number}, and nobody knows "
-            "whether it ran. Look at what it left behind; then release the job to run it again, "
-            "or cancel it."
+            f"{cluster} has lost track of attempt {number}. It is unknown whether it ran. "
+            "Check what it left behind; then release the job to run it again, or cancel it."
         )
-    return "It is held until somebody releases it."
+    return "The job is held until a person releases it."

@@ -1,7 +1,8 @@
-"""The reasons for which a job has waited: a line is written whenever the cause changed.
+"""The history of a job's reasons for waiting: one line for each change of the cause.
 
-Numbers move in nearly every cycle, and only the latest stand on the job; a line has those of the
-moment at which its cause was first told. The latest `KEPT` of each job are kept."""
+Numbers change in nearly every cycle, and only the job itself has the latest ones. A line has the
+numbers of the moment at which its cause began. Each job keeps its latest `KEPT` lines.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +16,11 @@ from django.db import connection
 
 from jobs.queue.reason_documents import HELD_BY_USER, stored_reason
 
-#: Lines kept of each job; one that changes its cause with every cycle has some minutes.
+#: The number of lines that each job keeps. A job whose cause changes in every cycle keeps some
+#: minutes.
 KEPT = 100
 
-#: Few have so many; of the others no line is looked for.
+#: Few jobs have so many lines; for the others no line is searched.
 _DROP_OLD = """
 DELETE FROM jobs_jobreason r USING added a
 WHERE a.number > %s AND r.job_id = a.job_id AND r.number <= a.number - %s
@@ -26,10 +28,12 @@ WHERE a.number > %s AND r.job_id = a.job_id AND r.number <= a.number - %s
 
 
 def write_reasons(documents: Sequence[Mapping[str, Any]], now: datetime) -> list[tuple[UUID, UUID]]:
-    """Put each of `documents` (`id` of a job, `document`) on its job, if it is still queued, and a
-    line into its history where it has just begun to wait, or for another cause. One statement.
+    """Store `documents` (`id` of a job, `document`) on the jobs that are still queued.
 
-    Returns the job and the organization of each that was written.
+    A job that has just begun to wait, or waits for another cause, gets a line in its history. One
+    statement.
+
+    Returns the job and the organization of each job that was written.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -61,8 +65,10 @@ def write_reasons(documents: Sequence[Mapping[str, Any]], now: datetime) -> list
 
 
 def note_held(held: Sequence[tuple[UUID, str]], now: datetime) -> None:
-    """Put a line into the history of each of these jobs, which are held from now on, with the
-    sentence that says why. Their rows are locked, or new."""
+    """Add a line with the reason to the history of each of these newly held jobs.
+
+    Their rows must be locked, or new.
+    """
     if not held:
         return
     lines = [

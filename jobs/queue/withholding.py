@@ -1,5 +1,7 @@
-"""Queued jobs that the arbiter is not offered, and why: they wait for no GPUs, so they block nobody
-in their team's queue and hold nothing (R-84)."""
+"""Queued jobs that the arbiter is not offered, and the reasons.
+
+They do not wait for GPUs, so they block no job in their team's queue and hold nothing (R-84).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ _NOTHING: Mapping[str, int] = {}
 
 
 class Withheld(NamedTuple):
-    """Why `job` is not offered; `numbers` as those of an explanation."""
+    """A withheld job with the code of its reason; `numbers` are those of an explanation."""
 
     job: str
     code: str
@@ -37,8 +39,10 @@ class Withheld(NamedTuple):
 
 
 class FirstTask(NamedTuple):
-    """The task that the others of its array wait for: its name, its state, and where it waits why
-    (None: not known yet)."""
+    """The task that the others of its array wait for.
+
+    It has its name, its state, and the reason for which it waits (None: not known yet).
+    """
 
     name: str
     state: str
@@ -46,10 +50,13 @@ class FirstTask(NamedTuple):
 
 
 def withheld_jobs(now: datetime) -> tuple[Withheld, ...]:
-    """All of them, as of the caller's transaction; one that stands here twice for its last
-    reason."""
+    """Return all withheld jobs, as of the caller's transaction.
+
+    A job may appear twice; then its last reason counts.
+    """
     with connection.cursor() as cursor:
-        # Asked first, at once: of a table that it takes for small the planner joins all jobs.
+        # One query asks first whether any exist, because the planner joins all jobs with a table
+        # that it believes to be small.
         cursor.execute(_IS_THERE_ANY)
         has_dependent, has_tasks, has_archived, has_deactivated, has_closed, pools = (
             cursor.fetchone()
@@ -77,7 +84,11 @@ SELECT EXISTS (SELECT FROM jobs_dependency WHERE closed_at IS NULL),
 
 
 def _dependent() -> Iterator[Withheld]:
-    """Held ones are among them: nobody offers those, and no reason is stored on them."""
+    """Yield jobs with open dependencies.
+
+    Held jobs are among them, without effect: they are not offered anyway, and no reason is stored
+    on them.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -85,7 +96,7 @@ def _dependent() -> Iterator[Withheld]:
             WHERE closed_at IS NULL GROUP BY job_id
             """
         )
-        # 100,000 of them share the few documents that there are.
+        # 100,000 jobs share the few distinct documents.
         numbers: dict[int, Mapping[str, int]] = {}
         for job, count in cursor.fetchall():
             shared = numbers.setdefault(count, {"jobs_waited_for": count})
@@ -131,8 +142,10 @@ def _of_archived_clusters() -> Iterator[Withheld]:
 
 
 def _of_archived_pools() -> Iterator[Withheld]:
-    """Those of which all pools are archived; others may start in the rest. The pool of a job that
-    accepts several is one of these."""
+    """Yield jobs whose pools are all archived; other jobs may start in the remaining pools.
+
+    The `pool` of a job that accepts several pools is one of these.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -147,8 +160,8 @@ def _of_archived_pools() -> Iterator[Withheld]:
 
 def _before_their_begin(now: datetime) -> Iterator[Withheld]:
     with connection.cursor() as cursor:
-        # By the index of times alone: statistics that are older than what is queued say that few
-        # are, and that all of those could be looked through.
+        # OFFSET 0 makes the planner use the index of begin times. With old statistics it believes
+        # that few jobs are queued, and would scan all of them.
         cursor.execute(
             """
             SELECT id::text, extract(epoch FROM begin_at)::bigint
@@ -162,8 +175,11 @@ def _before_their_begin(now: datetime) -> Iterator[Withheld]:
 
 
 def _beyond_their_arrays_limit() -> Iterator[Withheld]:
-    """Tasks that would be too many at once. Those for which GPUs are being freed come first, then
-    the lower indices; those that wait for jobs count only when they no longer do."""
+    """Yield the tasks beyond their array's limit of running tasks.
+
+    Tasks with a claim come first, then tasks with lower indices. Tasks that wait for other jobs do
+    not count yet.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -184,8 +200,10 @@ def _beyond_their_arrays_limit() -> Iterator[Withheld]:
 
 
 def _beyond(tasks: Sequence[tuple[int, str, str]]) -> Iterator[Withheld]:
-    """What of one array's (limit, id, state), in the order in which they are to start, is too
-    much."""
+    """Yield the tasks of an array beyond its limit.
+
+    `tasks` are (limit, id, state), in the order in which they are to start.
+    """
     most = tasks[0][0]
     active = sum(state in ACTIVE for _, _, state in tasks)
     waiting = [job for _, job, state in tasks if state not in ACTIVE]
@@ -200,9 +218,11 @@ def _beyond(tasks: Sequence[tuple[int, str, str]]) -> Iterator[Withheld]:
 
 
 def first_tasks(array_ids: Collection[UUID]) -> dict[UUID, FirstTask]:
-    """Of each of these arrays the task that is to start first, in the order in which tasks are
-    offered, or where none is the first of those that have started. One query, in which those that
-    are kept back behind it are not read."""
+    """Return by array the task that is to start first.
+
+    The order is that in which tasks are offered. Where no task is offered it is the first started
+    task. One query, which does not read the withheld tasks behind it.
+    """
     if not array_ids:
         return {}
     kept = {"kept": ARRAY_LIMIT_REACHED, "waits_for_jobs": DEPENDENCY}
@@ -211,11 +231,11 @@ def first_tasks(array_ids: Collection[UUID]) -> dict[UUID, FirstTask]:
         return {array_id: FirstTask(*task) for array_id, *task in cursor.fetchall()}
 
 
-# Ids are in the order of the indices, and index job_open_of_array has by id what is open. The first
-# that is queued and waits for no job tells of all behind it: where the limit keeps that one back,
-# none without a claim is offered. Sub-selects have limits so that the planner keeps to this order,
-# also where its statistics are of a table that was empty when they were taken; that the state is
-# `queued` is said so that it takes none of the indexes of what is queued, and reads all of that.
+# Ids are in the order of the indices, and index job_open_of_array has the open tasks by id. The
+# first queued task without dependencies decides for all behind it: if the limit withholds it, no
+# task without a claim is offered. Sub-selects have limits, so that the planner keeps this order
+# even with statistics of a then empty table. The condition `t.state || '' = 'queued'` keeps it from
+# the indexes of queued jobs, which it would scan whole.
 _FIRST_TASKS = """
 WITH claimed AS MATERIALIZED (
     SELECT DISTINCT ON (t.array_id) t.array_id, t.id
@@ -256,10 +276,10 @@ CROSS JOIN LATERAL (
 
 
 def limit_sentence(numbers: Mapping[str, int], first: FirstTask) -> str:
-    """Why the task of an array is kept back, and what its `first` task does at this moment.
+    """Return why an array's task is withheld, and what its `first` task does now.
 
-    The numbers were stored by a cycle; where the first task has started or ended since, the counts
-    among them would contradict what is told of it, and are left out.
+    A cycle stored the numbers. If the first task has started or ended since, its counts would
+    contradict the sentence and are left out.
     """
     is_waiting = first.state == "queued"
     is_known = numbers["tasks_first" if is_waiting else "tasks_active"] > 0
@@ -273,7 +293,7 @@ def limit_sentence(numbers: Mapping[str, int], first: FirstTask) -> str:
 
 
 def withheld_sentence(withheld: Withheld) -> str:
-    """Why it is not offered, without naming anybody."""
+    """Return why the job is not offered, without naming a person or job."""
     if withheld.code == ARRAY_LIMIT_REACHED:
         return _limit_sentence(withheld.numbers)
     if withheld.code == BEGIN_TIME:

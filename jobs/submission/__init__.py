@@ -1,5 +1,4 @@
-"""From a request to a queued job: read it, check it, store it.
+"""From a request to a queued job: read, check and store it.
 
-`requests` and `sbatch` read what a person asks for, `offers` and `fitting` check it, and
-`submission` stores it.
+`requests` and `sbatch` read a request, `offers` and `fitting` check it, and `submission` stores it.
 """

@@ -1,4 +1,4 @@
-"""What a job array is asked for with: the text of Slurm's `--array`; pure."""
+"""The syntax of job arrays, which is that of Slurm's `--array`; no I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 TASKS_MAX = 1_000
 INDEX_MAX = 1_000_000
 TEXT_MAX = 8_000
-#: Script, environment and notes are stored with each task; of all tasks at most so many bytes.
+#: Script, environment and notes are stored with each task. This bounds their bytes over all tasks.
 STORED_BYTES_MAX = 16 << 20
 
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
@@ -18,8 +18,11 @@ _LIMIT = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class ArrayShape:
-    """The indices of an array, ascending, as they were written, and how many may run at once (None:
-    all). `repeated` is the smallest index that was named more than once."""
+    """The indices of an array, ascending, with their text.
+
+    At most `max_running` tasks run at once (None: no limit). `repeated` is the smallest index that
+    the text names more than once.
+    """
 
     indices: tuple[int, ...]
     text: str
@@ -28,12 +31,12 @@ class ArrayShape:
 
     @property
     def size(self) -> int:
-        """How many tasks it has."""
+        """The number of tasks."""
         return len(self.indices)
 
 
 def parse_array(text: str) -> ArrayShape:
-    """The shape that `text` describes: "0-9", "1,3,5-7", "0-31:4", each with "%K" or without.
+    """Return the shape that `text` describes: "0-9", "1,3,5-7" or "0-31:4", optionally with "%K".
 
     An index that is named twice counts once, as for Slurm. Raises ValueError with a sentence.
     """
@@ -74,5 +77,5 @@ def _range(part: str) -> range:
 
 
 def task_name(name: str, index: int) -> str:
-    """What the task of an array is called."""
+    """Return the name of an array's task."""
     return f"{name}[{index}]"

@@ -1,4 +1,4 @@
-"""Could a request ever run? Asked of the arbiter itself, on a fleet where nothing else runs."""
+"""Whether a request could ever run: the arbiter decides it on an otherwise idle fleet."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ _ASKED = "asked"
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """How many nodes of which size a pool has: `sizes[cluster][mgpu]`, 0 for those that offer
-    nothing now (drained) and may come back. `having` are those of them that have the features
-    which a job asks for; None where it asks for none. `places` are where these stand, as far as
-    that is known, for a job that requires a topology. `large_enough` are those of `having` (of all)
-    with the CPUs and the memory that it asks for; None where it leaves them to its cluster."""
+    """The number of nodes of a pool by cluster and size: `sizes[cluster][mgpu]`.
+
+    Size 0 counts nodes that offer nothing now (drained) and may come back. `having` counts the
+    nodes with all features that the job asks for; None if it asks for none. `places` holds the
+    known topology domains of these nodes, for a job that requires a topology. `large_enough` counts
+    the nodes of `having` (else of all) with the requested CPUs and memory; None if the job leaves
+    both to its cluster.
+    """
 
     sizes: Mapping[str, Mapping[int, int]]
     having: Mapping[str, Mapping[int, int]] | None = None
@@ -34,13 +37,17 @@ class Fleet:
     large_enough: Mapping[str, Mapping[int, int]] | None = None
 
     def largest_node_mgpu(self, clusters: Collection[str] | None = None) -> int | None:
-        """The size of the largest node that the job may use, on some clusters or on all; None
-        when none is known."""
+        """Return the size of the largest usable node, on some clusters or on all.
+
+        In milli-GPU; None when no size is known.
+        """
         return _largest(self._usable, clusters)
 
     def nodes_with(self, mgpu: int, clusters: Collection[str] | None = None) -> int:
-        """Nodes that the job may use with at least `mgpu`, on the cluster that has most of them;
-        drained ones count as the largest known, as they do for the arbiter."""
+        """Return the number of usable nodes with at least `mgpu` on the best cluster for that.
+
+        A drained node counts as the largest known node, as it does for the arbiter.
+        """
         largest = _largest(self.sizes, None) or mgpu
         return max(
             (
@@ -56,7 +63,10 @@ class Fleet:
         )
 
     def total_mgpu(self) -> int | None:
-        """All of the pool, drained nodes counted as the largest known; None when no size is."""
+        """Return the capacity of the whole pool in milli-GPU; None when no size is known.
+
+        A drained node counts as the largest known node.
+        """
         largest = _largest(self.sizes, None)
         if largest is None:
             return None
@@ -71,8 +81,11 @@ class Fleet:
         return self.sizes if self.having is None else self.having
 
     def devices(self, pool: str, features: frozenset[str]) -> tuple[Device, ...]:
-        """The nodes as the arbiter knows them; `having` of them have `features`, and `large_enough`
-        one of what stands for the CPUs and the memory that are asked for."""
+        """Return the nodes in the arbiter's form.
+
+        The nodes of `having` get `features`. The nodes of `large_enough` get 1 milli-CPU, which
+        stands for the requested CPUs and memory.
+        """
         having, large_enough = self.having or {}, self.large_enough
 
         def domains(cluster: str, mgpu: int, number: int) -> Domains:
@@ -116,13 +129,16 @@ def lay_out(
     *,
     least_mgpu: int | None = None,
 ) -> tuple[int, int] | None:
-    """(milli-GPU per node, nodes) for `mgpu` in all: one node if that can hold it, else equal
-    parts of whole GPUs. The largest parts that fill the largest node without a rest (100 GPUs
-    on nodes of 8 are 25 x 4: 20 x 5 would leave three on each of 20 nodes), unless those are
-    less than half of the largest that a node can hold. None when there are none.
+    """Return (milli-GPU per node, nodes) for `mgpu` in total, or None if no layout exists.
 
-    `nodes_with` tells how many nodes of one cluster can hold a part. Parts that are too many for
-    them, where `least_mgpu` of them (None: all) are to run at once, are taken only if all are.
+    The layout is one node if that can hold `mgpu`, else equal parts of whole GPUs. It takes the
+    largest parts that fill the largest node without a rest. Example: 100 GPUs on nodes of 8 become
+    25 x 4, because 20 x 5 would leave three unused on each node. Parts smaller than half of the
+    largest possible part are not taken for this reason.
+
+    `nodes_with` returns how many nodes of a cluster can hold a part. At least `least_mgpu` (None:
+    all) must run at once. Parts that need more nodes than a cluster has are taken only if all parts
+    do.
     """
     least_mgpu = mgpu if least_mgpu is None else least_mgpu
     if largest_node_mgpu is None or mgpu <= largest_node_mgpu:
@@ -146,9 +162,12 @@ def lay_out_elastic(
     largest_node_mgpu: int | None,
     nodes_with: Callable[[int], int],
 ) -> tuple[int, int, int] | None:
-    """(milli-GPU per node, least nodes, most nodes) for `least_mgpu` to `most_mgpu` in all, both
-    whole GPUs: on each node as many GPUs as go into both without a rest, or equal parts of these
-    where no node holds so many (see `lay_out`). None when there are none, or too many."""
+    """Return (milli-GPU per node, least nodes, most nodes) for an elastic job, or None.
+
+    `least_mgpu` and `most_mgpu` are totals in whole GPUs. Each node gets as many GPUs as divide
+    both, or equal parts of these where no node holds so many (see `lay_out`). None means that no
+    layout exists, or that it has too many nodes.
+    """
     part_mgpu = gcd(least_mgpu, most_mgpu)
     found = lay_out(part_mgpu, largest_node_mgpu, nodes_with, least_mgpu=least_mgpu)
     if found is None or most_mgpu // found[0] > RANKS_MAX:
@@ -170,10 +189,9 @@ def why_never(
     required_topology: Level | None,
     fleet: Fleet,
 ) -> Waiting | None:
-    """The arbiter's word that such a job could never start, or None.
+    """Return the arbiter's reason if such a job could never start, else None.
 
-    `tree` and `quotas` need hold only what bears on `team`: its own path, and what others
-    never lend.
+    `tree` and `quotas` need only hold the team's own path and the quotas that others never lend.
     """
     plan = decide(
         Snapshot(

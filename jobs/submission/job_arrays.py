@@ -1,4 +1,4 @@
-"""Job arrays as a whole: storing one, what has become of its tasks, and cancelling them all."""
+"""Job arrays as a whole: store one, show the state of its tasks, cancel all of them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from webapi.middleware import current_request_id
 
 @dataclass(frozen=True, slots=True)
 class ArrayView:
-    """An array and its tasks by state; the ends of the first and the last that have ended. `pools`
-    are those that its tasks accept, in their order."""
+    """An array, its tasks by state, and the ends of the first and the last ended task.
+
+    `pools` are the names of the pools that its tasks accept, most preferred first.
+    """
 
     array: JobArray
     pools: Sequence[str]
@@ -40,7 +42,7 @@ class ArrayView:
 
 
 def insert_array(job: Job, shape: ArrayShape) -> list[UUID]:
-    """Store `job`, which is not stored yet, once for each index; it becomes the first task.
+    """Store `job`, which must be new, once for each index. It becomes the first task.
 
     Three statements, in the caller's transaction. Returns the ids, in the order of the indices.
     """
@@ -74,7 +76,7 @@ _SHARED = ", ".join(
     for field in Job._meta.concrete_fields
     if field.column not in _OWN
 )
-# The text of the script travels once, whatever the number of tasks.
+# The script is sent to the database once, whatever the number of tasks.
 _COPIES = f"""
 INSERT INTO jobs_job (id, name, array_index, {_SHARED})
 SELECT task.id, task.name, task.index, {_SHARED}
@@ -84,7 +86,7 @@ FROM (SELECT {_SHARED} FROM jobs_job WHERE id = %s) AS first,
 
 
 def get_array(array_id: UUID, *, actor: Actor) -> ArrayView:
-    """One visible array. Raises NotFound for absent and foreign alike."""
+    """Return a visible array. Raises NotFound for absent and invisible arrays alike."""
     array = visible_arrays(actor).select_related("team__organization", "user").filter(pk=array_id)
     found = array.first()
     if found is None:
@@ -110,7 +112,7 @@ def _may_manage(array: JobArray, actor: Actor) -> bool:
 
 @transaction.atomic
 def cancel_array(array_id: UUID, *, actor: Actor, now: datetime) -> JobArray:
-    """Cancel every task that has not ended, as `jobs.actions.cancellation.cancel_job` does each.
+    """Cancel every task that has not ended, as `jobs.actions.cancellation.cancel_job` does.
 
     All or none, in a constant number of statements. Cancelling again changes nothing. Raises
     NotFound or Forbidden.

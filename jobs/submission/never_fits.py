@@ -1,4 +1,4 @@
-"""What is said of a request that can never run: why, and what would fit."""
+"""The refusal of a request that can never run: the reason, and what would fit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from primitives.units import MGPU_PER_GPU, gpus_text
 
 
 def never_fits(resolved: ResolvedRequest, never: Waiting) -> NeverFits:
-    """The refusal of a request that can never run, with what would fit."""
+    """Return the error for a request that can never run, with what would fit."""
     detail, numbers = never_sentence(resolved, never)
     pointer = size_pointer(resolved.request)
     if _lacks_features(resolved, never):
@@ -30,13 +30,13 @@ def never_fits(resolved: ResolvedRequest, never: Waiting) -> NeverFits:
 
 
 def _lacks_features(resolved: ResolvedRequest, never: Waiting) -> bool:
-    """Whether too few nodes have the features, whatever their size."""
+    """Return whether too few nodes have the features, whatever their size."""
     having = never.numbers.get("nodes_with_features")
     return having is not None and having < resolved.node_count
 
 
 def _is_too_far_apart(resolved: ResolvedRequest, never: Waiting) -> bool:
-    """Whether there are enough nodes, but nowhere in one domain of the level that is required."""
+    """Return whether there are enough nodes, but not within one domain of the required level."""
     together = never.numbers.get("nodes_in_one_domain")
     return (
         together is not None
@@ -47,7 +47,7 @@ def _is_too_far_apart(resolved: ResolvedRequest, never: Waiting) -> bool:
 
 
 def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict[str, int]]:
-    """Why a request can never run and what would, and the numbers behind it."""
+    """Return why a request can never run and what would fit, and the numbers behind it."""
     pool, fleet, clusters = resolved.pool.name, resolved.fleet, resolved.clusters
     count, device = resolved.pool.kind.text, resolved.pool.kind
     features = resolved.request.features

@@ -1,7 +1,6 @@
-"""Everything that a submission for a team is checked against, read in one statement.
+"""All data against which a team's submission is checked, read in one statement.
 
-Submitting is the busiest write of the product; one statement instead of seven is a third of its
-cost.
+Submission is the most frequent write of the product. One statement instead of seven costs a third.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from webapi.statements import prepared_cursor
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a team's organization has, and what bears on what the team could ever get.
+    """The pools, classes and quotas of a team's organization, as far as they concern the team.
 
-    Models are filled only as far as submission needs them. Tree nodes go by their paths.
+    Models are filled only as far as submission needs them. Tree nodes are named by their paths.
     """
 
     team_path: str
@@ -40,18 +39,18 @@ class Offer:
     open_jobs_of_user: int
 
     def fleet(self, pool: Pool) -> Fleet:
-        """The pool's nodes; empty when none is known."""
+        """Return the pool's nodes; empty when none is known."""
         return self.fleets.get(pool.pk, Fleet({}))
 
     def tree(self) -> tuple[TreeNode, ...]:
-        """The team, the nodes that have one of the quotas, and all above them."""
+        """Return the team, the tree nodes with one of the quotas, and all their ancestors."""
         named = {self.team_path, *(quota.node for quota in self.quotas)}
         paths = {path for name in named for path in paths_to(name)}
         return tuple(TreeNode(path, _parent(path)) for path in sorted(paths))
 
 
 def offer_to(team: Node, user: User) -> Offer:
-    """The offer of this moment. One statement."""
+    """Return the offer of this moment. One statement."""
     with prepared_cursor() as cursor:
         cursor.execute(
             _STATEMENT,
@@ -85,7 +84,7 @@ def offer_to(team: Node, user: User) -> Offer:
 
 
 def paths_to(path: str) -> list[str]:
-    """The paths from the organization down to `path`, each with its slash."""
+    """Return the paths from the organization down to `path`, each with its final slash."""
     steps = path.rstrip("/").split("/")
     return ["/".join(steps[: depth + 1]) + "/" for depth in range(len(steps))]
 
@@ -99,9 +98,10 @@ def _priority_class(row: Mapping[str, Any]) -> PriorityClass:
     return PriorityClass(**{**row, "id": UUID(row["id"])})
 
 
-# Quotas: those of the team's own path, and what others never lend, since both bear on the most
-# that the team could ever have. Texts, so that the driver's JSON settings cannot matter. The states
-# are literals: for a parameter the planner could not use the index of open jobs.
+# Quotas are those of the team's own path, and those that others never lend in full. Both limit the
+# most that the team could ever get. Results are texts, so that the driver's JSON settings do not
+# matter. The states are literals, because for a parameter the planner could not use the index of
+# open jobs.
 _LISTED = ", ".join(f"'{state}'" for state in sorted(state.value for state in OPEN))
 _STATEMENT = f"""
 SELECT

@@ -1,4 +1,4 @@
-"""What a person asks for when they submit a job: read from JSON, strictly, all errors at once."""
+"""The JSON body of a submission, read strictly, with all errors reported at once."""
 
 from __future__ import annotations
 
@@ -96,14 +96,16 @@ FIELDS = frozenset(
     }
 )
 _SHAPE = ("gpus", "gpus_per_node", "nodes", "nodes_min")
-#: Names in an sbatch text that stand for a member of another name.
+#: Names in an sbatch text that mean a member of another name.
 _MEANING = {"partition": "pool", "gpu_type": "pool", "qos": "priority_class"}
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A name in an sbatch text that counts only if there is something of that name; `note` is
-    that of its line, still without a detail."""
+    """A name in an sbatch text that counts only if an object of that name exists.
+
+    `note` is the note of its line, still without a detail.
+    """
 
     name: str
     note: Note
@@ -111,8 +113,10 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A job or an array (`kind`: "job", "array", or "id" for whichever has it) that the new one
-    is to wait for; `pointer` is where errors about it belong."""
+    """A requested dependency on a job or an array; `pointer` locates errors about it.
+
+    `kind` is "job", "array", or "id" where the request does not say which of the two it is.
+    """
 
     id: UUID
     kind: str
@@ -122,13 +126,12 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A request that is well-formed; whether it means something is for
-    `jobs.submission.submission`.
+    """A well-formed request; `jobs.submission.submission` resolves its names.
 
-    `pools` are those that it accepts, the one that it would like best first. None of them, and a
-    `priority_class` of None, leave the choice to us; hints then come first, in order.
-    `image_note` is that of the line of the sbatch text that names the image, if one does.
-    `cpus_per_node` are those beside GPUs; the cores of a job without GPUs are its `size`.
+    `pools` are the accepted pools, most preferred first. If it is empty, or `priority_class` is
+    None, the portal chooses. Hints are then tried first, in order. `image_note` is the note of the
+    sbatch line that names the image, if there is one. `cpus_per_node` are CPUs beside GPUs; the
+    cores of a job without GPUs are its `size`.
     """
 
     team: str
@@ -162,20 +165,20 @@ class JobRequest:
 
     @property
     def cpu_milli_per_node(self) -> int | None:
-        """The CPUs that it wants on each node, in thousandths."""
+        """The requested CPUs on each node, in thousandths."""
         return None if self.cpus_per_node is None else self.cpus_per_node * 1_000
 
     @property
     def beside(self) -> str:
-        """What it wants on each node beside GPUs, in words; "" where it does not say."""
+        """The requested CPUs and memory on each node, in words; "" if the request names none."""
         return beside_text(self.cpu_milli_per_node or 0, self.memory_mib_per_node or 0)
 
 
 def read_job_request(body: Mapping[str, Any]) -> JobRequest:
-    """The request in a JSON `body`, members of None counting as absent.
+    """Return the request in a JSON `body`. Members of None count as absent.
 
-    A member of the body wins over the same thing in the sbatch text, with a note. Raises
-    InvalidRequest with one error per thing that is wrong, each with its JSON pointer.
+    A member of the body wins over the same setting in the sbatch text, with a note. Raises
+    InvalidRequest with one error for each problem, each with its JSON pointer.
     """
     reader = _Reader({name: value for name, value in body.items() if value is not None})
     reader.refuse_unknown(FIELDS)
@@ -203,7 +206,7 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         image=_image(reader),
         required_topology=topology[0],
         preferred_topology=topology[1],
-        # In a pool of CPU cores they are what it asks for, and so its size, not beside that.
+        # In a pool of CPU cores the CPUs are the size itself.
         cpus_per_node=None if size.device is DeviceKind.CPU else cpus_per_node,
         memory_mib_per_node=reader.integer(
             "memory_mib_per_node", low=1, high=MEMORY_MIB_PER_NODE_MAX
@@ -235,7 +238,7 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
 
 
 def settled(notes: Iterable[Note], note: Note, verdict: Verdict, detail: str) -> tuple[Note, ...]:
-    """`notes` with `note` replaced by what became of it."""
+    """Return `notes` with the verdict and detail of `note` replaced."""
     return tuple(
         Note(other.line, other.text, verdict, detail) if other == note else other for other in notes
     )
@@ -244,7 +247,10 @@ def settled(notes: Iterable[Note], note: Note, verdict: Verdict, detail: str) ->
 def hint_settled(
     notes: Iterable[Note], hint: Hint, verdict: Verdict, detail: str
 ) -> tuple[Note, ...]:
-    """`notes` with what became of `hint`; a line that says something else too stays understood."""
+    """Return `notes` with the result of `hint`.
+
+    A line that also says something else stays understood.
+    """
     if not hint.note.detail:
         return settled(notes, hint.note, verdict, detail)
     return settled(notes, hint.note, Verdict.UNDERSTOOD, f"{hint.note.detail}; {detail}")
@@ -259,7 +265,7 @@ def _hints(reading: SbatchReading, *names: str) -> Iterator[Hint]:
 
 
 class _Reader:
-    """The members of one body, and everything that is wrong with them."""
+    """The members of a body, and all errors found in them."""
 
     def __init__(self, body: dict[str, Any]) -> None:
         self.body = body
@@ -267,7 +273,7 @@ class _Reader:
         self._lines: dict[str, int] = {}
 
     def fail(self, name: str, detail: str, code: str = "invalid", *steps: str) -> None:
-        """One more error, at the member or at the line of the sbatch text that it came from."""
+        """Add an error at the member, or at the line of the sbatch text that it came from."""
         if name in self._lines:
             detail = f"line {self._lines[name]}: {name} {detail}"
             name = "sbatch"
@@ -277,11 +283,11 @@ class _Reader:
         self.errors.append(FieldError(pointer, detail, code))
 
     def is_from_sbatch(self, name: str) -> bool:
-        """Whether the member was read from the sbatch text."""
+        """Return whether the member was read from the sbatch text."""
         return name in self._lines
 
     def pointer(self, name: str, *steps: str) -> str:
-        """Where an error about the member belongs that is found later."""
+        """Return the JSON pointer for an error about the member that is found later."""
         return "/sbatch" if name in self._lines else "/" + "/".join((name, *steps))
 
     def raise_errors(self) -> None:
@@ -297,7 +303,7 @@ class _Reader:
             self.fail(name, "is not a member of this request", "unknown_field")
 
     def merge(self, reading: SbatchReading, notes: tuple[Note, ...]) -> tuple[Note, ...]:
-        """Take what the text says where the body says nothing."""
+        """Take the settings of the sbatch text that the body does not give."""
         is_shaped = any(name in self.body for name in _SHAPE[:2])
         for name, value in reading.fields.items():
             source = reading.sources[name]
@@ -328,7 +334,7 @@ class _Reader:
         return value
 
     def name_of(self, name: str, *, required: bool = False) -> str | None:
-        """The name of something that must exist: bounded and without control characters."""
+        """Return the name of an object: bounded, without control characters."""
         value = self.text(name, required=required)
         if value is not None and not (
             1 <= len(value) <= _NAME_OF_THING_MAX and value.isprintable()
@@ -388,7 +394,7 @@ class _Reader:
 
 
 def _read_time_limit(reader: _Reader) -> None:
-    """Turn the text `time_limit` into `time_limit_s`, which the rest of the request knows."""
+    """Convert the text `time_limit` into `time_limit_s`, the only form used later."""
     text = reader.body.pop("time_limit", None)
     if text is None:
         return
@@ -428,7 +434,7 @@ def _script(reader: _Reader) -> tuple[str, SbatchReading | None, tuple[Note, ...
     if size > SCRIPT_BYTES_MAX:
         reader.fail(
             names[0],
-            f"has {size:,} bytes; at most {SCRIPT_BYTES_MAX:,} are allowed. Put what is large "
+            f"has {size:,} bytes; at most {SCRIPT_BYTES_MAX:,} are allowed. Put large content "
             "into files",
             "too_large",
         )
@@ -471,7 +477,7 @@ def _name(reader: _Reader, script: str) -> str:
 
 
 def _first_word(script: str) -> str:
-    """What the script runs first, as a name for a job that has none."""
+    """Return the first command of the script, as a name for a job without one."""
     for line in script.splitlines()[:1_000]:
         words = line.split("#", 1)[0].split()
         while words and (_ASSIGNMENT.match(words[0]) or words[0] in {"exec", "srun", "set"}):
@@ -552,7 +558,7 @@ def _check_tasks(
     notes: Iterable[Note],
     request_type: str | None,
 ) -> None:
-    """What must hold of a job that is made many times."""
+    """Check the additional rules for a job that is stored many times."""
     if request_type not in (None, JobType.ARRAY):
         reader.fail("type", "is array for the tasks of an array; leave it out")
     room = NAME_MAX - len(task_name("", array.indices[-1]))
@@ -560,13 +566,13 @@ def _check_tasks(
         reader.fail("name", f"must have at most {room} characters, as each task adds its index")
     environment = reader.body.get("environment", "")
     texts = (script, str(environment), *(str(note.as_json()) for note in notes))
-    # What cannot be encoded is refused where it stands; here it only has to be counted.
+    # Text that cannot be encoded is refused where it is read. Here it only has to be counted.
     stored = array.size * sum(len(text.encode(errors="replace")) for text in texts)
     if stored > STORED_BYTES_MAX:
         reader.fail(
             "array",
             f"has {array.size:,} tasks, which with this script and environment is "
-            f"{-(-stored >> 20):,} MiB; at most {STORED_BYTES_MAX >> 20} MiB. Put what is large "
+            f"{-(-stored >> 20):,} MiB; at most {STORED_BYTES_MAX >> 20} MiB. Put large content "
             "into files",
             "too_large",
         )
@@ -596,7 +602,7 @@ def _depends_on(reader: _Reader) -> tuple[Wish, ...]:
 def _wish(reader: _Reader, index: int, item: Any) -> Wish | None:
     step = str(index)
     conditions = Condition.values
-    # A line of sbatch does not say which of both its ids are.
+    # An sbatch line does not say whether its ids are jobs or arrays.
     kinds = ("id",) if reader.is_from_sbatch("depends_on") else ("job", "array")
     kind = next((kind for kind in kinds if isinstance(item, dict) and kind in item), None)
     if kind is None or item.keys() != {kind, "condition"}:
@@ -643,7 +649,7 @@ def _checkpoint_path(reader: _Reader) -> str | None:
 
 
 def _pools(reader: _Reader) -> tuple[str, ...]:
-    """The pools in `pools`, or the only one in `pool`: one of both members says it."""
+    """Return the pools in `pools`, or the one in `pool`. A request may give only one of them."""
     if "pools" not in reader.body:
         name = reader.name_of("pool")
         return () if name is None else (name,)
@@ -662,7 +668,7 @@ def _pools(reader: _Reader) -> tuple[str, ...]:
 
 
 def _features(reader: _Reader) -> tuple[str, ...]:
-    """Sorted, each once."""
+    """Return the features, sorted and unique."""
     value = reader.body.get("features", [])
     if not isinstance(value, list):
         reader.fail("features", "must be a list of names of features", "wrong_type")
@@ -696,7 +702,7 @@ def _image(reader: _Reader) -> str | None:
 
 
 def _topology(reader: _Reader) -> tuple[Level | None, Level | None]:
-    """The level that is required and the one that is preferred; one of the two at most."""
+    """Return the required and the preferred level. A request may give at most one of them."""
     required = reader.choice("required_topology", TOPOLOGIES)
     preferred = reader.choice("preferred_topology", TOPOLOGIES)
     if required is not None and preferred is not None:

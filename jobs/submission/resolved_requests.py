@@ -1,4 +1,4 @@
-"""A request whose every name was looked up, before it becomes a job."""
+"""A request with all its names resolved, before it becomes a job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenants.models import Node
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """A job or (`is_array`) an array to wait for, in the state of this moment."""
+    """A job, or with `is_array` an array, to wait for, with its state at this moment."""
 
     id: UUID
     is_array: bool
@@ -30,15 +30,14 @@ class Predecessor:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
-    """A request whose every name is a thing that the actor may use.
+    """A request in which every name is resolved to an object that the actor may use.
 
-    `others` are the same request in the further pools that it accepts, each as if it were the only
-    one; its size is that of the first.
+    `others` are the same request in the further accepted pools, each as if it were the only pool.
+    They have the size that was laid out for the first pool.
 
-    `clusters` are the ids of those that it is confined to, by its own word or by its image; None
-    is any. It starts with `node_count` nodes at least and has `node_count_max` at most, which are
-    more only where it is elastic. `never` is the arbiter's word that it could not even run on an
-    idle fleet.
+    `clusters` are the ids of the clusters to which its pin or image restricts it; None means any.
+    It starts with at least `node_count` and at most `node_count_max` nodes, which differ only for
+    an elastic job. `never` is the arbiter's reason if it could not run even on an idle fleet.
     """
 
     request: JobRequest
@@ -60,27 +59,27 @@ class ResolvedRequest:
 
     @property
     def in_each_pool(self) -> tuple[ResolvedRequest, ...]:
-        """The request in all pools that it accepts, in its order."""
+        """The request in all accepted pools, most preferred first."""
         return (self, *self.others)
 
     @property
     def hopeless(self) -> tuple[ResolvedRequest, Waiting] | None:
-        """The first of its pools in which it could never run, with the arbiter's word."""
+        """The first pool in which the request could never run, with the arbiter's reason."""
         return next(((one, one.never) for one in self.in_each_pool if one.never is not None), None)
 
     @property
     def mgpu(self) -> int:
-        """What it asks for in all, at least, in milli-GPU."""
+        """The least total that it asks for, in milli-GPU."""
         return self.mgpu_per_node * self.node_count
 
     @property
     def mgpu_max(self) -> int:
-        """The most that it would have, in milli-GPU."""
+        """The largest total that it may get, in milli-GPU."""
         return self.mgpu_per_node * self.node_count_max
 
 
 def size_pointer(request: JobRequest) -> str:
-    """The member that says how large the job is."""
+    """Return the JSON pointer of the member that gives the job's size."""
     if request.size.device is DeviceKind.CPU:
         return "/cpus_per_node"
     return "/gpus" if request.size.mgpu is not None else "/gpus_per_node"

@@ -1,9 +1,8 @@
-"""What a batch script for Slurm asks for, read into our own request, line by line.
+"""A Slurm batch script, read line by line into a request of ours.
 
-Only what stands in the tables below is ever read. Every `#SBATCH` line gets a note that says
-what became of it, so nothing is dropped in silence, and nothing is passed on to a cluster.
-Where directives end, and how they are quoted, follows `_opt_batch_script` and
-`_get_argument` in Slurm's src/sbatch/opt.c.
+Only options in the tables below are read. Every `#SBATCH` line gets a note with its result, so
+nothing is dropped silently, and nothing is passed on to a cluster. The end of the directives and
+their quoting follow `_opt_batch_script` and `_get_argument` in Slurm's src/sbatch/opt.c.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _MAGIC = "#SBATCH"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _MEMORY = re.compile(r"([0-9]{1,9})([KMGTkmgt])?")
 _MEMORY_SHIFTS = {"M": 0, "G": 10, "T": 20}
-#: To Slurm it means all that a node has.
+#: Slurm reads this as all memory of a node.
 _NO_MEMORY = re.compile(r"0[KMGTkmgt]?")
 _TYPED_COUNT = re.compile(r"(?:([A-Za-z0-9_.-]{1,64}):)?([0-9]{1,9})")
 _GRES_GPU = re.compile(r"gpu(?:[:=]([A-Za-z0-9_.-]{1,64}))??(?:[:=]([0-9]{1,9}))?")
@@ -39,7 +38,7 @@ _SIGNAL = re.compile(r"(?:([BR]{1,2}):)?(?:SIG)?([A-Z0-9]{1,10})(?:@([0-9]{1,5})
 
 
 class Verdict(StrEnum):
-    """What became of a line."""
+    """The result of a line."""
 
     UNDERSTOOD = "understood"
     IGNORED = "ignored"
@@ -48,7 +47,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What became of one line (from 1; 0: of the whole text), and why."""
+    """The result of a line (numbered from 1; 0 is the whole text), with the reason."""
 
     line: int
     text: str
@@ -56,7 +55,7 @@ class Note:
     detail: str
 
     def as_json(self) -> dict[str, Any]:
-        """The stored and shown form."""
+        """Return the stored and shown form."""
         return {
             "line": self.line,
             "text": self.text,
@@ -66,17 +65,17 @@ class Note:
 
 
 def refused_of(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Of lines that cannot be taken; a job with one is not accepted."""
+    """Return the notes of refused lines. A job with one is not accepted."""
     return tuple(note for note in notes if note.verdict is Verdict.REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
 class SbatchReading:
-    """`fields` are named as in the body of POST /jobs; `sources` has the note of each one's line.
+    """The result of reading an sbatch text.
 
-    `partition`, `gpu_type` and `qos` are names that mean a pool or a priority class only if
-    there is one of that name, which is for the caller to find out. `notes` are in the order of
-    the lines.
+    `fields` are named as in the body of POST /jobs; `sources` has the note of each field's line.
+    `partition`, `gpu_type` and `qos` mean a pool or a priority class only if one of that name
+    exists, which the caller checks. `notes` are in the order of the lines.
     """
 
     fields: Mapping[str, Any]
@@ -85,11 +84,11 @@ class SbatchReading:
 
 
 class NotUnderstood(ValueError):
-    """A directive that cannot be taken; the text says why and what to do."""
+    """A directive is refused; the text says why and what to do."""
 
 
 def parse_sbatch(text: str) -> SbatchReading:
-    """Read the directives of `text`. Never raises: what cannot be taken is a refused note."""
+    """Read the directives of `text`. Never raises: a refused line becomes a note."""
     reading = _Reading()
     lines, too_many = _directives(text)
     for number, line, is_late in lines:
@@ -113,7 +112,7 @@ def parse_sbatch(text: str) -> SbatchReading:
 
 
 def unread_directives(text: str) -> tuple[Note, ...]:
-    """Notes for a plain script: its `#SBATCH` lines have no effect."""
+    """Return notes for a plain script, in which `#SBATCH` lines have no effect."""
     lines, _ = _directives(text)
     return tuple(
         Note(
@@ -127,11 +126,11 @@ def unread_directives(text: str) -> tuple[Note, ...]:
 
 
 def seconds_of(text: str) -> int | None:
-    """Seconds in a time limit as Slurm writes it; None for no limit.
+    """Return the seconds of a time limit in Slurm's notation; None for no limit.
 
-    "minutes", "minutes:seconds", "hours:minutes:seconds", "days-hours", "days-hours:minutes",
-    "days-hours:minutes:seconds"; "0", "-1", "UNLIMITED" and "INFINITE" are no limit. Unlike
-    Slurm, seconds are not rounded up to minutes. Raises NotUnderstood.
+    Allowed are "minutes", "minutes:seconds", "hours:minutes:seconds", "days-hours",
+    "days-hours:minutes" and "days-hours:minutes:seconds". "0", "-1", "UNLIMITED" and "INFINITE" are
+    no limit. Unlike Slurm, seconds are not rounded up to minutes. Raises NotUnderstood.
     """
     if text.upper() in {"UNLIMITED", "INFINITE", "-1"}:
         return None
@@ -170,7 +169,7 @@ class _Reading:
         self.notes.append(Note(line, text[:NOTE_TEXT_MAX], verdict, detail))
 
     def take(self, line: int, text: str, values: Mapping[str, Any], detail: str) -> None:
-        """Keep `values`; a later line wins over an earlier one, which is then told so."""
+        """Store `values`. A later line overrides an earlier one, and the earlier note says so."""
         for overruled in {self.given[name].note for name in values if name in self.given}:
             note = self.notes[overruled]
             self.notes[overruled] = Note(
@@ -184,8 +183,10 @@ class _Reading:
 
 
 def _directives(text: str) -> tuple[list[tuple[int, str, bool]], bool]:
-    """(line number, line, whether it stands after the first command), and whether there are
-    more than are read."""
+    """Return the directives, and whether the text has more than are read.
+
+    Each is (line number, line, whether it comes after the first command).
+    """
     found: list[tuple[int, str, bool]] = []
     is_late = False
     for number, line in enumerate(text.split("\n"), start=1):
@@ -318,7 +319,7 @@ _WITHOUT_VALUE = frozenset(
 
 
 def _next_option(words: list[str]) -> tuple[str, str | None, list[str]]:
-    """Long name and value of the first option in `words`, and the words after it."""
+    """Return the long name and the value of the first option in `words`, and the words after it."""
     head, rest = words[0], words[1:]
     if head.startswith("--") and len(head) > 2:
         option, equals, value = head[2:].partition("=")
@@ -356,7 +357,7 @@ _NOT_OFFERED = {
     "uid": "Jobs run as the person who submits them.",
     "gid": "Jobs run as the person who submits them.",
     "container": "Name an image with --container-image, or start the container in the script.",
-    "container-mounts": "What is mounted into containers is set for each cluster.",
+    "container-mounts": "Container mounts are set for each cluster.",
     "container-workdir": "The working directory cannot be chosen; use `cd` in the script.",
     "container-name": "Every start has a container of its own; name an image.",
     "container-save": "Containers are not saved; build the image beforehand.",
@@ -368,7 +369,7 @@ _NOT_OFFERED = {
 }
 _NODE_SHARE = "CPUs and memory come with the GPUs of a node, or by --cpus-per-task and --mem."
 _WHOLE_MEMORY = "A node is shared; write how much memory is needed of it, such as 64G."
-_CONTAINER = "How containers are set up is the cluster's."
+_CONTAINER = "The cluster decides how containers are set up."
 _NO_EFFECT = {
     "output": "Logs are kept by Tidegate: see the job's page or `tidegate logs`.",
     "error": "Logs are kept by Tidegate: see the job's page or `tidegate logs`.",
@@ -482,7 +483,7 @@ def _gres(value: str) -> _Read:
         )
     match = _GRES_GPU.fullmatch(value)
     if match is None:
-        raise NotUnderstood(f"Of --gres only gpu:NUMBER or gpu:TYPE:NUMBER, not {value[:40]!r}.")
+        raise NotUnderstood(f"--gres takes gpu:NUMBER or gpu:TYPE:NUMBER, not {value[:40]!r}.")
     gpu_type, number = match[1], int(match[2] or 1)
     return _with_type({"gpus_per_node": number}, gpu_type, f"gpus_per_node = {number}")
 
@@ -512,7 +513,7 @@ def _signal(value: str) -> _Read:
 
 
 def _nodes(value: str) -> _Read:
-    """A count, or least and most of an elastic job."""
+    """Read a number of nodes, or the range of an elastic job."""
     least_text, dash, most_text = value.partition("-")
     if not dash:
         return {"nodes": (number := _count(value, "nodes"))}, f"nodes = {number}"
@@ -530,12 +531,12 @@ _OTHER_CONDITIONS = {
     "aftercorr": "Tasks cannot wait for single tasks of an array; write afterok.",
     "afterburstbuffer": "Burst buffers are not offered; write afterany.",
     "expand": "Jobs cannot be expanded; submit one job of the size that is needed.",
-    "singleton": "There is no singleton; name the jobs that must have ended: afterany:ID.",
+    "singleton": "`singleton` is not supported; use afterany:ID.",
 }
 
 
 def _dependency(value: str) -> _Read:
-    """`TYPE:ID[:ID...]` with commas between; ids are those that Tidegate gave."""
+    """Read `TYPE:ID[:ID...]` with commas between; the ids are Tidegate's."""
     if "?" in value:
         raise NotUnderstood("Only all of the jobs can be waited for: write , instead of ?.")
     wishes = []
@@ -554,7 +555,7 @@ def _dependency(value: str) -> _Read:
                     f"{text[:60]!r} is no id of a Tidegate job; write the one that "
                     "`tidegate submit` printed."
                 )
-            # Of a job or of an array: which, is looked up.
+            # A later lookup finds whether the id is a job or an array.
             wishes.append({"id": text, "condition": condition})
     told = "1 job" if len(wishes) == 1 else f"{len(wishes):,} jobs"
     return {"depends_on": wishes}, f"depends_on = {told}"
@@ -621,7 +622,7 @@ _READERS: Mapping[str, Callable[[str], _Read]] = {
 
 
 def _settle_tasks(reading: _Reading) -> None:
-    """One process runs per node: --ntasks agrees with that, or is reported."""
+    """Check --ntasks against the one process that runs on each node, and report a difference."""
     per_node = reading.given.pop("ntasks_per_node", None)
     tasks = reading.given.pop("ntasks", None)
     nodes = reading.given.get("nodes")
@@ -654,8 +655,11 @@ def _settle_tasks(reading: _Reading) -> None:
 
 
 def _settle_cpus(reading: _Reading, tasks_per_node: int | None) -> None:
-    """A node has the CPUs of as many tasks as would run there. Where that cannot be told, those
-    that come with its GPUs have to do."""
+    """Multiply the CPUs per task by the tasks per node.
+
+    If the tasks per node are unknown, the option is ignored and the CPUs that come with the GPUs
+    apply.
+    """
     given = reading.given.get("cpus_per_node")
     if given is None:
         return

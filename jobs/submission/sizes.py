@@ -1,5 +1,4 @@
-"""How many GPUs or cores a job asks for, on how many nodes: read from a request, and laid out on a
-fleet."""
+"""The size of a job, in GPUs or cores and nodes: read from a request, laid out on a fleet."""
 
 from __future__ import annotations
 
@@ -15,11 +14,14 @@ from primitives.units import MGPU_PER_GPU, DeviceKind
 
 
 class Size(NamedTuple):
-    """Exactly one of `mgpu` (in all, over `node_count` equal parts, or laid out by us when that is
-    None) and `mgpu_per_node` (on each of `node_count`, 1 when None) is set, but for a request that
-    says neither, which is refused. An elastic job is content with `mgpu_min` (where we lay it out)
-    or with `node_count_min`. `device` is what it counts: cores, by `cpus_per_node`, where no GPUs
-    are asked for."""
+    """The requested size: exactly one of `mgpu` and `mgpu_per_node` is set.
+
+    A request with neither is refused, and is the only exception. `mgpu` is the total, in
+    `node_count` equal parts, or laid out by `laid_out` if that is None. `mgpu_per_node` is the
+    amount on each of `node_count` nodes (None: 1). An elastic job gives its minimum as `mgpu_min`
+    if `laid_out` chooses the nodes, else as `node_count_min`. `device` is the kind that is counted:
+    cores, from `cpus_per_node`, where the request asks for no GPUs.
+    """
 
     mgpu: int | None = None
     mgpu_per_node: int | None = None
@@ -30,7 +32,7 @@ class Size(NamedTuple):
 
 
 class Reader(Protocol):
-    """The members of a body, and where errors about them go."""
+    """The members of a request body, and a collector of errors about them."""
 
     @property
     def body(self) -> Mapping[str, Any]: ...
@@ -40,8 +42,10 @@ class Reader(Protocol):
 
 
 def read_size(reader: Reader, cpus_per_node: int | None) -> Size:
-    """The size in the members `gpus`, `gpus_per_node`, `nodes`, `gpus_min` and `nodes_min`; of a
-    job without GPUs in `cpus_per_node`, `nodes` and `nodes_min`."""
+    """Return the size in the members `gpus`, `gpus_per_node`, `nodes`, `gpus_min` and `nodes_min`.
+
+    For a job without GPUs the members are `cpus_per_node`, `nodes` and `nodes_min`.
+    """
     nodes = reader.integer("nodes", low=1, high=RANKS_MAX)
     if "gpus" in reader.body and "gpus_per_node" in reader.body:
         reader.fail("gpus", "give gpus, or gpus_per_node and nodes, not both")
@@ -63,7 +67,7 @@ def read_size(reader: Reader, cpus_per_node: int | None) -> Size:
 
 
 def _cores(reader: Reader, cpus_per_node: int | None, nodes: int | None) -> Size:
-    """The size of a job that asks for no GPUs."""
+    """Return the size of a job that asks for no GPUs."""
     if "cpus_per_node" not in reader.body:
         told = "is required (or gpus_per_node and nodes; in a pool of CPU cores cpus_per_node)"
         reader.fail("gpus", told, "required")
@@ -78,7 +82,7 @@ def _cores(reader: Reader, cpus_per_node: int | None, nodes: int | None) -> Size
 
 
 def _from_gpus_min(reader: Reader, size: Size) -> Size:
-    """`size` as that of a job which is content with `gpus_min`; the same where that is all."""
+    """Return `size` with the minimum `gpus_min`; unchanged if that equals the total."""
     least, most = reader.mgpu("gpus_min"), size.mgpu
     if "nodes_min" in reader.body:
         reader.fail("nodes_min", "give gpus_min or nodes_min, not both")
@@ -100,7 +104,7 @@ def _from_gpus_min(reader: Reader, size: Size) -> Size:
 
 
 def _from_nodes_min(reader: Reader, size: Size) -> Size:
-    """`size` as that of a job which is content with `nodes_min`; the same where that is all."""
+    """Return `size` with the minimum `nodes_min`; unchanged if that equals `nodes`."""
     least = reader.integer("nodes_min", low=1, high=RANKS_MAX)
     if least is None or size.node_count is None:
         if "nodes" not in reader.body:
@@ -112,7 +116,7 @@ def _from_nodes_min(reader: Reader, size: Size) -> Size:
 
 
 class LaidOut(NamedTuple):
-    """`mgpu_per_node` on `node_count` nodes at least and `node_count_max` at most."""
+    """A layout: `mgpu_per_node` on `node_count` to `node_count_max` nodes."""
 
     mgpu_per_node: int
     node_count: int
@@ -120,8 +124,11 @@ class LaidOut(NamedTuple):
 
 
 def laid_out(size: Size, fleet: Fleet, clusters: frozenset[str] | None) -> LaidOut:
-    """`size` on the nodes of `clusters` (None: all). What no nodes can hold so is left whole on
-    one, which cannot hold it: so the refusal says."""
+    """Return `size` laid out on the nodes of `clusters` (None: all).
+
+    A size without a possible layout is put on one node. That node cannot hold it, so the refusal
+    names the total.
+    """
     if size.mgpu_per_node is not None:
         nodes = size.node_count or 1
         return LaidOut(size.mgpu_per_node, size.node_count_min or nodes, nodes)
@@ -139,8 +146,10 @@ def laid_out(size: Size, fleet: Fleet, clusters: frozenset[str] | None) -> LaidO
 
 
 def notes_on(size: Size, chosen: LaidOut) -> tuple[Note, ...]:
-    """What is to be told where we chose the nodes: a total that divides badly becomes many small
-    ranks."""
+    """Return a note if the portal chose the nodes.
+
+    The user should know, because a total that divides badly becomes many small ranks.
+    """
     if size.mgpu is None or size.node_count is not None or chosen.node_count_max == 1:
         return ()
     each = f"{DeviceKind.GPU.text(chosen.mgpu_per_node)} each"
@@ -163,7 +172,7 @@ def notes_on(size: Size, chosen: LaidOut) -> tuple[Note, ...]:
 
 
 def notes_on_array(array: ArrayShape | None) -> tuple[Note, ...]:
-    """What is to be told of an array with fewer tasks than indices were written."""
+    """Return a note if the array has fewer tasks than written indices."""
     if array is None or array.repeated is None:
         return ()
     tasks = "1 task" if array.size == 1 else f"{array.size:,} tasks"

@@ -1,4 +1,4 @@
-"""Take a request in: check that it means something, then queue it."""
+"""Accept a request: check that its names exist, then queue its job."""
 
 from __future__ import annotations
 
@@ -40,31 +40,35 @@ from tenants.models import Node, NodeKind
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
 
-#: Jobs that have not ended. Parallel submissions may pass a limit by as many as they are.
+#: Limits of jobs that have not ended. Parallel submissions may exceed a limit by their own number.
 OPEN_JOBS_PER_USER_MAX = 10_000
 OPEN_JOBS_PER_ORGANIZATION_MAX = 100_000
 
-#: Dependencies that are not decided; each cycle looks at all of them. Passed as the limits above.
+#: Limits of undecided dependencies, since each cycle reads all of them. Parallel submissions may
+#: exceed them, as above.
 OPEN_DEPENDENCIES_PER_USER_MAX = 20_000
 OPEN_DEPENDENCIES_PER_ORGANIZATION_MAX = 100_000
 
-#: Dependencies times tasks of one array at most.
+#: The largest product of dependencies and tasks of one array.
 TASK_DEPENDENCIES_MAX = 10_000
 
 #: How far ahead a job may begin.
 BEGIN_AHEAD_MAX = timedelta(days=366)
-#: A begin that passed no longer ago is not worth a word: clocks differ, and requests take time.
+#: A begin time that passed more recently gets no note: clocks differ, and requests take time.
 BEGIN_PASSED = timedelta(seconds=60)
 
 
 def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
-    """Queue `request` (or hold it, if it says so) and return its job, of an array the first task,
-    in the caller's transaction, which must not be committed after an error.
+    """Queue `request`, or hold it if it asks for that, and return its job.
 
-    Queueing takes no quota; only the arbiter grants. Raises NotFound for a team that the actor
-    cannot see, Forbidden without the right to submit there, InvalidRequest for names that mean
-    nothing here and for refused lines of an sbatch text, NeverFits, TooManyOpenJobs and
-    TooManyDependencies.
+    For an array the result is the first task. It runs in the caller's transaction, which must not
+    be committed after an error.
+
+    Queueing takes no quota; only the arbiter grants. Raises:
+
+    - NotFound for a team that the actor cannot see, Forbidden without the right to submit there,
+    - InvalidRequest for unknown names and for refused lines of an sbatch text,
+    - NeverFits, TooManyOpenJobs and TooManyDependencies.
     """
     resolved = check_begin(resolve(request, actor=actor), now)
     if refused := refused_of(resolved.notes):
@@ -118,7 +122,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         ids = [job.id]
     else:
         ids = insert_array(job, request.array)
-    # Those that have ended already too: what follows from that is settled in one place.
+    # Ended predecessors are stored too, so that dependencies are decided in one place.
     insert_rows(
         Dependency,
         [
@@ -158,10 +162,10 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
 
 
 def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
-    """Look up everything that `request` names, as far as the actor may use it.
+    """Resolve every name in `request`, as far as the actor may use it.
 
-    Raises as `submit_job_here`, except for NeverFits and refused lines, which are answers here: an
-    image of the sbatch text that no cluster can run is such a line.
+    Raises as `submit_job_here`, except for NeverFits and refused lines, which are part of the
+    result. An image of the sbatch text that no cluster can run is such a line.
     """
     team = _team(request, actor)
     offer = offer_to(team, actor.user)
@@ -226,8 +230,12 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
 
 
 class _Place(NamedTuple):
-    """A pool, the cluster in it that the request is pinned to, the ids of those that it is confined
-    to (None: any), and the clusters there, each with why it cannot run it for its image."""
+    """A pool, and the clusters in it where the request may run.
+
+    `cluster` is the pinned cluster. `clusters` are the ids to which the request is restricted
+    (None: any). `refusals` has all clusters with the pool by id, each with why it cannot run the
+    image.
+    """
 
     pool: Pool
     cluster: Cluster | None
@@ -242,7 +250,7 @@ def _place(
     notes: tuple[Note, ...],
     errors: list[FieldError],
 ) -> tuple[_Place, tuple[Note, ...]]:
-    """Where in `pool` the request may run, by the cluster and the image that it names."""
+    """Return where in `pool` the request may run, by its cluster and image."""
     cluster, clusters = None, None
     if request.cluster is not None:
         cluster = _cluster(request.cluster, pool, errors)
@@ -261,7 +269,7 @@ def _place(
 
 
 def _fleet(request: JobRequest, offer: Offer, pool: Pool) -> Fleet:
-    """The pool's nodes, as far as the request has regard to what they are."""
+    """Return the pool's nodes, filtered by the node properties that the request asks for."""
     fleet = offer.fleet(pool)
     wish = NodeWish(request.features, request.cpu_milli_per_node, request.memory_mib_per_node)
     if request.features:
@@ -296,7 +304,7 @@ def _pools(
     notes: tuple[Note, ...],
     errors: list[FieldError],
 ) -> tuple[list[Pool], tuple[Note, ...]]:
-    """The pools asked for, or hinted at, or the only one that the organization has."""
+    """Return the requested or hinted pools, or the organization's only fitting pool."""
     offered, archived = offer.pools, offer.archived_pools
     named = request.pools
     for hint in request.pool_hints:
@@ -342,7 +350,7 @@ def _pools(
 
 
 def _other_devices(request: JobRequest, pools: Iterable[Pool]) -> Iterator[FieldError]:
-    """What of the request makes no sense for the devices of these pools, an error for each pool."""
+    """Yield an error for each pool whose device kind contradicts the request."""
     asked = request.size.device
     for pool in pools:
         if pool.kind is DeviceKind.GPU and asked is DeviceKind.CPU:
@@ -416,7 +424,7 @@ def _cluster(name: str, pool: Pool, errors: list[FieldError]) -> Cluster | None:
 def _predecessors(
     request: JobRequest, team: Node, actor: Actor, errors: list[FieldError]
 ) -> tuple[Predecessor, ...]:
-    """The jobs to wait for; what the actor cannot see looks like what is not there."""
+    """Return the dependencies. An invisible job looks like an absent one."""
     if not request.depends_on:
         return ()
     ids = [wish.id for wish in request.depends_on if wish.kind != "array"]
@@ -462,8 +470,11 @@ def _predecessors(
 def _image_refusals(
     image: str | None, fleet: Fleet, pool: Pool, pinned: Cluster | None
 ) -> dict[str, tuple[Cluster, str]]:
-    """By id, those of the clusters that have nodes of the pool, or the pinned one, each with why it
-    cannot run a job that names `image`, or none; "" where it can. One query."""
+    """Return by cluster id why the cluster cannot run a job with `image`, or without one.
+
+    It covers the clusters with nodes of the pool, or only the pinned one. The reason is "" where
+    the cluster can run it. One query.
+    """
     known = fleet.sizes.keys() if pinned is None else {str(pinned.pk)}
     return {
         str(cluster.pk): (
@@ -477,8 +488,11 @@ def _image_refusals(
 def _no_image_runs(
     refusals: Mapping[str, tuple[Cluster, str]], pool: Pool, pinned: Cluster | None
 ) -> str:
-    """Why no cluster runs a job for its image, or for lack of one, and what to do. Clusters that
-    run images say what would do; the others only matter where there is none of them."""
+    """Return why no cluster runs the job because of its image, and what to do.
+
+    Clusters that run images name an acceptable image. The others matter only if none of those
+    exists.
+    """
     told = [
         f"{cluster}: {why}"
         for cluster, why in refusals.values()
@@ -505,9 +519,9 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def check_begin(resolved: ResolvedRequest, now: datetime) -> ResolvedRequest:
-    """The same, with a note where its begin has passed, which somebody may not have meant.
+    """Return the request, with a note if its begin time has passed, since that may be a mistake.
 
-    Raises InvalidRequest for a begin that lies too far ahead to be meant.
+    Raises InvalidRequest for a begin time that lies too far ahead.
     """
     begin_at = resolved.request.begin_at
     if begin_at is not None and begin_at > now + BEGIN_AHEAD_MAX:
@@ -525,9 +539,9 @@ def check_begin(resolved: ResolvedRequest, now: datetime) -> ResolvedRequest:
 
 
 def _allowing_time(request: JobRequest, place: _Place) -> _Place:
-    """`place`, less those of its clusters that let no job of the pool run for so long.
+    """Return `place` without the clusters whose time limit in the pool is too short.
 
-    Raises InvalidRequest where none is left.
+    Raises InvalidRequest if no cluster is left.
     """
     pool, pinned, clusters, known = place
     asked_s = request.time_limit_s
@@ -555,7 +569,7 @@ def _allowing_time(request: JobRequest, place: _Place) -> _Place:
 
 
 def _check_units(request: JobRequest, mgpu_per_node: int, place: _Place) -> None:
-    """Raises InvalidRequest where none of the clusters that may run it can cut GPUs so."""
+    """Raise InvalidRequest if none of the usable clusters can cut GPUs as requested."""
     pool, pinned, clusters, known = place
     units = [
         kind_named(cluster.kind).gpu_unit_mgpu(cluster.options, pool.name)

@@ -1,5 +1,7 @@
-"""On which clusters a job may run at all: where its team and its user are known, its GPUs can be
-cut, its time limit is allowed, and its container image be run."""
+"""The clusters on which a job may run at all.
+
+They know its team and user, can cut its GPUs, and allow its time limit and container image.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ _NONE: frozenset[str] = frozenset()
 
 
 class UsableClusters:
-    """The rules of one moment, read once; at most six queries. Ids are texts, as in snapshots."""
+    """The rules of one moment, read once with at most six queries.
+
+    Ids are texts, as in snapshots.
+    """
 
     def __init__(self) -> None:
         rows = list(Cluster.objects.only("kind", "options", "time_limits", "isolation"))
@@ -46,7 +51,7 @@ class UsableClusters:
         self._known: dict[tuple[str | frozenset[str] | None, ...], frozenset[str] | None] = {}
 
     def has_rules_of(self, other: UsableClusters) -> bool:
-        """Whether both say the same of every job."""
+        """Return whether both objects give the same answer for every job."""
         return self._said() == other._said()
 
     def _said(self) -> tuple[object, ...]:
@@ -67,13 +72,15 @@ class UsableClusters:
         image: str | None,
         is_native: bool = False,
     ) -> frozenset[str] | None:
-        """The clusters that may run a job of `user` in `team` and `pool` with `mgpu_per_node` for
-        so long; None when all may.
+        """Return the clusters that may run such a job; None when all may.
 
-        How GPUs are cut and what image there must be are rules for what the portal submits: a
-        native waits on its cluster as that has taken it, be it with parts of CPU cores.
+        The job belongs to `user` in `team` and `pool`, and asks for `mgpu_per_node` for
+        `time_limit_s` seconds.
 
-        The same answer is the same object, which keeps 100,000 queued jobs small.
+        Rules about GPU parts and images hold only for jobs that the portal submits. A native job
+        waits on its cluster as that has accepted it, possibly with parts of CPU cores.
+
+        Equal answers are the same object, which saves memory with 100,000 queued jobs.
         """
         asks_image = not is_native and (image is not None or self._needs_image)
         has_units = self._has_units and not is_native
@@ -101,7 +108,7 @@ class UsableClusters:
         return self._known[key]
 
     def _too_short(self, pool: str, time_limit_s: int | None) -> frozenset[str]:
-        """The clusters that allow no job of `pool` to run for so long."""
+        """Return the clusters whose time limit for `pool` is below `time_limit_s`."""
         if time_limit_s is None or not self._time_limits:
             return _NONE
         name = self._pools.get(pool, "")
@@ -131,5 +138,5 @@ class UsableClusters:
         return self._running[pool, image]
 
     def without(self, usable: frozenset[str] | None, avoided: frozenset[str]) -> frozenset[str]:
-        """`usable`, as `of` gave it, less the `avoided` clusters."""
+        """Return `usable`, an answer of `of`, without the `avoided` clusters."""
         return (self._all if usable is None else usable) - avoided

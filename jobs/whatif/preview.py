@@ -179,7 +179,7 @@ def _preview_of(
         explanation = plain_explanation("never_fits", sentence, now, numbers)
     elif request.is_held and not is_lost:
         explanation = plain_explanation(
-            HELD_BY_USER, "It would be held until somebody releases it.", now
+            HELD_BY_USER, "The job would be held until a person releases it.", now
         )
     elif begins_later:
         assert request.begin_at is not None

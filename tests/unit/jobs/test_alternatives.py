@@ -438,7 +438,7 @@ def test_what_asking_otherwise_does_not_help(company: Company, bob: User) -> Non
     a_grant(bob, Role.RESEARCHER, company.inference)
     told = {
         running: "It does not wait: it is running.",
-        a_job(company, bob, state="held"): f"It is held until somebody releases it. {no_help}",
+        a_job(company, bob, state="held"): f"The job is held until a person releases it. {no_help}",
         dependent: f"It waits until train has ended (it is running). {no_help}",
         a_job(company, bob, explanation=later): f"It begins at noon. {no_help}",
         native: "It was given to its cluster beside the portal, so it can be asked for otherwise "

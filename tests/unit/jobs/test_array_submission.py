@@ -145,7 +145,7 @@ def test_what_is_stored_with_each_task_is_told(company: Company, bob: User) -> N
         {
             "pointer": "/array",
             "detail": "has 1,000 tasks, which with this script and environment is 17 MiB; at most "
-            "16 MiB. Put what is large into files",
+            "16 MiB. Put large content into files",
             "code": "too_large",
         }
     ]

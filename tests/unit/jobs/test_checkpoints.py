@@ -121,7 +121,7 @@ def test_what_was_saved_stays_saved(attempt: Attempt, bob: User, clock: At) -> N
     ("at", "detail"),
     [
         (NOW + timedelta(seconds=9), "was before the attempt started"),
-        (NOW + timedelta(minutes=15, seconds=1), "is yet to come"),
+        (NOW + timedelta(minutes=15, seconds=1), "is in the future"),
     ],
 )
 def test_a_time_that_cannot_be_is_refused(

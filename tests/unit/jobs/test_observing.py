@@ -333,7 +333,7 @@ def test_what_was_released_and_is_known_nowhere_is_held_for_a_person(company: Co
     assert (Job.objects.get().state, Job.objects.get().ended_at) == ("held", None)
     line = JobReason.objects.get()
     assert (line.code, line.since) == ("held_by_user", NOW + timedelta(seconds=63))
-    assert "has lost track of attempt 1, and nobody knows" in line.document["sentence"]
+    assert "has lost track of attempt 1. It is unknown" in line.document["sentence"]
 
 
 def test_an_account_that_stays_open_is_believed_for_a_minute(company: Company) -> None:

@@ -109,7 +109,9 @@ def test_a_job_that_is_submitted_held_waits_for_somebody_from_the_first(
     assert len(tasks) == 2
     (line,) = caller.get(f"jobs/{tasks[0].pk}/reasons").json()["items"]
     now = caller.get(f"jobs/{tasks[0].pk}/explanation").json()
-    assert (line["sentence"], now["sentence"]) == ("It is held until somebody releases it.",) * 2
+    assert (line["sentence"], now["sentence"]) == (
+        "The job is held until a person releases it.",
+    ) * 2
 
 
 def test_holding_and_releasing_again_and_again_keeps_no_more_lines(

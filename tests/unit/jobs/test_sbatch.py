@@ -245,7 +245,7 @@ def test_a_plain_script_says_that_its_directives_are_not_read() -> None:
     ("value", "reason"),
     [
         (f"afterok:{ID}?afterok:{ID}", "write , instead of ?."),
-        ("singleton", "There is no singleton; name the jobs"),
+        ("singleton", "`singleton` is not supported"),
         (f"after:{ID}", "not for its start; write afterany."),
         (f"after:{ID}+5", "not for its start; write afterany."),
         (f"aftercorr:{ID}", "write afterok."),
@@ -255,7 +255,7 @@ def test_a_plain_script_says_that_its_directives_are_not_read() -> None:
         ("afterok", "'afterok' is no dependency; write afterok:ID"),
         (f"afterok:{ID},", "'' is no dependency"),
         (ID, "is no dependency"),
-        (f"afterok:{ID},singleton", "There is no singleton"),
+        (f"afterok:{ID},singleton", "`singleton` is not supported"),
     ],
 )
 def test_dependencies_that_are_refused(value: str, reason: str) -> None:

@@ -215,9 +215,9 @@ def test_gpus_of_strays_are_not_offered(company: Company) -> None:
     use, complaints = look(company, seen(attempt))
     assert use.by_node == {(NODE, "h100"): 2000}
     assert complaints == [
-        "On the cluster under the name of a job of the portal without being it, so that nobody is "
-        f"charged: job 17 of tg-bob with 2 GPUs as {attempt.key}. Ask their users, or cancel them "
-        "there."
+        "These jobs bear the name of a job of the portal and were not started by it, so nobody "
+        f"is charged: job 17 of tg-bob with 2 GPUs as {attempt.key}. Ask their users, or cancel "
+        "them there."
     ]
     Pool.objects.filter(name="h100").update(device="cpu")
     _, complaints = look(company, seen(attempt, slots=(RankSlot(NODE, 1_000),)))

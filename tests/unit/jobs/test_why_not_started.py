@@ -83,7 +83,7 @@ def test_what_nobody_knows_of_is_told_when_it_is_held(company: Company, bob: Use
     Attempt.objects.update(outcome="unknown")
     Job.objects.update(state="held")
     assert told(attempt.job, actor_of(bob)).startswith(
-        f"{company.cluster.name} has lost track of attempt 1, and nobody knows whether it ran."
+        f"{company.cluster.name} has lost track of attempt 1. It is unknown whether it ran."
     )
 
 

@@ -431,7 +431,7 @@ def test_after_ten_times_it_is_held_for_a_person(
     if state == "queued":
         return
     assert told(attempt.job, actor_of(bob)) == (
-        f"Its cluster did not start it 11 times, at last {company.cluster.name}: {TAKEN_BACK} "
+        f"The job was not started 11 times, most recently by {company.cluster.name}: {TAKEN_BACK} "
         "Release it to try again, or cancel it."
     )
 
@@ -534,8 +534,7 @@ def test_what_is_held_in_spite_of_its_release_is_taken_back(company: Company, bo
     assert took == [0] * 10 + [1]
     attempt.refresh_from_db()
     assert attempt.message == (
-        "Taken back after 5 minutes. The cluster went on holding it, though it had been told to "
-        "release it."
+        "Taken back after 5 minutes. The cluster kept it held after it was asked to release it."
     )
 
 

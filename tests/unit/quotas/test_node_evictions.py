@@ -238,15 +238,14 @@ def test_it_is_done_when_nothing_is_left_and_tells_what_it_waits_for(
     waits = request_of(admin, node)
     assert (waits["state"], waits["message"]) == (
         "pending",
-        "Still there: 2 jobs that are being stopped and 3 that are no jobs. "
-        f"Not evicted yet: {why}",
+        f"Still there: 2 jobs that are being stopped and 3 other workloads. Not evicted yet: {why}",
     )
     control.left = LeftOnNode(frozenset({"uid-1"}))
     deliver(node, after=timedelta(minutes=1))
     assert request_of(admin, node)["message"] == "Still there: 1 job that is being stopped."
     control.left = LeftOnNode(others=1)
     deliver(node, after=timedelta(minutes=2))
-    assert request_of(admin, node)["message"] == "Still there: 1 that is no job."
+    assert request_of(admin, node)["message"] == "Still there: 1 other workload."
     control.left = LeftOnNode()
     deliver(node, after=timedelta(minutes=3))
     done = request_of(admin, node)
@@ -268,7 +267,7 @@ def test_what_does_not_go_is_given_up_after_two_hours(
     found = request_of(admin, node)
     assert (found["state"], len(control.asked)) == ("given_up", asked)
     assert found["message"] == (
-        "It is drained, and not empty after 2 hours. Still there: 1 that is no job. "
+        "It is drained, and not empty after 2 hours. Still there: 1 other workload. "
         "Not evicted yet: team/web-1: Cannot evict pod"
     )
 

@@ -200,8 +200,8 @@ def test_a_push_is_given_up_after_a_while(
     push = root.get(path(cluster, push["id"])).json()
     assert (push["status"], push["error"]) == (
         "failed",
-        "This could not be done within 15 minutes of the request; ask again. What it waited for "
-        "last: no database",
+        "This could not be done within 15 minutes of the request; ask again. Last obstacle: "
+        "no database",
     )
     assert not Message.objects.filter(done_at=None).exists()
 
