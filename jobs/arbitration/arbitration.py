@@ -1,8 +1,8 @@
 """The cycle around the arbiter: read one consistent snapshot, decide, apply the plan.
 
-Everything a plan touches is read again, locked, before it is written: what changed since the
-snapshot is left alone and comes back in the next cycle. Clusters are never called here; what
-they must do is stored in the outbox, in the same transaction.
+Every row that a plan changes is locked and read again first. Rows that changed since the snapshot
+are left alone and come back in the next cycle. Clusters are never called here. Their tasks are
+stored in the outbox, in the same transaction.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from outbox.recording import intend
 from primitives.clock import from_epoch
 from quotas.queries import record_use
 
-#: Forced stops asked for in one cycle at most.
+#: The most forced stops requested in one cycle.
 DEADLINES_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class CycleReport:
-    """What one cycle did, in counts."""
+    """The result of a cycle, in counts."""
 
     started: int
     reclaims: int
@@ -58,8 +58,10 @@ class CycleReport:
 
 
 class Cycles:
-    """Runs cycles for one leader; remembers what it has read, and which explanations it has
-    already stored."""
+    """Run cycles for one leader.
+
+    It remembers the data that it has read and the explanations that it has stored.
+    """
 
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
@@ -68,8 +70,11 @@ class Cycles:
         self._recorder = Recorder()
 
     def run(self, now: datetime) -> CycleReport:
-        """One cycle: what starts in one transaction; then, in others, the rest of the plan, why the
-        others wait and where all nodes stand, and the record of a cycle that decided something.
+        """Run one cycle at `now`.
+
+        The starts come first, in a transaction of their own. Later transactions store the rest of
+        the plan, the reasons of waiting jobs with the use of all tree nodes, and the record of a
+        cycle that decided something.
 
         Raises NotLeading when the epoch is over; nothing is written after that.
         """
@@ -77,7 +82,7 @@ class Cycles:
             return self._run(now)
 
     def _run(self, now: datetime) -> CycleReport:
-        # Apart from `run`, so that all of this is gone before garbage is looked for again.
+        # Separate from `run`, so that all objects here are freed before garbage collection resumes.
         settle_dependencies(self._leadership, now)
         read = self._memory.read(now)
         decided = self._memory.decide(now)
@@ -88,14 +93,14 @@ class Cycles:
                 changed = _Changed()
                 started = _apply_starts(plan, self._leadership.epoch, now, changed)
                 changed.publish()
-        # Nobody who starts waits for this; where it gets lost, the next cycle decides it anew.
+        # No start waits for this. If it is lost, the next cycle decides it again.
         with self._leadership.fence():
             changed = _Changed()
             reclaims, victims = _apply_claims(plan.reclaims, now, changed)
             _apply_classes(plan, now)
             _enforce_deadlines(now)
             changed.publish()
-        # Nobody who starts waits for the rest.
+        # No start waits for the rest.
         plan = decided.explained()
         in_doubt = self._reasons.among(self._memory.touched())
         news = self._reasons.news(plan, unexplained(in_doubt), read.withheld)
@@ -120,10 +125,10 @@ class Cycles:
 
 @contextmanager
 def _collection_paused() -> Iterator[None]:
-    """No search for cyclic garbage meanwhile.
+    """Pause the search for cyclic garbage.
 
-    A cycle makes some hundred thousand objects that live until its end, and hardly one of them
-    is in a ring: looking at all of them again and again takes a tenth to a quarter of its time.
+    A cycle creates some hundred thousand objects that live until its end, with hardly any reference
+    cycles. Scanning them again and again would take a tenth to a quarter of its time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -135,7 +140,7 @@ def _collection_paused() -> Iterator[None]:
 
 
 class _Changed:
-    """Jobs touched in a cycle, by organization, for hints to open pages."""
+    """Jobs changed in a cycle, by organization, for hints to open pages."""
 
     def __init__(self) -> None:
         self._jobs: dict[UUID, set[UUID]] = {}
@@ -149,8 +154,10 @@ class _Changed:
 
 
 def _apply_starts(plan: Plan, epoch: int, now: datetime, changed: _Changed) -> int:
-    """Grant attempts to the jobs that are still queued, and intend to start them. What was claimed
-    for them they have now; with them claims are given up, of which they may have the GPUs."""
+    """Grant attempts to the jobs that are still queued, and intend to start them.
+
+    The claims of started jobs are closed. So are the dropped claims, whose GPUs the starts may use.
+    """
     granted = _grant_attempts({UUID(start.job): start for start in plan.starts}, epoch, now)
     for job, _ in granted:
         changed.add(job.id, job.organization_id)
@@ -164,7 +171,8 @@ def _grant_attempts(
     granted = _mark_starting(planned) if planned else []
     if not granted:
         return []
-    # Before their attempts: the database asks whether those start in a pool that is in use.
+    # Before their attempts, because a trigger checks that an attempt starts in a pool that is not
+    # archived.
     _move_to_pools([job for job, _ in granted if planned[job.id].pool is not None])
     insert_rows(
         Attempt,
@@ -172,7 +180,7 @@ def _grant_attempts(
         same={"epoch": epoch, "granted_at": now},
         returns_keys=False,
     )
-    # What its cluster has acknowledged is not sent again: its release is left to settling.
+    # An acknowledged held submission is not sent again. `jobs.execution.settling` releases it.
     unsent = [attempt for _, attempt in granted if attempt.native_id is None]
     intend([start_intention(attempt) for attempt in unsent], now=now)
     record_events(
@@ -191,14 +199,16 @@ def _grant_attempts(
         for job, attempt in granted
     )
     wake("observer")
-    # Last, as it waits for what the database says.
+    # Last, because it waits for the database's answer.
     register_attempts([_grant(job, attempt, now) for job, attempt in granted], now=now)
     return granted
 
 
 class _Started(NamedTuple):
-    """What the start of a job needs to know of it; `attempt_number` is that of the start.
-    `held` is what was submitted of this attempt already."""
+    """The data that the start of a job needs; `attempt_number` is the number of the new attempt.
+
+    `held` is the held submission of this attempt, if there is one.
+    """
 
     id: UUID
     organization_id: UUID
@@ -213,7 +223,7 @@ class _Started(NamedTuple):
 
 
 def _mark_starting(planned: Mapping[UUID, Start]) -> list[tuple[_Started, _Granted]]:
-    """Move those of the jobs that are still queued to their next attempt."""
+    """Move the jobs that are still queued to their next attempt."""
     with connection.cursor() as cursor:
         # Locked in the order of their ids, as everywhere: an update goes by none.
         cursor.execute(
@@ -226,7 +236,7 @@ def _mark_starting(planned: Mapping[UUID, Start]) -> list[tuple[_Started, _Grant
             """,  # noqa: S608 - a constant of ours
             [uuid_array(planned)],
         )
-        # Before what the database says of the jobs is waited for.
+        # This work runs while the database answers.
         slots = {pk: _slots_json(start.slots) for pk, start in planned.items()}
         found = cursor.fetchall()
         refused = _refused_by_now({row[0]: planned[row[0]] for row in found})
@@ -237,7 +247,7 @@ def _mark_starting(planned: Mapping[UUID, Start]) -> list[tuple[_Started, _Grant
             planned,
             among=[job.id for job, before in rows if job.attempt_number > before + 1],
         )
-        # Apart, as nobody waits for this: their attempts are built meanwhile.
+        # A separate statement, so that the attempts are built while it runs.
         cursor.execute(
             """
             UPDATE jobs_job j
@@ -254,9 +264,11 @@ def _mark_starting(planned: Mapping[UUID, Start]) -> list[tuple[_Started, _Grant
 
 
 def _refused_by_now(planned: Mapping[UUID, Start | PlannedReclaim]) -> set[UUID]:
-    """Those of the locked jobs that may not start where it is planned any more, by what changed
-    since the snapshot. A statement of its own, as only that sees what was committed while
-    the locks were waited for."""
+    """Return the locked jobs that may no longer start where planned, because of later changes.
+
+    A statement of its own, because only a new statement sees the commits during the wait for the
+    locks.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -281,8 +293,11 @@ def _refused_by_now(planned: Mapping[UUID, Start | PlannedReclaim]) -> set[UUID]
 def _take_over_held(
     jobs: Sequence[_Started], planned: Mapping[UUID, Start], *, among: Sequence[UUID]
 ) -> list[_Started]:
-    """Those `among` the jobs of which the very attempt that is granted was submitted become that
-    attempt. All others get the next number, and what is held of them is removed."""
+    """Give the jobs their attempts: the held one if it matches the start, else the next number.
+
+    Only jobs `among` the given ids can have held submissions. A held submission that does not match
+    is removed later.
+    """
     if not among:
         return list(jobs)
     held = held_for(among)
@@ -295,8 +310,10 @@ def _take_over_held(
 
 
 def _is_what_is_held(start: Start, held: Held) -> bool:
-    """Whether the cluster would run the same for `start`. Nodes are chosen by the cluster; what is
-    borrowed is submitted otherwise than what is guaranteed."""
+    """Return whether the cluster would run the same for `start`.
+
+    The cluster chooses the nodes. Borrowed GPUs are submitted differently from guaranteed ones.
+    """
     mgpu_of_ranks = tuple(slot.mgpu for slot in start.slots)
     return (
         UUID(start.cluster) == held.cluster_id
@@ -307,12 +324,12 @@ def _is_what_is_held(start: Start, held: Held) -> bool:
 
 
 def _where_it_starts(job: _Started, start: Start) -> _Started:
-    """The job in the pool of its start, where it accepts several."""
+    """Return the job with the pool of its start, if it accepts several pools."""
     return job if start.pool is None else job._replace(pool_id=UUID(start.pool))
 
 
 class _Granted(NamedTuple):
-    """The columns of a new attempt that are its own."""
+    """The columns in which new attempts differ."""
 
     id: UUID
     job_id: UUID
@@ -343,7 +360,7 @@ def _granted(job: _Started, start: Start, slots: list[dict[str, Any]]) -> _Grant
 
 
 def _move_to_pools(jobs: Sequence[_Started]) -> None:
-    """Locked jobs that accept several pools run in those of their starts from now on."""
+    """Set the pool of locked jobs that accept several pools to the pool of their start."""
     if not jobs:
         return
     with connection.cursor() as cursor:
@@ -379,9 +396,9 @@ def _grant(job: _Started, attempt: _Granted, now: datetime) -> Grant:
 def _apply_claims(
     reclaims: Sequence[PlannedReclaim], now: datetime, changed: _Changed
 ) -> tuple[int, int]:
-    """Persist each claim with its victims and deadlines, then notify. Returns how many of both.
+    """Store each claim with its victims and deadlines, then notify; return both counts.
 
-    A claim whose job or victims have changed since the snapshot is left out whole. A constant
+    A claim is skipped whole if its job or a victim has changed since the snapshot. A constant
     number of statements.
     """
     if not reclaims:
@@ -405,7 +422,7 @@ def _apply_claims(
             stop_reason=None,
             state__in=[AttemptState.RESERVED, AttemptState.STARTING, AttemptState.RUNNING],
         )
-        # Not their slots, which name every node of a gang and are not looked at here.
+        # Without their slots, which name every node of a gang and are not needed here.
         .only("id", "job_id", "number", "cluster_id")
         .order_by("pk")
     }
@@ -476,7 +493,7 @@ def _apply_claims(
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """A victim, the claim that it is stopped for, and its deadline."""
+    """A victim, its claim, and its deadline."""
 
     attempt: Attempt
     claim_id: UUID
@@ -484,7 +501,7 @@ class _Stop:
 
 
 def _stop_victims(stops: Sequence[_Stop], now: datetime) -> None:
-    """Persist notice and deadline of locked attempts, then intend to notify them."""
+    """Store notice and deadline of locked attempts, then intend to notify them."""
     if not stops:
         return
     with connection.cursor() as cursor:
@@ -511,8 +528,11 @@ def _stop_victims(stops: Sequence[_Stop], now: datetime) -> None:
 
 
 def _close_claims(jobs: Sequence[UUID | str], now: datetime) -> None:
-    """Close the claims of these jobs. Where one no longer holds, victims already notified are
-    stopped all the same, since they may be saving at this moment."""
+    """Close the claims of these jobs.
+
+    Victims of a dropped claim that were already notified are stopped all the same, since they may
+    be saving their work now.
+    """
     if not jobs:
         return
     with connection.cursor() as cursor:
@@ -524,10 +544,10 @@ def _close_claims(jobs: Sequence[UUID | str], now: datetime) -> None:
 
 
 def _apply_classes(plan: Plan, now: datetime) -> None:
-    """Record what of each running attempt is guaranteed from now on, where it changed.
+    """Store the guaranteed part of each running attempt where it changed.
 
-    An attempt that was made smaller since the snapshot is guaranteed what it still has; what is
-    right for its new size the next cycle says.
+    An attempt that shrank since the snapshot is guaranteed at most its new size. The next cycle
+    decides the right amount.
     """
     if not plan.classed:
         return
@@ -553,15 +573,15 @@ def _apply_classes(plan: Plan, now: datetime) -> None:
 
 
 def _enforce_deadlines(now: datetime) -> None:
-    """Ask for the forced stop of attempts whose grace is over (level-triggered, persisted)."""
+    """Request the forced stop of attempts whose grace is over (level-triggered, stored)."""
     overdue = Attempt.objects.filter(
         state=AttemptState.STOPPING, released_at=None, forced_at=None, grace_until__lte=now
     )
     ids = list(overdue.values_list("job_id", flat=True)[:DEADLINES_MAX])
     if not ids:
         return
-    # The job before its attempt, as everywhere; one that somebody is just changing waits for
-    # the next cycle.
+    # The job is locked before its attempt, as everywhere. A job that another transaction is
+    # changing waits for the next cycle.
     jobs = list(
         Job.objects.select_for_update(skip_locked=True, no_key=True)
         .filter(pk__in=ids)

@@ -1,19 +1,18 @@
-"""What the arbiter's leader remembers from one cycle to the next, so that a cycle reads only what
-changed.
+"""The memory of the arbiter's leader between cycles, so that a cycle reads only changes.
 
-Triggers note every job of which something changed that the arbiter may know (`Change`), with the
-transaction that changed it. Numbers given out at once may be committed in any order, so nothing is
-remembered as "read up to": all changes are read of transactions that had not ended for certain at
-the last reading (PostgreSQL's `pg_snapshot_xmin`). Reading one twice does no harm, and none is
-missed. What is little, or changes with time alone, is read whole each time and compared.
+Triggers note each changed job (`Change`), with the transaction that changed it. Transactions commit
+in any order, so the memory does not keep a last change that it has read. It reads all changes of
+transactions that had not certainly ended at the last reading (PostgreSQL's `pg_snapshot_xmin`).
+Reading a change twice does no harm, and none is missed. Small data, and data that changes with time
+alone, is read whole each time and compared.
 
-The nodes, and the tree with its quotas, classes and rules, are many and seldom change, so that one
-of them did is noted too (a change of no job), and what is remembered of them holds until then.
+Nodes, and the tree with its quotas, classes and rules, are many and seldom change. Their changes
+are noted too, as a change without a job. They are remembered until such a change.
 
-What a cycle itself has written is read at its end, when nobody who starts waits any more, and not
-at the begin of the next one.
+The rows that a cycle writes are read at its end, when no start waits any more, and not at the
+beginning of the next cycle.
 
-Now and then everything is read whole and compared with what is remembered.
+From time to time everything is read whole and compared with the memory.
 """
 
 from __future__ import annotations
@@ -45,18 +44,19 @@ from quotas.queries import quota_snapshot
 
 log = logging.getLogger(__name__)
 
-#: With more changed jobs than this, reading all of them costs less.
+#: With more changed jobs than this, reading all jobs costs less.
 CHANGED_MAX = 20_000
-#: Changes that are forgotten in one cycle at most.
+#: The most changes deleted in one cycle.
 FORGOTTEN_MAX = 50_000
 _NAMED = 5
-#: Stands among the ids of changed jobs where nodes, tree, quotas, classes or rules have changed.
+#: A member among the ids of changed jobs that means a change of nodes, tree, quotas, classes or
+#: rules.
 _AROUND = "around"
 
 
 @dataclass(slots=True)
 class _Known:
-    """All of one instant; transactions before `since` had ended then."""
+    """The whole state at one instant; transactions before `since` had ended then."""
 
     since: int
     at: datetime
@@ -69,7 +69,7 @@ class _Known:
     use: RecentUse
     #: See `Memory.touched`.
     touched: set[str] | None = None
-    #: How often more was read into it.
+    #: The number of readings so far.
     reading: int = 0
 
     def attempts(self) -> Iterator[RunningJob]:
@@ -77,8 +77,10 @@ class _Known:
 
 
 class Remembered:
-    """What was read last, as `Reading` has it, until more is read. Its snapshot is put together
-    when somebody first asks for it, as nobody who is to start waits for that."""
+    """The last reading, in the form of `Reading`, until the next one.
+
+    Its snapshot is built on first use, because no start waits for it.
+    """
 
     def __init__(self, known: _Known) -> None:
         self._known = known
@@ -88,13 +90,13 @@ class Remembered:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """What the arbiter was offered. Raises RuntimeError when more was read since."""
+        """The snapshot that the arbiter was offered. Raises RuntimeError after a later reading."""
         known = self._unchanged()
         return reading_of(known.at, known.around, known.attempts(), known.queued.values()).snapshot
 
     @property
     def queued(self) -> Mapping[str, QueuedJob]:
-        """The queued jobs of the snapshot by their ids. Raises RuntimeError as `snapshot`."""
+        """The queued jobs of the snapshot by id. Raises RuntimeError as `snapshot`."""
         return self._unchanged().queued
 
     def _unchanged(self) -> _Known:
@@ -104,13 +106,13 @@ class Remembered:
 
 
 class Memory:
-    """Of one leader. What fails is forgotten, and the next reading is a whole one."""
+    """The memory of one leader. After an error it is empty, and the next reading is complete."""
 
     def __init__(self) -> None:
         self._known: _Known | None = None
 
     def read(self, now: datetime) -> Remembered:
-        """Everything as of this instant, as `read_queue` reads it."""
+        """Return the state at this instant, as `read_queue` reads it."""
         known, self._known = self._known, None
         with one_instant():
             since = _unfinished_since()
@@ -140,15 +142,18 @@ class Memory:
         return Remembered(known)
 
     def catch_up(self) -> None:
-        """Read what changed of jobs since the last reading; what was decided cannot be explained
-        any more. Where more than that changed it is left to the next reading."""
+        """Read the changes of jobs since the last reading.
+
+        After it the last decision cannot be explained any more. If other data changed too, the next
+        reading takes all of it.
+        """
         known, self._known = self._known, None
         if known is None:
             return
         with one_instant():
             since, noted = _unfinished_since(), _noted(known.since)
             if _AROUND not in noted and len(noted) <= CHANGED_MAX:
-                # What else now holds of them the next reading compares with what did until now.
+                # The next reading compares the other data with its earlier state.
                 _tell_jobs(known, noted)
                 _touch(known, noted)
                 known.use.read_again(noted)
@@ -156,17 +161,21 @@ class Memory:
         self._known = known
 
     def touched(self) -> set[str] | None:
-        """The jobs of which anything changed, by all readings since `forget_changes`, but for those
-        that run; None where that may be any. An explanation is taken away only with a change that
-        is noted."""
+        """Return the jobs that changed in any reading since `forget_changes`, without running jobs.
+
+        None means that any job may have changed. An explanation is removed only together with a
+        noted change.
+        """
         known = self._known
         if known is None or known.touched is None:
             return None
         return known.touched.difference(known.running)
 
     def decide(self, now: datetime) -> Decided:
-        """The plan for what was read last, which was as of `now`; explained until the next reading
-        or decision."""
+        """Return the plan for the last reading, which must be as of `now`.
+
+        The plan can be explained until the next reading or decision.
+        """
         known, self._known = self._known, None
         if known is None or known.at != now:
             raise RuntimeError("decided on what was not read")
@@ -175,9 +184,11 @@ class Memory:
         return decided
 
     def forget_changes(self) -> None:
-        """Delete the changes that are read for good, and those of another server's life, whose
-        numbers are still to come (a restored dump); in the caller's transaction. Nobody asks again
-        which jobs they were of."""
+        """Delete the changes that are certainly read, in the caller's transaction.
+
+        It also deletes changes of another server's life (a restored dump), whose transaction ids
+        are still to come here. It clears `touched` as well.
+        """
         if self._known is None:
             return
         self._known.touched = set()
@@ -207,7 +218,10 @@ def _compared_every() -> timedelta:
 
 
 def _noted(since: int) -> set[str]:
-    """The jobs that are noted as changed, and `_AROUND` where more is; of too many not all."""
+    """Return the changed jobs, and `_AROUND` if other data changed.
+
+    The result is cut off if there are more than `CHANGED_MAX`.
+    """
     with connection.cursor() as cursor:
         cursor.execute(_NOTED, [since, CHANGED_MAX + 2])
         return {_AROUND if job is None else job for (job,) in cursor.fetchall()}
@@ -216,7 +230,10 @@ def _noted(since: int) -> set[str]:
 def _used(
     known: _Known, noted: Collection[str], now: datetime, *, is_due: bool
 ) -> tuple[Usage, ...]:
-    """What everybody used lately, where that is told of all jobs that changed."""
+    """Return the recent use of all users and teams.
+
+    It reads only that of changed jobs, unless these are too many.
+    """
     if len(noted) > CHANGED_MAX:
         return known.use.read(now)
     usage = known.use.read(now, [job for job in noted if job != _AROUND])
@@ -232,7 +249,7 @@ def _used(
 def _changed(
     known: _Known, around: Surroundings, noted: Collection[str], now: datetime
 ) -> set[str] | None:
-    """The jobs to be read again; None where all are to be."""
+    """Return the jobs to read again; None if all jobs must be read."""
     before = known.around
     if (
         now < known.at
@@ -251,7 +268,7 @@ def _changed(
 
 
 def _tell_wrong(around: Surroundings, before: Surroundings) -> None:
-    """Nothing of it is noted as changed."""
+    """Log an error for data that changed although no change was noted."""
     if around.fleet is not before.fleet:
         log.error("cycle: nodes were remembered wrongly")
     if around.tree != before.tree:
@@ -288,7 +305,7 @@ def _bring_up_to_date(known: _Known, around: Surroundings, changed: Collection[s
         core.set_devices(devices, around.clusters)
     core.set_usage(around.usage)
     _tell_claims(known, around)
-    # What the rules say of a kind of job is known already.
+    # Keep the old object, which has already computed its answers.
     known.around = around._replace(usable=before.usable)
     _tell_jobs(known, changed)
 
@@ -341,7 +358,7 @@ def _tell_running(known: _Known, changed: Iterable[str], running: Iterable[Runni
 
 
 def _compared(known: _Known, whole: _Known) -> _Known:
-    """`known`, or `whole` where they are not the same, which is a fault of ours."""
+    """Return `known`, or `whole` if they differ, which is a bug."""
     jobs = {
         job
         for mine, theirs in ((known.queued, whole.queued), (known.running, whole.running))

@@ -1,4 +1,4 @@
-"""Why jobs wait, as the cycle stores it on them: only what changed, a bounded part at a time."""
+"""The reasons why jobs wait, stored by the cycle: only changes, in bounded parts."""
 
 from __future__ import annotations
 
@@ -17,33 +17,35 @@ from jobs.queue.reason_lines import write_reasons
 from jobs.queue.withholding import Withheld, withheld_sentence
 from primitives.clock import from_epoch
 
-#: Explanations rewritten in one cycle at most, where the cause is new and where only numbers
-#: moved (a start moves everybody up by one); the rest follow in the next cycles.
+#: The most explanations rewritten in one cycle: with a new cause, and with new numbers only. One
+#: start changes the numbers of all jobs behind it. The rest follows in the next cycles.
 NEW_CAUSES_MAX = 2_000
 NEW_NUMBERS_MAX = 300
 
 
-#: Of a job that the arbiter looked at, and of one that it was not offered.
+#: The reason of a job that the arbiter considered, or of one that was withheld.
 Reason = Waiting | Withheld
 
 
 class Reasons:
-    """The explanations that one leader has stored; the one least recently written comes first."""
+    """The explanations that one leader has stored, least recently written first."""
 
     def __init__(self) -> None:
         self._stored: dict[str, Reason] = {}
 
     def among(self, jobs: Collection[str] | None) -> Collection[str] | None:
-        """Those of `jobs` whose explanations are thought to be stored; None, any of all."""
+        """Return those of `jobs` whose explanations are believed stored; None means all jobs."""
         return jobs if jobs is None else self._stored.keys() & jobs
 
     def news(
         self, plan: Plan, unexplained: Iterable[str], withheld: Iterable[Withheld] = ()
     ) -> list[Reason]:
-        """Explanations of `plan` and of what it was not offered that differ from the stored ones,
-        bounded: new causes, then new numbers of those that were explained longest ago.
+        """Return the explanations that differ from the stored ones, bounded.
 
-        `unexplained` are the queued jobs whose stored explanation was taken away since.
+        They cover the waiting jobs of `plan` and the withheld jobs. New causes come first, then new
+        numbers of the least recently written explanations.
+
+        `unexplained` are the queued jobs whose stored explanation was removed since.
         """
         waiting: dict[str, Reason] = {item.job: item for item in plan.waiting}
         for item in withheld:
@@ -66,9 +68,9 @@ class Reasons:
         return [*islice(causes, NEW_CAUSES_MAX), *islice(numbers, NEW_NUMBERS_MAX)]
 
     def remember(self, news: Sequence[Reason]) -> None:
-        """`news` are stored, and committed."""
+        """Record that `news` are stored and committed."""
         for item in news:
-            # Taken out first, so that the dictionary stays in the order of the writing.
+            # Removed first, so that the dictionary stays in the order of writing.
             self._stored.pop(item.job, None)
             self._stored[item.job] = item
 
@@ -76,10 +78,11 @@ class Reasons:
 def store_reasons(
     news: Sequence[Reason], queued: Mapping[str, QueuedJob], now: datetime
 ) -> list[tuple[UUID, UUID]]:
-    """Write `news` on the jobs that are still queued, and new causes into their history; `queued`
-    has those that the arbiter was offered, by their ids.
+    """Write `news` on the jobs that are still queued, and new causes into their history.
 
-    Returns the job and the organization of each that was written.
+    `queued` has the jobs that the arbiter was offered, by id.
+
+    Returns the job and the organization of each job that was written.
     """
     if not news:
         return []
@@ -103,7 +106,7 @@ def _withheld_document(withheld: Withheld, now: datetime) -> dict[str, Any]:
 def reason_document(
     waiting: Waiting, job: QueuedJob, names: Mapping[str, str], *, now: datetime
 ) -> dict[str, Any]:
-    """The stored and shown form of why a job waits; times are ISO 8601 UTC."""
+    """Return the stored and shown form of a reason for waiting; times are ISO 8601 UTC."""
     estimate = None
     if waiting.method is not None:
         estimate = {
@@ -134,7 +137,7 @@ def reason_document(
 
 
 def _obstacle(one: Obstacle, job: QueuedJob, names: Mapping[str, str]) -> dict[str, Any]:
-    """Why a job that accepts several pools does not start in one of them."""
+    """Return why a job that accepts several pools does not start in one of them."""
     waiting = Waiting(job.id, one.code, one.numbers, one.node, one.jobs_ahead)
     return {
         "pool": names.get(one.pool, one.pool),

@@ -1,9 +1,9 @@
-"""Cycles that decided something, kept so that they can be looked at and decided again.
+"""Records of cycles that decided something, so that they can be inspected and replayed.
 
-A record is written after the plan and the reasons are committed: nobody's start waits for it, and a
-crash in between loses that of one cycle. Cycles that stopped somebody are asked about for longer
-than those that only started jobs, and are rarer, so each of the two kinds has the whole of each
-bound to itself.
+A record is written after the plan and the reasons are committed, so no start waits for it. A crash
+in between loses the record of that cycle. Cycles that stopped jobs are rarer than cycles that only
+started jobs, and are asked about for longer. So each of the two kinds has its own full set of
+bounds.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from arbiter.replay.replay import Replayed
 from jobs.models import Cycle
 from primitives.errors import Conflict
 
-#: So many records are written between two looks at the bounds.
+#: The number of records written between two checks of the bounds.
 FORGET_EVERY = 50
-#: Fast, and a record is at most a tenth larger than with the most thorough one.
+#: The fastest level; a record is at most a tenth larger than with the highest level.
 _LEVEL = 1
-#: A record is unpacked up to here.
+#: The most bytes to which a record is unpacked.
 _UNPACKED_MAX = 1 << 30
 
 
 def decides(plan: Plan) -> bool:
-    """Whether the plan starts, stops or claims anything, or gives a claim up."""
+    """Return whether the plan starts, stops or claims anything, or drops a claim."""
     return bool(plan.starts or plan.reclaims or plan.dropped_claims)
 
 
 class Recorder:
-    """Writes the records of one leader's cycles, and now and then forgets old ones."""
+    """Write the records of one leader's cycles, and delete old ones from time to time."""
 
     def __init__(self) -> None:
         self._left = 0
@@ -48,7 +48,7 @@ class Recorder:
     def record(
         self, snapshot: Snapshot, policy: Policy, plan: Plan, *, epoch: int, now: datetime
     ) -> None:
-        """Keep a cycle that decided something. In the caller's transaction."""
+        """Store a cycle that decided something. In the caller's transaction."""
         record = Record(settings.PRODUCT_VERSION, policy, snapshot, plan)
         body = pack(record)
         cycle = Cycle.objects.create(
@@ -75,14 +75,15 @@ def _ids(jobs: Iterable[str]) -> list[UUID]:
 
 
 def pack(record: Record) -> bytes:
-    """`record` as it is stored."""
+    """Return `record` in its stored form."""
     return zlib.compress(orjson.dumps(to_document(record)), _LEVEL)
 
 
 def unpack(body: bytes) -> Record:
-    """The record that was packed into `body`, in this version or an earlier one.
+    """Return the record in `body`, packed by this version or an earlier one.
 
-    Raises Conflict, with a sentence, for one that is damaged or was written by a later version.
+    Raises Conflict, with a sentence, for a record that is damaged or was written by a later
+    version.
     """
     unpacker = zlib.decompressobj()
     try:
@@ -99,8 +100,7 @@ def unpack(body: bytes) -> Record:
 
 
 def forget_old_cycles(*, now: datetime) -> int:
-    """Delete what is beyond the bounds in count, bytes or age, the oldest first; returns how many
-    records that were."""
+    """Delete the oldest records beyond the bounds in count, bytes or age; return their number."""
     with connection.cursor() as cursor:
         cursor.execute(
             _FORGET,
@@ -132,7 +132,7 @@ DELETE FROM jobs_cycle WHERE id IN (SELECT id FROM old)
 
 
 def write_decisions(cycle: Cycle, record: Record) -> None:
-    """Keep a line of each thing that the cycle did with a job. One statement."""
+    """Store one line for each decision of the cycle. One statement."""
     plan = record.plan
     stopped = (
         [stopped for one in Replayed(record).decided() for stopped in one.stopped]
@@ -156,7 +156,8 @@ def write_decisions(cycle: Cycle, record: Record) -> None:
         )
 
 
-# What was planned and not done has no attempt granted, claim made or notice given at that moment.
+# A planned decision that was not carried out has no attempt, claim or notice with this time, and
+# gets no line.
 _WRITE_LINES = """
 INSERT INTO jobs_decision (
     cycle_id, at, kind, job_id, team_id, pool_id, mgpu, guaranteed_mgpu,

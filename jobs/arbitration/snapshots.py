@@ -1,4 +1,4 @@
-"""What the arbiter may know, read from the database as of one instant."""
+"""The arbiter's input, read from the database as of one instant."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ from quotas.queries import QuotaSnapshot, quota_snapshot
 
 
 class Reading(NamedTuple):
-    """What is offered to the arbiter, by which policy, and which queued jobs are not; all of one
-    instant."""
+    """A snapshot for the arbiter, its policy, and the jobs withheld from it, all of one instant."""
 
     snapshot: Snapshot
     policy: Policy
@@ -47,8 +46,10 @@ class Reading(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """All that the arbiter may know but for the jobs and attempts themselves, and what decides
-    which queued jobs it is offered, and for which clusters."""
+    """The arbiter's input except for jobs and attempts.
+
+    It includes the data that decide which queued jobs are offered, and for which clusters.
+    """
 
     tree: QuotaSnapshot
     fleet: Fleet
@@ -63,12 +64,12 @@ class Surroundings(NamedTuple):
 
 
 def load_snapshot(now: datetime) -> Snapshot:
-    """Everything the arbiter may know, read in one transaction (repeatable read)."""
+    """Return the arbiter's whole input, read in one transaction (repeatable read)."""
     return read_queue(now).snapshot
 
 
 def read_queue(now: datetime) -> Reading:
-    """`load_snapshot`, with the policy and the jobs that are left out of it."""
+    """Return `load_snapshot` with the policy and the withheld jobs."""
     with one_instant():
         around = read_surroundings(now)
         return reading_of(now, around, running_attempts(), queued_jobs(around))
@@ -76,8 +77,10 @@ def read_queue(now: datetime) -> Reading:
 
 @contextmanager
 def one_instant() -> Iterator[None]:
-    """All that is read inside is as of one instant, and nothing is written, unless the caller is in
-    a transaction already."""
+    """Make all reads inside see one instant, in a read-only transaction.
+
+    In a transaction of the caller it changes nothing.
+    """
     is_outermost = not connection.in_atomic_block
     with transaction.atomic():
         if is_outermost:
@@ -92,8 +95,10 @@ def read_surroundings(
     usage: tuple[Usage, ...] | None = None,
     tree: QuotaSnapshot | None = None,
 ) -> Surroundings:
-    """Read what is little, or changes with time alone, and the fleet, the use of late and the tree
-    unless they are known."""
+    """Read the small data, and the data that changes with time alone.
+
+    Fleet, recent use and tree are read unless the caller gives them.
+    """
     stale_after = timedelta(seconds=settings.STALE_AFTER_S)
     return Surroundings(
         tree=quota_snapshot() if tree is None else tree,
@@ -118,7 +123,7 @@ def reading_of(
     running: Iterable[RunningJob],
     queued: Iterable[QueuedJob],
 ) -> Reading:
-    """What was read apart, as one."""
+    """Return the separately read parts as one reading."""
     snapshot = Snapshot(
         taken_at=int(now.timestamp()),
         nodes=around.tree.nodes,
@@ -142,7 +147,7 @@ def _rows(sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
 
 
 def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> Iterator[QueuedJob]:
-    """The queued jobs that the arbiter is offered; of `among` alone, where that is given."""
+    """Yield the queued jobs that the arbiter is offered, or only those in `among`."""
     left_out = {item.job for item in around.withheld if item.code != DEPENDENCY}
     usable, avoided = around.usable, around.avoided
     sets: dict[str | None, frozenset[str] | None] = {None: None}
@@ -190,7 +195,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
             submitted_at,
             time_limit_s,
             clusters(job, team, user, pool, mgpu_per_node, time_limit_s, pinned, image, is_native),
-            # So are the same features.
+            # The same holds for features.
             sets[features]
             if features in sets
             else sets.setdefault(features, frozenset(features.split(" "))),
@@ -264,18 +269,19 @@ AND NOT EXISTS (
 
 
 def running_attempts(of_jobs: Collection[str] | None = None) -> Iterator[RunningJob]:
-    """All attempts that hold GPUs; those of some jobs, where that is given."""
+    """Yield all attempts that hold GPUs, or only those of `of_jobs`."""
     phases = {
         "reserved": Phase.STARTING,
         "starting": Phase.STARTING,
         "running": Phase.RUNNING,
         "stopping": Phase.STOPPING,
-        # Ended, but its GPUs are not free before the last process is gone: soon.
+        # Ended, but its GPUs are free only when the last process has gone, which is soon.
         "ended": Phase.STOPPING,
     }
     sql, parameters = _RUNNING, list[str]()
     if of_jobs is not None:
-        # Said of both: the planner does not conclude it, and would read every job there is.
+        # The condition is given for both tables, because the planner does not infer it and would
+        # scan all jobs.
         sql += " AND a.job_id = ANY(%s::uuid[]) AND j.id = ANY(%s::uuid[])"
         parameters += [uuid_array(of_jobs)] * 2
     return (
@@ -375,8 +381,7 @@ def _slots(text: str) -> tuple[Slot, ...]:
 
 
 def display_names() -> Names:
-    """Display path of every tree node, and the name of every cluster and pool, by id, for
-    sentences."""
+    """Return by id the display path of every tree node, and the name of every cluster and pool."""
     rows = _rows(
         """
         SELECT id::text, path, false FROM tenants_node
@@ -391,8 +396,10 @@ def display_names() -> Names:
 
 
 def unexplained(among: Collection[str] | None = None) -> set[str]:
-    """Queued jobs without a stored explanation: new, or it was taken away since; of `among` alone,
-    where that is given."""
+    """Return the queued jobs without a stored explanation, or only those in `among`.
+
+    They are new, or their explanation was removed since.
+    """
     sql, parameters = _UNEXPLAINED, list[str]()
     if among is not None:
         if not among:
