@@ -108,7 +108,7 @@ export function FormFields({
             label: `${name} · ${formatGpus(capacity_mgpu)} ${DEVICE_WORDS[device]}`,
           }))}
           {...form.getInputProps("pool")}
-          onChange={(pool) => form.setValues({ pool, shape: shapeFor(offered.find(({ name }) => name === pool), draft) })}
+          onChange={(pool: string | null) => form.setValues({ pool, shape: shapeFor(offered.find(({ name }) => name === pool), draft) })}
         />
         <Select
           label="Priority class"

@@ -213,7 +213,7 @@ function SubmitForm({
             allowDeselect={false}
             data={teams}
             {...form.getInputProps("team")}
-            onChange={(team) => form.setValues({ team, priorityClass: null })}
+            onChange={(team: string | null) => form.setValues({ team, priorityClass: null })}
           />
           {door === "form" ? (
             <FormFields form={form} nodes={nodes} />
