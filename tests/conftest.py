@@ -10,6 +10,9 @@ import pytest
 
 from pure_folders import PURE
 
+# The conftest of a folder that is asked for alone imports them before they are plugins.
+pytest.register_assert_rewrite("kube_bed", "slurm_bed")
+
 _PROFILE_OPTION = "--hypothesis-profile"
 _HAS_PROFILE = pytest.StashKey[bool]()
 
