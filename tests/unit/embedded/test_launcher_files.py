@@ -153,7 +153,7 @@ def test_jobs_are_told_where_this_portal_is_unless_its_settings_say(
 
 
 def test_a_developers_processes_follow_the_code_and_vite_finds_the_portal(tmp_path: Path) -> None:
-    """Planted: Vite is told the port of the pages; a heartbeat is asked of a service that waits
+    """Against: Vite is told the port of the pages; a heartbeat is asked of a service that waits
     for code that can be loaded."""
     layout = a_layout(tmp_path)
     load_secrets(layout)
