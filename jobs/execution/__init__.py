@@ -1,5 +1,5 @@
-"""What was decided is carried out on clusters, and what clusters say becomes what we know.
+"""Execution on clusters: send decisions out, and read the clusters' answers in.
 
-`dispatch` answers intentions, `observation` reads listings, `settling` and `withdrawing` let go
-or take back.
+`dispatch` carries out intentions, `observation` applies listings, `settling` releases held
+submissions, and `withdrawing` withdraws stuck ones.
 """

@@ -12,12 +12,12 @@ from connectors.registry import open_connector
 
 
 def connector_of(cluster: Cluster) -> ClusterConnector:
-    """A connector to `cluster`; state lives on the cluster, so opening one is cheap.
+    """Return a connector to `cluster`; state lives on the cluster, so opening one is cheap.
 
     A cluster that never answered is prepared for its first use.
 
-    Raises ClusterUnavailable when its kind or options cannot be used: somebody must mend them,
-    and until then nothing can be known of it.
+    Raises ClusterUnavailable when its kind or options cannot be used. Nothing is known of the
+    cluster until they are corrected.
     """
     try:
         check_trusted(cluster.kind, cluster.options)

@@ -1,8 +1,8 @@
-"""Carry out what the arbiter decided: one effect per intention, whatever dies in between.
+"""Carry out the arbiter's decisions: one effect per intention, in spite of crashes.
 
-Each function answers one kind of outbox message. The intention is committed before the call
-and the call is idempotent by the attempt's key, so a repeat is harmless; the first recorded
-result wins. No cluster is called inside a transaction.
+Each function handles one kind of outbox message. The intention is committed before the call, and
+the call is idempotent by the attempt's key, so a repeat is harmless. The first recorded result
+wins. No cluster is called inside a transaction.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ from webapi.statements import array_text, columns, prepared_cursor, taken
 
 log = logging.getLogger(__name__)
 
-# A submission that goes on when the lease of its message is over is made by two at once.
+# A submission that outlasts the lease of its message would be made twice at once.
 assert CALLED_WITHIN.total_seconds() >= SUBMITTED_WITHIN_S
 
 #: Attempts in these states may still have to be sent.
 _SENDABLE = (AttemptState.RESERVED, AttemptState.STARTING)
 
 
-#: How a handler reaches the cluster of its attempt.
+#: Opens the connector to an attempt's cluster.
 Connect = Callable[[Cluster], ClusterConnector]
 
 
 def handlers(
     leadership: Leadership, clock: Callable[[], datetime], connect: Connect = connector_of
 ) -> Mapping[str, Handler]:
-    """What answers each kind of message, for one leader."""
+    """Return the handler of each kind of message, for one leader."""
     return {
         "start_attempt": Starts(leadership, clock, connect),
         "submit_held": lambda message: submit_held(message, leadership, connect),
@@ -82,8 +82,11 @@ def handlers(
 
 
 class Starts:
-    """Answers "start_attempt". What all messages of a claim need of the database is asked for at
-    once: a start by itself asks three times, and its plan costs more than its rows."""
+    """The handler of "start_attempt".
+
+    It asks the database once for the data of all messages of a delivery. A single start would ask
+    three times, and planning such a query costs more than its rows.
+    """
 
     def __init__(
         self, leadership: Leadership, clock: Callable[[], datetime], connect: Connect
@@ -94,7 +97,10 @@ class Starts:
         self._expected: dict[UUID, Attempt] = {}
 
     def expect(self, messages: Sequence[Message]) -> None:
-        """See `outbox.delivery.Expecting`. Nothing is prepared in quarantine."""
+        """Read the attempts of `messages` ahead; see `outbox.delivery.Expecting`.
+
+        Does nothing in quarantine.
+        """
         self._expected = {}
         if not is_quarantined():
             attempts = _attempts([message.subject for message in messages])
@@ -104,7 +110,7 @@ class Starts:
     def __call__(self, message: Message) -> Finish | None:
         expected = self._expected.pop(message.subject, None)
         if expected is not None:
-            # Others of its claim were sent since: it may have been cancelled meanwhile.
+            # Other messages were sent since it was read, so it may have been cancelled meanwhile.
             _read_again(expected)
         return start_attempt(
             message, self._leadership, self._clock, self._connect, attempt=expected
@@ -119,12 +125,15 @@ def start_attempt(
     *,
     attempt: Attempt | None = None,
 ) -> Finish | None:
-    """Submit the attempt and return what records the cluster's id for it, unless somebody already
-    has and nothing of it can be missing. `attempt` is how it is at this moment.
+    """Submit the attempt, and return the action that records the cluster's id for it.
 
-    Raises NotYet in quarantine, and when the cluster did not answer: the same submission is sent
-    again later and changes nothing if it had arrived. Where submissions are held, a second copy
-    may come of it, which `jobs.execution.settling` removes: only the recorded one is ever released.
+    Does nothing if the id is recorded already and the submission is certainly complete. `attempt`
+    is its current state, read here if it is None.
+
+    Raises NotYet in quarantine, and when the cluster did not answer. The same submission is then
+    sent again, without effect if the first arrived. On clusters that hold submissions this may
+    create a second copy, which `jobs.execution.settling` removes. Only the recorded one is ever
+    released.
     """
     if attempt is None:
         if is_quarantined():
@@ -133,7 +142,7 @@ def start_attempt(
         _name_users([attempt], leadership)
     if not _is_to_be_sent(attempt):
         if attempt.state == AttemptState.STOPPING and message.sends == 1:
-            # Asked to stop before anybody sent it: nothing of it is on the cluster.
+            # It was asked to stop before its first sending, so nothing of it is on the cluster.
             with leadership.fence():
                 _close_unstarted(attempt.id, "stopped", "stopped before it was sent", clock())
         return None
@@ -155,15 +164,17 @@ def start_attempt(
         with leadership.fence():
             is_closed = _close_unstarted(attempt.id, outcome, str(error), clock())
         if not is_closed:
-            # A listing has found it since: the rest of it is refused, for now.
+            # A listing has found a part of it since; the cluster refuses the rest for now.
             raise NotYet(str(error)) from error
         return None
     return lambda: record_native_id(attempt.id, native_id)
 
 
 def _tell_obstacle(attempt: Attempt, error: ClusterUnavailable, leadership: Leadership) -> None:
-    """Store what everybody may read of why the attempt could not be submitted, until a listing has
-    something to say of it."""
+    """Store the public part of why the attempt could not be submitted.
+
+    It stays until a listing has a message for the attempt.
+    """
     told = error.told if isinstance(error, ControllerAway) else ""
     if told == attempt.message:
         return
@@ -174,8 +185,9 @@ def _tell_obstacle(attempt: Attempt, error: ClusterUnavailable, leadership: Lead
 def _is_to_be_sent(attempt: Attempt) -> bool:
     if attempt.native_id is None:
         return attempt.state in _SENDABLE
-    # A listing may have recorded it before its submission was answered, or behind a crash of ours;
-    # it may run by now, without what it needs. What is there is found again by its key.
+    # A listing may have recorded it before its submission was answered, or after a crash of the
+    # portal. It may run by now with parts missing. The submission finds existing parts by their
+    # key.
     return (
         kind_named(attempt.cluster.kind).submits_in_parts
         and attempt.job.origin != JobOrigin.NATIVE
@@ -190,10 +202,12 @@ def _native_control(cluster: Cluster, connect: Connect) -> NativeControl | None:
 
 
 def _start_native(attempt: Attempt, leadership: Leadership, connect: Connect) -> Finish | None:
-    """Have the cluster start the workload, which waits there; repeated by
-    `jobs.natives.waiting_natives` until it begins."""
+    """Let the cluster start the native workload that waits there.
+
+    `jobs.natives.waiting_natives` repeats this until it begins.
+    """
     with leadership.fence():
-        # Before the call: from here on it may run, and is told again as long as it does not.
+        # Before the call, because from here on it may run. The start is repeated until it does.
         is_wanted = Attempt.objects.filter(
             pk=attempt.pk, state__in=_SENDABLE, released_at=None
         ).update(release_sent_at=Coalesce("release_sent_at", Now()))
@@ -207,7 +221,7 @@ def _start_native(attempt: Attempt, leadership: Leadership, connect: Connect) ->
             )
         control.starter.start(ref_of(attempt), granted_to(attempt))
     except NativeRefused as error:
-        # The looks at its cluster repeat it, and take it back when that goes on for too long.
+        # Later listings repeat the start, and withdraw the attempt when this goes on for too long.
         log.warning("native job %s is not started: %s", attempt.job.native_id, error)
     except ClusterUnavailable as error:
         raise NotYet(str(error)) from error
@@ -229,8 +243,10 @@ def _lacks_user(attempt: Attempt) -> bool:
 
 
 def _name_users(attempts: Sequence[Attempt], leadership: Leadership) -> None:
-    """Store as whom attempts that are to be sent run on their cluster: committed before they are
-    sent, so that a repeat goes out as the same user."""
+    """Store the cluster users as which the attempts will run.
+
+    This is committed before they are sent, so that a repeat uses the same user.
+    """
     nameless = [one for one in attempts if _lacks_user(one) and _is_to_be_sent(one)]
     named: dict[UUID, str] = {}
     for cluster in {one.cluster for one in nameless}:
@@ -273,8 +289,8 @@ def _nobody(attempt: Attempt) -> str:
 def notify_attempt(message: Message, leadership: Leadership, connect: Connect) -> None:
     """Send the notice signal. Raises NotYet when the cluster did not answer.
 
-    An attempt that the cluster neither acknowledged nor ever listed has nothing to save: it is
-    stopped at once, so that nobody waits out a grace for what may not even be there.
+    An attempt that the cluster neither acknowledged nor listed has nothing to save. It is stopped
+    at once, so that no grace is spent on it.
     """
     attempt = _attempt(message.subject)
     if attempt.released_at is not None:
@@ -294,9 +310,9 @@ def notify_attempt(message: Message, leadership: Leadership, connect: Connect) -
 def stop_attempt(message: Message, leadership: Leadership, connect: Connect) -> None:
     """End the attempt by force. Raises NotYet when the cluster did not answer.
 
-    Also for an attempt that was never acknowledged: the cluster then refuses a late start, and
-    observation, which from here on expects it, finds out whether it ever ran. An attempt that is
-    lost, or was never listed, is stopped too, in case it turns up.
+    This also works for an attempt that was never acknowledged. The cluster then refuses a late
+    start, and observation, which from now on expects the attempt, finds out whether it ever ran. An
+    attempt that is lost or was never listed is stopped too, in case it appears later.
     """
     attempt = _attempt(message.subject)
     may_turn_up = attempt.outcome == "lost" or attempt.native_id == NEVER_STARTED
@@ -306,7 +322,7 @@ def stop_attempt(message: Message, leadership: Leadership, connect: Connect) -> 
         _tell_native(attempt, connect, lambda control, ref: control.stop(ref))
         return
     try:
-        # By its key: also what the cluster took for it without anybody recording it.
+        # By its key, to reach also a submission whose id was never recorded.
         connect(attempt.cluster).stop(attempt.key, native_id=recorded_id(attempt))
     except ClusterUnavailable as error:
         raise NotYet(str(error)) from error
@@ -317,7 +333,7 @@ def stop_attempt(message: Message, leadership: Leadership, connect: Connect) -> 
 def _tell_native(
     attempt: Attempt, connect: Connect, act: Callable[[NativeControl, NativeRef], None]
 ) -> None:
-    """Raises NotYet when the cluster did not answer."""
+    """Call `act` with the cluster's control. Raises NotYet when the cluster did not answer."""
     try:
         control = _native_control(attempt.cluster, connect)
         assert control is not None
@@ -341,7 +357,7 @@ def _attempt(attempt_id: UUID) -> Attempt:
 
 
 def _attempts(ids: Sequence[UUID]) -> list[Attempt]:
-    """The attempts with these ids and all that their workloads say. Raises DoesNotExist."""
+    """Return the attempts with these ids and all data of their workloads. Raises DoesNotExist."""
     with prepared_cursor() as cursor:
         cursor.execute(_ATTEMPTS, [array_text(ids)])
         rows = cursor.fetchall()
@@ -367,8 +383,10 @@ WHERE a.id = ANY(%s::uuid[])
 
 
 def _read_again(attempt: Attempt) -> None:
-    """What may have changed of `attempt` since it was read, and what it depends on. Raises NotYet
-    in quarantine."""
+    """Update the fields of `attempt` that may have changed since it was read.
+
+    Raises NotYet in quarantine.
+    """
     with prepared_cursor() as cursor:
         cursor.execute(_STANDING, [attempt.id])
         row = cursor.fetchone()
@@ -402,11 +420,12 @@ def _attempt_of(row: Sequence[Any]) -> Attempt:
 
 
 def _close_unstarted(attempt_id: UUID, outcome: str, message: str, now: datetime) -> bool:
-    """Close an attempt that never ran and never will, and move its job on; False for one that its
-    cluster knows, or that is closed.
+    """Close an attempt that never ran and never will, and move its job on.
 
-    What its cluster is not set up for (`NOT_STARTED`) queues again, and goes elsewhere for a while,
-    as what was taken back does.
+    Returns False for an attempt that its cluster knows, or that is closed already.
+
+    With `NOT_STARTED`, for example if the cluster is not set up for it, the job is requeued and
+    avoids the cluster for a while, as after a withdrawal.
     """
     job_id = Attempt.objects.values_list("job_id", flat=True).get(pk=attempt_id)
     job = Job.objects.select_for_update(of=("self",)).get(pk=job_id)

@@ -1,9 +1,9 @@
-"""Jobs on a node that is being emptied are preempted as a reclaim's victims are, for nobody.
+"""Preempt the jobs on a node that is being emptied, without a beneficiary.
 
-Notice, grace, forced stop, and the queue again as the next attempt: so they save their work first,
-and whatever its cluster does with the Pods of a gang, no job fails by it. The jobs are those that
-the cluster itself finds on the node now, since where its scheduler puts an attempt is told here
-only by a listing after its start.
+The steps are those of a reclaim's victims: notice, grace, forced stop, requeue as the next attempt.
+So jobs save their work first, and no job fails, whatever its cluster does with the Pods of a gang.
+The cluster itself names the jobs on the node, because the portal learns the placement of an attempt
+only from a listing after its start.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from live.publishing import publish
 from quotas.installation import arbiter_policy
 from quotas.queries import graces_s
 
-#: Others are being stopped already, or have ended.
+#: Attempts in other states are stopping or have ended.
 _STOPPABLE = (AttemptState.RESERVED, AttemptState.STARTING, AttemptState.RUNNING)
 
 
 def native_ids(cluster: Cluster) -> frozenset[str]:
-    """What `cluster` calls those of our attempts and native jobs that may hold GPUs there."""
+    """Return the native ids of the attempts and native jobs that may hold GPUs on `cluster`."""
     return frozenset(
         there
         for ids in Attempt.objects.filter(cluster=cluster, released_at=None).values_list(
@@ -39,7 +39,7 @@ def native_ids(cluster: Cluster) -> frozenset[str]:
 
 
 def preempt_for_drain(cluster: Cluster, node: str, there: Collection[str], *, now: datetime) -> int:
-    """Preempt those of the native ids `there` that nobody stops yet; returns how many.
+    """Preempt the jobs with native ids in `there` that are not stopping yet; return how many.
 
     Must run behind the fence.
     """
@@ -60,7 +60,7 @@ def preempt_for_drain(cluster: Cluster, node: str, there: Collection[str], *, no
         .filter(pk__in=list(stoppable.values_list("job_id", flat=True)))
         .order_by("pk")
     }
-    # Asked again, now that nobody changes them: one that has ended meanwhile may have a successor
+    # Asked again under the lock: a job whose attempt has ended meanwhile may have its next attempt
     # elsewhere.
     attempts = list(
         stoppable.filter(job__in=list(jobs)).select_for_update(of=("self",)).order_by("pk")
@@ -72,7 +72,7 @@ def preempt_for_drain(cluster: Cluster, node: str, there: Collection[str], *, no
     for attempt in attempts:
         job = jobs[attempt.job_id]
         lifecycle.check_move(job.state, JobState.PREEMPTING)
-        # As the arbiter gives its victims.
+        # The same grace as the arbiter gives its victims.
         grace_s = min(most_s, graces[job.priority_class_id])
         by_grace.setdefault(grace_s, []).append(attempt)
         detail = {"attempt": attempt.number, "grace_s": grace_s, "drained_node": node}

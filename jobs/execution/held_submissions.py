@@ -1,20 +1,20 @@
-"""Submit the job of a claim while its victims have their grace, so that only a release is left.
+"""Submit a claim's job during the grace of its victims, so that only a release remains.
 
-A cluster that holds submissions lets nothing run before it has been listed for `settle_s` seconds
-and its release has arrived. A claim that is stored with its victims therefore gets a held
-submission there. When the arbiter starts the job, and the grant is what was submitted, the new
-attempt takes over id, number and native id; from then on it is settled and released like any other
+A cluster that holds submissions runs nothing before the submission was listed for `settle_s`
+seconds and released. So a claim that is stored with its victims gets a held submission there at
+once. The arbiter starts the job later. If the grant equals the submission, the new attempt takes
+over its id, number and native id. From then on it is settled and released like any other attempt
 (`jobs.execution.settling`).
 
-What keeps that safe:
+This is safe for three reasons:
 
-- Nothing is released without an attempt, and an attempt is made by a start alone. Until then the
-  arbiter sees a queued job with a claim, and no GPUs are counted or charged.
-- A start takes over what was submitted for a claim that is still open, with the row locked, and
-  closes the claim in the same transaction. Where the cluster has not acknowledged it yet, whoever
-  learns its id first records it, as for any other attempt.
-- A closed claim without such an attempt has lost its submission for good: its number is never used
-  again, so what is under way to the cluster arrives under a key that nobody will ever release, and
+- Only an attempt is ever released, and only a start creates one. Until then the arbiter sees a
+  queued job with a claim, and no GPUs are counted or charged.
+- A start takes over a submission only while its claim is open, with the row locked, and closes the
+  claim in the same transaction. If the cluster has not acknowledged the submission yet, its id is
+  recorded with the first answer, as for any attempt.
+- A claim that is closed without an attempt has lost its submission for good. Its number is never
+  used again, so a late submission arrives under a key that is never released.
   `jobs.execution.settling` removes it.
 """
 
@@ -52,7 +52,7 @@ from outbox.quarantine import is_quarantined
 from outbox.recording import Intention
 from quotas.cluster_users import names_on
 
-#: SQL: the number of the next attempt of job `j`, which no held submission of it ever had.
+#: SQL for the number of the next attempt of job `j`, which none of its held submissions ever had.
 NEXT_NUMBER = f"""1 + greatest(
     j.attempt_number,
     (SELECT max(h.number) FROM {HeldSubmission._meta.db_table} h WHERE h.job_id = j.id)
@@ -62,7 +62,7 @@ _RELEASED_BY_OTHERS = "Somebody released it on its cluster before it was started
 
 
 def next_number(job_id: UUID) -> int:
-    """The number of the next attempt of a locked job."""
+    """Return the number of the next attempt of a locked job."""
     return _next_numbers([job_id])[job_id]
 
 
@@ -77,15 +77,17 @@ def _next_numbers(jobs: Collection[UUID]) -> dict[UUID, int]:
 
 
 def hold_for(claims: Sequence[Reclaim]) -> list[Intention]:
-    """Store a held submission for each of these new claims whose cluster can hold one; returns what
-    is to be sent. Their jobs are locked and queued."""
+    """Store a held submission for each new claim whose cluster can hold one.
+
+    Returns the intentions to submit them. The jobs must be locked and queued.
+    """
     if not claims:
         return []
     kinds = kinds_where(lambda kind: kind.submits_held)
     clusters = Cluster.objects.filter(kind__in=kinds, pk__in={claim.cluster_id for claim in claims})
     holding = set(clusters.values_list("id", flat=True))
     claims = [claim for claim in claims if claim.cluster_id in holding]
-    # Native jobs are on their cluster already, and wait there.
+    # Native jobs wait on their cluster already.
     ours = Job.objects.filter(
         pk__in=[claim.job_id for claim in claims], origin=JobOrigin.PORTAL
     ).values_list("id", flat=True)
@@ -110,7 +112,7 @@ def hold_for(claims: Sequence[Reclaim]) -> list[Intention]:
 
 
 class Held(NamedTuple):
-    """A held submission that an attempt may take over; no native id is none that was recorded."""
+    """A held submission that an attempt may take over; `native_id` is None until recorded."""
 
     number: int
     native_id: str | None
@@ -121,8 +123,11 @@ class Held(NamedTuple):
 
 
 def held_for(jobs: Collection[UUID]) -> Mapping[UUID, Held]:
-    """By job, what was submitted for the open claims of these jobs. Locks it until the end of the
-    transaction, so that nobody finds it released by others or records its id meanwhile."""
+    """Return by job the held submissions of their open claims.
+
+    Locks them until the end of the transaction. So no other process can mark one as released, or
+    record its id, meanwhile.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -145,10 +150,10 @@ def held_for(jobs: Collection[UUID]) -> Mapping[UUID, Held]:
 def submit_held(
     message: Message, leadership: Leadership, connect: Callable[[Cluster], ClusterConnector]
 ) -> Finish | None:
-    """Submit the attempt that the claim's job would become, and return what records the cluster's
-    id for it. A claim that is closed by now needs none.
+    """Submit the next attempt of a claim's job, held, and return the action that records its id.
 
-    Raises NotYet in quarantine, and when the cluster did not answer.
+    Does nothing if the claim is closed by now. Raises NotYet in quarantine, and when the cluster
+    did not answer.
     """
     if is_quarantined():
         raise NotYet("Tidegate is in quarantine; nothing is submitted.")
@@ -163,7 +168,7 @@ def submit_held(
         name = names_on(claim.cluster, [held.job.user_id]).get(held.job.user_id)
         if name is None:
             return lambda: _refuse(held.pk, "Its user has no user on the cluster.")
-        # Committed before it is sent, so that a repeat goes out as the same user.
+        # Committed before it is sent, so that a repeat uses the same user.
         with leadership.fence():
             HeldSubmission.objects.filter(pk=held.pk).update(cluster_user=name)
         held.cluster_user = name
@@ -174,15 +179,17 @@ def submit_held(
     except ClusterUnavailable as error:
         raise NotYet(str(error)) from error
     except WorkloadRejected as error:
-        # What it means for the job is told when it is started.
+        # The start of the job reports the consequence.
         refusal = str(error)[:2000]
         return lambda: _refuse(held.pk, refusal)
     return lambda: _record_id(held.pk, native_id)
 
 
 def _attempt_of(held: HeldSubmission) -> Attempt:
-    """What an attempt would be that takes `held` over; never stored. All of it counts as within the
-    guarantee: where that turns out wrong, the start takes over nothing."""
+    """Return the attempt that would take over `held`; it is never stored.
+
+    All of it counts as guaranteed. If that turns out wrong, the start does not take it over.
+    """
     claim = held.reclaim
     if claim.pool is not None:
         held.job.pool = claim.pool
@@ -201,8 +208,11 @@ def _attempt_of(held: HeldSubmission) -> Attempt:
 
 
 def _record_id(held_id: UUID, native_id: str) -> None:
-    """The first recorded id wins. A start that is taking it over is waited for, and then it is the
-    attempt's."""
+    """Record the submission's id. The first recorded id wins.
+
+    The update waits for a start that is taking the submission over. Then the id belongs to the
+    attempt.
+    """
     HeldSubmission.objects.filter(pk=held_id, native_id=None).update(native_id=native_id)
     record_native_id(held_id, native_id)
 
@@ -212,17 +222,20 @@ def _refuse(held_id: UUID, refusal: str) -> None:
 
 
 class Unadopted(NamedTuple):
-    """Held submissions that no attempt has taken over: `waiting` for a start of their job, or
-    `lost` to it, since the claim was closed or the submission refused."""
+    """Held submissions that no attempt has taken over.
+
+    `waiting` ones may still be taken over by a start. `lost` ones may not, because their claim was
+    closed or they were refused.
+    """
 
     waiting: frozenset[UUID]
     lost: frozenset[UUID]
 
 
 def unadopted_among(ids: Collection[UUID], cluster: Cluster) -> Unadopted:
-    """Of these ids, those of held submissions on `cluster` that no attempt has taken over.
+    """Return the held submissions on `cluster` among these ids that no attempt has taken over.
 
-    In one statement, which sees the start of an attempt and the end of its claim together.
+    One statement, which sees the start of an attempt and the end of its claim together.
     """
     if not ids:
         return Unadopted(frozenset(), frozenset())
@@ -244,11 +257,14 @@ def unadopted_among(ids: Collection[UUID], cluster: Cluster) -> Unadopted:
 
 
 def refuse_released(ids: Collection[UUID], cluster: Cluster) -> frozenset[UUID]:
-    """Of these ids, whose workloads run on `cluster` and which no attempt has, those of held
-    submissions; no attempt may take them over any more. Must run behind the fence."""
+    """Return the held submissions among these ids, and refuse that attempts take them over.
+
+    The workloads of the ids run on `cluster`, and no attempt has these ids. Must run behind the
+    fence.
+    """
     if not ids:
         return frozenset()
-    # Locked first: a start that is taking one over is seen by the next statement.
+    # Locked first, so that the next statement sees a start that is taking one over.
     list(
         HeldSubmission.objects.select_for_update(no_key=True, of=("self",))
         .filter(pk__in=ids, reclaim__cluster=cluster)
@@ -265,10 +281,11 @@ def refuse_released(ids: Collection[UUID], cluster: Cluster) -> frozenset[UUID]:
 
 
 def known_ids(found: Mapping[UUID, Sequence[Observation]], *, has_been_away: bool) -> set[UUID]:
-    """Of the keys that a cluster lists, those of held submissions.
+    """Return the held submissions among the keys that a cluster lists.
 
-    After a time in which nobody looked (`has_been_away`), one that runs counts only where it was
-    known before that somebody had released it: a start may be missing here since a restore.
+    `has_been_away` means that the portal did not observe for a while. Then a running one counts
+    only if it was marked before as released by others, since a restore may have lost the start of
+    its attempt.
     """
     rows = HeldSubmission.objects.filter(pk__in=list(found)).values_list("pk", "refusal")
     return {
@@ -281,8 +298,10 @@ def known_ids(found: Mapping[UUID, Sequence[Observation]], *, has_been_away: boo
 
 
 def _has_run(one: Observation) -> bool:
-    """Whether it holds or held GPUs, or is about to. What is cancelled while it waits gets its end
-    as its start, too."""
+    """Return whether it holds or held GPUs, or is about to.
+
+    A submission that is cancelled while it waits has equal start and end times.
+    """
     is_live = one.phase in (
         WorkloadPhase.STARTING,
         WorkloadPhase.RUNNING,
@@ -293,8 +312,10 @@ def _has_run(one: Observation) -> bool:
 
 
 def due_for_release(cluster_id: UUID) -> frozenset[UUID]:
-    """Attempts that took over a held submission on this cluster and were not released yet: the next
-    listing releases them."""
+    """Return the attempts with a held submission on this cluster that await their release.
+
+    The next listing releases them.
+    """
     return frozenset(
         Attempt.objects.filter(
             Exists(HeldSubmission.objects.filter(pk=OuterRef("pk"))),

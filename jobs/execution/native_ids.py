@@ -8,7 +8,10 @@ from django.db import connection
 
 
 def record_native_id(attempt_id: UUID, native_id: str) -> None:
-    """The first recorded id wins; somebody may have asked to stop the attempt since."""
+    """Record the cluster's id of the attempt. The first recorded id wins.
+
+    The attempt may have been asked to stop since.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             """

@@ -1,4 +1,4 @@
-"""What a native asks for and was granted, and by what its cluster knows it."""
+"""The requested and granted size of a native job, and its reference on the cluster."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ RANKS_MAX = 100_000
 
 
 def ref_of_job(job: Job) -> NativeRef:
-    """What a cluster knows the job of a native by."""
+    """Return the reference to a native job on its cluster."""
     return NativeRef(job.native_id or "", int(job.submitted_at.timestamp()), "")
 
 
 def ref_of_native(native: NativeWorkload) -> NativeRef:
-    """What its cluster knows it by."""
+    """Return the reference to a listed native workload on its cluster."""
     return NativeRef(native.native_id, native.submitted_at, "")
 
 
 def size_asked(native: NativeWorkload) -> NativeSize | None:
-    """What it asks for now; None also where that is of several pools."""
+    """Return the size that the workload asks for now; None also if it spans several pools."""
     return None if native.is_mixed else size_of(native.pool, native.ranks_mgpu)
 
 
 def size_of_job(job: Job) -> NativeSize:
-    """What its job asks for."""
+    """Return the size that the job asks for."""
     return NativeSize(job.pool.name, job.mgpu_per_node, job.node_count)
 
 
 def take_size(job: Job, size: NativeSize) -> None:
-    """Let its job, which is not saved, ask for `size`."""
+    """Set the size of the unsaved job to `size`."""
     job.mgpu_per_node, job.node_count = size.mgpu_per_rank, size.rank_count
     is_gang = size.rank_count > 1
     job.type = (JobType.DISTRIBUTED if is_gang else JobType.TRAINING).value
 
 
 def may_become(native: NativeWorkload, pool: str) -> bool:
-    """Whether a job of `pool` can ask for what the workload asks for now."""
+    """Return whether a job of `pool` can have the size that the workload asks for now."""
     size = size_asked(native)
     return (
         size is not None
@@ -49,7 +49,7 @@ def may_become(native: NativeWorkload, pool: str) -> bool:
 
 
 def ref_of(attempt: Attempt) -> NativeRef:
-    """What the cluster knows a native attempt by; its job must be loaded."""
+    """Return the reference to a native attempt on its cluster; its job must be loaded."""
     return NativeRef(
         attempt.native_id or attempt.job.native_id or "",
         int(attempt.job.submitted_at.timestamp()),
@@ -58,6 +58,5 @@ def ref_of(attempt: Attempt) -> NativeRef:
 
 
 def granted_to(attempt: Attempt) -> NativeSize | None:
-    """What was granted to a native that waits to be started; its job with the pool must be
-    loaded."""
+    """Return the size granted to a waiting native job; its job and pool must be loaded."""
     return size_of(attempt.job.pool.name, [slot["mgpu"] for slot in attempt.slots])

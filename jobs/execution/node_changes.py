@@ -1,6 +1,6 @@
-"""Ask a cluster to drain or resume a node, as an administrator wanted, and store what it said.
+"""Drain or resume a node at an administrator's request, and store the cluster's answer.
 
-A drain that evicts is carried out again and again until nothing is left on the node.
+A drain with eviction is repeated until nothing is left on the node.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def change_node(
     clock: Callable[[], datetime],
     connect: Callable[[Cluster], ClusterConnector],
 ) -> None:
-    """Carry out the request that is the message's subject, unless a later one replaced it.
+    """Carry out the request in the message's subject, unless a later request replaced it.
 
-    Raises NotYet while the cluster does not answer, for PATIENCE since the request at most, and
-    while something is left on a node that is to be emptied, for EMPTIED_WITHIN.
+    Raises NotYet while the cluster does not answer, at most for PATIENCE since the request. Also
+    raises it while workloads are left on a node to be emptied, at most for EMPTIED_WITHIN.
     """
     request = NodeRequest.objects.select_related("cluster").get(pk=message.subject)
     if request.state != NodeRequestState.PENDING:
@@ -57,8 +57,8 @@ def change_node(
 
 
 def _given_up(request: NodeRequest, now: datetime) -> str:
-    """Why it is not asked any more, "" while it is."""
-    # It is told what it waits for as soon as the cluster has answered once.
+    """Return why the request is given up, or "" while it is not."""
+    # The request has a message as soon as the cluster has answered once.
     if not request.message and now > request.requested_at + PATIENCE:
         minutes = PATIENCE // timedelta(minutes=1)
         return f"{request.cluster.name} did not answer for {minutes} minutes; ask again."

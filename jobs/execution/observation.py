@@ -1,7 +1,7 @@
-"""What clusters say becomes what we know: attempts, job states, meter events.
+"""Apply the listings of clusters: attempts, job states, meter events.
 
-Level-triggered: each complete listing is compared with what is stored, so a missed or repeated
-listing changes nothing. Absent is never finished. What changed is stored in batches, each in one
+Level-triggered: each complete listing is compared with the database, so a missed or repeated
+listing changes nothing. Absent is never finished. Changes are stored in batches, each in one
 transaction with a constant number of statements.
 """
 
@@ -49,7 +49,7 @@ NEVER_STARTED = "never-started"
 LISTINGS_BEFORE_LOST = 3
 #: Seconds for which a missing attempt waits for an accounting that has its start and no end.
 UNDECIDED_S = 60
-#: Attempts that are changed in one transaction; nobody else can change their jobs meanwhile.
+#: The most attempts changed in one transaction, which locks their jobs meanwhile.
 BATCH_MAX = 100
 
 _STATE_OF = {
@@ -72,13 +72,15 @@ def apply_listing(
     counts_misses: bool = True,
     questions: Questions | None = None,
 ) -> int:
-    """Bring every attempt that holds GPUs on `cluster` up to `listing`; returns how many changed.
+    """Update every attempt that holds GPUs on `cluster` from `listing`; return how many changed.
 
-    `previous_at` is when the cluster last gave a complete listing. One attempt that cannot be
-    applied is logged and left for the next listing; it never blocks the others. Of one that
-    is about to be called lost the cluster's accounting is asked first; nothing is called lost
-    in quarantine and unless `counts_misses`, nor what the listing may have but could not be read.
-    `questions` bound what accounting is asked. Raises NotLeading when the leadership is over.
+    `previous_at` is the time of the cluster's previous complete listing. An attempt that cannot be
+    applied is logged and left for the next listing; it never blocks the others. Before an attempt
+    is called lost, the cluster's accounting is asked, within the bounds of `questions`.
+
+    No attempt is called lost in quarantine or without `counts_misses`. The same holds if the
+    listing may contain it in a form that could not be read. Raises NotLeading when the leadership
+    is over.
     """
     questions = questions or Questions()
     questions.begin_round()
@@ -96,7 +98,7 @@ def apply_listing(
             if not is_known(attempt, observation):
                 news.append(_news(attempt, observation))
         elif is_frozen or attempt.native_id is None or listing.may_have(attempt.native_id):
-            # Not acknowledged yet: dispatch, not observation, finds out what became of it.
+            # Not acknowledged yet: dispatch, not observation, finds out its fate.
             continue
         elif is_about_to_be_lost(attempt):
             missing.append(attempt)
@@ -118,10 +120,10 @@ def apply_listing(
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a complete listing says of an attempt; no observation is a listing without it.
+    """The content of a complete listing about an attempt; no observation means it is absent.
 
-    `doubt` is why nobody knows whether a missing one ran, `release_sent_at` when it had been let go
-    at the time when it was found missing.
+    `doubt` is why it is unknown whether a missing attempt ran. `release_sent_at` is its value at
+    the time when the attempt was found missing.
     """
 
     attempt_id: UUID
@@ -138,10 +140,10 @@ def _news(attempt: Attempt, observation: Observation | None, doubt: str | None =
 def _apply_in_batches(
     news: Sequence[News], previous_at: datetime | None, leadership: Leadership, now: datetime
 ) -> int:
-    """Apply `news`; returns how many attempts changed.
+    """Apply `news`; return how many attempts changed.
 
-    Where one of a batch cannot be applied, its batch is applied one by one, and that one is left
-    for the next listing.
+    If a batch fails, it is applied one by one, and the failing attempt is left for the next
+    listing.
     """
     changed = 0
     for start in range(0, len(news), BATCH_MAX):
@@ -153,7 +155,7 @@ def _apply_in_batches(
             raise
         except Exception:
             if len(batch) == 1:
-                # Whatever is wrong with one answer, the attempts behind it must not wait for it.
+                # An error in one observation must not delay the attempts behind it.
                 log.exception("attempt %s could not be brought up to date", batch[0].attempt_id)
                 continue
             for one in batch:
@@ -162,23 +164,23 @@ def _apply_in_batches(
 
 
 def recorded_id(attempt: Attempt) -> str | None:
-    """The cluster's id of the attempt, or None while none was ever recorded."""
+    """Return the cluster's id of the attempt, or None if none was ever recorded."""
     return None if attempt.native_id == NEVER_STARTED else attempt.native_id
 
 
 def is_about_to_be_lost(attempt: Attempt) -> bool:
-    """Whether one more complete listing without the attempt makes it lost."""
+    """Return whether one more complete listing without the attempt makes it lost."""
     return attempt.missed_listings + 1 >= LISTINGS_BEFORE_LOST
 
 
 def _ask_accounting(
     connector: ClusterConnector, attempt: Attempt, questions: Questions, now: datetime
 ) -> tuple[Observation | None, str | None]:
-    """What accounting says of a missing attempt, and, where nobody knows if it ran, why.
+    """Return accounting's answer about a missing attempt, and a doubt if nobody knows if it ran.
 
-    What was held and never released has not run, whatever became of it. What was released and
-    is in no list and no account may have run, and so may what is in no list while its account
-    stays open (a controller that was killed forgot it): only a person can tell.
+    A submission that was held and never released has not run. A released one that is in no list and
+    no account may have run. The same holds for an attempt in no list whose account stays open, for
+    example because a killed controller forgot it. Only a person can decide such cases.
     """
     native_id = recorded_id(attempt)
     if native_id is None or (connector.submits_held and attempt.release_sent_at is None):
@@ -196,7 +198,7 @@ def _ask_accounting(
     return found, "Its accounting does not know it either." if is_doubtful else None
 
 
-#: The fields of an attempt that a listing is compared with.
+#: The fields of an attempt that are compared with a listing.
 COMPARED = (
     "id",
     "job_id",
@@ -217,7 +219,7 @@ COMPARED = (
 
 
 def is_known(attempt: Attempt, observation: Observation) -> bool:
-    """Whether the stored attempt already says what the cluster says."""
+    """Return whether the stored attempt already agrees with the cluster's report."""
     state = _STATE_OF[observation.phase]
     if attempt.state == AttemptState.STOPPING and state != AttemptState.ENDED:
         state = AttemptState.STOPPING
@@ -235,14 +237,14 @@ def is_known(attempt: Attempt, observation: Observation) -> bool:
 
 
 def _is_begun_anew(attempt: Attempt, observation: Observation) -> bool:
-    """Whether its cluster has taken back the start that it told, and begun it again since.
+    """Return whether the cluster took back the reported start and has begun the attempt again.
 
-    A controller that was killed forgets what began in its last seconds, begins that again under
-    the same number, and overwrites the start in its account. Charged from the first word, an
-    attempt would pay for the time in which it waits again and its GPUs are anybody's; and what it
-    pays would depend on whether anybody looked in those seconds. What the cluster counts as
-    another run is none of this: that one was used. Nor is anything moved past a checkpoint that
-    the script told of since: what was saved stays saved.
+    A controller that was killed forgets the starts of its last seconds. It begins them again under
+    the same number, and overwrites the start in its account. Charging from the first start would
+    charge the second wait, when others may use the GPUs. The charge would also depend on whether
+    the portal observed in those seconds. A run that the cluster counts as another run does not
+    belong here, because the first one was used. The start never moves past a reported checkpoint,
+    since that work is saved.
     """
     if not observation.is_only_run or observation.started_at is None or attempt.started_at is None:
         return False
@@ -252,10 +254,10 @@ def _is_begun_anew(attempt: Attempt, observation: Observation) -> bool:
 
 
 def _is_resized(attempt: Attempt, observation: Observation) -> bool:
-    """Whether what it holds, as the cluster says, is not what is counted.
+    """Return whether the GPUs that it holds, by the cluster's report, differ from the counted ones.
 
-    Only what runs is believed, and what has ended of which the cluster says when it was changed: of
-    what is ending, nodes are let go one by one.
+    Only a running attempt is believed, or an ended one with the time of the change. A stopping
+    attempt releases its nodes one by one.
     """
     is_told = observation.phase is WorkloadPhase.RUNNING or (
         observation.is_released and observation.resized_at is not None
@@ -269,7 +271,7 @@ def _is_resized(attempt: Attempt, observation: Observation) -> bool:
 
 
 def _message(attempt: Attempt, observation: Observation) -> str:
-    """What is to be said of the attempt; why it was taken back stays."""
+    """Return the message for the attempt; the reason of a withdrawal stays."""
     if attempt.stop_reason == StopReason.WITHDRAWN:
         return attempt.message
     return observation.message[:2000]
@@ -282,13 +284,13 @@ def apply_one(
     previous_at: datetime | None,
     now: datetime,
 ) -> int:
-    """Bring one attempt and its job up to `observation`; see `apply_news`."""
+    """Update one attempt and its job from `observation`; see `apply_news`."""
     return apply_news([News(attempt_id, job_id, observation)], previous_at, now)
 
 
 @dataclass(slots=True)
 class _Effects:
-    """What is to be stored beside the rows of attempts and jobs, for all of a batch at once."""
+    """Further rows to store for a batch, beside those of attempts and jobs."""
 
     metered: list[Observed] = field(default_factory=list)
     classed: list[tuple[UUID, int]] = field(default_factory=list)
@@ -300,10 +302,10 @@ class _Effects:
 
 
 def apply_news(news: Sequence[News], previous_at: datetime | None, now: datetime) -> int:
-    """Bring these attempts, one for each job at most, and their jobs up to `news`.
+    """Apply `news` to their attempts, at most one for each job, and to the jobs.
 
-    Returns how many changed in anything but the count of listings without them. All or none, in
-    a constant number of statements as long as nothing ended by a fault. Must run behind the fence.
+    Returns how many changed in more than the count of missed listings. All or none, in a constant
+    number of statements unless an attempt ended by a fault. Must run behind the fence.
     """
     # The jobs before their attempts and both in the order of their ids, as everywhere.
     jobs = {
@@ -336,16 +338,16 @@ def _apply(
     now: datetime,
     effects: _Effects,
 ) -> None:
-    """What `one` makes of its locked attempt and job."""
+    """Apply `one` to its locked attempt and job."""
     if one.observation is None:
         if attempt.release_sent_at is not None and one.release_sent_at is None:
-            # Called held and forgotten, but somebody has released it since: it may have run.
+            # It was found held and forgotten, but has been released since, so it may have run.
             return
         effects.attempts.append(attempt)
         if not _miss(attempt, previous_at, now, effects, doubt=one.doubt):
             return
         if job.origin == JobOrigin.PORTAL:
-            # Should it turn up again, it must not run beside the next attempt.
+            # If it appears again, it must not run beside the next attempt.
             effects.intentions.append(stop_intention("stop_attempt", attempt))
     else:
         effects.attempts.append(attempt)
@@ -423,7 +425,7 @@ def _take_over(
     if observation.slots and (is_first or _is_resized(attempt, observation)):
         _resize(attempt, observation, now, effects, is_first=is_first)
     if observation.slots is not None and _total(observation.slots) == attempt.mgpu:
-        # The cluster's own scheduler chose the nodes; the arbiter goes by where it really is.
+        # The cluster's own scheduler chose the nodes, and the arbiter needs the real ones.
         attempt.slots = [{"node": slot.node, "mgpu": slot.mgpu} for slot in observation.slots]
     if state == AttemptState.ENDED:
         attempt.state = AttemptState.ENDED
@@ -457,9 +459,10 @@ def _resize(
     *,
     is_first: bool,
 ) -> None:
-    """Somebody changed on the cluster what it asks for or has: it counts as what it holds.
+    """Count the size that the attempt holds after a change on the cluster.
 
-    Since its start if it began so, else since the cluster's time of the change, or since now.
+    It counts from the attempt's start if it began with that size, else from the cluster's time of
+    the change, or from now.
     """
     assert observation.slots is not None
     assert attempt.started_at is not None
@@ -474,8 +477,9 @@ def _resize(
     detail = {"attempt": attempt.number, "before_mgpu": attempt.mgpu, "mgpu": held_mgpu}
     effects.happenings.append(Happening(attempt.job_id, since, "resized_on_cluster", detail))
     attempt.mgpu = held_mgpu
-    # What of it is borrowed the next cycle says, which compares with what is stored here; so the
-    # meter is told of the cut, or it would count the old guarantee again once this grows.
+    # The next cycle decides what is borrowed, and compares with the amount stored here. So the
+    # meter must record the reduction, or it would count the old guarantee again after a later
+    # increase.
     if attempt.guaranteed_mgpu > held_mgpu:
         attempt.guaranteed_mgpu = held_mgpu
         effects.classed.append((attempt.id, held_mgpu))
@@ -494,8 +498,11 @@ def _miss(
     *,
     doubt: str | None,
 ) -> bool:
-    """Count a complete listing without the attempt; True when it is now lost, or, where there is
-    a `doubt`, unknown."""
+    """Count a complete listing without the attempt; return whether that ends it.
+
+    Its outcome is then lost, or unknown if there is a `doubt`. If it was stopped before its cluster
+    knew it, the outcome is stopped.
+    """
     if attempt.missed_listings == 0:
         attempt.missing_since = previous_at or attempt.started_at or attempt.granted_at
     attempt.missed_listings += 1
@@ -503,8 +510,8 @@ def _miss(
         return False
     assert attempt.missing_since is not None
     if doubt is None and attempt.native_id == NEVER_STARTED and attempt.started_at is None:
-        # Stopped before its cluster acknowledged it, and never listed: it ends after that, with
-        # nothing to meter. What turns up later is stopped all the same.
+        # Stopped before its cluster acknowledged it, and never listed: it ends with nothing to
+        # meter. If it appears later, it is stopped all the same.
         asked_at = attempt.notice_at or attempt.granted_at
         attempt.state = AttemptState.ENDED
         attempt.outcome = "stopped"
@@ -577,8 +584,11 @@ def _conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Hap
 
 
 def _earlier(attempt: Attempt) -> int:
-    """How many earlier attempts of the job ended so too, by a fault or unstarted; asked only when
-    this one did. That a cluster fell silent says nothing of the job, and does not count."""
+    """Return how many earlier attempts of the job ended the same way, by a fault or unstarted.
+
+    Zero without a query if this attempt did not end so. A start that a silent cluster left
+    unanswered does not count, since it says nothing about the job.
+    """
     if attempt.outcome == lifecycle.NOT_STARTED:
         if attempt.notice_at is None:
             return 0
@@ -594,7 +604,7 @@ def _earlier(attempt: Attempt) -> int:
 
 
 def worst_exit_code(codes: Mapping[str, int]) -> int | None:
-    """The exit code to show for a gang: of the lowest rank that failed, else 0, else unknown."""
+    """Return a gang's exit code to show: that of the lowest failed rank, else 0, else None."""
     for _, code in sorted(codes.items(), key=lambda item: int(item[0])):
         if code != 0:
             return code

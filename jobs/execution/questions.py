@@ -1,8 +1,9 @@
-"""What a cluster's accounting is asked after each listing, so that its silence stops nothing else.
+"""Questions to a cluster's accounting after each listing, bounded in number and time.
 
-Accounting is asked about what is about to be called lost. One that hangs would hold up the look at
-its cluster for a time-out each, so the first question that gets no answer is the last for a
-while; the next round goes on behind it, so that no single one keeps the others from being asked.
+Accounting is asked about attempts that are about to be called lost. If it hangs, each question
+would delay the observation of its cluster by a time-out. So after the first unanswered question no
+more are asked for a while. The next round continues behind that question, so that no single attempt
+blocks the others.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ Answered = TypeVar("Answered")
 
 #: Questions after one listing at most; accounting may take half a second for each.
 ACCOUNTING_MAX = 20
-#: No more is asked after so many seconds: meanwhile nobody looks at what runs there.
+#: No question begins after so many seconds, because the cluster is not observed meanwhile.
 ASKING_S_MAX = 5
 #: An accounting that did not answer is not asked again for so long.
 PAUSE_S = 30
 
 
 class NotAsked(Exception):
-    """It is not this one's turn, or accounting does not answer now: ask after a later listing."""
+    """It is not this attempt's turn, or accounting does not answer now.
+
+    The caller may ask after a later listing.
+    """
 
 
 class Questions:
-    """The questions for one cluster; one object for as long as somebody looks at it."""
+    """The questions for one cluster; one object for as long as the cluster is observed."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
@@ -40,13 +44,15 @@ class Questions:
         self._last: dict[str, UUID] = {}
 
     def begin_round(self) -> None:
-        """A new listing is there."""
+        """Begin the questions after a new listing."""
         self._asked = 0
         self._begun_s = self._monotonic_s()
 
     def in_turn(self, kind: str, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """`attempts`, ordered by their jobs, from the one behind the last of this `kind` that was
-        asked about."""
+        """Return `attempts`, ordered by job, rotated to begin behind the last asked one.
+
+        Each `kind` of question has its own place.
+        """
         last = self._last.get(kind)
         if last is None:
             return list(attempts)
@@ -54,9 +60,9 @@ class Questions:
         return behind + [attempt for attempt in attempts if attempt.job_id <= last]
 
     def ask(self, kind: str, attempt: Attempt, question: Callable[[], Answered]) -> Answered:
-        """The answer to `question`, which is about `attempt`.
+        """Return the answer to `question`, which is about `attempt`.
 
-        Raises NotAsked, and the ConnectorError of the question that was not answered.
+        Raises NotAsked, and the ConnectorError of a question that was not answered.
         """
         now_s = self._monotonic_s()
         if (

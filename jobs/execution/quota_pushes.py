@@ -1,4 +1,4 @@
-"""Compare the quota tree with a cluster's limits, and make them equal where that was asked for."""
+"""Compare the quota tree with a cluster's limits, and push it on request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WAITS = "waits"
 _DONE = "done"
 _ACCEPTED = "accepted"
 _NOT_TRIED = "not tried"
-#: What is no difference is told by name up to so many.
+#: The most subjects without a difference that are named.
 _NAMED_MAX = 5
 
 
@@ -36,10 +36,10 @@ def push_quota(
 ) -> None:
     """Carry out the request that is the message's subject and store its result.
 
-    Raises NotYet while the cluster does not answer or its nodes are not known, and for a push in
-    quarantine, for PATIENCE since the request at most; what was changed until then is kept in the
-    result, and the rest is compared anew. A request that is older is not begun: the portal, too,
-    may have been away.
+    Raises NotYet while the cluster does not answer or its nodes are unknown, and for a push in
+    quarantine, at most for PATIENCE since the request. Completed changes stay in the result, and
+    the rest is compared again. A request that is older than PATIENCE is not begun, because the
+    portal itself may have been down.
     """
     push = QuotaPush.objects.select_related("cluster").filter(pk=message.subject).first()
     if push is None or push.status != QuotaPushStatus.WAITING:
@@ -87,14 +87,14 @@ def push_quota(
 
 
 def _too_late(push: QuotaPush) -> str:
-    """Why the request is given up, with what kept it waiting last."""
+    """Return why the request is given up, with its last obstacle."""
     said = f" Last obstacle: {push.error}" if push.error else ""
     minutes = int(PATIENCE.total_seconds()) // 60
     return f"This could not be done within {minutes} minutes of the request; ask again.{said}"
 
 
 def _what_waits(done: list[dict[str, Any]]) -> str:
-    """That not all of a push could be done now, or ""."""
+    """Return that a part of the push is not possible now, or ""."""
     count = sum(item["result"] == _WAITS for item in done)
     if not count:
         return ""
@@ -102,7 +102,7 @@ def _what_waits(done: list[dict[str, Any]]) -> str:
 
 
 def _what_is_no_difference(push: QuotaPush, changes: Sequence[Change]) -> str:
-    """That not all that was to be accepted is a difference, or ""."""
+    """Return which of the accepted subjects have no difference, or ""."""
     known = {change.subject for change in changes}
     unknown = [subject for subject in push.subjects if subject not in known]
     if not unknown:
@@ -118,9 +118,9 @@ def _apply(
     done: list[dict[str, Any]],
     leadership: Leadership,
 ) -> str:
-    """Make `changes`, telling each in `done`, and say why it ended early, or "".
+    """Make `changes`, append each result to `done`, and return why it ended early, or "".
 
-    It ends at the first that is refused: what is given later may count on what is taken before.
+    It ends at the first refusal, because later increases may depend on earlier reductions.
     """
     refusal = ""
     for change in changes:
@@ -129,7 +129,7 @@ def _apply(
         elif change.is_blocked:
             done.append(shown(change, _WAITS))
         else:
-            # Whoever leads now goes on with it.
+            # Only the current leader continues.
             with leadership.fence():
                 pass
             try:

@@ -1,4 +1,4 @@
-"""Ask a cluster for its account of a day and compare it with the meter, when that is asked for."""
+"""Compare a cluster's account of a day with the meter, on request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from quotas.cluster_users import users_by_name
 from tenants.models import Node, NodeKind, User
 from tenants.places import former_paths
 
-#: What is younger, by the cluster's clock, is not compared yet: it is on its way to both sides.
+#: Seconds before now, by the cluster's clock, that are not compared yet, because both sides may
+#: still receive records.
 LAG_S = 60
 _KEY_PREFIX = "tg-"
 log = logging.getLogger(__name__)
@@ -44,9 +45,10 @@ def reconcile_day(
     clock: Callable[[], datetime],
     connect: Callable[[Cluster], ClusterConnector],
 ) -> None:
-    """Answer the request that is the message's subject, unless it was answered.
+    """Answer the reconciliation request that is the message's subject, once.
 
-    A cluster that does not give its account is written down as such and asked again later.
+    If the cluster does not give its account, the result says so, and the request is asked again
+    later.
     """
     request_id = message.subject
     row = Reconciliation.objects.select_related("cluster").filter(request_id=request_id).first()
@@ -70,7 +72,7 @@ def reconcile_day(
         return
     named = _named_teams(account, row.cluster)
     names = {team.pk: name for name, team in named}
-    # Of several teams with one account, its runs are the last one's.
+    # If several teams share an account, its runs count for the last team.
     teams = dict(named)
     found = replace(found, runs=_by_present_account(found.runs, account, names))
     reports = reconcile(
@@ -91,10 +93,10 @@ def reconcile_day(
 
 
 def _named_teams(account: ClusterAccount, cluster: Cluster) -> list[tuple[str, Node]]:
-    """Every team with the cluster's name of its account, which two of them may share.
+    """Return every team with its account name on the cluster, which two teams may share.
 
-    A team that can have no account there goes by a name that no account has: what the meter has
-    of it is told, and the others are compared as ever.
+    A team without a possible account gets a name that no account has. So its metered use is
+    reported, and the other teams are compared as usual.
     """
     found: list[tuple[str, Node]] = []
     for team in team_nodes():
@@ -110,11 +112,13 @@ def _named_teams(account: ClusterAccount, cluster: Cluster) -> list[tuple[str, N
 def _by_present_account(
     runs: Iterable[AccountedRun], account: ClusterAccount, names: Mapping[UUID, str]
 ) -> tuple[AccountedRun, ...]:
-    """The runs, those on an account of a path that a team had before it was moved on its present
-    one of `names`: jobs run on where they were begun, and both are the team's."""
+    """Return the runs, with former accounts of moved teams replaced by the present ones of `names`.
+
+    The jobs of a moved team go on under its former account.
+    """
     renamed: dict[str, str] = {}
     for node_id, path in former_paths(NodeKind.TEAM):
-        # Without an account there, nothing ran on it.
+        # A path without an account has no runs.
         with suppress(WorkloadRejected):
             renamed[account.account_of(path)] = names[node_id]
     return tuple(
@@ -130,7 +134,7 @@ def _metered(
     found: AccountedRuns,
     names: Mapping[UUID, str],
 ) -> list[MeteredRun]:
-    """What the meter has of the time, and of every run that the account has."""
+    """Return the meter's runs in the time, and those of every run in the account."""
     named = {_attempt_of(run.key) for run in found.runs if run.key is not None} - {None}
     numbers = {run.native_id for run in found.runs}
     adopted = Attempt.objects.filter(cluster=cluster, job__origin=JobOrigin.NATIVE)
@@ -157,7 +161,7 @@ def _metered(
 
 
 def _attempt_of(key: str) -> UUID | None:
-    """The attempt whose key this is; None for a key that no attempt has."""
+    """Return the attempt with this key; None for a key that no attempt has."""
     try:
         return UUID(key.removeprefix(_KEY_PREFIX))
     except ValueError:
@@ -167,8 +171,11 @@ def _attempt_of(key: str) -> UUID | None:
 def _owned(
     cluster: Cluster, runs: Iterable[AccountedRun], teams: Mapping[str, Node]
 ) -> frozenset[tuple[str, str]]:
-    """The (account, user) of `runs` whom the portal knows: a team, and somebody of its
-    organization. Their natives are metered (`jobs.natives.natives`)."""
+    """Return the (account, user) pairs of `runs` that the portal knows.
+
+    The account is a team's, and the user is a member of its organization. Their native jobs are
+    metered (`jobs.natives.natives`).
+    """
     users = users_by_name(cluster)
     organizations = dict(
         User.objects.filter(pk__in=users.values()).values_list("pk", "organization_id")

@@ -1,10 +1,10 @@
-"""A database that was restored from a backup: notice it, and take over what clusters know more.
+"""A database that was restored from a backup: detect it, and adopt what clusters know more.
 
-Every attempt's key follows from its job and its number (`jobs.models.attempt_id`), so what a
-later incarnation of this database started is recognised by its tag alone: a workload that bears
-our signature, of an attempt that this database never made. Then nothing is started any more
-(`outbox.quarantine`) until a person ends it. Meanwhile each cluster is asked, in its
-queue and in its accounting, and what is found becomes attempts here, with the cluster's times.
+Each attempt's key follows from its job and its number (`jobs.models.attempt_id`). So the tag alone
+identifies what a later incarnation of this database started: a workload with our signature, of an
+attempt that this database never made. Then nothing is started (`outbox.quarantine`) until a person
+ends the quarantine. Meanwhile each cluster's queue and accounting are read, and the workloads found
+become attempts here, with the cluster's times.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ from webapi.middleware import current_request_id
 
 log = logging.getLogger(__name__)
 
-#: After a silence of ours that was longer, a cluster's accounting is asked before anything is
-#: started there. Shorter than any cluster's memory of what has ended.
+#: If the portal was away for longer, a cluster's accounting is asked before anything is started
+#: there. Shorter than any cluster's memory of ended workloads.
 RECALL_AFTER = timedelta(seconds=15)
 #: How far a cluster's clock may differ from ours.
 SKEW = timedelta(seconds=60)
-#: Attempts of one job that a later incarnation may have made.
+#: The most attempts of one job that a later incarnation may have made.
 NUMBERS_AHEAD = 20
 _KEY_PREFIX = "tg-"
 
 Found = Mapping[str, tuple[Observation, ...]]
-#: What the cluster remembers of workloads that ended since then (epoch seconds); the second
-#: argument are the native ids of what it lists now.
+#: Returns the cluster's record of workloads that ended since a time (epoch seconds). The second
+#: argument is the native ids that it lists now.
 Ask = Callable[[int, Collection[str]], Found]
 
 
 class ClusterMemory:
-    """Compares what one cluster knows with what the database knows, for one observer."""
+    """Compares the knowledge of one cluster with the database, for one observer."""
 
     def __init__(self) -> None:
         self._known: frozenset[str] = frozenset()
-        #: Whether the cluster has been asked all there is to ask, so that starts may go out.
+        #: Whether the cluster has answered all questions, so that starts may be sent.
         self.is_compared = False
 
     def compare(
@@ -72,15 +72,15 @@ class ClusterMemory:
         leadership: Leadership,
         now: datetime,
     ) -> None:
-        """Begin a quarantine if the cluster knows more than a database could that was never
-        restored, and take over what it knows. Cheap when there is nothing new.
+        """Begin a quarantine if the cluster knows attempts that this database forgot; adopt them.
 
-        `cluster` as it was stored before this listing. Raises what `ask` raises: then nothing may
-        be started there yet.
+        Only a restored database forgets attempts. Cheap when there is nothing new. `cluster` must
+        be as stored before this listing. Raises the errors of `ask`; then nothing may be started
+        there yet.
         """
         listed = {key: listing.all_of(key) for key in listing.observations}
         ahead = now - from_epoch(listing.observed_at)
-        # Whoever has looked all the time knows each start that there was.
+        # An observer without interruption knows each start.
         has_been_away = not self.is_compared
         new = {key: listed[key] for key in listed if key not in self._known}
         strange = _strange(new, ahead, has_been_away=has_been_away)
@@ -111,7 +111,7 @@ def _since(
     *,
     is_first: bool,
 ) -> datetime | None:
-    """From when on the cluster has to be asked; None when it need not be."""
+    """Return the moment from which the cluster must be asked; None if it need not be."""
     moments = [cluster.observed_at] if cluster.observed_at is not None else []
     if quarantine is not None:
         moments.append(quarantine.since)
@@ -125,9 +125,11 @@ def _since(
 def _strange(
     found: Found, ahead: timedelta, *, has_been_away: bool
 ) -> dict[str, tuple[Observation, ...]]:
-    """What belongs to attempts that this database never made, nor submitted held for a claim. What
-    was looked at in an earlier quarantine is not strange again. `ahead` is our clock against the
-    cluster's."""
+    """Return the workloads of attempts that this database neither made nor submitted held.
+
+    Workloads that an earlier quarantine covered are not strange again. `ahead` is our clock minus
+    the cluster's.
+    """
     if not found:
         return {}
     ids = {key: pk for key in found if (pk := _id_of(key)) is not None}
@@ -146,7 +148,7 @@ def _strange(
 
 
 def _of_attempts(found: Found, *, has_been_away: bool) -> Found:
-    """`found` without what was only submitted held for a claim: no attempt ever was that."""
+    """Return `found` without submissions that were only held, since no attempt had those."""
     ids = {key: pk for key in found if (pk := _id_of(key)) is not None}
     known = set(Attempt.objects.filter(pk__in=list(ids.values())).values_list("id", flat=True))
     held = _only_held(found, ids, known, has_been_away=has_been_away)
@@ -185,7 +187,7 @@ def _begin(
 
 @transaction.atomic
 def freeze(reason: str, *, since: datetime, now: datetime) -> Quarantine:
-    """Begin a quarantine; one that goes on stays as it is."""
+    """Begin a quarantine; one that is open stays as it is."""
     quarantine, is_new = begin_quarantine(reason, since=since, now=now)
     if is_new:
         log.error("quarantine: %s", reason)
@@ -213,7 +215,7 @@ def _adopt(
     leadership: Leadership,
     now: datetime,
 ) -> None:
-    """Make what the cluster knows known here, attempt by attempt of each job."""
+    """Store the cluster's knowledge here, attempt by attempt of each job."""
     ids = {pk: key for key in found if (pk := _id_of(key)) is not None}
     known = Attempt.objects.filter(pk__in=list(ids))
     adopted = updated = 0
@@ -242,7 +244,7 @@ def _adopt(
             kept.save(update_fields=["answers"])
             publish("clusters", organization_id=None)
     if updated:
-        # As after every silence of ours: a crash of the database, a restart.
+        # This is normal after every interruption of the portal, such as a restart.
         log.info("%s: %d attempts ended while nobody looked", cluster.name, updated)
     if adopted or strangers:
         log.warning(
@@ -254,7 +256,7 @@ def _adopt(
 
 
 def _jobs_of(attempts: Collection[UUID]) -> list[tuple[UUID, int]]:
-    """Job and number of each of these attempts that an open job may have had."""
+    """Return job and number of each of these attempts that an open job may have had."""
     if not attempts:
         return []
     return [
@@ -268,7 +270,7 @@ def _jobs_of(attempts: Collection[UUID]) -> list[tuple[UUID, int]]:
 
 
 def _the_one(attempt: Attempt, found: Sequence[Observation]) -> Observation:
-    """Of several submissions of one attempt the one that ran last, else the recorded one."""
+    """Return the submission of an attempt that ran last, else the recorded one."""
     return max(
         found,
         key=lambda one: (
@@ -282,7 +284,7 @@ def _the_one(attempt: Attempt, found: Sequence[Observation]) -> Observation:
 def _take_over(
     attempt: Attempt, found: Sequence[Observation], leadership: Leadership, now: datetime
 ) -> bool:
-    """Apply what the cluster says of an open attempt; whether that is news."""
+    """Apply the cluster's report of an open attempt; return whether that is news."""
     seen = _the_one(attempt, found)
     if seen.phase is WorkloadPhase.HELD:
         return False
@@ -304,7 +306,7 @@ def _remember(
     epoch: int,
     now: datetime,
 ) -> Attempt | None:
-    """The attempt that a later incarnation made, made again; None where that cannot be."""
+    """Create again the attempt of a later incarnation; return None if that is impossible."""
     job = (
         Job.objects.select_for_update(of=("self",)).select_related("priority_class").get(pk=job_id)
     )
@@ -322,7 +324,7 @@ def _remember(
         cluster=cluster,
         slots=[{"node": slot.node, "mgpu": slot.mgpu} for slot in seen.slots or ()],
         mgpu=_granted(job, seen),
-        # What of it was borrowed nobody knows any more; of one that runs the next cycle says it.
+        # The borrowed part is unknown. For a running attempt the next cycle decides it.
         guaranteed_mgpu=_granted(job, seen),
         state=AttemptState.STARTING,
         epoch=epoch,
@@ -344,8 +346,10 @@ def _remember(
 
 
 def _find_pool(job: Job, cluster: Cluster, seen: Observation) -> None:
-    """A job that accepts several pools runs in the one that its nodes belong to; where the cluster
-    does not name them, in the first that it has."""
+    """Set the pool of a job that accepts several pools to the pool of its nodes.
+
+    If the cluster does not name the nodes, it is the first accepted pool on the cluster.
+    """
     nodes = ClusterNode.objects.filter(cluster=cluster, pool__in=job.pools)
     if seen.slots is not None:
         nodes = nodes.filter(name__in=[slot.node for slot in seen.slots])
@@ -374,7 +378,7 @@ def _register(job: Job, attempt: Attempt, now: datetime) -> None:
 
 
 def _give_up(job: Job, attempt: Attempt, outcome: str, now: datetime) -> None:
-    """Close a locked attempt that no cluster tells anything of, and move its locked job on."""
+    """Close a locked attempt of which no cluster knows, and move its locked job on."""
     attempt.state = AttemptState.ENDED
     attempt.outcome = outcome
     attempt.ended_at = attempt.ended_at or now
@@ -391,8 +395,11 @@ def _give_up(job: Job, attempt: Attempt, outcome: str, now: datetime) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of it when a quarantine ended: attempts that were taken over, workloads that
-    belong to no job here, and jobs that are held since nobody knows whether they ran."""
+    """The counts at the end of a quarantine.
+
+    They are adopted attempts, workloads of no job here, and jobs held because it is unknown whether
+    they ran.
+    """
 
     adopted: int
     strangers: int
@@ -401,10 +408,10 @@ class Ended:
 
 @transaction.atomic
 def end_quarantine(*, actor_id: UUID | None, actor: str, now: datetime) -> Ended:
-    """Let starts go on. The right to do so has been checked.
+    """End the quarantine, so that starts go on. The caller has checked the right to do so.
 
-    What may have run on a cluster that has not answered since the quarantine began is held with
-    outcome `unknown`, for a person to look at. Raises Conflict when there is no quarantine.
+    A job that may have run on a cluster that has not answered since the quarantine began is held
+    with outcome `unknown`, for a person to check. Raises Conflict when there is no quarantine.
     """
     quarantine = Quarantine.objects.select_for_update().filter(ended_at=None).first()
     if quarantine is None:
@@ -431,7 +438,7 @@ def end_quarantine(*, actor_id: UUID | None, actor: str, now: datetime) -> Ended
 
 
 def silent_clusters(quarantine: Quarantine) -> list[str]:
-    """Names of the clusters that have not answered since the quarantine began."""
+    """Return the names of clusters that have not answered since the quarantine began."""
     return [cluster.name for cluster in _silent(quarantine)]
 
 
@@ -448,9 +455,10 @@ def _silent(quarantine: Quarantine) -> list[Cluster]:
 
 
 def _hold_what_may_have_run(clusters: Sequence[Cluster], now: datetime) -> int:
-    """Hold every job that waits or was being started, if it may have run on one of `clusters`.
+    """Hold every queued or starting job that may have run on one of `clusters`; return how many.
 
-    What is known to have started there is left to observation: its cluster will say how it ended.
+    An attempt that is known to have started there is left to observation: its cluster will report
+    its end.
     """
     if not clusters:
         return 0
@@ -470,7 +478,7 @@ def _hold_what_may_have_run(clusters: Sequence[Cluster], now: datetime) -> int:
     for job in (
         Job.objects.select_for_update(of=("self",))
         .select_related("priority_class")
-        # A native one is one workload, which its cluster lists if it runs.
+        # A native job is one workload, which its cluster lists if it runs.
         .filter(on_them, state=JobState.QUEUED, origin=JobOrigin.PORTAL)
         .order_by("pk")
     ):
@@ -494,13 +502,13 @@ def _unstarted_on(clusters: Sequence[Cluster]) -> list[tuple[UUID, UUID]]:
 
 
 def _granted(job: Job, seen: Observation) -> int:
-    """What the attempt holds: of an elastic job as much as its cluster says."""
+    """Return the GPUs that the attempt holds; for an elastic job as the cluster reports."""
     told = sum(slot.mgpu for slot in seen.slots or ())
     return told if told and job.node_count_min is not None else job.mgpu
 
 
 def _suspect(job: Job, cluster: Cluster, now: datetime) -> None:
-    """Note the attempt of a queued job that may have been, and hold the job."""
+    """Create the attempt that a queued job may have had, and hold the job."""
     job.state = JobState.STARTING
     job.attempt_number = next_number(job.id)
     attempt = Attempt(

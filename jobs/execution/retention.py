@@ -1,4 +1,4 @@
-"""How long what is over is kept, and how it goes."""
+"""Retention times of ended work, and its deletion."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from jobs.intentions import stop_intention
 from jobs.models import Attempt, JobOrigin
 from outbox.recording import intend
 
-#: Logs and the cluster's own record of an ended attempt are kept this long.
+#: Retention time of logs and of the cluster's own record of an ended attempt.
 LOGS_KEPT_FOR = timedelta(days=14)
-#: Why a job waited is kept this long after its end. How many lines each job has at most is bounded
-#: as they are written (`jobs.queue.reason_lines.KEPT`).
+#: Retention time of a job's reasons after its end. Writing bounds the lines of each job
+#: (`jobs.queue.reason_lines.KEPT`).
 REASONS_KEPT_FOR = timedelta(days=90)
-#: Lines of reasons that one statement drops, and one run of the timer.
+#: The most lines that one statement deletes, and that one run of the timer deletes.
 _REASONS_AT_ONCE = 10_000
 _REASONS_MAX = 500_000
 
 
 @transaction.atomic
 def forget_ended_attempts(*, now: datetime, limit: int = 1_000) -> int:
-    """Intend that clusters drop attempts that ended 14 days ago; returns how many."""
+    """Intend that clusters drop attempts that ended 14 days ago; return how many."""
     old = list(
         Attempt.objects.select_for_update(skip_locked=True, of=("self",))
         .filter(
@@ -38,9 +38,9 @@ def forget_ended_attempts(*, now: datetime, limit: int = 1_000) -> int:
 
 
 def forget_old_reasons(*, now: datetime, limit: int = _REASONS_MAX) -> int:
-    """Drop why jobs waited that ended 90 days ago; returns how many lines.
+    """Delete the reasons of jobs that ended 90 days ago; return the number of lines.
 
-    A part at a time, each in a transaction of its own: what is left the next run drops.
+    It deletes in parts, each in its own transaction. The next run deletes the rest.
     """
     dropped = 0
     while dropped < limit:

@@ -1,10 +1,9 @@
-"""Held submissions: let the recorded one go, take the others off the cluster.
+"""Held submissions: release the recorded one, remove the others from the cluster.
 
-A cluster that submits held may have taken one submission for two, or may still forget what it
-has accepted. So of everything that it holds for an attempt only the recorded id is released,
-and only once it was listed so long after its submit time that it can no longer be forgotten
-and its id given to somebody else. Level-triggered: what does not work out now is tried again
-after the next listing.
+A cluster that holds submissions may have taken one submission twice, or may still forget an
+accepted one. So only the recorded id of an attempt is ever released. It must have been listed so
+long after its submit time that the cluster can no longer forget it and reuse its id.
+Level-triggered: a failed release or removal is repeated after the next listing.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ log = logging.getLogger(__name__)
 
 #: Releases and removals after one listing at most; the next listing goes on.
 SETTLED_MAX = 1_000
-#: No more is begun after so many seconds: a cluster may take five to refuse a single one, and
-#: meanwhile nobody looks at what runs there.
+#: No call begins after so many seconds. A cluster may take five seconds to refuse one, and is not
+#: observed meanwhile.
 SETTLING_S_MAX = 3
-#: Of them at the same time: most of one is waiting for the cluster's answers.
+#: Calls at the same time, since a call mostly waits for the cluster's answer.
 AT_ONCE = 4
 _KEY_PREFIX = "tg-"
 
@@ -47,20 +46,21 @@ def settle(
     leadership: Leadership,
     complain: Callable[[str], None] | None = None,
 ) -> tuple[int, int]:
-    """Release and remove what `listing` allows; returns how many of both.
+    """Release and remove what `listing` allows; return both counts.
 
-    That an attempt is being released is committed before the cluster is told. A held workload
-    of an attempt that we do not know is left alone and reported: it may be ours from before
-    a restore. One that waits for the start of a claim's job is left alone, too, and removed once
-    the claim is closed. Nothing is done in quarantine. What the cluster refuses is told to
-    `complain`. Raises NotLeading when the leadership is over.
+    The release of an attempt is committed before the cluster is called. A held workload of an
+    unknown attempt is left alone and reported, because it may be from before a restore. A
+    submission for an open claim is left alone too, and removed once the claim is closed. Nothing is
+    done in quarantine. `complain` is called with each refusal of the cluster. Raises NotLeading
+    when the leadership is over.
     """
     if not connector.submits_held or is_quarantined():
         return 0, 0
     held = list(_settled(listing, connector.settle_s))[:SETTLED_MAX]
     if not held:
         return 0, 0
-    # Behind the fence: a leader of the past would remove what its successor has recorded.
+    # Behind the fence, because a former leader would remove submissions that its successor has
+    # recorded.
     with leadership.fence():
         attempts = {
             attempt.key: attempt
@@ -83,9 +83,8 @@ def settle(
         elif attempt is None:
             strangers += 1
         elif _is_wanted(attempt, observation):
-            # What somebody else holds is theirs to release, and the job says so. What can never
-            # start, and what is not what was submitted, is taken back
-            # (`jobs.execution.withdrawing`).
+            # Only its holder may release a job that others hold, and the job says so. A job that
+            # can never start, or was altered, is withdrawn (`jobs.execution.withdrawing`).
             if not (
                 observation.is_held_by_others or observation.never_starts or observation.is_altered
             ):
@@ -119,7 +118,7 @@ def _settled(listing: Listing, settle_s: int) -> Iterator[tuple[UUID, Observatio
 
 
 def attempt_id_of(key: str) -> UUID | None:
-    """The attempt whose workload has this key; None where there can be none."""
+    """Return the attempt whose workload has this key; None for a key of no attempt."""
     try:
         return UUID(key.removeprefix(_KEY_PREFIX))
     except ValueError:
@@ -127,7 +126,7 @@ def attempt_id_of(key: str) -> UUID | None:
 
 
 def _is_wanted(attempt: Attempt, observation: Observation) -> bool:
-    """Whether this is the recorded submission of an attempt that is to run."""
+    """Return whether this is the recorded submission of an attempt that is to run."""
     return (
         attempt.native_id == observation.native_id
         and attempt.released_at is None
@@ -136,7 +135,7 @@ def _is_wanted(attempt: Attempt, observation: Observation) -> bool:
 
 
 def _may_become_wanted(attempt: Attempt) -> bool:
-    """Whether dispatch may still record any of the copies."""
+    """Return whether dispatch may still record one of the copies."""
     return attempt.native_id is None and attempt.released_at is None
 
 
@@ -149,7 +148,7 @@ def _release(
     if not wanted:
         return 0
     with leadership.fence():
-        # Read again under the fence: somebody may have asked to stop it since.
+        # Read again under the fence, because a stop may have been requested since.
         Attempt.objects.filter(
             pk__in=[attempt_id_of(one.key) for one in wanted],
             state__in=[AttemptState.RESERVED, AttemptState.STARTING],
@@ -187,7 +186,7 @@ def _carry_out(
 
     if not observations:
         return 0
-    # In any order: what is refused again and again must not always be before the same others.
+    # In random order, so that repeated refusals do not always delay the same others.
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="settle") as pool:
         results = list(pool.map(try_one, random.sample(observations, len(observations))))
     if complain is not None:

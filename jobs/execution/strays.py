@@ -1,14 +1,14 @@
-"""Workloads that bear the name of an attempt of ours and are not what its job is charged for.
+"""Workloads with the name of an attempt that are not the attempt itself.
 
-A user may give the name of one of their attempts to a job of their own, or let a held copy of it
-go. Only a recorded number is ever released by us, so what runs under another one is theirs: it is a
-native workload like any that they submit (`jobs.natives.natives`). A cluster may also begin anew
-what has ended. What is neither native nor an attempt holds its GPUs all the same: they count as
-held outside (`clusters.outside`), and administrators are told by name.
+Users may give the name of one of their attempts to a job of their own, or release a held copy of
+it. The portal only ever releases a recorded number. So a workload under another number belongs to
+its user, and is a native workload like any other of theirs (`jobs.natives.natives`). A cluster may
+also begin an ended workload again. A workload that is neither native nor an attempt holds its GPUs
+all the same. They count as held outside (`clusters.outside`), and administrators see it by name.
 
-Only what is certain to be ours is stopped: it bears our signature over the attempt and its user,
-it has the number that was recorded and released, and the attempt has ended, so that its job has
-been settled or runs again elsewhere. What is held is left to `jobs.execution.settling`.
+Only a workload that is certainly the portal's is stopped. It bears our signature over the attempt
+and its user, and has the recorded and released number. Its attempt has ended, so its job is
+finished or runs again elsewhere. Held workloads are left to `jobs.execution.settling`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from primitives.units import DeviceKind
 
 log = logging.getLogger(__name__)
 
-#: Told by name after one listing at most; the sums have all.
+#: The most strays named after one listing; the sums include all.
 NAMED_MAX = 5
-#: Stopped after one listing at most; the next listing goes on.
+#: The most strays stopped after one listing; the next listing goes on.
 STOPPED_MAX = 20
 _KEY_PREFIX = "tg-"
 _LIVE = frozenset({WorkloadPhase.STARTING, WorkloadPhase.RUNNING})
@@ -42,8 +42,11 @@ _LIVE = frozenset({WorkloadPhase.STARTING, WorkloadPhase.RUNNING})
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A workload and why it is no attempt; `is_to_stop` where it is certainly ours and over,
-    `is_of_user` where it runs by its user's doing."""
+    """A workload, and why it is not an attempt.
+
+    `is_to_stop` means that it is certainly the portal's and over. `is_of_user` means that its user
+    started it.
+    """
 
     observation: Observation
     why: Stranger
@@ -52,7 +55,7 @@ class Stray:
 
     @property
     def mgpu(self) -> int:
-        """What it holds."""
+        """The GPUs that it holds, in milli-GPU."""
         if self.observation.is_released:
             return 0
         return sum(slot.mgpu for slot in self.observation.slots or ())
@@ -60,21 +63,21 @@ class Stray:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The strays of a listing, and what in it is its user's own under a name of ours."""
+    """The strays of a listing, and the users' own workloads under a name of ours."""
 
     strays: Sequence[Stray] = ()
     natives: Sequence[NativeWorkload] = ()
 
     def among_natives(self, listing: Listing) -> Listing:
-        """`listing` with these natives among the others."""
+        """Return `listing` with these natives added."""
         return replace(listing, natives=(*listing.natives, *self.natives))
 
 
 def find_strays(cluster: Cluster, listing: Listing, leadership: Leadership) -> Found:
-    """What of `listing`, which must have been applied (`jobs.execution.observation`), is no
-    attempt.
+    """Return the workloads of `listing` that are not attempts.
 
-    Raises NotLeading when the leadership is over.
+    The listing must have been applied (`jobs.execution.observation`). Raises NotLeading when the
+    leadership is over.
     """
     strays: list[Stray] = []
     natives: list[NativeWorkload] = []
@@ -94,7 +97,7 @@ def add_strays(
     control: NativeControl,
     complain: Callable[[str], None],
 ) -> OutsideUse:
-    """`use` with what `strays` hold; stops those that are certainly ours and over.
+    """Return `use` plus the GPUs of `strays`, and stop strays that are certainly ours and over.
 
     Nothing is stopped in quarantine.
     """
@@ -123,7 +126,7 @@ def add_strays(
 
 def _strays(cluster: Cluster, listing: Listing, leadership: Leadership) -> Iterable[Stray]:
     others = {
-        # An end is of interest where there are several: one may be its user's.
+        # Ended workloads matter if there are several, since one may be its user's.
         pk: [
             one
             for one in listing.all_of(key)
@@ -135,7 +138,7 @@ def _strays(cluster: Cluster, listing: Listing, leadership: Leadership) -> Itera
     others = {pk: found for pk, found in others.items() if found}
     if not others:
         return
-    # Behind the fence: a leader of the past would take its successor's attempts for strays.
+    # Behind the fence, because a former leader would take its successor's attempts for strays.
     with leadership.fence():
         for attempt in Attempt.objects.filter(cluster=cluster, released_at=None).only(
             "id", "native_id"
@@ -144,7 +147,8 @@ def _strays(cluster: Cluster, listing: Listing, leadership: Leadership) -> Itera
             others[attempt.pk] = [one for one in others.get(attempt.pk, ()) if one is not own]
         left = [pk for pk, found in others.items() if found]
         attempts = _attempts(left)
-        # Let go before their job was started: no start takes them over, they are their users'.
+        # Released before their job was started: no start takes them over, and they are their
+        # users'.
         released = refuse_released([pk for pk in left if pk not in attempts], cluster)
     for pk in left:
         for observation in others[pk]:
@@ -171,7 +175,7 @@ def _id_of(key: str) -> UUID | None:
 
 
 def _counts(observation: Observation) -> bool:
-    """Whether it holds GPUs or is going to. What is held is neither."""
+    """Return whether it holds GPUs or is going to. A held workload does neither."""
     return not observation.is_released and (bool(observation.slots) or observation.phase in _LIVE)
 
 
@@ -194,9 +198,9 @@ def _attempts(ids: Sequence[UUID]) -> dict[UUID, Attempt]:
 
 
 def _is_back(cluster: Cluster, attempt: Attempt | None, observation: Observation) -> bool:
-    """Whether this is the very workload of an attempt that has ended.
+    """Return whether this is the very workload of an attempt that has ended.
 
-    Of one of which nobody knew whether it ran, a person decides, until they have let its job go on.
+    If it was unknown whether the attempt ran, this is False until a person has let its job go on.
     """
     return (
         attempt is not None
@@ -210,8 +214,10 @@ def _is_back(cluster: Cluster, attempt: Attempt | None, observation: Observation
 
 
 def _is_of_user(attempt: Attempt, observation: Observation) -> bool:
-    """Whether we certainly never released it: its number is not the one that was recorded, or
-    none was before the attempt ended."""
+    """Return whether the portal certainly never released it.
+
+    Its number is not the recorded one, or no number was recorded before the attempt ended.
+    """
     recorded = recorded_id(attempt)
     if recorded is None:
         return attempt.released_at is not None
@@ -219,7 +225,7 @@ def _is_of_user(attempt: Attempt, observation: Observation) -> bool:
 
 
 def _native_of(seen: Observation) -> NativeWorkload | None:
-    """What `seen` is as its user's own; None where it holds nothing that can be told."""
+    """Return `seen` as its user's own workload; None if the GPUs that it holds are unknown."""
     if seen.submitted_at is None or not seen.slots or seen.is_mixed:
         return None
     return NativeWorkload(
@@ -250,7 +256,8 @@ def _stop(strays: Iterable[Stray], control: NativeControl) -> None:
             continue
         log.warning("job %s of %s has ended here and is back: stopped", seen.native_id, seen.key)
         try:
-            # By number, submit time and user, so that whoever has the number next is left alone.
+            # By number, submit time and user, so that a later job with the same number is left
+            # alone.
             control.stop(NativeRef(seen.native_id, seen.submitted_at, seen.user))
         except ConnectorError as error:
             log.warning("job %s could not be stopped: %s", seen.native_id, error)
@@ -262,7 +269,7 @@ def _sentence(strays: Collection[Stray]) -> str:
     devices = dict(Pool.objects.filter(name__in=pools).values_list("name", "device"))
 
     def held(stray: Stray) -> str:
-        # What is held of several pools has none.
+        # A workload over several pools has no pool here.
         return DeviceKind(devices.get(stray.observation.pool, DeviceKind.GPU)).text(stray.mgpu)
 
     named = [

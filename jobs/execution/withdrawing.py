@@ -1,16 +1,22 @@
-"""Take back what its cluster will not start: the GPUs reserved for it serve others meanwhile.
+"""Withdraw attempts that their cluster will not start, so that their GPUs serve other jobs.
 
-Also what its cluster has ended and queued anew by itself: an attempt runs once, and would be
-charged for as long as it waits there. And what somebody changed there before it began: other GPUs
-were granted than it would hold.
+Five kinds of attempts are withdrawn:
 
-What a cluster itself calls stuck, in complete listings, for so long after its release that its
-scheduler has looked at it often; the job queues again, and this cluster is avoided for a while.
-What it says it will never start, so as it is, has less time. What waits there for nodes in use
-keeps its place. And what a cluster that fell silent had not
-acknowledged: where submissions are held, nothing runs that was not recorded and released. A job
-that any cluster may run is taken back within seconds, so that another cluster runs it. What may
-run without a release (`local` clusters) is never taken back for silence: it could run twice.
+- The cluster calls it stuck, or keeps it held, for START_WITHIN after its release, by complete
+  listings. In that time its scheduler has tried it often. The job queues again and avoids this
+  cluster for a while.
+- The cluster says that it will never start it as it is. NEVER_WITHIN is enough for that.
+- The cluster ended it and queued it again by itself. An attempt runs once, and would be charged for
+  this wait.
+- It was changed on the cluster before it began, so it would hold other GPUs than were granted.
+- The cluster fell silent before it acknowledged the submission.
+
+An attempt that waits there for nodes in use keeps its place.
+
+The last kind needs a cluster that holds submissions, where nothing runs that was not recorded and
+released. A job that any cluster may run is then withdrawn within seconds, so that another cluster
+runs it. Attempts that may run without a release (`local` clusters) are never withdrawn for silence,
+because they could run twice.
 """
 
 from __future__ import annotations
@@ -38,10 +44,10 @@ from outbox.recording import intend
 
 #: How long a cluster may call an attempt stuck after its release.
 START_WITHIN = timedelta(minutes=5)
-#: How long it may say that it will never start it: a controller that has just begun may take nodes
-#: for missing that tell of themselves a moment later.
+#: How long a cluster may say that it will never start an attempt. A controller that has just begun
+#: may believe nodes missing that register a moment later.
 NEVER_WITHIN = timedelta(seconds=30)
-#: Listings that are further apart say nothing of the time between them.
+#: Listings further apart prove nothing about the time between them.
 LISTED_WITHIN = timedelta(seconds=60)
 #: How long a cluster may leave a submission unanswered, in seconds, while it answers nothing else
 #: either, before a job that any cluster may run is placed on another one.
@@ -50,7 +56,7 @@ UNANSWERED_S = 20
 WITHDRAWN_MAX = 100
 _WAITING = frozenset({WorkloadPhase.HELD, WorkloadPhase.STARTING})
 _REQUEUED = "Its cluster ended this run and queued it anew; its next attempt is another one."
-#: No number is recorded, so that nothing of it was ever released.
+#: No number is recorded, so nothing was ever released.
 _UNACKNOWLEDGED = Q(
     native_id=None,
     release_sent_at=None,
@@ -60,16 +66,21 @@ _UNACKNOWLEDGED = Q(
 
 
 class StillHeld:
-    """What one cluster goes on holding though it was told to release it, and since when: it may
-    refuse, for one while it waits for its own database. Of a time in which it did not answer
-    nothing counts."""
+    """The attempts that one cluster keeps held after their release, and since when.
+
+    A cluster may refuse releases, for example while it waits for its own database. Times without
+    answers do not count.
+    """
 
     def __init__(self) -> None:
         self._since: dict[UUID, datetime] = {}
         self._looked_at: datetime | None = None
 
     def overdue(self, attempts: Iterable[UUID], now: datetime) -> frozenset[UUID]:
-        """Of the released `attempts` that this listing has held, those held for too long."""
+        """Return the `attempts` that are held for too long.
+
+        They must be all released attempts that this listing shows as held.
+        """
         if self._looked_at is not None and now - self._looked_at > LISTED_WITHIN:
             self._since = {}
         self._looked_at = now
@@ -87,12 +98,11 @@ def withdraw_stuck(
     now: datetime,
     still_held: StillHeld | None = None,
 ) -> int:
-    """Ask `cluster` to drop what it has called stuck for too long, and what it is `still_held`;
-    returns how many.
+    """Ask `cluster` to drop attempts that did not start for too long; return how many.
 
-    Its GPUs stay reserved until a listing says that it is gone: should it start at this moment
-    after all, it is stopped and metered as any other. Raises NotLeading when the leadership is
-    over.
+    They are called stuck, or are `still_held` after their release. The GPUs stay reserved until a
+    listing shows that the attempt is gone. If it starts just now after all, it is stopped and
+    metered like any other. Raises NotLeading when the leadership is over.
     """
     still_held = still_held or StillHeld()
     if not any(_is_kept(one) for key in listing.observations for one in listing.all_of(key)):
@@ -102,7 +112,7 @@ def withdraw_stuck(
     found = [
         (attempt, observation)
         for attempt in Attempt.objects.filter(
-            # What somebody holds there may have been held before it could be released.
+            # A job may have been held there by others before it could be released.
             Q(release_sent_at__lte=limit) | Q(release_sent_at=None, granted_at__lte=limit),
             cluster=cluster,
             released_at=None,
@@ -140,10 +150,9 @@ def withdraw_stuck(
 def withdraw_changed(
     cluster: Cluster, listing: Listing, *, leadership: Leadership, now: datetime
 ) -> int:
-    """Ask `cluster` to drop attempts that wait in its queue and are not what was submitted (any
-    more), or ran before; returns how many.
+    """Ask `cluster` to drop waiting attempts that were altered or requeued there; return how many.
 
-    Their next attempt is ours. Raises NotLeading when the leadership is over.
+    Their jobs get a new attempt from the portal. Raises NotLeading when the leadership is over.
     """
     changed = [
         attempt_id
@@ -172,8 +181,11 @@ def withdraw_changed(
 
 
 def _is_requeued(observation: Observation) -> bool:
-    """Whether its cluster queued it anew. A controller that crashed and forgot the start begins it
-    again by itself, and has not counted that."""
+    """Return whether its cluster queued it again.
+
+    A controller that crashed and forgot the start begins it again by itself, and does not count
+    that.
+    """
     return observation.phase in _WAITING and observation.restarts > 0
 
 
@@ -182,16 +194,17 @@ def _is_altered(observation: Observation) -> bool:
 
 
 def _is_kept(observation: Observation) -> bool:
-    """Whether the cluster keeps it from starting, by its own word or by not letting go of it."""
+    """Return whether the cluster keeps it from starting: it is stuck, or still held."""
     return observation.is_stuck or observation.phase is WorkloadPhase.HELD
 
 
 def withdraw_unacknowledged(cluster: Cluster, *, leadership: Leadership, now: datetime) -> int:
-    """Give up what `cluster`, which holds submissions and has been silent for long, may or may not
-    have taken, jobs that are pinned to it included; returns how many. What it did take stays held,
-    and `jobs.execution.settling` removes it.
+    """Give up attempts that a long silent `cluster` has not acknowledged; return how many.
 
-    Nothing is asked of the cluster, which is not avoided when it comes back. Raises NotLeading.
+    The cluster must hold submissions. Jobs that are pinned to it are included. An accepted
+    submission stays held, and `jobs.execution.settling` removes it.
+
+    The cluster is not called, and is not avoided when it comes back. Raises NotLeading.
     """
     since = cluster.failing_since
     if since is None or now - since < START_WITHIN:
@@ -203,14 +216,15 @@ def withdraw_unacknowledged(cluster: Cluster, *, leadership: Leadership, now: da
 def withdraw_unanswered(
     clusters: Collection[UUID], *, leadership: Leadership, now: datetime
 ) -> int:
-    """Give up starts of jobs that any cluster may run, which one of `clusters` left unanswered for
-    UNANSWERED_S while it answered nothing else; returns how many.
+    """Give up starts that a silent one of `clusters` left unanswered; return how many.
 
-    Of `clusters` it must be known that they hold nothing that this database has forgotten: after a
-    restore a start without an id may have run. The caller has asked them all this time. Until such
-    a cluster answers again, it accepts no starts. Raises NotLeading.
+    The jobs must not be pinned, and the cluster must have answered nothing for UNANSWERED_S.
+
+    Each of `clusters` must be known to hold nothing that this database has forgotten, because after
+    a restore a start without an id may have run. The caller must have called them all this time. A
+    silent cluster accepts no starts until it answers again. Raises NotLeading.
     """
-    # As long as its last answer counts, the arbiter would place the job there again.
+    # Until the last answer is stale, the arbiter would place the job there again.
     unanswered_s = max(UNANSWERED_S, settings.STALE_AFTER_S + 1)
     limit = now - timedelta(seconds=unanswered_s)
     unanswered = Attempt.objects.filter(
@@ -218,15 +232,17 @@ def withdraw_unanswered(
         cluster__kind__in=kinds_where(lambda kind: kind.submits_held),
         cluster__seen_at__lte=limit,
         granted_at__lte=limit,
-        # Its author, or its own cluster, left no other choice.
+        # Pinned jobs have no other cluster.
         job__cluster=None,
     )
     return _give_up(unanswered, f"did not answer within {unanswered_s} s", leadership, now)
 
 
 def _give_up(among: QuerySet[Attempt], silence: str, leadership: Leadership, now: datetime) -> int:
-    """Close attempts of which nothing runs, as nothing of them was acknowledged; returns how many.
-    `silence` says what their cluster did."""
+    """Close attempts that were never acknowledged, so that nothing of them runs; return how many.
+
+    `silence` says how their cluster was silent.
+    """
     unknown = list(among.filter(_UNACKNOWLEDGED).values_list("id", "job_id")[:WITHDRAWN_MAX])
     if not unknown or is_quarantined():
         return 0
@@ -239,7 +255,7 @@ def _give_up(among: QuerySet[Attempt], silence: str, leadership: Leadership, now
 
 def _give_up_one(attempt_id: UUID, job_id: UUID, silence: str, now: datetime) -> int:
     job = Job.objects.select_for_update(of=("self",)).get(pk=job_id)
-    # Read again under the lock: whoever recorded an id meanwhile may have it released.
+    # Read again under the lock, because an id recorded meanwhile may have been released.
     attempt = (
         Attempt.objects.select_for_update(of=("self",))
         .filter(_UNACKNOWLEDGED, pk=attempt_id)
@@ -280,10 +296,9 @@ def withdraw(
     *,
     why: str | None = None,
 ) -> int:
-    """Ask its cluster to drop an attempt that it did not start; 0 when it did after all, else 1.
+    """Ask the cluster to drop an attempt that it did not start; return 0 if it did start, else 1.
 
-    `why` is what people are told in place of how long it has not started. Must run behind the
-    fence.
+    `why` replaces the message about how long it has not started. Must run behind the fence.
     """
     # The job before its attempt, as everywhere.
     job = Job.objects.select_for_update(of=("self",)).only("id", "organization_id").get(pk=job_id)

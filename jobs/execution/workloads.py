@@ -1,4 +1,4 @@
-"""What a cluster is asked to run for an attempt."""
+"""The workload that a cluster is asked to run for an attempt."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from tenants.places import path_at
 
 
 def workload_of(attempt: Attempt) -> Workload:
-    """What a cluster is asked to run for `attempt`: the same at every repeat, so in the account of
-    the place where its team lay when it was granted. No query unless the team was moved since."""
+    """Return the workload of `attempt`, equal at every repeat.
+
+    So it uses the account of its team's place at the time of the grant. No query unless the team
+    was moved since.
+    """
     job = attempt.job
     team = path_at(job.team, attempt.granted_at)
     environment = dict(job.environment)
