@@ -471,7 +471,7 @@ function theAlternatives(job: JobDetail): JobAlternatives {
   });
   return {
     as_of: iso(Date.now()),
-    sentence: "In its place 1 of 3 other requests would start now.",
+    sentence: "1 of 3 alternatives would start now.",
     untried: 0,
     items: [
       { label: "With 48 GPUs on 6 nodes", changes: { nodes: 6 }, request: request({ nodes: 6 }), plan: plan(true) },

@@ -24,7 +24,7 @@ export function theDecisions(): Decision[] {
     {
       ...common,
       decision: "claimed",
-      sentence: "200 GPUs were kept for it on slurm-a: 2 jobs with 136 GPUs had to go. Its team was guaranteed 200 GPUs and had 0 in use.",
+      sentence: "200 GPUs were claimed for it on slurm-a: 2 jobs with 136 GPUs had to end. Its team was guaranteed 200 GPUs and had 0 in use.",
       job: GANG,
       mgpu: 200 * GPU,
       guaranteed_mgpu: null,
@@ -56,7 +56,7 @@ export function theDecisions(): Decision[] {
     {
       ...common,
       decision: "stopped",
-      sentence: "64 GPUs were asked back from it for pretrain-13b of ai-company/research/nlp (200 GPUs), with 5 min of grace. 64 GPUs of it were borrowed. 2 min 40 s of its work had no known checkpoint.",
+      sentence: "64 GPUs were reclaimed from it for pretrain-13b of ai-company/research/nlp (200 GPUs), with 5 min of grace. 64 GPUs of it were borrowed. 2 min 40 s of its work had no known checkpoint.",
       job: job("0320", "serve-llama-7", "production/inference"),
       mgpu: 64 * GPU,
       guaranteed_mgpu: 0,

@@ -1,4 +1,5 @@
-"""Jobs over HTTP, a file for each resource: its view and the shapes that only it has.
+"""Jobs over HTTP. Each resource has a file with its view and its own serializers.
 
-`serializers` has the shapes that several share, `rendering` writes jobs, attempts and plans.
+`serializers` has the serializers that several resources share. `rendering` writes the JSON of
+jobs, attempts and plans.
 """

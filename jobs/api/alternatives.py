@@ -1,4 +1,4 @@
-"""What could be asked for instead of a waiting job."""
+"""Alternatives to a waiting job: other requests for the same work."""
 
 from __future__ import annotations
 
@@ -23,51 +23,52 @@ from webapi.serializers import answers
 
 
 class JobAlternativeSerializer(serializers.Serializer[Any]):
-    """The same work asked for otherwise, and what would become of it."""
+    """Another request for the same work, and its plan."""
 
     # The stubs know `label` as that of the serializer itself; here it is a member of the answer.
     label = serializers.CharField(  # type: ignore[assignment]
-        help_text="What is different, in words"
+        help_text="The difference to the job, in words"
     )
     changes = serializers.DictField(
-        help_text="The members of the request that differ from those of the job; null: left out"
+        help_text="Members of the request that differ from the job's; null: left out"
     )
     request = JobRequestSerializer(
         allow_null=True,
-        help_text="The whole body for `POST /jobs`; null for who may not read the job's script",
+        help_text="The body for `POST /jobs`; null if the caller may not read the job's script",
     )
-    plan = JobPlanSerializer(help_text="As a dry run of the request tells it")
+    plan = JobPlanSerializer(help_text="The answer to a dry run of the request")
 
 
 class JobAlternativesSerializer(serializers.Serializer[Any]):
-    """What could be asked for instead of a waiting job."""
+    """The alternatives to a waiting job."""
 
     as_of = serializers.DateTimeField()
-    sentence = serializers.CharField(help_text="All in one sentence, or why there is none")
+    sentence = serializers.CharField(help_text="A summary, or why there are no alternatives")
     items = JobAlternativeSerializer(
         many=True,
-        help_text=f"At most {VARIANTS_MAX}: the best outcome first, among equals the smallest "
-        "concession",
+        help_text=f"At most {VARIANTS_MAX}: the best outcome first, then the smallest concession",
     )
-    untried = serializers.IntegerField(help_text="How many more there was no time for")
+    untried = serializers.IntegerField(
+        help_text="Alternatives that were not tried for lack of time"
+    )
 
 
 class JobAlternatives(APIView):
-    """What could be asked for instead of a waiting job."""
+    """The alternatives to a waiting job."""
 
     @extend_schema(
         operation_id="find_job_alternatives",
-        summary="What to ask for instead of a waiting job",
-        description="The same work in another shape or pool, shorter, with less: each is decided "
-        "by the arbiter alone, at one moment, as if the caller sent it and the job were cancelled. "
-        "Changes nothing. One answer is worked out at a time; 429 says when to come back. Needs "
-        "the right to submit to the job's team. Where asking otherwise does not help there are no "
-        "items, and `sentence` says why.",
+        summary="Find alternatives to a waiting job",
+        description="Tests the same work in other shapes and pools, with shorter time limits and "
+        "with fewer GPUs. The arbiter decides each alternative on its own, as if "
+        "the caller submitted it and the job were cancelled. Changes nothing. The server works on "
+        "one answer at a time; 429 says when to try again. Needs the right to submit to the job's "
+        "team. If no alternative helps, `items` is empty and `sentence` says why.",
         request=None,
         responses=answers({200: JobAlternativesSerializer}, 403, 404, 429),
     )
     def post(self, request: Request, job_id: UUID) -> Response:
-        """All of them, the best first."""
+        """Return the alternatives, the best first."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         refuse_body(request)

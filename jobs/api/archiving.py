@@ -1,5 +1,7 @@
-"""Archiving and restoring organizations, departments, teams, clusters and pools; deactivating
-users; deleting nodes of the tree."""
+"""Archiving and restoring of tree nodes, clusters and pools.
+
+Also the deactivation of users and the deletion of tree nodes.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ from webapi.serializers import StrictSerializer, answers
 
 
 class RunningJobSerializer(serializers.Serializer[Any]):
-    """A job that runs where archiving is asked for."""
+    """A job that runs in the thing to be archived."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -57,7 +59,7 @@ class RunningJobSerializer(serializers.Serializer[Any]):
 
 
 class WorkSerializer(serializers.Serializer[Any]):
-    """Work of a user, on a cluster or in a pool that has not ended."""
+    """Unfinished jobs of a user, on a cluster or in a pool."""
 
     waiting = serializers.IntegerField(help_text="Jobs that are held or queued")
     running = serializers.IntegerField(help_text="Jobs that start, run or are being stopped")
@@ -65,23 +67,23 @@ class WorkSerializer(serializers.Serializer[Any]):
 
 
 class OpenWorkSerializer(WorkSerializer):
-    """Work below a node that has not ended."""
+    """Unfinished jobs below a node of the tree."""
 
     node = TreeNodeSerializer()
 
 
 class ArchivingSerializer(StrictSerializer):
-    """What becomes of the work; asked for only where there is some."""
+    """The fate of unfinished jobs. Each member is required only where there are such jobs."""
 
     waiting = serializers.ChoiceField(
         choices=[each.value for each in WaitingWork],
         required=False,
-        help_text="wait: until the restore; cancel: now",
+        help_text="Waiting jobs. wait: until the restore; cancel: now",
     )
     running = serializers.ChoiceField(
         choices=[each.value for each in RunningWork],
         required=False,
-        help_text="end: they run to their end; cancel: now, with their grace",
+        help_text="Running jobs. end: they run to their end; cancel: now, with their grace",
     )
 
 
@@ -91,12 +93,12 @@ class NodeDetail(APIView):
     @extend_schema(
         operation_id="delete_node",
         summary="Delete an organization, department or team that was never used",
-        description="With its quotas. 409, with `used_by`, where it has or had jobs, bills, "
+        description="Its quotas are deleted too. 409 with `used_by` if it has or had jobs, bills, "
         "prices or members: archive it instead.",
         responses=answers({204: None}, 403, 404, 409),
     )
     def delete(self, request: Request, tree_node_id: UUID) -> Response:
-        """Nothing."""
+        """Delete the node. The answer has no body."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         refuse_body(request)
@@ -119,11 +121,11 @@ class NodeArchive(APIView):
 
     @extend_schema(
         operation_id="get_work_to_archive",
-        summary="Work that archiving a node has to decide about",
+        summary="Unfinished jobs below a node to be archived",
         responses=answers({200: OpenWorkSerializer}, 403, 404),
     )
     def get(self, request: Request, tree_node_id: UUID) -> Response:
-        """Counts, and the running jobs."""
+        """Return counts and the first running jobs."""
         refuse_unknown_parameters(request, set())
         return Response(
             OpenWorkSerializer(work_to_archive(tree_node_id, actor=actor_from(request))).data
@@ -133,12 +135,12 @@ class NodeArchive(APIView):
         operation_id="archive_node",
         summary="Archive an organization, department or team with all below it",
         description="Nothing new is submitted or started there; history and bills stay readable. "
-        "409 where work is there and nothing is said of it.",
+        "409 if there are unfinished jobs and the request does not decide about them.",
         request=ArchivingSerializer,
         responses=answers({200: TreeNodeSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, tree_node_id: UUID) -> Response:
-        """The archived node."""
+        """Archive the node and return it."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         waiting, running = _decisions(request)
@@ -149,7 +151,7 @@ class NodeArchive(APIView):
 
 
 class NodeRestore(APIView):
-    """The end of an archiving."""
+    """The restoring of a node of the tree."""
 
     @extend_schema(
         operation_id="restore_node",
@@ -158,7 +160,7 @@ class NodeRestore(APIView):
         responses=answers({200: TreeNodeSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, tree_node_id: UUID) -> Response:
-        """The node, in use again."""
+        """Restore the node and return it."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         refuse_body(request)
@@ -171,11 +173,11 @@ class UserDeactivate(APIView):
 
     @extend_schema(
         operation_id="get_work_to_deactivate",
-        summary="Work that deactivating a user has to decide about",
+        summary="Unfinished jobs of a user to be deactivated",
         responses=answers({200: WorkSerializer}, 403, 404),
     )
     def get(self, request: Request, user_id: UUID) -> Response:
-        """Counts, and the running jobs."""
+        """Return counts and the first running jobs."""
         refuse_unknown_parameters(request, set())
         work = work_to_deactivate(user_id, actor=actor_from(request))
         return Response(WorkSerializer(work).data)
@@ -183,13 +185,14 @@ class UserDeactivate(APIView):
     @extend_schema(
         operation_id="deactivate_user",
         summary="Deactivate a person or service account",
-        description="Sessions end, tokens are revoked, and nothing of theirs that waits starts "
-        "until they are reactivated. 409 where work is there and nothing is said of it.",
+        description="Sessions end, tokens are revoked, and waiting jobs do not start until the "
+        "user is reactivated. 409 if there are unfinished jobs and the request does not decide "
+        "about them.",
         request=ArchivingSerializer,
         responses=answers({200: UserSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, user_id: UUID) -> Response:
-        """The deactivated user."""
+        """Deactivate the user and return it."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         waiting, running = _decisions(request)
@@ -204,13 +207,13 @@ class ClusterArchive(APIView):
 
     @extend_schema(
         operation_id="get_work_on_cluster",
-        summary="Work that archiving a cluster has to decide about",
-        description="Jobs that hold GPUs there, and jobs that wait and are pinned to it. For "
+        summary="Unfinished jobs on a cluster to be archived",
+        description="Jobs that hold GPUs there, and waiting jobs that are pinned to it. For "
         "platform administrators.",
         responses=answers({200: WorkSerializer}, 403, 404),
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
-        """Counts, and the running jobs."""
+        """Return counts and the first running jobs."""
         refuse_unknown_parameters(request, set())
         work = work_on_cluster(cluster_id, actor=actor_from(request))
         return Response(WorkSerializer(work).data)
@@ -218,14 +221,14 @@ class ClusterArchive(APIView):
     @extend_schema(
         operation_id="archive_cluster",
         summary="Archive a cluster",
-        description="Nothing new starts there, and its capacity counts no more. What runs on is "
-        "metered until it has ended; history and bills stay. 409 where work is there and nothing "
-        "is said of it. For platform administrators.",
+        description="Nothing new starts there, and its capacity no longer counts. Running jobs are "
+        "metered until they have ended; history and bills stay. 409 if there are unfinished jobs "
+        "and the request does not decide about them. For platform administrators.",
         request=ArchivingSerializer,
         responses=answers({200: ClusterSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, cluster_id: UUID) -> Response:
-        """The archived cluster."""
+        """Archive the cluster and return it."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         waiting, running = _decisions(request)
@@ -236,7 +239,7 @@ class ClusterArchive(APIView):
 
 
 class ClusterRestore(APIView):
-    """The end of an archiving."""
+    """The restoring of a cluster."""
 
     @extend_schema(
         operation_id="restore_cluster",
@@ -246,7 +249,7 @@ class ClusterRestore(APIView):
         responses=answers({200: ClusterSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, cluster_id: UUID) -> Response:
-        """The cluster, in use again."""
+        """Restore the cluster and return it."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         by = administrator(actor)
@@ -260,13 +263,13 @@ class PoolArchive(APIView):
 
     @extend_schema(
         operation_id="get_work_in_pool",
-        summary="Work that archiving a pool has to decide about",
-        description="Jobs that run in it, and jobs that wait and accept no other pool that is in "
-        "use. For platform administrators.",
+        summary="Unfinished jobs in a pool to be archived",
+        description="Jobs that run in it, and waiting jobs that accept no other pool in use. For "
+        "platform administrators.",
         responses=answers({200: WorkSerializer}, 403, 404),
     )
     def get(self, request: Request, pool_id: UUID) -> Response:
-        """Counts, and the running jobs."""
+        """Return counts and the first running jobs."""
         refuse_unknown_parameters(request, set())
         work = work_in_pool(pool_id, actor=actor_from(request))
         return Response(WorkSerializer(work).data)
@@ -274,14 +277,15 @@ class PoolArchive(APIView):
     @extend_schema(
         operation_id="archive_pool",
         summary="Archive a pool",
-        description="Nothing new starts in it, its capacity counts no more, and its quotas may not "
-        "be raised. What runs on is metered until it has ended; history and bills stay. 409 where "
-        "work is there and nothing is said of it. For platform administrators.",
+        description="Nothing new starts in it, its capacity no longer counts, and its quotas may "
+        "not be raised. Running jobs are metered until they have ended; history and bills stay. "
+        "409 if there are unfinished jobs and the request does not decide about them. For "
+        "platform administrators.",
         request=ArchivingSerializer,
         responses=answers({200: PoolSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, pool_id: UUID) -> Response:
-        """The archived pool."""
+        """Archive the pool and return it."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         waiting, running = _decisions(request)
@@ -292,7 +296,7 @@ class PoolArchive(APIView):
 
 
 class PoolRestore(APIView):
-    """The end of an archiving."""
+    """The restoring of a pool."""
 
     @extend_schema(
         operation_id="restore_pool",
@@ -302,7 +306,7 @@ class PoolRestore(APIView):
         responses=answers({200: PoolSerializer}, 403, 404),
     )
     def post(self, request: Request, pool_id: UUID) -> Response:
-        """The pool, in use again."""
+        """Restore the pool and return it."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         by = administrator(actor)

@@ -1,4 +1,4 @@
-"""Job arrays as a whole."""
+"""Job arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from webapi.serializers import answers
 
 
 class JobArraySerializer(serializers.Serializer[Any]):
-    """A job array and what has become of its tasks, which are jobs of their own."""
+    """A job array, with its tasks counted by state. Each task is a job."""
 
     id = serializers.UUIDField()
     name = serializers.CharField(help_text="Its tasks are called name[index]")
@@ -29,22 +29,26 @@ class JobArraySerializer(serializers.Serializer[Any]):
     user = serializers.CharField(help_text="Username")
     organization = serializers.CharField(help_text="Slug")
     pools = serializers.ListField(
-        child=serializers.CharField(), help_text="Those that its tasks accept, the best first"
+        child=serializers.CharField(), help_text="Pools that its tasks accept, the preferred first"
     )
-    indices = serializers.CharField(help_text="As they were submitted: `0-9`, `1,3,5-7`, `0-31:4`")
-    size = serializers.IntegerField(help_text="How many tasks it has")
-    max_running = serializers.IntegerField(allow_null=True, help_text="At once; null: all")
+    indices = serializers.CharField(help_text="As submitted: `0-9`, `1,3,5-7`, `0-31:4`")
+    size = serializers.IntegerField(help_text="Number of tasks")
+    max_running = serializers.IntegerField(
+        allow_null=True, help_text="Tasks that may run at once; null: all"
+    )
     submitted_at = serializers.DateTimeField()
     counts = serializers.DictField(
-        child=serializers.IntegerField(), help_text="Tasks by state, every state named"
+        child=serializers.IntegerField(), help_text="Number of tasks by state, for every state"
     )
     first_started_at = serializers.DateTimeField(
         allow_null=True, help_text="The earliest start of the present attempts"
     )
     first_ended_at = serializers.DateTimeField(allow_null=True)
-    last_ended_at = serializers.DateTimeField(allow_null=True, help_text="Of those that have ended")
+    last_ended_at = serializers.DateTimeField(
+        allow_null=True, help_text="The latest end of a task so far"
+    )
     can = serializers.ListField(
-        child=serializers.ChoiceField(choices=ACTIONS), help_text="cancel, or nothing"
+        child=serializers.ChoiceField(choices=ACTIONS), help_text="`cancel`, or empty"
     )
 
 
@@ -58,23 +62,24 @@ class JobArrayDetail(APIView):
         responses=answers({200: JobArraySerializer}, 404),
     )
     def get(self, request: Request, array_id: UUID) -> Response:
-        """The array with its tasks counted."""
+        """Return the array with its tasks counted."""
         refuse_unknown_parameters(request, set())
         return Response(array_body(get_array(array_id, actor=actor_from(request))))
 
 
 class JobArrayCancel(APIView):
-    """Ending all of an array."""
+    """The cancellation of an array."""
 
     @extend_schema(
         operation_id="cancel_job_array",
         summary="Cancel all tasks of an array",
-        description="Each that has not ended, as by itself. Repeating changes nothing.",
+        description="Cancels each task that has not ended, as a single job. Repeating it changes "
+        "nothing.",
         request=None,
         responses=answers({200: JobArraySerializer}, 403, 404),
     )
     def post(self, request: Request, array_id: UUID) -> Response:
-        """The array after it."""
+        """Cancel the array and return it."""
         refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         refuse_body(request)

@@ -1,4 +1,4 @@
-"""The executions of a job."""
+"""The attempts (executions) of a job."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from webapi.serializers import answers
 
 
 class JobAttemptsSerializer(serializers.Serializer[Any]):
-    """A job's attempts, first to last; the latest 500."""
+    """The latest 500 attempts of a job, oldest first."""
 
     items = AttemptSerializer(many=True)
 
 
 class JobAttempts(APIView):
-    """The executions of a job."""
+    """The attempts (executions) of a job."""
 
     @extend_schema(
         operation_id="list_job_attempts",
@@ -34,7 +34,7 @@ class JobAttempts(APIView):
         responses=answers({200: JobAttemptsSerializer}, 404),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
-        """All of them, first to last."""
+        """Return the latest 500 attempts, oldest first."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         found = get_attempts(job_id, actor=actor)

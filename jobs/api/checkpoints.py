@@ -1,4 +1,4 @@
-"""Checkpoints of running jobs, told by people and by the jobs themselves."""
+"""Checkpoints of running jobs, reported by people and by the jobs themselves."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from webapi.serializers import StrictSerializer, UtcTimeField, WholeNumberField,
 
 
 class CheckpointRequestSerializer(StrictSerializer):
-    """When the job saved its work."""
+    """The attempt that saved its work, and the time."""
 
     attempt = WholeNumberField(
         min_value=1,
         max_value=2**31 - 1,
         required=False,
-        help_text="Refused unless it runs now; if absent, whichever runs",
+        help_text="Must be the attempt that runs now, which is also the default",
     )
-    at = UtcTimeField(required=False, help_text="Now if absent")
+    at = UtcTimeField(required=False, help_text="Default: now")
 
 
 class CheckpointSerializer(serializers.Serializer[Any]):
@@ -51,20 +51,23 @@ class CheckpointSerializer(serializers.Serializer[Any]):
 
 @dataclass(frozen=True, slots=True)
 class RunningAttempt:
-    """An attempt that speaks for itself. It is nobody's user and may do nothing else."""
+    """An attempt that authenticated with its own token. It is no user and has no other right."""
 
     number: int
     is_authenticated: bool = True
 
 
 class AttemptAuthentication(BaseAuthentication):
-    """`Authorization: Bearer tgc_...`, which an attempt was started with.
+    """Authentication by `Authorization: Bearer tgc_...`, the token in an attempt's environment.
 
-    It comes first: a request with such a token is judged by it alone.
+    It is tried first. No other authentication is tried for a request with such a token.
     """
 
     def authenticate(self, request: Request) -> tuple[RunningAttempt, RunningAttempt] | None:
-        """The attempt. Raises Unauthenticated for the token of another job, and for none at all."""
+        """Return the attempt, or None if the request has no such token.
+
+        Raises Unauthenticated for an invalid token and for that of another job.
+        """
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.startswith(TOKEN_PREFIX):
             return None
@@ -75,12 +78,12 @@ class AttemptAuthentication(BaseAuthentication):
         return attempt, attempt
 
     def authenticate_header(self, request: Request) -> str:
-        """Makes an anonymous request 401 instead of 403."""
+        """Return a scheme, so that an anonymous request gets 401 instead of 403."""
         return "Bearer"
 
 
 class JobCheckpoints(APIView):
-    """What a running job tells of its checkpoints."""
+    """Reports of checkpoints of a running job."""
 
     authentication_classes = (
         AttemptAuthentication,
@@ -90,15 +93,15 @@ class JobCheckpoints(APIView):
 
     @extend_schema(
         operation_id="tell_checkpoint",
-        summary="Tell that a running job has saved its work",
-        description="Stopping it is then known to lose only what it has done since. For who "
-        "manages the job, and for the running attempt itself, by the token that it finds in "
-        "`TIDEGATE_CHECKPOINT_TOKEN`. An earlier time than the known one changes nothing.",
+        summary="Report that a running job has saved its work",
+        description="A preemption then loses only the work since that time. Allowed for users who "
+        "may manage the job, and for the running attempt itself with its token in "
+        "`TIDEGATE_CHECKPOINT_TOKEN`. A time before the last known checkpoint changes nothing.",
         request=CheckpointRequestSerializer,
         responses=answers({200: CheckpointSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, job_id: UUID) -> Response:
-        """The last checkpoint that is known now."""
+        """Record the checkpoint and return the last known one."""
         refuse_unknown_parameters(request, set())
         body = CheckpointRequestSerializer(data=request.data)
         body.is_valid(raise_exception=True)

@@ -1,4 +1,4 @@
-"""Recorded cycles, and what they did with one job."""
+"""Recorded cycles, and the decisions of cycles about jobs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _RIGHTS: list[str] = [right.value for right in Right]
 
 
 class NamedJobSerializer(serializers.Serializer[Any]):
-    """A job; null where the caller may not know it."""
+    """A job. Its members are null where the caller may not see it."""
 
     id = serializers.UUIDField(allow_null=True)
     name = serializers.CharField(allow_null=True)
@@ -48,7 +48,7 @@ class NamedJobSerializer(serializers.Serializer[Any]):
 
 
 class StandingSerializer(serializers.Serializer[Any]):
-    """A node of the tree in the job's pool, before the cycle."""
+    """Guarantee and use of a node of the tree in the job's pool, before the cycle."""
 
     node = serializers.CharField()
     guaranteed_mgpu = serializers.IntegerField()
@@ -56,30 +56,32 @@ class StandingSerializer(serializers.Serializer[Any]):
 
 
 class VictimOfCycleSerializer(NamedJobSerializer):
-    """A job that had to go. Null where the caller may not see the job."""
+    """A preempted job. Its members are null where the caller may not see it."""
 
     mgpu = serializers.IntegerField()
     grace_s = serializers.IntegerField()
-    right = serializers.ChoiceField(choices=_RIGHTS, help_text="By what right it was stopped")
+    right = serializers.ChoiceField(
+        choices=_RIGHTS, help_text="The rule that allowed the preemption"
+    )
     guaranteed_mgpu = serializers.IntegerField(
-        allow_null=True, help_text="What of it was inside its team's guarantee"
+        allow_null=True, help_text="The part inside its team's guarantee"
     )
     unsaved_s = serializers.IntegerField(
-        allow_null=True, help_text="Its work since its last known checkpoint, or its start"
+        allow_null=True, help_text="Run time since its last known checkpoint, or its start"
     )
     priority_class = serializers.CharField(allow_null=True)
     started_at = serializers.DateTimeField(allow_null=True)
 
 
 class BeneficiarySerializer(NamedJobSerializer):
-    """The job for which another one was stopped."""
+    """The job for which another job was preempted."""
 
     mgpu = serializers.IntegerField()
     standings = StandingSerializer(many=True)
 
 
 class DecisionSerializer(serializers.Serializer[Any]):
-    """What a cycle did with a job, and the numbers behind it."""
+    """The decision of a cycle about a job, with the numbers behind it."""
 
     cycle = serializers.UUIDField()
     decided_at = serializers.DateTimeField()
@@ -88,21 +90,23 @@ class DecisionSerializer(serializers.Serializer[Any]):
     job = NamedJobSerializer()
     pool = serializers.CharField(allow_null=True)
     device = serializers.ChoiceField(
-        choices=DEVICES, help_text=f"{DEVICE_HELP}. gpu where no pool is told"
+        choices=DEVICES, help_text=f"{DEVICE_HELP}. `gpu` if the pool is not known"
     )
     cluster = serializers.CharField(allow_null=True)
     mgpu = serializers.IntegerField(allow_null=True)
     guaranteed_mgpu = serializers.IntegerField(
-        allow_null=True, help_text="What of it was inside its team's guarantee"
+        allow_null=True, help_text="The part inside its team's guarantee"
     )
     grace_until = serializers.DateTimeField(allow_null=True)
-    standings = StandingSerializer(many=True, help_text="Its team, and every node above it")
+    standings = StandingSerializer(
+        many=True, help_text="The team of the job, and every node above it"
+    )
     beneficiary = BeneficiarySerializer(allow_null=True)
     victims = VictimOfCycleSerializer(many=True)
 
 
 class DecisionLineSerializer(serializers.Serializer[Any]):
-    """What a cycle did with a job, in one line. `decision` says which members are set."""
+    """The decision of a cycle about a job, in one line. `decision` says which members are set."""
 
     id = serializers.IntegerField()
     cycle = serializers.UUIDField()
@@ -113,33 +117,35 @@ class DecisionLineSerializer(serializers.Serializer[Any]):
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     mgpu = serializers.IntegerField()
     guaranteed_mgpu = serializers.IntegerField(
-        allow_null=True, help_text="Of `started` and `stopped`: what was inside the guarantee"
+        allow_null=True, help_text="Of `started` and `stopped`: the part inside the guarantee"
     )
     beneficiary = NamedJobSerializer(
-        allow_null=True, help_text="Of `stopped`: for whom; all null: of another organization"
+        allow_null=True,
+        help_text="Of `stopped`: the job that gets the GPUs; nulls: of another organization",
     )
     right = serializers.ChoiceField(choices=_RIGHTS, allow_null=True, help_text="Of `stopped`")
     unsaved_s = serializers.IntegerField(
-        allow_null=True, help_text="Of `stopped`: work since the last known checkpoint, or start"
+        allow_null=True,
+        help_text="Of `stopped`: run time since the last known checkpoint, or start",
     )
     at_risk_mgpu_s = serializers.IntegerField(
-        allow_null=True, help_text="Of `stopped`: the same, times what it held"
+        allow_null=True, help_text="Of `stopped`: `unsaved_s` times the GPUs that it held"
     )
     grace_until = serializers.DateTimeField(
-        allow_null=True, help_text="Of `claimed` and `stopped`: the latest end"
+        allow_null=True, help_text="Of `claimed` and `stopped`: end of the grace"
     )
-    victims = serializers.IntegerField(help_text="Of `claimed`: how many jobs had to go for it")
-    victims_mgpu = serializers.IntegerField(help_text="Of `claimed`: what these held")
+    victims = serializers.IntegerField(help_text="Of `claimed`: number of jobs preempted for it")
+    victims_mgpu = serializers.IntegerField(help_text="Of `claimed`: GPUs that these held")
 
 
 class JobDecisionsSerializer(serializers.Serializer[Any]):
-    """Decisions about one job, the latest first."""
+    """Decisions about one job, newest first."""
 
     items = DecisionSerializer(many=True)
 
 
 class CycleSerializer(serializers.Serializer[Any]):
-    """A recorded cycle, in counts of jobs. `version` is that of the product which decided."""
+    """A recorded cycle, in counts of jobs. `version` is the version of Tidegate that decided."""
 
     id = serializers.UUIDField()
     decided_at = serializers.DateTimeField()
@@ -153,7 +159,7 @@ class CycleSerializer(serializers.Serializer[Any]):
 
 
 class FateSerializer(serializers.Serializer[Any]):
-    """What a plan does with a job. `waits` is also said of one that goes on running."""
+    """The decision of a plan about a job. `waits` also stands for a job that runs on."""
 
     decision = serializers.ChoiceField(choices=KINDS)
     cluster = serializers.CharField(allow_null=True)
@@ -164,7 +170,7 @@ class FateSerializer(serializers.Serializer[Any]):
 
 
 class DifferenceSerializer(serializers.Serializer[Any]):
-    """A job with which today something else would be done."""
+    """A job about which the decision would be another one today."""
 
     job = NamedJobSerializer()
     then = FateSerializer()
@@ -178,21 +184,21 @@ class ReplayedCycleSerializer(CycleSerializer):
     running = serializers.IntegerField()
     decisions = DecisionSerializer(many=True)
     is_same_policy = serializers.BooleanField(
-        help_text="Whether today's settings, ranks, rules and priority classes are those of then"
+        help_text="Whether settings, ranks, rules and priority classes are unchanged"
     )
     difference_count = serializers.IntegerField()
     differences = DifferenceSerializer(many=True, help_text="The first 500")
 
 
 class DecisionList(APIView):
-    """What recorded cycles did with the jobs that the caller may see."""
+    """Decisions of recorded cycles about the jobs that the caller may see."""
 
     @extend_schema(
         operation_id="list_decisions",
-        summary="Who was started, and who was stopped for whom",
-        description="Of the jobs that the caller may see, the latest first. Whoever manages a team "
-        "sees those of its jobs; of another organization's job nothing is told. Lines go with the "
-        "records of their cycles.",
+        summary="Starts and preemptions",
+        description="Decisions about the jobs that the caller may see, newest first. Managers of a "
+        "team see those about its jobs. Jobs of another organization are null. A line is deleted "
+        "with the record of its cycle.",
         parameters=[
             OpenApiParameter("team", OpenApiTypes.STR, description="Only below this node (path)"),
             OpenApiParameter("pool", OpenApiTypes.STR, description="Only in this pool"),
@@ -207,7 +213,7 @@ class DecisionList(APIView):
         responses=answers({200: page_of(DecisionLineSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
-        """A page of them."""
+        """Return a page of decisions."""
         refuse_unknown_filters(
             request, {"team", "pool", "decision", "decided_at__gte", "decided_at__lt"}
         )
@@ -231,12 +237,12 @@ class CycleList(APIView):
     @extend_schema(
         operation_id="list_cycles",
         summary="Recorded cycles",
-        description="Those that decided something, the latest first. For platform administrators.",
+        description="Cycles that decided something, newest first. For platform administrators.",
         parameters=[*_TIMES, *PAGE_PARAMETERS],
         responses=answers({200: page_of(CycleSerializer)}, 403),
     )
     def get(self, request: Request) -> Response:
-        """A page of them."""
+        """Return a page of cycles."""
         refuse_unknown_filters(request, {"decided_at__gte", "decided_at__lt"})
         since, until = _times(request)
         cycles = list_cycles(actor=actor_from(request), since=since, until=until)
@@ -249,38 +255,38 @@ class CycleDetail(APIView):
 
     @extend_schema(
         operation_id="replay_cycle",
-        summary="What a cycle did, and what would be decided today",
-        description="Decides again on what the cycle knew. For platform administrators. 409 for a "
-        "record that cannot be read.",
+        summary="Replay a cycle: its decisions then, and today's",
+        description="Decides again on the recorded input of the cycle. For platform "
+        "administrators. 409 for a record that cannot be read.",
         responses=answers({200: ReplayedCycleSerializer}, 403, 404, 409, 429),
     )
     def get(self, request: Request, cycle_id: UUID) -> Response:
-        """The cycle."""
+        """Replay the cycle and return the differences."""
         refuse_unknown_parameters(request, set())
         return Response(replay_cycle(cycle_id, actor=actor_from(request)))
 
 
 class JobDecisions(APIView):
-    """What cycles did with a job."""
+    """Decisions of cycles about a job."""
 
     @extend_schema(
         operation_id="list_job_decisions",
         summary="Why a job was started or preempted",
-        description="From recorded cycles, the latest first, with the numbers of that moment. Of "
-        "others' jobs it tells what the caller may see.",
+        description="From recorded cycles, newest first, with the numbers of that moment. Other "
+        "jobs are null where the caller may not see them.",
         parameters=[
             *_TIMES,
             OpenApiParameter(
                 "limit",
                 OpenApiTypes.INT,
                 default=_LIMIT_DEFAULT,
-                description=f"Cycles at most, 1 to {CYCLES_MAX}",
+                description=f"Maximum number of cycles, 1 to {CYCLES_MAX}",
             ),
         ],
         responses=answers({200: JobDecisionsSerializer}, 404, 409),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
-        """The decisions."""
+        """Return the decisions about the job, newest first."""
         refuse_unknown_parameters(request, {"decided_at__gte", "decided_at__lt", "limit"})
         since, until = _times(request)
         items = decisions_about(

@@ -1,4 +1,4 @@
-"""When a waiting job is to start."""
+"""The estimated start of a waiting job, by a look-ahead."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _METHOD = "look_ahead"
 
 
 class StartEstimateRequestSerializer(StrictSerializer):
-    """How far to look ahead."""
+    """The horizon of a look-ahead, in seconds."""
 
     horizon_s = WholeNumberField(
         min_value=HORIZON_S_MIN,
@@ -39,34 +39,36 @@ class StartEstimateRequestSerializer(StrictSerializer):
 
 
 class StartEstimateSerializer(serializers.Serializer[Any]):
-    """When the job starts, if all that runs takes all of its time and nobody asks for anything
-    more."""
+    """The estimated start of a waiting job.
+
+    It assumes that running jobs use their full time limit and that no new jobs are submitted.
+    """
 
     as_of = serializers.DateTimeField()
     estimated_start = EstimatedStartSerializer(
-        help_text="`latest` is null where it does not start before `until`"
+        help_text="`latest` is null if the job does not start before `until`"
     )
-    until = serializers.DateTimeField(help_text="How far was looked ahead")
+    until = serializers.DateTimeField(help_text="End of the look-ahead")
     asked_until = serializers.DateTimeField()
     assumed_ends = serializers.IntegerField(
-        help_text="Jobs without a time limit: taken to run a day, or as long again as they have"
+        help_text="Jobs without a time limit: assumed to run a day, or as long again as so far"
     )
 
 
 class JobEstimate(APIView):
-    """When a waiting job is to start."""
+    """The estimated start of a waiting job."""
 
     @extend_schema(
         operation_id="estimate_job_start",
-        summary="When a waiting job is to start",
-        description="The arbiter, played on from this moment. Changes nothing. One future is "
-        "worked out at a time; 429 says when to come back. A job that waits for something else "
-        "than GPUs has none (409).",
+        summary="Estimate the start of a waiting job",
+        description="Simulates the arbiter from this moment on. Changes nothing. The server works "
+        "on one answer at a time; 429 says when to try again. 409 for a job that waits for "
+        "something other than GPUs.",
         request=StartEstimateRequestSerializer,
         responses=answers({200: StartEstimateSerializer}, 404, 409, 429),
     )
     def post(self, request: Request, job_id: UUID) -> Response:
-        """The range and how far was looked."""
+        """Return the range of the start and the end of the look-ahead."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = StartEstimateRequestSerializer(data=request.data)

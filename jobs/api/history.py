@@ -27,7 +27,7 @@ class JobEventSerializer(serializers.Serializer[Any]):
 
 
 class JobHistorySerializer(serializers.Serializer[Any]):
-    """A job's timeline, first to last; the latest 1,000 lines."""
+    """The latest 1,000 lines of a job's timeline, oldest first."""
 
     items = JobEventSerializer(many=True)
 
@@ -41,6 +41,6 @@ class JobHistory(APIView):
         responses=answers({200: JobHistorySerializer}, 404),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
-        """All of it, first to last."""
+        """Return the latest 1,000 lines, oldest first."""
         refuse_unknown_parameters(request, set())
         return Response(history_body(get_history(job_id, actor=actor_from(request))))

@@ -1,4 +1,4 @@
-"""Jobs themselves: lists, submission, one job, and what people do to it."""
+"""Jobs: list, submission, details, explanation, cancel, hold and release."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ _ORIGINS: list[str] = [item.value for item in JobOrigin]
 
 
 class JobList(APIView):
-    """The jobs that the caller may see, and new ones."""
+    """The list of jobs, and the submission of a job."""
 
     @extend_schema(
         operation_id="list_jobs",
         summary="Jobs",
-        description="The caller's own, and those of the teams whose jobs they may see. "
+        description="The caller's own jobs, and those of teams whose jobs the caller may see. "
         "Newest first, unless sorted otherwise.",
         parameters=[
             OpenApiParameter(
@@ -78,9 +78,13 @@ class JobList(APIView):
                 {"type": "array", "items": {"type": "string", "enum": _STATES}},
                 style="form",
                 explode=False,
-                description="One or several, with commas between them",
+                description="One state or several, comma-separated",
             ),
-            OpenApiParameter("team", OpenApiTypes.STR, description="A path and all below it"),
+            OpenApiParameter(
+                "team",
+                OpenApiTypes.STR,
+                description="Path of a node: its jobs and those of all nodes below it",
+            ),
             OpenApiParameter("user", OpenApiTypes.STR, description="A username"),
             OpenApiParameter("pool", OpenApiTypes.STR),
             OpenApiParameter(
@@ -101,7 +105,7 @@ class JobList(APIView):
                 "origin",
                 OpenApiTypes.STR,
                 enum=_ORIGINS,
-                description="native: only those given to their clusters beside the portal",
+                description="native: only jobs submitted directly to a cluster",
             ),
             OpenApiParameter("array", OpenApiTypes.UUID, description="The tasks of this array"),
             OpenApiParameter("sort", OpenApiTypes.STR, enum=_SORTS),
@@ -110,7 +114,7 @@ class JobList(APIView):
         responses=answers({200: page_of(shapes.JobSerializer)}),
     )
     def get(self, request: Request) -> Response:
-        """A page of jobs."""
+        """Return a page of jobs."""
         refuse_unknown_filters(
             request,
             {
@@ -149,10 +153,10 @@ class JobList(APIView):
 
     @extend_schema(
         operation_id="submit_job",
-        summary="Submit a job, or see what would become of it",
+        summary="Submit a job, or plan it without submitting",
         description="With `dry_run=true` nothing is changed and the answer is a plan (200). With "
-        "`array` one request makes all of its tasks or none: the answer is the first task, its "
-        "`array` has the id of the whole, and the header `Location` leads there.",
+        "`array` one request creates all tasks of an array, or none. The answer is then the first "
+        "task; its `array` has the id of the array, and the header `Location` its address.",
         request=shapes.JobRequestSerializer,
         parameters=[
             OpenApiParameter("dry_run", OpenApiTypes.BOOL, description="Only plan"),
@@ -163,7 +167,7 @@ class JobList(APIView):
         ),
     )
     def post(self, request: Request) -> Response:
-        """The new job, or the plan."""
+        """Submit the job and return it, or return the plan of a dry run."""
         refuse_unknown_parameters(request, {"dry_run"})
         is_dry_run = choice_or_refuse(request, "dry_run", ("true", "false")) == "true"
         actor, now = actor_from(request), SystemClock().now()
@@ -178,7 +182,7 @@ class JobList(APIView):
             return 201, orjson.loads(orjson.dumps(written(body)))
 
         answer = respond_once(request, principal_id=actor.user.pk, now=now, act=act)
-        # An answer that was stored before there were arrays has no such member.
+        # An answer that was stored by a version without arrays has no such member.
         if answer.data.get("array") is not None:
             answer["Location"] = f"/api/v1/job-arrays/{answer.data['array']['id']}"
         return answer
@@ -190,11 +194,11 @@ class JobDetail(APIView):
     @extend_schema(
         operation_id="get_job",
         summary="One job",
-        description="Script and environment are null for those who may see the job only.",
+        description="Script and environment are null if the caller may only see the job.",
         responses=answers({200: shapes.JobDetailSerializer}, 404),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
-        """The job with what was submitted."""
+        """Return the job with its script, environment and dependencies."""
         refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         view = get_job(job_id, actor=actor, now=now)
@@ -207,38 +211,38 @@ class JobDetail(APIView):
 
 
 class JobExplanation(APIView):
-    """Why a job waits."""
+    """The reason why a job waits."""
 
     @extend_schema(
         operation_id="get_job_explanation",
         summary="Why a job waits",
-        description="Of a job that does not wait the code is `not_waiting`.",
+        description="The code is `not_waiting` if the job does not wait.",
         responses=answers({200: shapes.ExplanationSerializer}, 404),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
-        """The explanation."""
+        """Return the explanation."""
         refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         return Response(explanation_of(get_job(job_id, actor=actor, now=now), actor=actor, now=now))
 
 
 class JobCancel(APIView):
-    """Ending a job."""
+    """The cancellation of a job."""
 
     @extend_schema(
         operation_id="cancel_job",
         summary="Cancel a job",
-        description="A running job gets its notice signal, and is stopped by force 30 s later.",
+        description="A running job gets its notice signal, and is killed 30 s later.",
         request=None,
         responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, job_id: UUID) -> Response:
-        """The job after it."""
+        """Cancel the job and return it."""
         return _changed(request, job_id, cancel_job)
 
 
 class JobHold(APIView):
-    """Keeping a job back."""
+    """The hold of a queued job."""
 
     @extend_schema(
         operation_id="hold_job",
@@ -247,12 +251,12 @@ class JobHold(APIView):
         responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, job_id: UUID) -> Response:
-        """The job after it."""
+        """Hold the job and return it."""
         return _changed(request, job_id, hold_job)
 
 
 class JobRelease(APIView):
-    """Letting a held job queue again."""
+    """The release of a held job."""
 
     @extend_schema(
         operation_id="release_job",
@@ -261,7 +265,7 @@ class JobRelease(APIView):
         responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, job_id: UUID) -> Response:
-        """The job after it."""
+        """Release the job and return it."""
         return _changed(request, job_id, release_job)
 
 

@@ -1,4 +1,4 @@
-"""The log of a job: a piece of it, and what it holds in short."""
+"""The log of a job: its text in pieces, and a summary."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class LogStreamSerializer(serializers.Serializer[Any]):
 
 
 class JobLogSummarySerializer(serializers.Serializer[Any]):
-    """Which streams of a rank have output, and the last lines of the error."""
+    """The streams of a rank with output, and the last lines of an error."""
 
     attempt = serializers.IntegerField()
     rank = serializers.IntegerField()
-    node = serializers.CharField(allow_null=True, help_text="Where the rank ran")
+    node = serializers.CharField(allow_null=True, help_text="Node on which the rank ran")
     ranks = serializers.IntegerField()
     streams = LogStreamSerializer(many=True)
     error_stream = serializers.ChoiceField(
         choices=logs.STREAMS,
         allow_null=True,
-        help_text="Where a failed attempt says why; null of one that did not fail or was silent",
+        help_text="Stream with the error of a failed attempt; null: no failure or no output",
     )
     error_lines = serializers.ListField(
         child=serializers.CharField(), help_text="The last lines of `error_stream`"
@@ -57,7 +57,7 @@ class JobLogSummarySerializer(serializers.Serializer[Any]):
 
 
 class JobLogSerializer(serializers.Serializer[Any]):
-    """A piece of a log. Read on at `next_offset`; offsets are bytes."""
+    """A piece of a log. Offsets are in bytes; the next piece begins at `next_offset`."""
 
     attempt = serializers.IntegerField()
     rank = serializers.IntegerField()
@@ -65,29 +65,31 @@ class JobLogSerializer(serializers.Serializer[Any]):
     offset = serializers.IntegerField()
     next_offset = serializers.IntegerField()
     text = serializers.CharField()
-    is_final = serializers.BooleanField(help_text="The stream has ended and this is its end")
-    is_truncated = serializers.BooleanField(help_text="The size cap cut it")
+    is_final = serializers.BooleanField(
+        help_text="Whether the stream has ended and this piece is the last"
+    )
+    is_truncated = serializers.BooleanField(help_text="Whether the log was cut at its maximum size")
     ranks = serializers.IntegerField()
 
 
 class JobLogSummary(APIView):
-    """The log of a job in short."""
+    """The summary of a job's log."""
 
     @extend_schema(
         operation_id="get_job_log_summary",
-        summary="Which streams of a job's log have output, and its last error lines",
+        summary="Summary of a job's log: streams with output, last lines of the error",
         parameters=[
-            OpenApiParameter("attempt", OpenApiTypes.INT, description="The latest if absent"),
+            OpenApiParameter("attempt", OpenApiTypes.INT, description="Default: the latest"),
             OpenApiParameter(
                 "rank",
                 OpenApiTypes.INT,
-                description="The first that failed if absent, else rank 0",
+                description="Default: the first rank that failed, else rank 0",
             ),
         ],
         responses=answers({200: JobLogSummarySerializer}, 403, 404, 503),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
-        """The streams of one rank."""
+        """Return the summary of one rank."""
         refuse_unknown_parameters(request, {"attempt", "rank"})
         actor, now = actor_from(request), SystemClock().now()
         view = get_job(job_id, actor=actor, now=now)
@@ -120,28 +122,28 @@ class JobLogs(APIView):
     @extend_schema(
         operation_id="get_job_log",
         summary="A piece of a job's log",
-        description="Control characters are left out. Read on at `next_offset`.",
+        description="Control characters are left out. The next piece begins at `next_offset`.",
         parameters=[
-            OpenApiParameter("attempt", OpenApiTypes.INT, description="The latest if absent"),
+            OpenApiParameter("attempt", OpenApiTypes.INT, description="Default: the latest"),
             OpenApiParameter("rank", OpenApiTypes.INT, default=0),
             OpenApiParameter("stream", OpenApiTypes.STR, enum=logs.STREAMS, default="stdout"),
             OpenApiParameter(
                 "offset",
                 OpenApiTypes.INT,
                 default=0,
-                description="In bytes; negative: from the end",
+                description="In bytes; a negative offset counts from the end",
             ),
             OpenApiParameter(
                 "limit",
                 OpenApiTypes.INT,
                 default=logs.LIMIT_DEFAULT,
-                description=f"Bytes at most, {logs.LIMIT_MIN} to {logs.LIMIT_MAX}",
+                description=f"Maximum number of bytes, {logs.LIMIT_MIN} to {logs.LIMIT_MAX}",
             ),
         ],
         responses=answers({200: JobLogSerializer}, 403, 404, 503),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
-        """Text of one rank's stream."""
+        """Return text of one stream of a rank."""
         refuse_unknown_parameters(request, {"attempt", "rank", "stream", "offset", "limit"})
         actor, now = actor_from(request), SystemClock().now()
         view = get_job(job_id, actor=actor, now=now)

@@ -26,12 +26,12 @@ from tenants.models import Node
 from webapi.paging import refuse_unknown_parameters
 from webapi.serializers import StrictSerializer, answers
 
-#: So many people who gain or lose a role are named.
+#: Maximum number of named users who gain or lose a role, each.
 ROLES_MAX = 200
 
 
 class ParentsShareSerializer(serializers.Serializer[Any]):
-    """A parent's guarantee, and its reserve, which no child is guaranteed."""
+    """A parent's guarantee, and its reserve: the part that no child is guaranteed."""
 
     guaranteed_mgpu = serializers.IntegerField()
     reserve_before_mgpu = serializers.IntegerField()
@@ -47,19 +47,21 @@ class MovedGuaranteeSerializer(serializers.Serializer[Any]):
     )
     guaranteed_mgpu = serializers.IntegerField(source="quota.guaranteed_mgpu")
     guaranteed_percent = serializers.SerializerMethodField(
-        help_text="Of the parent that it leaves; it becomes the devices that it is now"
+        help_text="Of the old parent; the move turns it into a number of devices"
     )
     leaves = ParentsShareSerializer(allow_null=True)
-    joins = ParentsShareSerializer(allow_null=True, help_text="null: no quota there yet")
-    problem = serializers.CharField(help_text='Why it does not fit, or ""')
+    joins = ParentsShareSerializer(
+        allow_null=True, help_text="null: the new parent has no quota yet"
+    )
+    problem = serializers.CharField(help_text='Why the guarantee does not fit, or ""')
 
     def get_guaranteed_percent(self, moved: MovedGuarantee) -> str | None:
-        """The percentage that the guarantee is written as."""
+        """Return the percentage as which the guarantee was entered, or None."""
         return percent_text(moved.quota.guaranteed_bp)
 
 
 class InheritedRoleSerializer(serializers.Serializer[Any]):
-    """A role on the moved node that comes from a node above it."""
+    """A role on the moved node that is inherited from a node above it."""
 
     user = serializers.CharField(source="user.login")
     name = serializers.CharField(source="user.name")
@@ -68,18 +70,19 @@ class InheritedRoleSerializer(serializers.Serializer[Any]):
 
 
 class MovePreviewSerializer(serializers.Serializer[Any]):
-    """The changes that a move would make."""
+    """The changes by a move."""
 
     node = TreeNodeSerializer(source="work.node")
     parent = serializers.CharField(  # type: ignore[assignment]
         source="parent.display_path"
     )
-    path = serializers.CharField(help_text="Its path afterwards")
+    path = serializers.CharField(help_text="The path after the move")
     waiting = serializers.IntegerField(
-        source="work.waiting", help_text="Jobs that are held or queued; they wait on"
+        source="work.waiting", help_text="Held and queued jobs; they keep waiting"
     )
     running = serializers.IntegerField(
-        source="work.running", help_text="Jobs that start, run or are being stopped; they run on"
+        source="work.running",
+        help_text="Jobs that start, run or are being stopped; they keep running",
     )
     running_jobs = RunningJobSerializer(
         source="work.running_jobs", many=True, help_text=f"The first {NAMED_MAX}"
@@ -87,38 +90,38 @@ class MovePreviewSerializer(serializers.Serializer[Any]):
     guarantees = MovedGuaranteeSerializer(many=True)
     gained_count = serializers.IntegerField(
         source="roles.gained_count",
-        help_text="With those that you may not see",
+        help_text="Including users that you may not see",
     )
     gained = serializers.SerializerMethodField(
-        help_text=f"Roles on it that come from above it only afterwards; the first {ROLES_MAX}"
+        help_text=f"Roles inherited only after the move; the first {ROLES_MAX}"
     )
     lost_count = serializers.IntegerField(
         source="roles.lost_count",
-        help_text="With those that you may not see",
+        help_text="Including users that you may not see",
     )
     lost = serializers.SerializerMethodField(
-        help_text=f"Roles on it that come from above it only before; the first {ROLES_MAX}"
+        help_text=f"Roles inherited only before the move; the first {ROLES_MAX}"
     )
     clusters_to_push = serializers.ListField(
         source="clusters",
         child=serializers.CharField(),
         help_text="Clusters with limits of their own: push quotas to them after the move",
     )
-    problem = serializers.CharField(help_text='Why the move is refused as things stand, or ""')
+    problem = serializers.CharField(help_text='Why the move would be refused now, or ""')
 
     @extend_schema_field(InheritedRoleSerializer(many=True))
     def get_gained(self, preview: MovePreview) -> Any:
-        """The roles that are gained."""
+        """Return the gained roles."""
         return InheritedRoleSerializer(preview.roles.gained[:ROLES_MAX], many=True).data
 
     @extend_schema_field(InheritedRoleSerializer(many=True))
     def get_lost(self, preview: MovePreview) -> Any:
-        """The roles that are lost."""
+        """Return the lost roles."""
         return InheritedRoleSerializer(preview.roles.lost[:ROLES_MAX], many=True).data
 
 
 class MoveSerializer(StrictSerializer):
-    """Where a node is moved to."""
+    """The new parent of a node."""
 
     parent = serializers.CharField(  # type: ignore[assignment]
         max_length=1_000, help_text="Path of its new parent"
@@ -126,14 +129,14 @@ class MoveSerializer(StrictSerializer):
 
 
 class MovedNodeSerializer(TreeNodeSerializer):
-    """A node that was moved, and what is left to be done."""
+    """A moved node, and the clusters that still need a push of quotas."""
 
     clusters_to_push = serializers.SerializerMethodField(
         help_text="Clusters with limits of their own: they refuse its jobs until quotas are pushed"
     )
 
     def get_clusters_to_push(self, _: Node) -> list[str]:
-        """Their names."""
+        """Return the names of the clusters."""
         return clusters_to_push()
 
 
@@ -142,7 +145,7 @@ class NodeMove(APIView):
 
     @extend_schema(
         operation_id="preview_move",
-        summary="What moving a team or department to another parent changes",
+        summary="Preview the move of a team or department to another parent",
         parameters=[
             OpenApiParameter(
                 "parent", OpenApiTypes.STR, required=True, description="Path of its new parent"
@@ -151,7 +154,7 @@ class NodeMove(APIView):
         responses=answers({200: MovePreviewSerializer}, 403, 404, 409),
     )
     def get(self, request: Request, tree_node_id: UUID) -> Response:
-        """Jobs, guarantees and roles."""
+        """Return the changes to jobs, guarantees and roles."""
         refuse_unknown_parameters(request, {"parent"})
         parent = request.query_params.get("parent")
         if not parent:
@@ -164,15 +167,15 @@ class NodeMove(APIView):
     @extend_schema(
         operation_id="move_node",
         summary="Move a team, or a department with all below it, to another parent",
-        description="From now on it counts there for quotas, fair-share, rights and bills. What "
-        "was used before stays with the former parent. Its jobs run and wait on; on the clusters "
-        "of `clusters_to_push` none starts before quotas are pushed there. 409 where its "
-        "guarantees do not fit below the new parent.",
+        description="From then on it counts at the new parent for quotas, fair-share, rights and "
+        "bills. Earlier usage stays with the former parent. Its jobs keep running and waiting. On "
+        "the clusters of `clusters_to_push` no job of it starts before quotas are pushed. 409 if "
+        "its guarantees do not fit below the new parent.",
         request=MoveSerializer,
         responses=answers({200: MovedNodeSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, tree_node_id: UUID) -> Response:
-        """The node, at its new place."""
+        """Move the node and return it."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = MoveSerializer(data=request.data)

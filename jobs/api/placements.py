@@ -1,4 +1,4 @@
-"""What runs where on a cluster."""
+"""The placements of jobs on the nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from webapi.serializers import PAGE_PARAMETERS, answers, page_of
 
 
 class PlacementSerializer(serializers.Serializer[Any]):
-    """A job that holds GPUs of a cluster, and on which nodes."""
+    """A job that holds GPUs of a cluster, with its nodes."""
 
     job = serializers.UUIDField()
     name = serializers.CharField()
@@ -46,13 +46,13 @@ class ClusterPlacementList(APIView):
     @extend_schema(
         operation_id="list_cluster_placements",
         summary="Jobs on the nodes of a cluster",
-        description="What holds GPUs there now, of the jobs that the caller may see, by when it "
-        "was granted them.",
+        description="Jobs that hold GPUs of the cluster now and that the caller may see, in the "
+        "order of their grants.",
         parameters=PAGE_PARAMETERS,
         responses=answers({200: page_of(PlacementSerializer)}, 404),
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
-        """A page of jobs with their nodes."""
+        """Return a page of jobs with their nodes."""
         refuse_unknown_filters(request, set())
         limit = page_limit(request)
         cursor = request.query_params.get("cursor")

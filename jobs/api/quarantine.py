@@ -1,4 +1,7 @@
-"""The quarantine after a restore: for everybody to see, for platform administrators to end."""
+"""The quarantine after a restore of the database.
+
+Every user sees it; only platform administrators end it.
+"""
 
 from __future__ import annotations
 
@@ -20,37 +23,38 @@ from webapi.serializers import answers
 
 
 class QuarantineSerializer(serializers.Serializer[Any]):
-    """Whether anything is started at all. What clusters told is for platform administrators."""
+    """The state of the quarantine. Details are null unless you administer the platform."""
 
     is_quarantined = serializers.BooleanField()
-    sentence = serializers.CharField(help_text="Empty while things are as usual")
+    sentence = serializers.CharField(help_text="Empty if there is no quarantine")
     began_at = serializers.DateTimeField(allow_null=True)
     reason = serializers.CharField(allow_null=True)
     adopted = serializers.IntegerField(
-        allow_null=True, help_text="Attempts that clusters knew and the database did not"
+        allow_null=True, help_text="Attempts that were found on clusters, but not in the database"
     )
     strangers = serializers.IntegerField(
-        allow_null=True, help_text="Workloads of ours on clusters that belong to no job here"
+        allow_null=True, help_text="Workloads of Tidegate on clusters that belong to no known job"
     )
     silent_clusters = serializers.ListField(
         child=serializers.CharField(),
         allow_null=True,
-        help_text="Not asked yet: ending the quarantine holds the jobs that may have run there",
+        help_text="Clusters that have not answered yet. Ending the quarantine holds the jobs that "
+        "may have run there",
     )
 
 
 class QuarantineEndSerializer(serializers.Serializer[Any]):
-    """What became of it."""
+    """The result of a quarantine that was ended."""
 
     adopted = serializers.IntegerField()
     strangers = serializers.IntegerField()
     held = serializers.IntegerField(
-        help_text="Jobs held, since nobody knows whether they ran on a cluster that did not answer"
+        help_text="Jobs put on hold, as they may have run on a cluster that did not answer"
     )
 
 
 class Quarantine(APIView):
-    """The quarantine that goes on, if any."""
+    """The present quarantine, if any."""
 
     @extend_schema(
         operation_id="get_quarantine",
@@ -58,7 +62,7 @@ class Quarantine(APIView):
         responses=answers({200: QuarantineSerializer}),
     )
     def get(self, request: Request) -> Response:
-        """The quarantine."""
+        """Return the state of the quarantine."""
         refuse_unknown_parameters(request, set())
         return Response(_shown(actor_from(request)))
 
@@ -68,7 +72,7 @@ class Quarantine(APIView):
         responses=answers({200: QuarantineEndSerializer}, 403, 409),
     )
     def delete(self, request: Request) -> Response:
-        """What became of it. For platform administrators, after reading docs/operate/restore.md."""
+        """End the quarantine. For platform administrators: see docs/operate/restore.md first."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         require_platform_admin(actor)

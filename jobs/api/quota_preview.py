@@ -1,4 +1,4 @@
-"""What a planned change of quotas would do."""
+"""The preview of a planned change of quotas."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from webapi.serializers import (
 )
 
 _ETAG = etag_header(
-    "State of the change and its tree before it was looked ahead: apply with it", of=[200]
+    "State of the change and its tree before the look-ahead; send it to apply the change", of=[200]
 )
 
 
 class QuotaPreviewRequestSerializer(StrictSerializer):
-    """How far to look ahead."""
+    """The horizon of a look-ahead, in seconds."""
 
     horizon_s = WholeNumberField(
         min_value=HORIZON_S_MIN,
@@ -47,7 +47,7 @@ class QuotaPreviewRequestSerializer(StrictSerializer):
 
 
 class QuotaEffectSerializer(serializers.Serializer[Any]):
-    """A quota that would change, or follow."""
+    """A quota that the change alters, directly or as a consequence."""
 
     quota = serializers.UUIDField()
     node = serializers.CharField()
@@ -58,19 +58,21 @@ class QuotaEffectSerializer(serializers.Serializer[Any]):
 
 
 class PoolEffectSerializer(serializers.Serializer[Any]):
-    """A pool that the change touches, as it would be."""
+    """A pool after the change."""
 
     pool = serializers.CharField()
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
-    capacity_mgpu = serializers.IntegerField(help_text="Healthy now, on all enabled clusters")
+    capacity_mgpu = serializers.IntegerField(
+        help_text="Healthy devices now, on all enabled clusters"
+    )
     guaranteed_mgpu = serializers.IntegerField(
-        allow_null=True, help_text="To all organizations; null unless you administer the platform"
+        allow_null=True, help_text="Of all organizations; null unless you administer the platform"
     )
     is_overcommitted = serializers.BooleanField()
 
 
 class JobStartEffectSerializer(serializers.Serializer[Any]):
-    """A waiting job that would start at another time."""
+    """A waiting job that starts at another time with the change."""
 
     job = serializers.UUIDField()
     name = serializers.CharField()
@@ -80,17 +82,19 @@ class JobStartEffectSerializer(serializers.Serializer[Any]):
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     mgpu = serializers.IntegerField()
     before = serializers.DateTimeField(
-        allow_null=True, help_text="Start without the change; null: not before `until`"
+        allow_null=True, help_text="Start without the change; null: after `until`"
     )
     after = serializers.DateTimeField(
-        allow_null=True, help_text="Start with the change; null: not before `until`"
+        allow_null=True, help_text="Start with the change; null: after `until`"
     )
-    sooner_s = serializers.IntegerField(help_text="Negative: later")
-    is_at_least = serializers.BooleanField(help_text="One of the starts is not before `until`")
+    sooner_s = serializers.IntegerField(help_text="Seconds; negative: later")
+    is_at_least = serializers.BooleanField(
+        help_text="Whether the difference is a lower bound: one start is after `until`"
+    )
 
 
 class JobLossEffectSerializer(serializers.Serializer[Any]):
-    """A running job that would be given notice in one of the two futures only."""
+    """A running job that is preempted only with the change, or only without it."""
 
     job = serializers.UUIDField()
     name = serializers.CharField()
@@ -101,10 +105,10 @@ class JobLossEffectSerializer(serializers.Serializer[Any]):
     mgpu = serializers.IntegerField()
     noticed_at = serializers.DateTimeField()
     at_risk_mgpu_s = serializers.IntegerField(
-        help_text="Its work since its start or its last known checkpoint until then"
+        help_text="GPU time from its last known checkpoint, or its start, to `noticed_at`"
     )
     beneficiary = serializers.UUIDField(
-        allow_null=True, help_text="For which job; null where you may not see it"
+        allow_null=True, help_text="The job that gets the GPUs; null if you may not see it"
     )
 
 
@@ -122,43 +126,49 @@ class TeamEffectSerializer(serializers.Serializer[Any]):
     borrowed_before_mgpu_s = serializers.IntegerField()
     borrowed_after_mgpu_s = serializers.IntegerField()
     cost_before_nano = serializers.IntegerField(
-        allow_null=True, help_text="At the prices of now; null: no price, or not for you to see"
+        allow_null=True, help_text="At today's prices; null: no price, or you may not see it"
     )
     cost_after_nano = serializers.IntegerField(allow_null=True)
     jobs_sooner = serializers.IntegerField()
     jobs_later = serializers.IntegerField()
-    jobs_reclaimed = serializers.IntegerField(help_text="Only with the change")
+    jobs_reclaimed = serializers.IntegerField(help_text="Preempted only with the change")
     at_risk_mgpu_s = serializers.IntegerField()
-    jobs_spared = serializers.IntegerField(help_text="Reclaimed only without the change")
+    jobs_spared = serializers.IntegerField(help_text="Preempted only without the change")
 
 
 class QuotaPreviewSerializer(serializers.Serializer[Any]):
-    """Two futures of this moment and how they differ. An estimate, not a promise: jobs end at
-    their time limits, and nobody submits anything."""
+    """The difference between the future with the change and the one without it.
+
+    An estimate: it assumes that jobs end at their time limits and no new jobs are submitted.
+    """
 
     as_of = serializers.DateTimeField()
-    until = serializers.DateTimeField(help_text="How far was looked ahead")
+    until = serializers.DateTimeField(help_text="End of the look-ahead")
     asked_until = serializers.DateTimeField()
-    is_cut = serializers.BooleanField(help_text="`until` is sooner, as the work became too much")
-    precision_s = serializers.IntegerField(help_text="Of times close to `until`")
+    is_cut = serializers.BooleanField(
+        help_text="Whether the look-ahead ended before `asked_until`, to limit the work"
+    )
+    precision_s = serializers.IntegerField(
+        help_text="Precision of times close to `until`, in seconds"
+    )
     assumed_ends = serializers.IntegerField(
-        help_text="Jobs without a time limit: taken to run a day, or as long again as they have"
+        help_text="Jobs without a time limit: assumed to run a day, or as long again as so far"
     )
     refusal = serializers.CharField(
-        help_text="Why the change is refused as things stand; empty when it is not"
+        help_text="Why the change would be refused now; empty if it would not"
     )
     quotas = QuotaEffectSerializer(many=True)
     pools = PoolEffectSerializer(many=True)
     starts = JobStartEffectSerializer(
-        many=True, help_text=f"Largest difference first, at most {NAMED_MAX} that you may see"
+        many=True, help_text=f"The {NAMED_MAX} largest differences of jobs that you may see"
     )
     reclaimed = JobLossEffectSerializer(
-        many=True, help_text=f"Only with the change; at most {NAMED_MAX} that you may see"
+        many=True, help_text=f"Preempted only with the change; at most {NAMED_MAX} that you may see"
     )
     spared = JobLossEffectSerializer(
-        many=True, help_text=f"Only without the change; at most {NAMED_MAX} that you may see"
+        many=True, help_text=f"Preempted only without it; at most {NAMED_MAX} that you may see"
     )
-    teams = TeamEffectSerializer(many=True, help_text="Of the change's organization")
+    teams = TeamEffectSerializer(many=True, help_text="Teams of the organization of the change")
     currency = serializers.CharField(allow_null=True)
 
 
@@ -167,15 +177,15 @@ class QuotaChangePreview(APIView):
 
     @extend_schema(
         operation_id="preview_quota_change",
-        summary="What a planned change of quotas would do",
-        description="The arbiter, played on from this moment without and with the change. Changes "
-        "nothing. One preview at a time; 429 says when to come back.",
+        summary="Preview a planned change of quotas",
+        description="Simulates the arbiter from this moment on, without and with the change. "
+        "Changes nothing. The server works on one preview at a time; 429 says when to try again.",
         request=QuotaPreviewRequestSerializer,
         parameters=[_ETAG],
         responses=answers({200: QuotaPreviewSerializer}, 403, 404, 409, 429),
     )
     def post(self, request: Request, planned_id: UUID) -> Response:
-        """The difference of two futures."""
+        """Return the difference between the two futures."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = QuotaPreviewRequestSerializer(data=request.data)

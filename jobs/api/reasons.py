@@ -1,4 +1,4 @@
-"""Why a job has waited, one reason after another."""
+"""The history of reasons for which a job waited."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = ("code", "sentence", "numbers", "node", "jobs_ahead", "estimated_start"
 
 
 class JobReasonSerializer(serializers.Serializer[Any]):
-    """A reason for which a job waits or waited, with the numbers of its first moment."""
+    """A reason for which a job waits or waited, with the numbers of its beginning."""
 
     since = serializers.DateTimeField()
     code = serializers.ChoiceField(choices=EXPLANATION_CODES)
@@ -34,7 +34,7 @@ class JobReasonSerializer(serializers.Serializer[Any]):
 
 
 class JobReasonsSerializer(serializers.Serializer[Any]):
-    """The reasons for which a job has waited, the latest first; the last 100 changes."""
+    """The last 100 reasons for which a job waited, newest first."""
 
     items = JobReasonSerializer(many=True)
 
@@ -45,12 +45,12 @@ class JobReasons(APIView):
     @extend_schema(
         operation_id="list_job_reasons",
         summary="The reasons for which a job has waited",
-        description="A line whenever the cause changed, or the job began to wait again. Each holds "
-        "until the next one or the start.",
+        description="One line for each change of the reason, and for each time that the job began "
+        "to wait. A reason is valid until the next line or the start.",
         responses=answers({200: JobReasonsSerializer}, 404),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
-        """The last 100, the latest first."""
+        """Return the last 100 reasons, newest first."""
         refuse_unknown_parameters(request, set())
         found = get_reasons(job_id, actor=actor_from(request))
         return Response(

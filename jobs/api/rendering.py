@@ -1,6 +1,7 @@
-"""The JSON of jobs and attempts: what the caller may see, as the contract names it.
+"""The JSON of jobs and attempts, limited to what the caller may see.
 
-Bodies hold ids and times as they are; `written` makes them JSON. A page has hundreds of both.
+A body has UUIDs and times as Python objects; `written` turns them into JSON all at once. A page
+has hundreds of both.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tenants.roles import Permission
 
 
 class Rights:
-    """What one caller may do to jobs, remembered by owner and team for a whole page."""
+    """The rights of one caller to jobs, cached by owner and team for a whole page."""
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
@@ -35,7 +36,7 @@ class Rights:
         self._known: dict[tuple[bool, str], tuple[bool, bool]] = {}
 
     def to(self, job: JobRow) -> tuple[bool, bool]:
-        """Whether the caller may change the job, and read its content."""
+        """Return whether the caller may manage the job, and whether they may read its content."""
         is_own = job.user_id == self._own_id
         key = (is_own, job.team__path)
         rights = self._known.get(key)
@@ -49,12 +50,12 @@ class Rights:
 
 
 def written(body: Mapping[str, Any]) -> orjson.Fragment:
-    """The JSON of a body: times, which are in UTC, with whole seconds and Z."""
+    """Return the JSON of a body. Times must be in UTC and get whole seconds and `Z`."""
     return orjson.Fragment(orjson.dumps(body, option=ISO))
 
 
 def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
-    """A job as lists show it."""
+    """Return a job as lists show it."""
     job, actor = view.job, rights.actor
     return {
         "id": job.id,
@@ -118,7 +119,7 @@ def detail_body(
     rights: Rights,
     now: datetime,
 ) -> dict[str, Any]:
-    """A job with what was submitted, as far as the caller may read it."""
+    """Return a job with its script and environment, as far as the caller may read them."""
     return {
         **job_body(view, rights=rights, now=now),
         "script": content.script,
@@ -130,7 +131,7 @@ def detail_body(
 
 
 def _dependency_body(row: DependencyRow, *, actor: Actor) -> dict[str, Any]:
-    """What a job waits or waited for; the other job only to those who may see that one."""
+    """Return a dependency. The other job is null where the caller may not see it."""
     user_id = row.predecessor__user_id or row.array__user_id
     team_path = row.predecessor__team__path or row.array__team__path
     assert user_id is not None
@@ -147,7 +148,7 @@ def _dependency_body(row: DependencyRow, *, actor: Actor) -> dict[str, Any]:
 
 
 def attempt_body(attempt: AttemptRow, *, actor: Actor) -> dict[str, Any]:
-    """An attempt; the job it makes room for only to those who may see that one."""
+    """Return an attempt. The job that gets its GPUs is null where the caller may not see it."""
     beneficiary = beneficiary_of(attempt, actor)
     return {
         "id": attempt.id,
@@ -197,14 +198,14 @@ def _exit_code_meaning(job: JobRow, attempt: AttemptRow | None) -> str | None:
 def history_body(
     events: Sequence[tuple[datetime, str, Mapping[str, Any]]],
 ) -> dict[str, Any]:
-    """A timeline."""
+    """Return a timeline."""
     return {
         "items": [{"at": iso(at), "event": event, "detail": detail} for at, event, detail in events]
     }
 
 
 def allowed_actions(job: JobRow, rights: Rights) -> list[str]:
-    """What the caller may do to the job in its present state."""
+    """Return the actions that the caller may take on the job in its present state."""
     may_manage, may_read = rights.to(job)
     actions = []
     if may_manage:
@@ -220,12 +221,12 @@ def allowed_actions(job: JobRow, rights: Rights) -> list[str]:
 
 
 def _json(value: Any) -> Any:
-    """A value that the database has told as JSON already goes out as it is."""
+    """Return the value. JSON text from the database is embedded without parsing it."""
     return orjson.Fragment(value) if isinstance(value, str) else value
 
 
 def array_body(view: ArrayView) -> dict[str, Any]:
-    """An array with what has become of its tasks."""
+    """Return an array with its tasks counted by state."""
     array = view.array
     is_open = any(view.counts[state.value] for state in OPEN)
     return {
@@ -248,7 +249,7 @@ def array_body(view: ArrayView) -> dict[str, Any]:
 
 
 def plan_body(preview: Preview) -> dict[str, Any]:
-    """What would become of a request."""
+    """Return the plan of a request."""
     resolved, wanted = preview.resolved, preview.resolved.request
     return {
         "job": {

@@ -1,4 +1,4 @@
-"""Whether the scheduler decides at all: for everybody, as a line on every page."""
+"""The health of the scheduler, which every page shows to every user."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from webapi.serializers import answers
 
 
 class SchedulerSerializer(serializers.Serializer[Any]):
-    """The last work of the loops behind the pages."""
+    """The last work of the arbiter and of the observer."""
 
     last_cycle_at = serializers.DateTimeField(
         allow_null=True, help_text="End of the last whole scheduling cycle"
     )
     is_late = serializers.BooleanField(
-        help_text="No scheduling decision was made for longer than late_after_s"
+        help_text="Whether no cycle has ended for longer than `late_after_s`"
     )
     last_observation_at = serializers.DateTimeField(
-        allow_null=True, help_text="When the observer last looked after its clusters"
+        allow_null=True, help_text="When the observer last served its clusters"
     )
     is_observer_late = serializers.BooleanField(
-        help_text="No cluster was looked after for longer than late_after_s"
+        help_text="Whether no cluster was served for longer than `late_after_s`"
     )
     late_after_s = serializers.IntegerField()
 
 
 class Scheduler(APIView):
-    """The loops that decide and observe."""
+    """The health of the arbiter and of the observer."""
 
     @extend_schema(
         operation_id="get_scheduler",
@@ -43,7 +43,7 @@ class Scheduler(APIView):
         responses=answers({200: SchedulerSerializer}),
     )
     def get(self, request: Request) -> Response:
-        """The last scheduling cycle and the last look at the clusters."""
+        """Return the times of the last cycle and of the last observation."""
         refuse_unknown_parameters(request, set())
         health = loop_health(SystemClock().now())
         arbiter, observer = health["arbiter"], health["observer"]

@@ -1,5 +1,8 @@
-"""Shapes of jobs. Bodies are rendered by `jobs.api.rendering`; requests are read by
-`jobs.submission.requests`, which reports every error at once. These describe both to OpenAPI."""
+"""Serializers of jobs, which describe bodies and requests to OpenAPI.
+
+`jobs.api.rendering` renders the bodies. `jobs.submission.requests` reads the requests and reports
+all errors at once.
+"""
 
 from __future__ import annotations
 
@@ -63,12 +66,14 @@ class SlotSerializer(serializers.Serializer[Any]):
 
 
 class MadeRoomForSerializer(serializers.Serializer[Any]):
-    """The job for which an attempt was stopped. What the caller may not see of it is null."""
+    """The job for which an attempt was preempted. Members that the caller may not see are null."""
 
     job = serializers.UUIDField(allow_null=True)
     name = serializers.CharField(allow_null=True)
-    team = serializers.CharField(allow_null=True, help_text="Path; null: of another team")
-    mgpu = serializers.IntegerField(allow_null=True, help_text="What it asks for in all")
+    team = serializers.CharField(
+        allow_null=True, help_text="Path; null if the caller may not see it"
+    )
+    mgpu = serializers.IntegerField(allow_null=True, help_text="Requested in total")
 
 
 class AttemptSerializer(serializers.Serializer[Any]):
@@ -78,39 +83,45 @@ class AttemptSerializer(serializers.Serializer[Any]):
     number = serializers.IntegerField(help_text="From 1")
     cluster = serializers.CharField()
     state = serializers.ChoiceField(choices=AttemptState.values)
-    native_id = serializers.CharField(allow_null=True, help_text="The cluster's own id")
-    native_state = serializers.CharField(help_text="The cluster's own word")
+    native_id = serializers.CharField(allow_null=True, help_text="The id of the job on the cluster")
+    native_state = serializers.CharField(help_text="The state as the cluster calls it")
     slots = SlotSerializer(many=True)
     granted_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     checkpoint_at = serializers.DateTimeField(
-        allow_null=True, help_text="Its last known checkpoint: what is older is not lost by a stop"
+        allow_null=True,
+        help_text="Last known checkpoint; a preemption loses only the work after it",
     )
     notice_at = serializers.DateTimeField(allow_null=True)
-    grace_until = serializers.DateTimeField(allow_null=True, help_text="Stopped by force then")
+    grace_until = serializers.DateTimeField(
+        allow_null=True, help_text="The job is killed at this time"
+    )
     ended_at = serializers.DateTimeField(allow_null=True)
-    released_at = serializers.DateTimeField(allow_null=True, help_text="Its GPUs are free since")
+    released_at = serializers.DateTimeField(
+        allow_null=True, help_text="Since then its GPUs are free"
+    )
     outcome = serializers.CharField(allow_null=True)
     exit_codes = serializers.DictField(
-        child=serializers.IntegerField(), help_text="By rank; negative: killed by that signal"
+        child=serializers.IntegerField(),
+        help_text="By rank; negative: killed by that signal number",
     )
     ignored_notice = serializers.BooleanField(
-        help_text="It was stopped by force because it had not ended when its grace was over"
+        help_text="Whether it was killed because it had not ended within its grace"
     )
     mgpu = serializers.IntegerField()
     guaranteed_mgpu = serializers.IntegerField()
     borrowed_mgpu = serializers.IntegerField()
     message = serializers.CharField()
     beneficiary = serializers.UUIDField(
-        allow_null=True, help_text="The job it makes room for, if the caller may see that one"
+        allow_null=True, help_text="The job that gets its GPUs, if the caller may see it"
     )
     made_room_for = MadeRoomForSerializer(
-        allow_null=True, help_text="The same job as far as the caller may see it; null: none"
+        allow_null=True, help_text="The same job, as far as the caller may see it; null: none"
     )
 
 
 class VictimSerializer(serializers.Serializer[Any]):
-    """A job that gives GPUs back. What the caller may not see of it is null."""
+    """A preempted job. Members that the caller may not see are null."""
 
     job = serializers.UUIDField(allow_null=True)
     name = serializers.CharField(allow_null=True)
@@ -119,17 +130,17 @@ class VictimSerializer(serializers.Serializer[Any]):
     notice_at = serializers.DateTimeField(allow_null=True)
     grace_until = serializers.DateTimeField(allow_null=True)
     at_risk_mgpu_s = serializers.IntegerField(
-        allow_null=True, help_text="Its GPU time since its last checkpoint, else since its start"
+        allow_null=True, help_text="GPU time since its last checkpoint, or since its start"
     )
     notice_handling = serializers.ChoiceField(
         choices=[item.value for item in NoticeHandling],
         allow_null=True,
-        help_text="Why it is expected to save its work at its notice; null: not known",
+        help_text="How it is known to react to its notice; null: not known",
     )
 
 
 class EstimatedStartSerializer(serializers.Serializer[Any]):
-    """A range and how it came about, never a promise."""
+    """A range for the start of a job, and the method of the estimate. It is no promise."""
 
     earliest = serializers.DateTimeField(allow_null=True)
     latest = serializers.DateTimeField(allow_null=True)
@@ -137,18 +148,18 @@ class EstimatedStartSerializer(serializers.Serializer[Any]):
 
 
 class ObstacleSerializer(serializers.Serializer[Any]):
-    """Why a job that accepts several pools does not start in one of them."""
+    """The reason why a job that accepts several pools does not start in one of them."""
 
     pool = serializers.CharField()
     code = serializers.ChoiceField(choices=EXPLANATION_CODES)
     sentence = serializers.CharField()
     numbers = serializers.DictField(child=serializers.IntegerField())
     node = serializers.CharField(allow_null=True)
-    jobs_ahead = serializers.IntegerField(help_text="In this pool")
+    jobs_ahead = serializers.IntegerField(help_text="Jobs ahead of it in this pool")
 
 
 class ExplanationSerializer(serializers.Serializer[Any]):
-    """Why a job waits."""
+    """The reason why a job waits."""
 
     code = serializers.ChoiceField(choices=EXPLANATION_CODES)
     sentence = serializers.CharField()
@@ -158,31 +169,31 @@ class ExplanationSerializer(serializers.Serializer[Any]):
     victims = VictimSerializer(many=True)
     estimated_start = EstimatedStartSerializer(
         allow_null=True,
-        help_text="Null where it is unknown; of begin_time, not before the number begin_at",
+        help_text="Null if unknown. With the code begin_time it is not before the number begin_at",
     )
     pool = serializers.CharField(
         allow_null=True,
-        help_text="Of a job that accepts several: the one that code, numbers and the rest are of",
+        help_text="Of a job that accepts several pools: the pool of this reason; else null",
     )
     elsewhere = ObstacleSerializer(
-        many=True, help_text="The other pools in whose lines it stands, in its order; at most 3"
+        many=True, help_text="The same for the other pools that it accepts, in its order; at most 3"
     )
     as_of = serializers.DateTimeField()
 
 
 class JobUsageSerializer(serializers.Serializer[Any]):
-    """What the job has used so far, over all its attempts."""
+    """The usage of a job so far, over all its attempts."""
 
     guaranteed_mgpu_s = serializers.IntegerField()
     borrowed_mgpu_s = serializers.IntegerField()
 
 
 class ArrayTaskSerializer(serializers.Serializer[Any]):
-    """Which task of which array a job is."""
+    """The array of a job, and its index there."""
 
-    id = serializers.UUIDField(help_text="Of the array")
+    id = serializers.UUIDField(help_text="Id of the array")
     index = serializers.IntegerField()
-    size = serializers.IntegerField(help_text="How many tasks the array has")
+    size = serializers.IntegerField(help_text="Number of tasks of the array")
 
 
 class JobSerializer(serializers.Serializer[Any]):
@@ -192,65 +203,70 @@ class JobSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     type = serializers.ChoiceField(choices=JobType.values)
     origin = serializers.ChoiceField(
-        choices=JobOrigin.values, help_text="native: given to its cluster beside the portal"
+        choices=JobOrigin.values, help_text="native: submitted directly to its cluster"
     )
     team = serializers.CharField(help_text="Path")
     user = serializers.CharField(help_text="Username")
     organization = serializers.CharField(help_text="Slug")
     pool = serializers.CharField(
-        help_text="Where it runs or ran last; before its first start the first of `pools`"
+        help_text="Pool of its latest attempt; before its first start the first of `pools`"
     )
     pools = serializers.ListField(
-        child=serializers.CharField(), help_text="Those that it accepts, the best first"
+        child=serializers.CharField(), help_text="Pools that it accepts, the preferred first"
     )
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     state = serializers.ChoiceField(choices=JobState.values)
     priority_class = serializers.CharField()
     mgpu_per_node = serializers.IntegerField()
-    node_count = serializers.IntegerField(help_text="Of an elastic job the most")
+    node_count = serializers.IntegerField(help_text="Of an elastic job the maximum")
     node_count_min = serializers.IntegerField(
-        help_text="With which it starts at the least; less than `node_count`: it is elastic"
+        help_text="Minimum to start with; below `node_count` the job is elastic"
     )
     mgpu = serializers.IntegerField(
-        help_text="In all, of an elastic job the most; what it was granted is in the attempt"
+        help_text="Requested in total, of an elastic job the maximum; the attempt has the granted "
+        "number"
     )
-    mgpu_min = serializers.IntegerField(help_text="With which it starts at the least")
+    mgpu_min = serializers.IntegerField(help_text="Minimum to start with")
     time_limit_s = serializers.IntegerField(allow_null=True)
     is_preemptible = serializers.BooleanField()
     is_requeueable = serializers.BooleanField()
     checkpoint_path = serializers.CharField(allow_null=True)
-    cluster = serializers.CharField(allow_null=True, help_text="The one it is pinned to")
-    features = serializers.ListField(
-        child=serializers.CharField(), help_text="What each of its nodes must have"
+    cluster = serializers.CharField(
+        allow_null=True, help_text="The cluster that the job is pinned to"
     )
-    image = serializers.CharField(allow_null=True, help_text="The container image it runs in")
+    features = serializers.ListField(
+        child=serializers.CharField(), help_text="Features that each of its nodes must have"
+    )
+    image = serializers.CharField(allow_null=True, help_text="Container image")
     required_topology = serializers.ChoiceField(
         choices=TOPOLOGIES,
         allow_null=True,
-        help_text="All its nodes are in one of these, or it waits",
+        help_text="All its nodes are in one such domain; it waits until they can be",
     )
     preferred_topology = serializers.ChoiceField(
         choices=TOPOLOGIES,
         allow_null=True,
-        help_text="All its nodes are in one of these if there is room, else as close as there is",
+        help_text="All its nodes are in one such domain if possible, else as close as possible",
     )
     cpus_per_node = serializers.IntegerField(
         allow_null=True,
-        help_text="null: as many as come with its GPUs there. In a pool of CPU cores what it has "
-        "on each node: `mgpu_per_node` in whole cores, rounded down",
+        help_text="null: the default for its GPUs on that node. In a pool of CPU cores: "
+        "`mgpu_per_node` in whole cores, rounded down",
     )
     memory_mib_per_node = serializers.IntegerField(
-        allow_null=True, help_text="null: as much as comes with its GPUs or cores there"
+        allow_null=True, help_text="null: the default for its GPUs or cores on that node"
     )
-    array = ArrayTaskSerializer(allow_null=True, help_text="null: it is no task of an array")
+    array = ArrayTaskSerializer(allow_null=True, help_text="null if the job is no task of an array")
     submitted_at = serializers.DateTimeField()
-    begin_at = serializers.DateTimeField(allow_null=True, help_text="It is not started before")
-    started_at = serializers.DateTimeField(allow_null=True, help_text="Of the current attempt")
+    begin_at = serializers.DateTimeField(allow_null=True, help_text="Earliest start")
+    started_at = serializers.DateTimeField(
+        allow_null=True, help_text="Start of the current attempt"
+    )
     ended_at = serializers.DateTimeField(allow_null=True)
     end_reason = serializers.CharField(allow_null=True)
     exit_code = serializers.IntegerField(allow_null=True)
     exit_code_meaning = serializers.CharField(
-        allow_null=True, help_text="What the exit code says, such as `command not found`"
+        allow_null=True, help_text="Meaning of the exit code, such as `command not found`"
     )
     attempt = serializers.IntegerField(help_text="Number of the latest attempt, 0 before the first")
     current_attempt = AttemptSerializer(allow_null=True)
@@ -260,7 +276,7 @@ class JobSerializer(serializers.Serializer[Any]):
 
 
 class NoteSerializer(serializers.Serializer[Any]):
-    """What became of one line of an sbatch text; line 0 is the whole text."""
+    """How one line of an sbatch script was read. Line 0 is the whole script."""
 
     line = serializers.IntegerField()
     text = serializers.CharField()
@@ -269,8 +285,11 @@ class NoteSerializer(serializers.Serializer[Any]):
 
 
 class DependencySerializer(serializers.Serializer[Any]):
-    """A job or an array that a job waits or waited for. Its id and name are null where the caller
-    may not see it, and so is its state. An array is running until it is known how it ends."""
+    """A job or an array that a job waits or waited for.
+
+    Id, name and state are null where the caller may not see the other job. The state of an array
+    is `running` until the result of all its tasks is known.
+    """
 
     job = serializers.UUIDField(allow_null=True)
     array = serializers.UUIDField(allow_null=True)
@@ -278,71 +297,83 @@ class DependencySerializer(serializers.Serializer[Any]):
     state = serializers.ChoiceField(choices=JobState.values, allow_null=True)
     condition = serializers.ChoiceField(choices=Condition.values)
     is_met = serializers.BooleanField(
-        allow_null=True, help_text="null: not decided; false: it never can be"
+        allow_null=True, help_text="null: not decided yet; false: it can no longer be met"
     )
 
 
 class JobDetailSerializer(JobSerializer):
-    """A job with what was submitted."""
+    """A job with its script, environment and dependencies."""
 
-    script = serializers.CharField(allow_null=True, help_text="null: the caller may not read it")
+    script = serializers.CharField(allow_null=True, help_text="null if the caller may not read it")
     environment = serializers.DictField(
-        child=serializers.CharField(), allow_null=True, help_text="null as the script"
+        child=serializers.CharField(),
+        allow_null=True,
+        help_text="null if the caller may not read it",
     )
     notice_signal = serializers.ChoiceField(
-        choices=list(NOTICE_SIGNALS), help_text="Sent when its GPUs are asked back"
+        choices=list(NOTICE_SIGNALS),
+        help_text="Signal that the job gets before a preemption or cancellation",
     )
     notes = NoteSerializer(many=True)
     depends_on = DependencySerializer(many=True)
 
 
 class SubmittedJobSerializer(JobSerializer):
-    """The new job and what became of the lines of its sbatch text."""
+    """The new job, with notes on the lines of its sbatch script."""
 
     notes = NoteSerializer(many=True)
 
 
 class DependencyRequestSerializer(serializers.Serializer[Any]):
-    """A job or an array of the same organization to wait for: one of both. `failed` is any end but
-    success; of an array, that it has ended and not every task with success."""
+    """A job or an array of the same organization to wait for: one of both.
+
+    `failed` means any end but success. For an array it means that all tasks have ended, and not
+    all with success.
+    """
 
     job = serializers.UUIDField(required=False)
-    array = serializers.UUIDField(required=False, help_text="Every one of its tasks")
+    array = serializers.UUIDField(
+        required=False, help_text="Id of an array: the job waits for all its tasks"
+    )
     condition = serializers.ChoiceField(choices=Condition.values)
 
 
 class JobRequestSerializer(serializers.Serializer[Any]):
-    """What to run. Either `gpus` in all (laid out on nodes when `nodes` is absent) or
-    `gpus_per_node` and `nodes`, and in a pool of CPU cores `cpus_per_node` and `nodes`; either
-    `script` or `sbatch`, whose directives are read, and over which the other members win."""
+    """A request for a job.
+
+    - Size: `gpus` in total (Tidegate chooses the nodes if `nodes` is absent), or `gpus_per_node`
+      and `nodes`. In a pool of CPU cores: `cpus_per_node` and `nodes`.
+    - Content: either `script`, or `sbatch` with `#SBATCH` directives. Other members of the
+      request override the directives.
+    """
 
     team = serializers.CharField(help_text="Path: `ai-company/research/nlp`")
     name = serializers.CharField(required=False, max_length=200)
-    pool = serializers.CharField(required=False, help_text="May be left out when there is one")
+    pool = serializers.CharField(required=False, help_text="Optional if there is only one")
     pools = serializers.ListField(
         child=serializers.CharField(),
         required=False,
         min_length=1,
         max_length=POOLS_MAX,
-        help_text="Several that would do, instead of `pool`, the best first: it starts in one of "
-        "them, and counts there for quota, fair-share and price",
+        help_text="Several acceptable pools instead of `pool`, the preferred first. The job starts "
+        "in one of them, and counts there for quota, fair-share and price",
     )
     gpus = serializers.FloatField(required=False, help_text="At most three decimals")
     gpus_per_node = serializers.FloatField(required=False)
     nodes = serializers.IntegerField(required=False, min_value=1)
     gpus_min = serializers.FloatField(
         required=False,
-        help_text="Makes it elastic: it starts with `gpus_min` at least and with as much as there "
-        "is, up to `gpus`; both are whole GPUs",
+        help_text="Makes the job elastic: it starts with as many GPUs as are available, from "
+        "`gpus_min` to `gpus`; both are whole GPUs",
     )
     nodes_min = serializers.IntegerField(
-        required=False, min_value=1, help_text="The same in nodes, beside `nodes`"
+        required=False, min_value=1, help_text="The same in nodes, together with `nodes`"
     )
     script = serializers.CharField(required=False, help_text="At most 1 MiB of UTF-8")
     sbatch = serializers.CharField(required=False, help_text="At most 1 MiB of UTF-8")
     time_limit = serializers.CharField(
         required=False,
-        help_text="A length of time with its unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds",
+        help_text="Duration with a unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds",
     )
     time_limit_s = serializers.IntegerField(
         required=False,
@@ -355,43 +386,43 @@ class JobRequestSerializer(serializers.Serializer[Any]):
     environment = serializers.DictField(child=serializers.CharField(), required=False)
     is_preemptible = serializers.BooleanField(required=False, default=False)
     is_requeueable = serializers.BooleanField(required=False, default=True)
-    checkpoint_path = serializers.CharField(required=False, help_text="Absolute")
-    cluster = serializers.CharField(required=False, help_text="Pin it to this cluster")
+    checkpoint_path = serializers.CharField(required=False, help_text="Absolute path")
+    cluster = serializers.CharField(required=False, help_text="Pin the job to this cluster")
     features = serializers.ListField(
         child=serializers.RegexField(FEATURE.pattern),
         required=False,
         max_length=FEATURES_MAX,
-        help_text="Features that each of its nodes must have, all of them",
+        help_text="Features that each of its nodes must have",
     )
     image = serializers.CharField(
         required=False,
         max_length=IMAGE_MAX,
-        help_text="Container image to run in, on clusters that can: "
+        help_text="Container image, on clusters that support containers: "
         "`nvcr.io#nvidia/pytorch:24.05-py3`, `docker://...`, or the path of a .sqsh file",
     )
     required_topology = serializers.ChoiceField(
         choices=TOPOLOGIES,
         required=False,
-        help_text="All its nodes must be in one of these; it waits until they can",
+        help_text="All its nodes must be in one such domain; the job waits until they can be",
     )
     preferred_topology = serializers.ChoiceField(
         choices=TOPOLOGIES,
         required=False,
-        help_text="All its nodes should be in one of these, else as close together as there is "
-        "room; not beside `required_topology`",
+        help_text="All its nodes should be in one such domain, else as close together as possible; "
+        "not together with `required_topology`",
     )
     cpus_per_node = serializers.IntegerField(
         required=False,
         min_value=1,
         max_value=CPUS_PER_NODE_MAX,
-        help_text="CPUs on each node, more or fewer than come with its GPUs there. In a pool of "
-        "CPU cores, where no GPUs are asked for, the cores that count for quota and price",
+        help_text="CPUs on each node, instead of the default for its GPUs. In a pool of CPU cores, "
+        "without GPUs: the cores that count for quota and price",
     )
     memory_mib_per_node = serializers.IntegerField(
         required=False,
         min_value=1,
         max_value=MEMORY_MIB_PER_NODE_MAX,
-        help_text="Memory on each node, more or less than comes with its GPUs or cores there",
+        help_text="Memory on each node, instead of the default for its GPUs or cores",
     )
     notice_signal = serializers.ChoiceField(
         choices=list(NOTICE_SIGNALS), required=False, default="TERM"
@@ -399,26 +430,26 @@ class JobRequestSerializer(serializers.Serializer[Any]):
     held = serializers.BooleanField(required=False, default=False)
     begin_at = serializers.DateTimeField(
         required=False,
-        help_text="It waits until then, with its time zone; 366 days ahead at most",
+        help_text="Earliest start, with a time zone; at most 366 days ahead",
     )
     depends_on = serializers.ListField(
         child=DependencyRequestSerializer(),
         required=False,
         max_length=DEPENDENCIES_MAX,
-        help_text="It is not started before all are met; once one never can be, it is cancelled "
-        "with the reason `dependency_never_met`",
+        help_text="The job starts after all are met. Once one can no longer be met, the job is "
+        "cancelled with the reason `dependency_never_met`",
     )
     array = serializers.CharField(
         required=False,
         max_length=TEXT_MAX,
-        help_text=f"Makes a job array of at most {TASKS_MAX:,} tasks, as Slurm's `--array`: `0-9`, "
-        "`1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task, and "
-        "`Location` the array",
+        help_text=f"Creates a job array of at most {TASKS_MAX:,} tasks, as Slurm `--array`: `0-9`, "
+        "`1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task; "
+        "the header `Location` has the address of the array",
     )
 
 
 class ResolvedJobSerializer(serializers.Serializer[Any]):
-    """A request with every choice made."""
+    """A request with every default and choice filled in."""
 
     name = serializers.CharField()
     type = serializers.ChoiceField(choices=JobType.values)
@@ -446,29 +477,29 @@ class ResolvedJobSerializer(serializers.Serializer[Any]):
     notice_signal = serializers.ChoiceField(choices=list(NOTICE_SIGNALS))
     held = serializers.BooleanField()
     begin_at = serializers.DateTimeField(allow_null=True)
-    tasks = serializers.IntegerField(help_text="Of the array; 1 for a single job")
+    tasks = serializers.IntegerField(help_text="Number of tasks of the array; 1 for a single job")
     tasks_at_once = serializers.IntegerField(
-        allow_null=True, help_text="How many tasks may run at once; null: all"
+        allow_null=True, help_text="Tasks that may run at once; null: all"
     )
 
 
 class JobPlanSerializer(serializers.Serializer[Any]):
-    """What would become of a request if it were sent now. Feasibility, not a reservation. Of an
-    array everything is told of its first task, GPUs and cost too."""
+    """The plan of a request: the result if it were submitted now. It reserves nothing.
+
+    For an array the plan, its GPUs and its cost are those of the first task.
+    """
 
     job = ResolvedJobSerializer()
     notes = NoteSerializer(many=True)
-    fits = serializers.BooleanField(help_text="false: it could never run, or would be refused")
+    fits = serializers.BooleanField(help_text="false: the job could never run, or would be refused")
     explanation = ExplanationSerializer()
     would_start_now = serializers.BooleanField()
-    mgpu = serializers.IntegerField(
-        help_text="With which it would start now, or which it waits for"
-    )
+    mgpu = serializers.IntegerField(help_text="GPUs that it would start with now, or waits for")
     guaranteed_mgpu = serializers.IntegerField()
     borrowed_mgpu = serializers.IntegerField()
-    cluster = serializers.CharField(allow_null=True, help_text="Where it would start now")
+    cluster = serializers.CharField(allow_null=True, help_text="Cluster where it would start now")
     pool = serializers.CharField(
-        help_text="Where it would start now, else that of the explanation; the cost is of this one"
+        help_text="Pool where it would start now, else that of the explanation; the cost is for it"
     )
     cost_per_hour_nano = serializers.IntegerField(allow_null=True)
     currency = serializers.CharField(allow_null=True)

@@ -24,24 +24,24 @@ _DAY = timedelta(days=1)
 _LOST = ["failed", "timed_out", "preempted", "withdrawn", "node_lost"]
 _ENDS = ["succeeded", "cancelled", *_LOST, "unknown"]
 _WITHDRAWN_HELP = (
-    "`withdrawn`: its cluster requeued it, or somebody changed it there, so Tidegate took it back"
+    "`withdrawn`: Tidegate requeued it, because its cluster requeued it or it was changed there"
 )
 
 
 class EndedTotalSerializer(serializers.Serializer[Any]):
-    """All attempts that ended, on devices of one kind."""
+    """The sum of all ended attempts on devices of one kind."""
 
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     attempts = serializers.IntegerField()
-    used_mgpu_s = serializers.IntegerField(help_text="From their starts to their ends")
+    used_mgpu_s = serializers.IntegerField(help_text="Device time from start to end")
     lost_mgpu_s = serializers.IntegerField(
-        help_text="Of that, work without a checkpoint of those that failed, timed out, were "
+        help_text="The part after the last checkpoint of attempts that failed, timed out, were "
         "preempted, were withdrawn or lost their node"
     )
 
 
 class EndedJobSerializer(serializers.Serializer[Any]):
-    """A job of which an attempt ended."""
+    """A job with an ended attempt."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -51,31 +51,35 @@ class EndedJobSerializer(serializers.Serializer[Any]):
 
 
 class WasteSerializer(EndedJobSerializer):
-    """Work of a job that was lost in one way."""
+    """Lost work of a job, for one kind of end."""
 
     how = serializers.ChoiceField(choices=_LOST, help_text=_WITHDRAWN_HELP)
-    attempts = serializers.IntegerField(help_text="How many ended so")
-    has_checkpoint = serializers.BooleanField(help_text="Whether one of them reported a checkpoint")
+    attempts = serializers.IntegerField(help_text="Number of attempts with this end")
+    has_checkpoint = serializers.BooleanField(
+        help_text="Whether one of these attempts reported a checkpoint"
+    )
     lost_mgpu_s = serializers.IntegerField()
 
 
 class EndedAttemptSerializer(EndedJobSerializer):
-    """An attempt that ended."""
+    """An ended attempt."""
 
     how = serializers.ChoiceField(
         choices=_ENDS,
-        help_text=f"{_WITHDRAWN_HELP}; `unknown`: its cluster does not say how it ended",
+        help_text=f"{_WITHDRAWN_HELP}; `unknown`: its cluster does not report how it ended",
     )
     attempt = serializers.IntegerField()
     mgpu = serializers.IntegerField()
     ended_at = serializers.DateTimeField()
     used_mgpu_s = serializers.IntegerField()
-    end_reason = serializers.CharField(allow_null=True, help_text="Of the job, once it has ended")
+    end_reason = serializers.CharField(
+        allow_null=True, help_text="End reason of the job, once it has ended"
+    )
     exit_code = serializers.IntegerField(allow_null=True)
 
 
 class NamedQuotaChangeSerializer(QuotaChangeSerializer):
-    """A change of a quota, with the quota that it changed."""
+    """A change of a quota, with the node and the pool of the quota."""
 
     node = serializers.CharField(source="quota.node.display_path")
     pool = serializers.CharField(source="quota.pool.name")
@@ -92,7 +96,7 @@ class TodaySerializer(serializers.Serializer[Any]):
     since = serializers.DateTimeField()
     until = serializers.DateTimeField()
     totals = EndedTotalSerializer(many=True)
-    waste = WasteSerializer(many=True, help_text=f"The {WASTE_MAX} with the most, that first")
+    waste = WasteSerializer(many=True, help_text=f"The {WASTE_MAX} largest losses, largest first")
     ends = EndedAttemptSerializer(many=True, help_text=f"The latest {ENDS_MAX}, newest first")
     quota_changes = NamedQuotaChangeSerializer(
         many=True, help_text=f"The latest {CHANGES_MAX}, newest first"
@@ -105,20 +109,20 @@ class TodayView(APIView):
     @extend_schema(
         operation_id="get_today",
         summary="Lost work, ended attempts and changes of quotas since yesterday",
-        description="Of the jobs that the caller may see, and of the quotas of the nodes whose "
-        "jobs they may see.",
+        description="Covers the jobs that the caller may see, and the quotas of nodes whose jobs "
+        "the caller may see.",
         parameters=[
             OpenApiParameter("team", OpenApiTypes.STR, description="Only below this node (path)"),
             OpenApiParameter(
                 "since",
                 OpenApiTypes.DATETIME,
-                description=f"At most {REACH_MAX.days} days ago; 24 hours ago if absent",
+                description=f"At most {REACH_MAX.days} days ago. Default: 24 hours ago",
             ),
         ],
         responses=answers({200: TodaySerializer}, 404),
     )
     def get(self, request: Request) -> Response:
-        """The latest."""
+        """Return lost work, ended attempts and changes of quotas."""
         refuse_unknown_parameters(request, {"team", "since"})
         now = SystemClock().now()
         since = request.query_params.get("since")

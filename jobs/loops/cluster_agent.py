@@ -314,8 +314,8 @@ class ClusterAgent:
             return add_strays(use, found.strays, control=control, complain=odd.append)
 
         # Whatever is odd in one of them, the nodes and the others must not wait for it.
-        self._guarded("What is held there", settle_held, odd)
-        outside = self._guarded("What runs there beside the portal", count_outside, odd)
+        self._guarded("The release of held workloads", settle_held, odd)
+        outside = self._guarded("The count of native jobs", count_outside, odd)
         self._listed_at = from_epoch(listing.observed_at)
         # Together, so that no node is ever offered with what others hold on it.
         with self._leadership.fence():
@@ -337,7 +337,7 @@ class ClusterAgent:
         except Exception as error:
             stumble = error
         log.error("%s on cluster %s", what, self._cluster_id, exc_info=stumble)
-        complaints.append(f"{what} was not looked after: the log of the observer says why.")
+        complaints.append(f"{what} failed: the log of the observer says why.")
         return None
 
     def _compare(self, cluster: Cluster, listing: Listing, now: datetime) -> ConnectorError | None:

@@ -23,21 +23,21 @@ from jobs.natives.natives import mgpu_of
 TOLD_AGAIN_AFTER = timedelta(seconds=60)
 CHANGED_TOO_MUCH = (
     "changed_too_much",
-    "What it asks for was changed to GPUs of another pool, to none, or to more than there can be. "
+    "Its request was changed to GPUs of another pool, to no GPUs, or to more than there can be. "
     "Change it back, or delete it and submit it again.",
 )
-_HELD_BY_USER = ("held_by_user", "It is held in Tidegate until somebody releases it there.")
+_HELD_BY_USER = ("held_by_user", "It is held in Tidegate until a person releases it there.")
 
 _WHY_STRANGE: Mapping[Stranger, str] = {
     Stranger.ACCOUNT: (
-        "It asks for no GPUs of a pool that Tidegate knows, or does not say of which: give its "
-        "Pods the node selector of one kind of GPU."
+        "It requests no GPUs of a pool that Tidegate knows, or does not name the kind of GPU. Give "
+        "its Pods the node selector of one kind of GPU."
     ),
-    Stranger.MIXED: "It asks for GPUs of several pools. Submit one workload for each of them.",
-    Stranger.USER: "Who submitted it is not known to Tidegate.",
-    Stranger.ORGANIZATION: "Who submitted it is of another organization than the team.",
+    Stranger.MIXED: "It requests GPUs of several pools. Submit one workload for each of them.",
+    Stranger.USER: "Its user is unknown to Tidegate.",
+    Stranger.ORGANIZATION: "Its user belongs to another organization than its team.",
     Stranger.CLASS: "The organization of its team has no priority class.",
-    Stranger.ODD: "What it asks for makes no sense to Tidegate.",
+    Stranger.ODD: "Tidegate cannot read its request.",
 }
 
 

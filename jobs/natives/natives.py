@@ -157,11 +157,11 @@ def odd_ones(
     told = []
     if odd:
         told.append(
-            "What the cluster says of some of its jobs makes no sense, so that they are not "
-            f"counted for anybody: {_first_of(odd)}. Look at them with {control.tool}."
+            "The cluster reports some of its jobs in a form that makes no sense. They count for no "
+            f"team: {_first_of(odd)}. Look at them with {control.tool}."
         )
     if doubts := [one.why[:200] for one in listing.unread if not one.native_id]:
-        told.append(f"Nothing that is missing there is called lost now: {_first_of(doubts)}.")
+        told.append(f"No missing job is called lost now: {_first_of(doubts)}.")
     return " ".join(told)
 
 

@@ -82,7 +82,7 @@ log = logging.getLogger(__name__)
 
 #: Jobs that follow what their workloads ask for after one listing at most.
 RESIZED_MAX = 500
-_CHANGED = "What it asks for was changed while it waited; it queues again as it is now."
+_CHANGED = "Its request was changed while it waited. It was requeued with the new request."
 
 
 def apply_waiting_natives(

@@ -252,34 +252,34 @@ class Teller:
             return f"It was started with {count(granted)}{where}, {parted}."
         if one.kind is Kind.CLAIM_DROPPED and one.queued is None:
             return (
-                "It was held or cancelled, or waits for something else first, and so for GPUs no "
-                "more: what was kept for it was given up."
+                "Its claim was dropped, as it no longer waits for GPUs: it was held or cancelled, "
+                "or waits for something else first."
             )
         if one.kind is Kind.CLAIM_DROPPED and one.starts:
-            return "It could start on other GPUs: what was kept for it was given up."
+            return "Its claim was dropped, as it could start on other GPUs."
         if one.kind is Kind.CLAIM_DROPPED:
             return (
-                "What was kept for it came back too late, went to somebody with more right to it, "
-                "or quota no longer let it start: its claim was given up."
+                "Its claim was dropped: the GPUs came free too late, went to a job with "
+                "precedence, or quota no longer allowed the start."
             )
         assert one.reclaim is not None
         if one.kind is Kind.CLAIMED and one.queued is not None:
             until = f"{from_epoch(one.reclaim.grace_until):%Y-%m-%d %H:%M:%S} UTC"
             where = self._on(one.reclaim.cluster)
             mgpu = one.queued.mgpu
-            kept = f"{count(mgpu)} {_were(mgpu)} kept for it{where}"
+            kept = f"{count(mgpu)} {_were(mgpu)} claimed for it{where}"
             if not one.stopped:
-                return f"{kept}, which jobs that were being stopped give back by {until}."
+                return f"{kept}, from jobs that were already being stopped, by {until}."
             given = sum(stopped.run.mgpu for stopped in one.stopped)
             jobs = "1 job" if len(one.stopped) == 1 else f"{len(one.stopped):,} jobs"
             return _joined(
-                f"{kept}: {jobs} with {count(given)} had to go by {until} at the latest.",
+                f"{kept}: {jobs} with {count(given)} had to end by {until}.",
                 self._entitled("Its", one.queued, one.stopped, count),
             )
         (own,) = one.stopped
         mgpu, whose = own.run.mgpu, self._whose(one, count)
         return _joined(
-            f"{count(mgpu)} {_were(mgpu)} asked back from it for {whose}"
+            f"{count(mgpu)} {_were(mgpu)} reclaimed from it for {whose}"
             f", with {duration_text(own.victim.grace_s)} of grace.",
             _because(own, standings, count),
             self._entitled("The other job's", one.beneficiary, one.stopped, count)
@@ -332,7 +332,7 @@ def _because(
     """Why this job could be stopped."""
     match own.right:
         case Right.PRIORITY:
-            return "That job is of a higher priority class, which may stop lower ones."
+            return "That job has a higher priority class, which may preempt lower ones."
         case Right.PREEMPTIBLE:
             return "It was submitted as preemptible."
         case Right.BORROWED:

@@ -68,7 +68,7 @@ def read_log(
         )
     if found.job.origin == JobOrigin.NATIVE:
         raise NotFound(
-            "The log is not available here: the job was given to its cluster beside the portal. "
+            "The log is not available here: the job was submitted directly to its cluster. "
             "Its user finds it where they had it written."
         )
     ranks = len(found.slots)

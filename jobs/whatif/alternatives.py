@@ -72,7 +72,7 @@ _NO_HELP = frozenset(
         POOL_ARCHIVED,
     }
 )
-_DOES_NOT_HELP = "Asking for something else does not make it start sooner."
+_DOES_NOT_HELP = "No other request would start sooner."
 #: The arbiter asks for no script, and this is told nobody.
 _SOME_SCRIPT = "true\n"
 
@@ -130,7 +130,7 @@ def alternatives_to(
             ]
         without = _without(moment, str(job_id))
         if without is None:
-            return Alternatives(now, f"It waits for no GPUs any more. {_DOES_NOT_HELP}")
+            return Alternatives(now, f"It no longer waits for GPUs. {_DOES_NOT_HELP}")
         previews, until_s = Previews(without, actor=actor, now=now), monotonic_s() + TRYING_S_MAX
 
         def tried(variant: Variant, resolved: ResolvedRequest) -> Alternative:
@@ -166,10 +166,7 @@ def _why_none(view: JobView, explanation: Mapping[str, Any]) -> str:
     if code == NOT_WAITING:
         return str(told)
     if view.job.origin == JobOrigin.NATIVE:
-        return (
-            "It was given to its cluster beside the portal, so it can be asked for otherwise only "
-            "there."
-        )
+        return "It was submitted directly to its cluster, so it can be changed only there."
     if code == NOT_YET_DECIDED:
         return f"{told} Ask again in a few seconds."
     return f"{told} {_DOES_NOT_HELP}" if code in _NO_HELP or view.quarantine else ""
@@ -320,14 +317,14 @@ def _latest(explanation: Mapping[str, Any]) -> str | None:
 
 def _summed_up(found: Sequence[Alternative], untried: int) -> str:
     if not found:
-        return "It asks for so little that there is nothing to ask for instead."
+        return "The request is minimal already: there are no alternatives."
     starting = sum(one.preview.would_start_now for one in found)
     if starting:
-        told = f"In its place {starting} of {len(found)} other requests would start now."
+        told = f"{starting} of {len(found)} alternatives would start now."
         if len(found) == 1:
-            told = "In its place one other request would start now."
+            told = "The only alternative would start now."
     else:
-        told = "None of the other requests that were tried would start now in its place."
+        told = "None of the alternatives tried would start now."
     if untried:
         told += f" {untried} more {'was' if untried == 1 else 'were'} not tried, for lack of time."
     return told

@@ -38,8 +38,8 @@ class HeavyAnswer:
 ONE_CYCLE = HeavyAnswer(
     slots=(_FIRST_SLOT + 1, _FIRST_SLOT + 2),
     wait_s=2.0,
-    refusal="Two previews are being worked out for others; ask again in 2 seconds. Submitting "
-    "needs no preview.",
+    refusal="Two other previews are being computed; ask again in 2 seconds. You can submit "
+    "without a preview.",
     retry_after_s=2,
 )
 #: A cycle for each of a handful of requests: what could be asked for instead. Previews, which forms
@@ -47,15 +47,14 @@ ONE_CYCLE = HeavyAnswer(
 SEVERAL_CYCLES = HeavyAnswer(
     slots=(_FIRST_SLOT + 3,),
     wait_s=2.0,
-    refusal="What could be asked for instead is being worked out for another job; ask again in 5 "
-    "seconds.",
+    refusal="The alternatives to another job are being computed; ask again in 5 seconds.",
     retry_after_s=5,
 )
 #: A whole future, cycle after cycle: when a job is to start, what a change of quotas would do.
 FUTURE = HeavyAnswer(
     slots=(_FIRST_SLOT,),
     wait_s=0.0,
-    refusal="Another look ahead is being worked out; ask again in 5 seconds.",
+    refusal="Another look-ahead is being computed; ask again in 5 seconds.",
     retry_after_s=5,
 )
 

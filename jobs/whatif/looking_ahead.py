@@ -44,15 +44,15 @@ def estimate_start(job_id: UUID, *, horizon_s: int, actor: Actor, now: datetime)
         raise NotFound("There is no such job that you can see.")
     if state != JobState.QUEUED:
         raise Conflict(
-            f"Only a queued job has a start to come; this one {state_phrase(state)}.", state=state
+            f"Only a queued job has a start estimate; this one {state_phrase(state)}.", state=state
         )
     with worked_out(FUTURE):
         # One snapshot of one instant: it must be the outermost transaction.
         snapshot, policy, _ = read_queue(now)
         if all(job.id != str(job_id) for job in snapshot.queued):
             raise Conflict(
-                "The job does not wait for GPUs now but for something else, as its explanation "
-                "says; when it starts after that nobody can tell."
+                "The job does not wait for GPUs now, but for something else: see its "
+                "explanation. Its start cannot be estimated."
             )
         found = start_time(snapshot, policy, str(job_id), horizon_s)
     return StartEstimate(

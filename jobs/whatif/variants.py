@@ -230,7 +230,7 @@ def _parts_on(count: int, body: Mapping[str, Any], device: DeviceKind, parts: in
     changes = _in_parts(body, device, parts)[1] if parts > 1 else {}
     label = f"{device.text(count * each)} on {_nodes(count)} with {device.text(each)} each"
     if least < nodes:
-        return Variant(f"Content with {label} at least", {**changes, "nodes_min": count}, True)
+        return Variant(f"With at least {label}", {**changes, "nodes_min": count}, True)
     return Variant(f"With {label}", {**changes, "nodes": count}, True)
 
 
@@ -268,7 +268,7 @@ def _smaller(
         if fewer >= 1:
             size_mgpu = fewer * mgpu
             if least < nodes:
-                label = f"Content with {device.text(size_mgpu)} on {_nodes(fewer)} at least"
+                label = f"With at least {device.text(size_mgpu)} on {_nodes(fewer)}"
                 changes: dict[str, Any] = {"nodes_min": fewer}
             else:
                 label = f"With {device.text(size_mgpu)} on {_nodes(fewer)}"

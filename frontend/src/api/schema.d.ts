@@ -124,14 +124,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Work that archiving a cluster has to decide about
-         * @description Jobs that hold GPUs there, and jobs that wait and are pinned to it. For platform administrators.
+         * Unfinished jobs on a cluster to be archived
+         * @description Jobs that hold GPUs there, and waiting jobs that are pinned to it. For platform administrators.
          */
         get: operations["get_work_on_cluster"];
         put?: never;
         /**
          * Archive a cluster
-         * @description Nothing new starts there, and its capacity counts no more. What runs on is metered until it has ended; history and bills stay. 409 where work is there and nothing is said of it. For platform administrators.
+         * @description Nothing new starts there, and its capacity no longer counts. Running jobs are metered until they have ended; history and bills stay. 409 if there are unfinished jobs and the request does not decide about them. For platform administrators.
          */
         post: operations["archive_cluster"];
         delete?: never;
@@ -149,7 +149,7 @@ export interface paths {
         };
         /**
          * Jobs on the nodes of a cluster
-         * @description What holds GPUs there now, of the jobs that the caller may see, by when it was granted them.
+         * @description Jobs that hold GPUs of the cluster now and that the caller may see, in the order of their grants.
          */
         get: operations["list_cluster_placements"];
         put?: never;
@@ -277,7 +277,7 @@ export interface paths {
         };
         /**
          * Recorded cycles
-         * @description Those that decided something, the latest first. For platform administrators.
+         * @description Cycles that decided something, newest first. For platform administrators.
          */
         get: operations["list_cycles"];
         put?: never;
@@ -296,8 +296,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What a cycle did, and what would be decided today
-         * @description Decides again on what the cycle knew. For platform administrators. 409 for a record that cannot be read.
+         * Replay a cycle: its decisions then, and today's
+         * @description Decides again on the recorded input of the cycle. For platform administrators. 409 for a record that cannot be read.
          */
         get: operations["replay_cycle"];
         put?: never;
@@ -316,8 +316,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who was started, and who was stopped for whom
-         * @description Of the jobs that the caller may see, the latest first. Whoever manages a team sees those of its jobs; of another organization's job nothing is told. Lines go with the records of their cycles.
+         * Starts and preemptions
+         * @description Decisions about the jobs that the caller may see, newest first. Managers of a team see those about its jobs. Jobs of another organization are null. A line is deleted with the record of its cycle.
          */
         get: operations["list_decisions"];
         put?: never;
@@ -427,7 +427,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel all tasks of an array
-         * @description Each that has not ended, as by itself. Repeating changes nothing.
+         * @description Cancels each task that has not ended, as a single job. Repeating it changes nothing.
          */
         post: operations["cancel_job_array"];
         delete?: never;
@@ -445,13 +445,13 @@ export interface paths {
         };
         /**
          * Jobs
-         * @description The caller's own, and those of the teams whose jobs they may see. Newest first, unless sorted otherwise.
+         * @description The caller's own jobs, and those of teams whose jobs the caller may see. Newest first, unless sorted otherwise.
          */
         get: operations["list_jobs"];
         put?: never;
         /**
-         * Submit a job, or see what would become of it
-         * @description With `dry_run=true` nothing is changed and the answer is a plan (200). With `array` one request makes all of its tasks or none: the answer is the first task, its `array` has the id of the whole, and the header `Location` leads there.
+         * Submit a job, or plan it without submitting
+         * @description With `dry_run=true` nothing is changed and the answer is a plan (200). With `array` one request creates all tasks of an array, or none. The answer is then the first task; its `array` has the id of the array, and the header `Location` its address.
          */
         post: operations["submit_job"];
         delete?: never;
@@ -469,7 +469,7 @@ export interface paths {
         };
         /**
          * One job
-         * @description Script and environment are null for those who may see the job only.
+         * @description Script and environment are null if the caller may only see the job.
          */
         get: operations["get_job"];
         put?: never;
@@ -490,8 +490,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * What to ask for instead of a waiting job
-         * @description The same work in another shape or pool, shorter, with less: each is decided by the arbiter alone, at one moment, as if the caller sent it and the job were cancelled. Changes nothing. One answer is worked out at a time; 429 says when to come back. Needs the right to submit to the job's team. Where asking otherwise does not help there are no items, and `sentence` says why.
+         * Find alternatives to a waiting job
+         * @description Tests the same work in other shapes and pools, with shorter time limits and with fewer GPUs. The arbiter decides each alternative on its own, as if the caller submitted it and the job were cancelled. Changes nothing. The server works on one answer at a time; 429 says when to try again. Needs the right to submit to the job's team. If no alternative helps, `items` is empty and `sentence` says why.
          */
         post: operations["find_job_alternatives"];
         delete?: never;
@@ -509,7 +509,7 @@ export interface paths {
         };
         /**
          * A job's attempts
-         * @description All of them, first to last.
+         * @description Return the latest 500 attempts, oldest first.
          */
         get: operations["list_job_attempts"];
         put?: never;
@@ -531,7 +531,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel a job
-         * @description A running job gets its notice signal, and is stopped by force 30 s later.
+         * @description A running job gets its notice signal, and is killed 30 s later.
          */
         post: operations["cancel_job"];
         delete?: never;
@@ -550,8 +550,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Tell that a running job has saved its work
-         * @description Stopping it is then known to lose only what it has done since. For who manages the job, and for the running attempt itself, by the token that it finds in `TIDEGATE_CHECKPOINT_TOKEN`. An earlier time than the known one changes nothing.
+         * Report that a running job has saved its work
+         * @description A preemption then loses only the work since that time. Allowed for users who may manage the job, and for the running attempt itself with its token in `TIDEGATE_CHECKPOINT_TOKEN`. A time before the last known checkpoint changes nothing.
          */
         post: operations["tell_checkpoint"];
         delete?: never;
@@ -569,7 +569,7 @@ export interface paths {
         };
         /**
          * Why a job was started or preempted
-         * @description From recorded cycles, the latest first, with the numbers of that moment. Of others' jobs it tells what the caller may see.
+         * @description From recorded cycles, newest first, with the numbers of that moment. Other jobs are null where the caller may not see them.
          */
         get: operations["list_job_decisions"];
         put?: never;
@@ -590,8 +590,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * When a waiting job is to start
-         * @description The arbiter, played on from this moment. Changes nothing. One future is worked out at a time; 429 says when to come back. A job that waits for something else than GPUs has none (409).
+         * Estimate the start of a waiting job
+         * @description Simulates the arbiter from this moment on. Changes nothing. The server works on one answer at a time; 429 says when to try again. 409 for a job that waits for something other than GPUs.
          */
         post: operations["estimate_job_start"];
         delete?: never;
@@ -609,7 +609,7 @@ export interface paths {
         };
         /**
          * Why a job waits
-         * @description Of a job that does not wait the code is `not_waiting`.
+         * @description The code is `not_waiting` if the job does not wait.
          */
         get: operations["get_job_explanation"];
         put?: never;
@@ -629,7 +629,7 @@ export interface paths {
         };
         /**
          * A job's timeline
-         * @description All of it, first to last.
+         * @description Return the latest 1,000 lines, oldest first.
          */
         get: operations["get_job_history"];
         put?: never;
@@ -651,7 +651,7 @@ export interface paths {
         put?: never;
         /**
          * Hold a queued job
-         * @description The job after it.
+         * @description Hold the job and return it.
          */
         post: operations["hold_job"];
         delete?: never;
@@ -668,8 +668,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Which streams of a job's log have output, and its last error lines
-         * @description The streams of one rank.
+         * Summary of a job's log: streams with output, last lines of the error
+         * @description Return the summary of one rank.
          */
         get: operations["get_job_log_summary"];
         put?: never;
@@ -689,7 +689,7 @@ export interface paths {
         };
         /**
          * A piece of a job's log
-         * @description Control characters are left out. Read on at `next_offset`.
+         * @description Control characters are left out. The next piece begins at `next_offset`.
          */
         get: operations["get_job_log"];
         put?: never;
@@ -709,7 +709,7 @@ export interface paths {
         };
         /**
          * The reasons for which a job has waited
-         * @description A line whenever the cause changed, or the job began to wait again. Each holds until the next one or the start.
+         * @description One line for each change of the reason, and for each time that the job began to wait. A reason is valid until the next line or the start.
          */
         get: operations["list_job_reasons"];
         put?: never;
@@ -731,7 +731,7 @@ export interface paths {
         put?: never;
         /**
          * Release a held job
-         * @description The job after it.
+         * @description Release the job and return it.
          */
         post: operations["release_job"];
         delete?: never;
@@ -1016,14 +1016,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Work that archiving a pool has to decide about
-         * @description Jobs that run in it, and jobs that wait and accept no other pool that is in use. For platform administrators.
+         * Unfinished jobs in a pool to be archived
+         * @description Jobs that run in it, and waiting jobs that accept no other pool in use. For platform administrators.
          */
         get: operations["get_work_in_pool"];
         put?: never;
         /**
          * Archive a pool
-         * @description Nothing new starts in it, its capacity counts no more, and its quotas may not be raised. What runs on is metered until it has ended; history and bills stay. 409 where work is there and nothing is said of it. For platform administrators.
+         * @description Nothing new starts in it, its capacity no longer counts, and its quotas may not be raised. Running jobs are metered until they have ended; history and bills stay. 409 if there are unfinished jobs and the request does not decide about them. For platform administrators.
          */
         post: operations["archive_pool"];
         delete?: never;
@@ -1113,14 +1113,14 @@ export interface paths {
         };
         /**
          * Whether starts are frozen after a restore
-         * @description The quarantine.
+         * @description Return the state of the quarantine.
          */
         get: operations["get_quarantine"];
         put?: never;
         post?: never;
         /**
          * End the quarantine
-         * @description What became of it. For platform administrators, after reading docs/operate/restore.md.
+         * @description End the quarantine. For platform administrators: see docs/operate/restore.md first.
          */
         delete: operations["end_quarantine"];
         options?: never;
@@ -1222,8 +1222,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * What a planned change of quotas would do
-         * @description The arbiter, played on from this moment without and with the change. Changes nothing. One preview at a time; 429 says when to come back.
+         * Preview a planned change of quotas
+         * @description Simulates the arbiter from this moment on, without and with the change. Changes nothing. The server works on one preview at a time; 429 says when to try again.
          */
         post: operations["preview_quota_change"];
         delete?: never;
@@ -1521,7 +1521,7 @@ export interface paths {
         };
         /**
          * When the scheduler last decided
-         * @description The last scheduling cycle and the last look at the clusters.
+         * @description Return the times of the last cycle and of the last observation.
          */
         get: operations["get_scheduler"];
         put?: never;
@@ -1617,7 +1617,7 @@ export interface paths {
         };
         /**
          * Lost work, ended attempts and changes of quotas since yesterday
-         * @description Of the jobs that the caller may see, and of the quotas of the nodes whose jobs they may see.
+         * @description Covers the jobs that the caller may see, and the quotas of nodes whose jobs the caller may see.
          */
         get: operations["get_today"];
         put?: never;
@@ -1704,7 +1704,7 @@ export interface paths {
         post?: never;
         /**
          * Delete an organization, department or team that was never used
-         * @description With its quotas. 409, with `used_by`, where it has or had jobs, bills, prices or members: archive it instead.
+         * @description Its quotas are deleted too. 409 with `used_by` if it has or had jobs, bills, prices or members: archive it instead.
          */
         delete: operations["delete_node"];
         options?: never;
@@ -1720,14 +1720,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Work that archiving a node has to decide about
-         * @description Counts, and the running jobs.
+         * Unfinished jobs below a node to be archived
+         * @description Return counts and the first running jobs.
          */
         get: operations["get_work_to_archive"];
         put?: never;
         /**
          * Archive an organization, department or team with all below it
-         * @description Nothing new is submitted or started there; history and bills stay readable. 409 where work is there and nothing is said of it.
+         * @description Nothing new is submitted or started there; history and bills stay readable. 409 if there are unfinished jobs and the request does not decide about them.
          */
         post: operations["archive_node"];
         delete?: never;
@@ -1744,14 +1744,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What moving a team or department to another parent changes
-         * @description Jobs, guarantees and roles.
+         * Preview the move of a team or department to another parent
+         * @description Return the changes to jobs, guarantees and roles.
          */
         get: operations["preview_move"];
         put?: never;
         /**
          * Move a team, or a department with all below it, to another parent
-         * @description From now on it counts there for quotas, fair-share, rights and bills. What was used before stays with the former parent. Its jobs run and wait on; on the clusters of `clusters_to_push` none starts before quotas are pushed there. 409 where its guarantees do not fit below the new parent.
+         * @description From then on it counts at the new parent for quotas, fair-share, rights and bills. Earlier usage stays with the former parent. Its jobs keep running and waiting. On the clusters of `clusters_to_push` no job of it starts before quotas are pushed. 409 if its guarantees do not fit below the new parent.
          */
         post: operations["move_node"];
         delete?: never;
@@ -1771,7 +1771,7 @@ export interface paths {
         put?: never;
         /**
          * Restore a node with all that was archived together with it
-         * @description The node, in use again.
+         * @description Restore the node and return it.
          */
         post: operations["restore_node"];
         delete?: never;
@@ -1840,14 +1840,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Work that deactivating a user has to decide about
-         * @description Counts, and the running jobs.
+         * Unfinished jobs of a user to be deactivated
+         * @description Return counts and the first running jobs.
          */
         get: operations["get_work_to_deactivate"];
         put?: never;
         /**
          * Deactivate a person or service account
-         * @description Sessions end, tokens are revoked, and nothing of theirs that waits starts until they are reactivated. 409 where work is there and nothing is said of it.
+         * @description Sessions end, tokens are revoked, and waiting jobs do not start until the user is reactivated. 409 if there are unfinished jobs and the request does not decide about them.
          */
         post: operations["deactivate_user"];
         delete?: never;
@@ -1966,57 +1966,57 @@ export interface components {
             /** @description Part of the usage that had no price and is in the cost as 0 */
             unpriced_mgpu_s: number;
         };
-        /** @description What becomes of the work; asked for only where there is some. */
+        /** @description The fate of unfinished jobs. Each member is required only where there are such jobs. */
         ArchivingRequest: {
             /**
-             * @description end: they run to their end; cancel: now, with their grace
+             * @description Running jobs. end: they run to their end; cancel: now, with their grace
              *
              *     * `end` - end
              *     * `cancel` - cancel
              */
             running?: components["schemas"]["RunningEnum"];
             /**
-             * @description wait: until the restore; cancel: now
+             * @description Waiting jobs. wait: until the restore; cancel: now
              *
              *     * `wait` - wait
              *     * `cancel` - cancel
              */
             waiting?: components["schemas"]["WaitingEnum"];
         };
-        /** @description Which task of which array a job is. */
+        /** @description The array of a job, and its index there. */
         ArrayTask: {
             /**
              * Format: uuid
-             * @description Of the array
+             * @description Id of the array
              */
             id: string;
             index: number;
-            /** @description How many tasks the array has */
+            /** @description Number of tasks of the array */
             size: number;
         };
         /** @description One execution of a job on one cluster. */
         Attempt: {
             /**
              * Format: uuid
-             * @description The job it makes room for, if the caller may see that one
+             * @description The job that gets its GPUs, if the caller may see it
              */
             beneficiary: string | null;
             borrowed_mgpu: number;
             /**
              * Format: date-time
-             * @description Its last known checkpoint: what is older is not lost by a stop
+             * @description Last known checkpoint; a preemption loses only the work after it
              */
             checkpoint_at: string | null;
             cluster: string;
             /** Format: date-time */
             ended_at: string | null;
-            /** @description By rank; negative: killed by that signal */
+            /** @description By rank; negative: killed by that signal number */
             exit_codes: {
                 [key: string]: number;
             };
             /**
              * Format: date-time
-             * @description Stopped by force then
+             * @description The job is killed at this time
              */
             grace_until: string | null;
             /** Format: date-time */
@@ -2024,15 +2024,15 @@ export interface components {
             guaranteed_mgpu: number;
             /** Format: uuid */
             id: string;
-            /** @description It was stopped by force because it had not ended when its grace was over */
+            /** @description Whether it was killed because it had not ended within its grace */
             ignored_notice: boolean;
-            /** @description The same job as far as the caller may see it; null: none */
+            /** @description The same job, as far as the caller may see it; null: none */
             made_room_for: components["schemas"]["MadeRoomFor"] | null;
             message: string;
             mgpu: number;
-            /** @description The cluster's own id */
+            /** @description The id of the job on the cluster */
             native_id: string | null;
-            /** @description The cluster's own word */
+            /** @description The state as the cluster calls it */
             native_state: string;
             /** Format: date-time */
             notice_at: string | null;
@@ -2041,7 +2041,7 @@ export interface components {
             outcome: string | null;
             /**
              * Format: date-time
-             * @description Its GPUs are free since
+             * @description Since then its GPUs are free
              */
             released_at: string | null;
             slots: components["schemas"]["Slot"][];
@@ -2088,7 +2088,7 @@ export interface components {
             id: string;
             kind: string;
         };
-        /** @description The job for which another one was stopped. */
+        /** @description The job for which another job was preempted. */
         Beneficiary: {
             /** Format: uuid */
             id: string | null;
@@ -2238,14 +2238,14 @@ export interface components {
             /** Format: date-time */
             checkpoint_at: string;
         };
-        /** @description When the job saved its work. */
+        /** @description The attempt that saved its work, and the time. */
         CheckpointRequestRequest: {
             /**
              * Format: date-time
-             * @description Now if absent
+             * @description Default: now
              */
             at?: string;
-            /** @description Refused unless it runs now; if absent, whichever runs */
+            /** @description Must be the attempt that runs now, which is also the default */
             attempt?: number;
         };
         /** @description A place where jobs run, as last seen. */
@@ -2455,7 +2455,7 @@ export interface components {
             totals: components["schemas"]["Amounts"];
             totals_by_device: components["schemas"]["DeviceTotals"][];
         };
-        /** @description A recorded cycle, in counts of jobs. `version` is that of the product which decided. */
+        /** @description A recorded cycle, in counts of jobs. `version` is the version of Tidegate that decided. */
         Cycle: {
             bytes: number;
             claimed: number;
@@ -2474,7 +2474,7 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description What a cycle did with a job, and the numbers behind it. */
+        /** @description The decision of a cycle about a job, with the numbers behind it. */
         Decision: {
             beneficiary: components["schemas"]["Beneficiary"] | null;
             cluster: string | null;
@@ -2484,7 +2484,7 @@ export interface components {
             decided_at: string;
             decision: components["schemas"]["DecisionEnum"];
             /**
-             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores. gpu where no pool is told
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores. `gpu` if the pool is not known
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
@@ -2492,13 +2492,13 @@ export interface components {
             device: components["schemas"]["DeviceEnum"];
             /** Format: date-time */
             grace_until: string | null;
-            /** @description What of it was inside its team's guarantee */
+            /** @description The part inside its team's guarantee */
             guaranteed_mgpu: number | null;
             job: components["schemas"]["NamedJob"];
             mgpu: number | null;
             pool: string | null;
             sentence: string;
-            /** @description Its team, and every node above it */
+            /** @description The team of the job, and every node above it */
             standings: components["schemas"]["Standing"][];
             victims: components["schemas"]["VictimOfCycle"][];
         };
@@ -2511,11 +2511,11 @@ export interface components {
          * @enum {string}
          */
         DecisionEnum: "started" | "claimed" | "stopped" | "claim_dropped" | "waits";
-        /** @description What a cycle did with a job, in one line. `decision` says which members are set. */
+        /** @description The decision of a cycle about a job, in one line. `decision` says which members are set. */
         DecisionLine: {
-            /** @description Of `stopped`: the same, times what it held */
+            /** @description Of `stopped`: `unsaved_s` times the GPUs that it held */
             at_risk_mgpu_s: number | null;
-            /** @description Of `stopped`: for whom; all null: of another organization */
+            /** @description Of `stopped`: the job that gets the GPUs; nulls: of another organization */
             beneficiary: components["schemas"]["NamedJob"] | null;
             /** Format: uuid */
             cycle: string;
@@ -2531,10 +2531,10 @@ export interface components {
             device: components["schemas"]["DeviceEnum"];
             /**
              * Format: date-time
-             * @description Of `claimed` and `stopped`: the latest end
+             * @description Of `claimed` and `stopped`: end of the grace
              */
             grace_until: string | null;
-            /** @description Of `started` and `stopped`: what was inside the guarantee */
+            /** @description Of `started` and `stopped`: the part inside the guarantee */
             guaranteed_mgpu: number | null;
             id: number;
             job: components["schemas"]["NamedJob"];
@@ -2549,11 +2549,11 @@ export interface components {
              *     * `priority` - priority
              */
             right: components["schemas"]["RightEnum"] | components["schemas"]["NullEnum"];
-            /** @description Of `stopped`: work since the last known checkpoint, or start */
+            /** @description Of `stopped`: run time since the last known checkpoint, or start */
             unsaved_s: number | null;
-            /** @description Of `claimed`: how many jobs had to go for it */
+            /** @description Of `claimed`: number of jobs preempted for it */
             victims: number;
-            /** @description Of `claimed`: what these held */
+            /** @description Of `claimed`: GPUs that these held */
             victims_mgpu: number;
         };
         DecisionLinePage: {
@@ -2568,14 +2568,16 @@ export interface components {
             pool: string;
         };
         /**
-         * @description A job or an array that a job waits or waited for. Its id and name are null where the caller
-         *     may not see it, and so is its state. An array is running until it is known how it ends.
+         * @description A job or an array that a job waits or waited for.
+         *
+         *     Id, name and state are null where the caller may not see the other job. The state of an array
+         *     is `running` until the result of all its tasks is known.
          */
         Dependency: {
             /** Format: uuid */
             array: string | null;
             condition: components["schemas"]["ConditionEnum"];
-            /** @description null: not decided; false: it never can be */
+            /** @description null: not decided yet; false: it can no longer be met */
             is_met: boolean | null;
             /** Format: uuid */
             job: string | null;
@@ -2583,13 +2585,15 @@ export interface components {
             state: components["schemas"]["JobState"] | components["schemas"]["NullEnum"];
         };
         /**
-         * @description A job or an array of the same organization to wait for: one of both. `failed` is any end but
-         *     success; of an array, that it has ended and not every task with success.
+         * @description A job or an array of the same organization to wait for: one of both.
+         *
+         *     `failed` means any end but success. For an array it means that all tasks have ended, and not
+         *     all with success.
          */
         DependencyRequest: {
             /**
              * Format: uuid
-             * @description Every one of its tasks
+             * @description Id of an array: the job waits for all its tasks
              */
             array?: string;
             condition: components["schemas"]["ConditionEnum"];
@@ -2597,13 +2601,15 @@ export interface components {
             job?: string;
         };
         /**
-         * @description A job or an array of the same organization to wait for: one of both. `failed` is any end but
-         *     success; of an array, that it has ended and not every task with success.
+         * @description A job or an array of the same organization to wait for: one of both.
+         *
+         *     `failed` means any end but success. For an array it means that all tasks have ended, and not
+         *     all with success.
          */
         DependencyRequestRequest: {
             /**
              * Format: uuid
-             * @description Every one of its tasks
+             * @description Id of an array: the job waits for all its tasks
              */
             array?: string;
             condition: components["schemas"]["ConditionEnum"];
@@ -2647,13 +2653,13 @@ export interface components {
             /** @description Part of the usage that had no price and is in the cost as 0 */
             unpriced_mgpu_s: number;
         };
-        /** @description A job with which today something else would be done. */
+        /** @description A job about which the decision would be another one today. */
         Difference: {
             job: components["schemas"]["NamedJob"];
             then: components["schemas"]["Fate"];
             today: components["schemas"]["Fate"];
         };
-        /** @description An attempt that ended. */
+        /** @description An ended attempt. */
         EndedAttempt: {
             attempt: number;
             /**
@@ -2663,13 +2669,13 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
-            /** @description Of the job, once it has ended */
+            /** @description End reason of the job, once it has ended */
             end_reason: string | null;
             /** Format: date-time */
             ended_at: string;
             exit_code: number | null;
             /**
-             * @description `withdrawn`: its cluster requeued it, or somebody changed it there, so Tidegate took it back; `unknown`: its cluster does not say how it ended
+             * @description `withdrawn`: Tidegate requeued it, because its cluster requeued it or it was changed there; `unknown`: its cluster does not report how it ended
              *
              *     * `succeeded` - succeeded
              *     * `cancelled` - cancelled
@@ -2701,7 +2707,7 @@ export interface components {
          * @enum {string}
          */
         EndedAttemptHowEnum: "succeeded" | "cancelled" | "failed" | "timed_out" | "preempted" | "withdrawn" | "node_lost" | "unknown";
-        /** @description All attempts that ended, on devices of one kind. */
+        /** @description The sum of all ended attempts on devices of one kind. */
         EndedTotal: {
             attempts: number;
             /**
@@ -2711,12 +2717,12 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
-            /** @description Of that, work without a checkpoint of those that failed, timed out, were preempted, were withdrawn or lost their node */
+            /** @description The part after the last checkpoint of attempts that failed, timed out, were preempted, were withdrawn or lost their node */
             lost_mgpu_s: number;
-            /** @description From their starts to their ends */
+            /** @description Device time from start to end */
             used_mgpu_s: number;
         };
-        /** @description A range and how it came about, never a promise. */
+        /** @description A range for the start of a job, and the method of the estimate. It is no promise. */
         EstimatedStart: {
             /** Format: date-time */
             earliest: string | null;
@@ -2724,14 +2730,14 @@ export interface components {
             latest: string | null;
             method: string;
         };
-        /** @description Why a job waits. */
+        /** @description The reason why a job waits. */
         Explanation: {
             /** Format: date-time */
             as_of: string;
             code: components["schemas"]["CodeEnum"];
-            /** @description The other pools in whose lines it stands, in its order; at most 3 */
+            /** @description The same for the other pools that it accepts, in its order; at most 3 */
             elsewhere: components["schemas"]["Obstacle"][];
-            /** @description Null where it is unknown; of begin_time, not before the number begin_at */
+            /** @description Null if unknown. With the code begin_time it is not before the number begin_at */
             estimated_start: components["schemas"]["EstimatedStart"] | null;
             jobs_ahead: number;
             /** @description Path of the node whose limit binds */
@@ -2739,12 +2745,12 @@ export interface components {
             numbers: {
                 [key: string]: number;
             };
-            /** @description Of a job that accepts several: the one that code, numbers and the rest are of */
+            /** @description Of a job that accepts several pools: the pool of this reason; else null */
             pool: string | null;
             sentence: string;
             victims: components["schemas"]["Victim"][];
         };
-        /** @description What a plan does with a job. `waits` is also said of one that goes on running. */
+        /** @description The decision of a plan about a job. `waits` also stands for a job that runs on. */
         Fate: {
             cluster: string | null;
             code: string | null;
@@ -2767,7 +2773,7 @@ export interface components {
             /** @description `[a-z0-9]([a-z0-9._-]*[a-z0-9])?` */
             username: string;
         };
-        /** @description A role on the moved node that comes from a node above it. */
+        /** @description A role on the moved node that is inherited from a node above it. */
         InheritedRole: {
             given_on: string;
             name: string;
@@ -2818,20 +2824,20 @@ export interface components {
         };
         /** @description A job. */
         Job: {
-            /** @description null: it is no task of an array */
+            /** @description null if the job is no task of an array */
             array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
             /**
              * Format: date-time
-             * @description It is not started before
+             * @description Earliest start
              */
             begin_at: string | null;
             can: components["schemas"]["JobAction"][];
             checkpoint_path: string | null;
-            /** @description The one it is pinned to */
+            /** @description The cluster that the job is pinned to */
             cluster: string | null;
-            /** @description null: as many as come with its GPUs there. In a pool of CPU cores what it has on each node: `mgpu_per_node` in whole cores, rounded down */
+            /** @description null: the default for its GPUs on that node. In a pool of CPU cores: `mgpu_per_node` in whole cores, rounded down */
             cpus_per_node: number | null;
             current_attempt: components["schemas"]["Attempt"] | null;
             /**
@@ -2845,44 +2851,44 @@ export interface components {
             /** Format: date-time */
             ended_at: string | null;
             exit_code: number | null;
-            /** @description What the exit code says, such as `command not found` */
+            /** @description Meaning of the exit code, such as `command not found` */
             exit_code_meaning: string | null;
             explanation: components["schemas"]["Explanation"] | null;
-            /** @description What each of its nodes must have */
+            /** @description Features that each of its nodes must have */
             features: string[];
             /** Format: uuid */
             id: string;
-            /** @description The container image it runs in */
+            /** @description Container image */
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
-            /** @description null: as much as comes with its GPUs or cores there */
+            /** @description null: the default for its GPUs or cores on that node */
             memory_mib_per_node: number | null;
-            /** @description In all, of an elastic job the most; what it was granted is in the attempt */
+            /** @description Requested in total, of an elastic job the maximum; the attempt has the granted number */
             mgpu: number;
-            /** @description With which it starts at the least */
+            /** @description Minimum to start with */
             mgpu_min: number;
             mgpu_per_node: number;
             name: string;
-            /** @description Of an elastic job the most */
+            /** @description Of an elastic job the maximum */
             node_count: number;
-            /** @description With which it starts at the least; less than `node_count`: it is elastic */
+            /** @description Minimum to start with; below `node_count` the job is elastic */
             node_count_min: number;
             /** @description Slug */
             organization: string;
             /**
-             * @description native: given to its cluster beside the portal
+             * @description native: submitted directly to its cluster
              *
              *     * `portal` - portal
              *     * `native` - native
              */
             origin: components["schemas"]["OriginEnum"];
-            /** @description Where it runs or ran last; before its first start the first of `pools` */
+            /** @description Pool of its latest attempt; before its first start the first of `pools` */
             pool: string;
-            /** @description Those that it accepts, the best first */
+            /** @description Pools that it accepts, the preferred first */
             pools: string[];
             /**
-             * @description All its nodes are in one of these if there is room, else as close as there is
+             * @description All its nodes are in one such domain if possible, else as close as possible
              *
              *     * `node` - node
              *     * `nvlink` - nvlink
@@ -2892,7 +2898,7 @@ export interface components {
             preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
             /**
-             * @description All its nodes are in one of these, or it waits
+             * @description All its nodes are in one such domain; it waits until they can be
              *
              *     * `node` - node
              *     * `nvlink` - nvlink
@@ -2902,7 +2908,7 @@ export interface components {
             required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             /**
              * Format: date-time
-             * @description Of the current attempt
+             * @description Start of the current attempt
              */
             started_at: string | null;
             state: components["schemas"]["JobState"];
@@ -2924,35 +2930,35 @@ export interface components {
          * @enum {string}
          */
         JobAction: "cancel" | "hold" | "release" | "logs";
-        /** @description The same work asked for otherwise, and what would become of it. */
+        /** @description Another request for the same work, and its plan. */
         JobAlternative: {
-            /** @description The members of the request that differ from those of the job; null: left out */
+            /** @description Members of the request that differ from the job's; null: left out */
             changes: {
                 [key: string]: unknown;
             };
-            /** @description What is different, in words */
+            /** @description The difference to the job, in words */
             label: string;
-            /** @description As a dry run of the request tells it */
+            /** @description The answer to a dry run of the request */
             plan: components["schemas"]["JobPlan"];
-            /** @description The whole body for `POST /jobs`; null for who may not read the job's script */
+            /** @description The body for `POST /jobs`; null if the caller may not read the job's script */
             request: components["schemas"]["JobRequest"] | null;
         };
-        /** @description What could be asked for instead of a waiting job. */
+        /** @description The alternatives to a waiting job. */
         JobAlternatives: {
             /** Format: date-time */
             as_of: string;
-            /** @description At most 7: the best outcome first, among equals the smallest concession */
+            /** @description At most 7: the best outcome first, then the smallest concession */
             items: components["schemas"]["JobAlternative"][];
-            /** @description All in one sentence, or why there is none */
+            /** @description A summary, or why there are no alternatives */
             sentence: string;
-            /** @description How many more there was no time for */
+            /** @description Alternatives that were not tried for lack of time */
             untried: number;
         };
-        /** @description A job array and what has become of its tasks, which are jobs of their own. */
+        /** @description A job array, with its tasks counted by state. Each task is a job. */
         JobArray: {
-            /** @description cancel, or nothing */
+            /** @description `cancel`, or empty */
             can: components["schemas"]["JobAction"][];
-            /** @description Tasks by state, every state named */
+            /** @description Number of tasks by state, for every state */
             counts: {
                 [key: string]: number;
             };
@@ -2965,22 +2971,22 @@ export interface components {
             first_started_at: string | null;
             /** Format: uuid */
             id: string;
-            /** @description As they were submitted: `0-9`, `1,3,5-7`, `0-31:4` */
+            /** @description As submitted: `0-9`, `1,3,5-7`, `0-31:4` */
             indices: string;
             /**
              * Format: date-time
-             * @description Of those that have ended
+             * @description The latest end of a task so far
              */
             last_ended_at: string | null;
-            /** @description At once; null: all */
+            /** @description Tasks that may run at once; null: all */
             max_running: number | null;
             /** @description Its tasks are called name[index] */
             name: string;
             /** @description Slug */
             organization: string;
-            /** @description Those that its tasks accept, the best first */
+            /** @description Pools that its tasks accept, the preferred first */
             pools: string[];
-            /** @description How many tasks it has */
+            /** @description Number of tasks */
             size: number;
             /** Format: date-time */
             submitted_at: string;
@@ -2989,30 +2995,30 @@ export interface components {
             /** @description Username */
             user: string;
         };
-        /** @description A job's attempts, first to last; the latest 500. */
+        /** @description The latest 500 attempts of a job, oldest first. */
         JobAttempts: {
             items: components["schemas"]["Attempt"][];
         };
-        /** @description Decisions about one job, the latest first. */
+        /** @description Decisions about one job, newest first. */
         JobDecisions: {
             items: components["schemas"]["Decision"][];
         };
-        /** @description A job with what was submitted. */
+        /** @description A job with its script, environment and dependencies. */
         JobDetail: {
-            /** @description null: it is no task of an array */
+            /** @description null if the job is no task of an array */
             array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
             /**
              * Format: date-time
-             * @description It is not started before
+             * @description Earliest start
              */
             begin_at: string | null;
             can: components["schemas"]["JobAction"][];
             checkpoint_path: string | null;
-            /** @description The one it is pinned to */
+            /** @description The cluster that the job is pinned to */
             cluster: string | null;
-            /** @description null: as many as come with its GPUs there. In a pool of CPU cores what it has on each node: `mgpu_per_node` in whole cores, rounded down */
+            /** @description null: the default for its GPUs on that node. In a pool of CPU cores: `mgpu_per_node` in whole cores, rounded down */
             cpus_per_node: number | null;
             current_attempt: components["schemas"]["Attempt"] | null;
             depends_on: components["schemas"]["Dependency"][];
@@ -3026,37 +3032,37 @@ export interface components {
             end_reason: string | null;
             /** Format: date-time */
             ended_at: string | null;
-            /** @description null as the script */
+            /** @description null if the caller may not read it */
             environment: {
                 [key: string]: string;
             } | null;
             exit_code: number | null;
-            /** @description What the exit code says, such as `command not found` */
+            /** @description Meaning of the exit code, such as `command not found` */
             exit_code_meaning: string | null;
             explanation: components["schemas"]["Explanation"] | null;
-            /** @description What each of its nodes must have */
+            /** @description Features that each of its nodes must have */
             features: string[];
             /** Format: uuid */
             id: string;
-            /** @description The container image it runs in */
+            /** @description Container image */
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
-            /** @description null: as much as comes with its GPUs or cores there */
+            /** @description null: the default for its GPUs or cores on that node */
             memory_mib_per_node: number | null;
-            /** @description In all, of an elastic job the most; what it was granted is in the attempt */
+            /** @description Requested in total, of an elastic job the maximum; the attempt has the granted number */
             mgpu: number;
-            /** @description With which it starts at the least */
+            /** @description Minimum to start with */
             mgpu_min: number;
             mgpu_per_node: number;
             name: string;
-            /** @description Of an elastic job the most */
+            /** @description Of an elastic job the maximum */
             node_count: number;
-            /** @description With which it starts at the least; less than `node_count`: it is elastic */
+            /** @description Minimum to start with; below `node_count` the job is elastic */
             node_count_min: number;
             notes: components["schemas"]["Note"][];
             /**
-             * @description Sent when its GPUs are asked back
+             * @description Signal that the job gets before a preemption or cancellation
              *
              *     * `TERM` - TERM
              *     * `USR1` - USR1
@@ -3068,18 +3074,18 @@ export interface components {
             /** @description Slug */
             organization: string;
             /**
-             * @description native: given to its cluster beside the portal
+             * @description native: submitted directly to its cluster
              *
              *     * `portal` - portal
              *     * `native` - native
              */
             origin: components["schemas"]["OriginEnum"];
-            /** @description Where it runs or ran last; before its first start the first of `pools` */
+            /** @description Pool of its latest attempt; before its first start the first of `pools` */
             pool: string;
-            /** @description Those that it accepts, the best first */
+            /** @description Pools that it accepts, the preferred first */
             pools: string[];
             /**
-             * @description All its nodes are in one of these if there is room, else as close as there is
+             * @description All its nodes are in one such domain if possible, else as close as possible
              *
              *     * `node` - node
              *     * `nvlink` - nvlink
@@ -3089,7 +3095,7 @@ export interface components {
             preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
             /**
-             * @description All its nodes are in one of these, or it waits
+             * @description All its nodes are in one such domain; it waits until they can be
              *
              *     * `node` - node
              *     * `nvlink` - nvlink
@@ -3097,11 +3103,11 @@ export interface components {
              *     * `block` - block
              */
             required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
-            /** @description null: the caller may not read it */
+            /** @description null if the caller may not read it */
             script: string | null;
             /**
              * Format: date-time
-             * @description Of the current attempt
+             * @description Start of the current attempt
              */
             started_at: string | null;
             state: components["schemas"]["JobState"];
@@ -3124,16 +3130,16 @@ export interface components {
             };
             event: string;
         };
-        /** @description A job's timeline, first to last; the latest 1,000 lines. */
+        /** @description The latest 1,000 lines of a job's timeline, oldest first. */
         JobHistory: {
             items: components["schemas"]["JobEvent"][];
         };
-        /** @description A piece of a log. Read on at `next_offset`; offsets are bytes. */
+        /** @description A piece of a log. Offsets are in bytes; the next piece begins at `next_offset`. */
         JobLog: {
             attempt: number;
-            /** @description The stream has ended and this is its end */
+            /** @description Whether the stream has ended and this piece is the last */
             is_final: boolean;
-            /** @description The size cap cut it */
+            /** @description Whether the log was cut at its maximum size */
             is_truncated: boolean;
             next_offset: number;
             offset: number;
@@ -3142,31 +3148,31 @@ export interface components {
             stream: string;
             text: string;
         };
-        /** @description Which streams of a rank have output, and the last lines of the error. */
+        /** @description The streams of a rank with output, and the last lines of an error. */
         JobLogSummary: {
             attempt: number;
             /** @description The last lines of `error_stream` */
             error_lines: string[];
             /**
-             * @description Where a failed attempt says why; null of one that did not fail or was silent
+             * @description Stream with the error of a failed attempt; null: no failure or no output
              *
              *     * `stdout` - stdout
              *     * `stderr` - stderr
              */
             error_stream: components["schemas"]["LogStreamEnum"] | components["schemas"]["NullEnum"];
-            /** @description Where the rank ran */
+            /** @description Node on which the rank ran */
             node: string | null;
             rank: number;
             ranks: number;
             streams: components["schemas"]["LogStream"][];
         };
-        /** @description A running job that would be given notice in one of the two futures only. */
+        /** @description A running job that is preempted only with the change, or only without it. */
         JobLossEffect: {
-            /** @description Its work since its start or its last known checkpoint until then */
+            /** @description GPU time from its last known checkpoint, or its start, to `noticed_at` */
             at_risk_mgpu_s: number;
             /**
              * Format: uuid
-             * @description For which job; null where you may not see it
+             * @description The job that gets the GPUs; null if you may not see it
              */
             beneficiary: string | null;
             /**
@@ -3192,28 +3198,29 @@ export interface components {
             next: string | null;
         };
         /**
-         * @description What would become of a request if it were sent now. Feasibility, not a reservation. Of an
-         *     array everything is told of its first task, GPUs and cost too.
+         * @description The plan of a request: the result if it were submitted now. It reserves nothing.
+         *
+         *     For an array the plan, its GPUs and its cost are those of the first task.
          */
         JobPlan: {
             borrowed_mgpu: number;
-            /** @description Where it would start now */
+            /** @description Cluster where it would start now */
             cluster: string | null;
             cost_per_hour_nano: number | null;
             currency: string | null;
             explanation: components["schemas"]["Explanation"];
-            /** @description false: it could never run, or would be refused */
+            /** @description false: the job could never run, or would be refused */
             fits: boolean;
             guaranteed_mgpu: number;
             job: components["schemas"]["ResolvedJob"];
-            /** @description With which it would start now, or which it waits for */
+            /** @description GPUs that it would start with now, or waits for */
             mgpu: number;
             notes: components["schemas"]["Note"][];
-            /** @description Where it would start now, else that of the explanation; the cost is of this one */
+            /** @description Pool where it would start now, else that of the explanation; the cost is for it */
             pool: string;
             would_start_now: boolean;
         };
-        /** @description A reason for which a job waits or waited, with the numbers of its first moment. */
+        /** @description A reason for which a job waits or waited, with the numbers of its beginning. */
         JobReason: {
             code: components["schemas"]["CodeEnum"];
             estimated_start: components["schemas"]["EstimatedStart"] | null;
@@ -3227,35 +3234,38 @@ export interface components {
             /** Format: date-time */
             since: string;
         };
-        /** @description The reasons for which a job has waited, the latest first; the last 100 changes. */
+        /** @description The last 100 reasons for which a job waited, newest first. */
         JobReasons: {
             items: components["schemas"]["JobReason"][];
         };
         /**
-         * @description What to run. Either `gpus` in all (laid out on nodes when `nodes` is absent) or
-         *     `gpus_per_node` and `nodes`, and in a pool of CPU cores `cpus_per_node` and `nodes`; either
-         *     `script` or `sbatch`, whose directives are read, and over which the other members win.
+         * @description A request for a job.
+         *
+         *     - Size: `gpus` in total (Tidegate chooses the nodes if `nodes` is absent), or `gpus_per_node`
+         *       and `nodes`. In a pool of CPU cores: `cpus_per_node` and `nodes`.
+         *     - Content: either `script`, or `sbatch` with `#SBATCH` directives. Other members of the
+         *       request override the directives.
          */
         JobRequest: {
-            /** @description Makes a job array of at most 1,000 tasks, as Slurm's `--array`: `0-9`, `1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task, and `Location` the array */
+            /** @description Creates a job array of at most 1,000 tasks, as Slurm `--array`: `0-9`, `1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task; the header `Location` has the address of the array */
             array?: string;
             /**
              * Format: date-time
-             * @description It waits until then, with its time zone; 366 days ahead at most
+             * @description Earliest start, with a time zone; at most 366 days ahead
              */
             begin_at?: string;
-            /** @description Absolute */
+            /** @description Absolute path */
             checkpoint_path?: string;
-            /** @description Pin it to this cluster */
+            /** @description Pin the job to this cluster */
             cluster?: string;
-            /** @description CPUs on each node, more or fewer than come with its GPUs there. In a pool of CPU cores, where no GPUs are asked for, the cores that count for quota and price */
+            /** @description CPUs on each node, instead of the default for its GPUs. In a pool of CPU cores, without GPUs: the cores that count for quota and price */
             cpus_per_node?: number;
-            /** @description It is not started before all are met; once one never can be, it is cancelled with the reason `dependency_never_met` */
+            /** @description The job starts after all are met. Once one can no longer be met, the job is cancelled with the reason `dependency_never_met` */
             depends_on?: components["schemas"]["DependencyRequest"][];
             environment?: {
                 [key: string]: string;
             };
-            /** @description Features that each of its nodes must have, all of them */
+            /** @description Features that each of its nodes must have */
             features?: string[];
             /**
              * Format: double
@@ -3264,33 +3274,33 @@ export interface components {
             gpus?: number;
             /**
              * Format: double
-             * @description Makes it elastic: it starts with `gpus_min` at least and with as much as there is, up to `gpus`; both are whole GPUs
+             * @description Makes the job elastic: it starts with as many GPUs as are available, from `gpus_min` to `gpus`; both are whole GPUs
              */
             gpus_min?: number;
             /** Format: double */
             gpus_per_node?: number;
             /** @default false */
             held?: boolean;
-            /** @description Container image to run in, on clusters that can: `nvcr.io#nvidia/pytorch:24.05-py3`, `docker://...`, or the path of a .sqsh file */
+            /** @description Container image, on clusters that support containers: `nvcr.io#nvidia/pytorch:24.05-py3`, `docker://...`, or the path of a .sqsh file */
             image?: string;
             /** @default false */
             is_preemptible?: boolean;
             /** @default true */
             is_requeueable?: boolean;
-            /** @description Memory on each node, more or less than comes with its GPUs or cores there */
+            /** @description Memory on each node, instead of the default for its GPUs or cores */
             memory_mib_per_node?: number;
             name?: string;
             nodes?: number;
-            /** @description The same in nodes, beside `nodes` */
+            /** @description The same in nodes, together with `nodes` */
             nodes_min?: number;
             /** @default TERM */
             notice_signal?: components["schemas"]["NoticeSignalEnum"];
-            /** @description May be left out when there is one */
+            /** @description Optional if there is only one */
             pool?: string;
-            /** @description Several that would do, instead of `pool`, the best first: it starts in one of them, and counts there for quota, fair-share and price */
+            /** @description Several acceptable pools instead of `pool`, the preferred first. The job starts in one of them, and counts there for quota, fair-share and price */
             pools?: string[];
             /**
-             * @description All its nodes should be in one of these, else as close together as there is room; not beside `required_topology`
+             * @description All its nodes should be in one such domain, else as close together as possible; not together with `required_topology`
              *
              *     * `node` - node
              *     * `nvlink` - nvlink
@@ -3301,7 +3311,7 @@ export interface components {
             /** @default normal */
             priority_class?: string;
             /**
-             * @description All its nodes must be in one of these; it waits until they can
+             * @description All its nodes must be in one such domain; the job waits until they can be
              *
              *     * `node` - node
              *     * `nvlink` - nvlink
@@ -3315,37 +3325,40 @@ export interface components {
             script?: string;
             /** @description Path: `ai-company/research/nlp` */
             team: string;
-            /** @description A length of time with its unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds */
+            /** @description Duration with a unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds */
             time_limit?: string;
             /** @description The same in seconds, instead of `time_limit` */
             time_limit_s?: number;
             type?: components["schemas"]["TypeEnum"];
         };
         /**
-         * @description What to run. Either `gpus` in all (laid out on nodes when `nodes` is absent) or
-         *     `gpus_per_node` and `nodes`, and in a pool of CPU cores `cpus_per_node` and `nodes`; either
-         *     `script` or `sbatch`, whose directives are read, and over which the other members win.
+         * @description A request for a job.
+         *
+         *     - Size: `gpus` in total (Tidegate chooses the nodes if `nodes` is absent), or `gpus_per_node`
+         *       and `nodes`. In a pool of CPU cores: `cpus_per_node` and `nodes`.
+         *     - Content: either `script`, or `sbatch` with `#SBATCH` directives. Other members of the
+         *       request override the directives.
          */
         JobRequestRequest: {
-            /** @description Makes a job array of at most 1,000 tasks, as Slurm's `--array`: `0-9`, `1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task, and `Location` the array */
+            /** @description Creates a job array of at most 1,000 tasks, as Slurm `--array`: `0-9`, `1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task; the header `Location` has the address of the array */
             array?: string;
             /**
              * Format: date-time
-             * @description It waits until then, with its time zone; 366 days ahead at most
+             * @description Earliest start, with a time zone; at most 366 days ahead
              */
             begin_at?: string;
-            /** @description Absolute */
+            /** @description Absolute path */
             checkpoint_path?: string;
-            /** @description Pin it to this cluster */
+            /** @description Pin the job to this cluster */
             cluster?: string;
-            /** @description CPUs on each node, more or fewer than come with its GPUs there. In a pool of CPU cores, where no GPUs are asked for, the cores that count for quota and price */
+            /** @description CPUs on each node, instead of the default for its GPUs. In a pool of CPU cores, without GPUs: the cores that count for quota and price */
             cpus_per_node?: number;
-            /** @description It is not started before all are met; once one never can be, it is cancelled with the reason `dependency_never_met` */
+            /** @description The job starts after all are met. Once one can no longer be met, the job is cancelled with the reason `dependency_never_met` */
             depends_on?: components["schemas"]["DependencyRequestRequest"][];
             environment?: {
                 [key: string]: string;
             };
-            /** @description Features that each of its nodes must have, all of them */
+            /** @description Features that each of its nodes must have */
             features?: string[];
             /**
              * Format: double
@@ -3354,33 +3367,33 @@ export interface components {
             gpus?: number;
             /**
              * Format: double
-             * @description Makes it elastic: it starts with `gpus_min` at least and with as much as there is, up to `gpus`; both are whole GPUs
+             * @description Makes the job elastic: it starts with as many GPUs as are available, from `gpus_min` to `gpus`; both are whole GPUs
              */
             gpus_min?: number;
             /** Format: double */
             gpus_per_node?: number;
             /** @default false */
             held?: boolean;
-            /** @description Container image to run in, on clusters that can: `nvcr.io#nvidia/pytorch:24.05-py3`, `docker://...`, or the path of a .sqsh file */
+            /** @description Container image, on clusters that support containers: `nvcr.io#nvidia/pytorch:24.05-py3`, `docker://...`, or the path of a .sqsh file */
             image?: string;
             /** @default false */
             is_preemptible?: boolean;
             /** @default true */
             is_requeueable?: boolean;
-            /** @description Memory on each node, more or less than comes with its GPUs or cores there */
+            /** @description Memory on each node, instead of the default for its GPUs or cores */
             memory_mib_per_node?: number;
             name?: string;
             nodes?: number;
-            /** @description The same in nodes, beside `nodes` */
+            /** @description The same in nodes, together with `nodes` */
             nodes_min?: number;
             /** @default TERM */
             notice_signal?: components["schemas"]["NoticeSignalEnum"];
-            /** @description May be left out when there is one */
+            /** @description Optional if there is only one */
             pool?: string;
-            /** @description Several that would do, instead of `pool`, the best first: it starts in one of them, and counts there for quota, fair-share and price */
+            /** @description Several acceptable pools instead of `pool`, the preferred first. The job starts in one of them, and counts there for quota, fair-share and price */
             pools?: string[];
             /**
-             * @description All its nodes should be in one of these, else as close together as there is room; not beside `required_topology`
+             * @description All its nodes should be in one such domain, else as close together as possible; not together with `required_topology`
              *
              *     * `node` - node
              *     * `nvlink` - nvlink
@@ -3391,7 +3404,7 @@ export interface components {
             /** @default normal */
             priority_class?: string;
             /**
-             * @description All its nodes must be in one of these; it waits until they can
+             * @description All its nodes must be in one such domain; the job waits until they can be
              *
              *     * `node` - node
              *     * `nvlink` - nvlink
@@ -3405,22 +3418,22 @@ export interface components {
             script?: string;
             /** @description Path: `ai-company/research/nlp` */
             team: string;
-            /** @description A length of time with its unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds */
+            /** @description Duration with a unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds */
             time_limit?: string;
             /** @description The same in seconds, instead of `time_limit` */
             time_limit_s?: number;
             type?: components["schemas"]["TypeEnum"];
         };
-        /** @description A waiting job that would start at another time. */
+        /** @description A waiting job that starts at another time with the change. */
         JobStartEffect: {
             /**
              * Format: date-time
-             * @description Start with the change; null: not before `until`
+             * @description Start with the change; null: after `until`
              */
             after: string | null;
             /**
              * Format: date-time
-             * @description Start without the change; null: not before `until`
+             * @description Start without the change; null: after `until`
              */
             before: string | null;
             /**
@@ -3430,14 +3443,14 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
-            /** @description One of the starts is not before `until` */
+            /** @description Whether the difference is a lower bound: one start is after `until` */
             is_at_least: boolean;
             /** Format: uuid */
             job: string;
             mgpu: number;
             name: string;
             pool: string;
-            /** @description Negative: later */
+            /** @description Seconds; negative: later */
             sooner_s: number;
             team: string;
             user: string;
@@ -3455,7 +3468,7 @@ export interface components {
          * @enum {string}
          */
         JobState: "held" | "queued" | "starting" | "running" | "preempting" | "succeeded" | "failed" | "cancelled" | "timed_out";
-        /** @description What the job has used so far, over all its attempts. */
+        /** @description The usage of a job so far, over all its attempts. */
         JobUsage: {
             borrowed_mgpu_s: number;
             guaranteed_mgpu_s: number;
@@ -3483,43 +3496,43 @@ export interface components {
         Login: {
             login: string;
         };
-        /** @description The job for which an attempt was stopped. What the caller may not see of it is null. */
+        /** @description The job for which an attempt was preempted. Members that the caller may not see are null. */
         MadeRoomFor: {
             /** Format: uuid */
             job: string | null;
-            /** @description What it asks for in all */
+            /** @description Requested in total */
             mgpu: number | null;
             name: string | null;
-            /** @description Path; null: of another team */
+            /** @description Path; null if the caller may not see it */
             team: string | null;
         };
-        /** @description The changes that a move would make. */
+        /** @description The changes by a move. */
         MovePreview: {
             /** @description Clusters with limits of their own: push quotas to them after the move */
             clusters_to_push: string[];
-            /** @description Roles on it that come from above it only afterwards; the first 200 */
+            /** @description Roles inherited only after the move; the first 200 */
             readonly gained: components["schemas"]["InheritedRole"][];
-            /** @description With those that you may not see */
+            /** @description Including users that you may not see */
             gained_count: number;
             guarantees: components["schemas"]["MovedGuarantee"][];
-            /** @description Roles on it that come from above it only before; the first 200 */
+            /** @description Roles inherited only before the move; the first 200 */
             readonly lost: components["schemas"]["InheritedRole"][];
-            /** @description With those that you may not see */
+            /** @description Including users that you may not see */
             lost_count: number;
             node: components["schemas"]["TreeNode"];
             parent: string;
-            /** @description Its path afterwards */
+            /** @description The path after the move */
             path: string;
-            /** @description Why the move is refused as things stand, or "" */
+            /** @description Why the move would be refused now, or "" */
             problem: string;
-            /** @description Jobs that start, run or are being stopped; they run on */
+            /** @description Jobs that start, run or are being stopped; they keep running */
             running: number;
             /** @description The first 50 */
             running_jobs: components["schemas"]["RunningJob"][];
-            /** @description Jobs that are held or queued; they wait on */
+            /** @description Held and queued jobs; they keep waiting */
             waiting: number;
         };
-        /** @description Where a node is moved to. */
+        /** @description The new parent of a node. */
         MoveRequest: {
             /** @description Path of its new parent */
             parent: string;
@@ -3528,16 +3541,16 @@ export interface components {
         MovedGuarantee: {
             device: components["schemas"]["DeviceEnum"];
             guaranteed_mgpu: number;
-            /** @description Of the parent that it leaves; it becomes the devices that it is now */
+            /** @description Of the old parent; the move turns it into a number of devices */
             readonly guaranteed_percent: string | null;
-            /** @description null: no quota there yet */
+            /** @description null: the new parent has no quota yet */
             joins: components["schemas"]["ParentsShare"] | null;
             leaves: components["schemas"]["ParentsShare"] | null;
             pool: string;
-            /** @description Why it does not fit, or "" */
+            /** @description Why the guarantee does not fit, or "" */
             problem: string;
         };
-        /** @description A node that was moved, and what is left to be done. */
+        /** @description A moved node, and the clusters that still need a push of quotas. */
         MovedNode: {
             /**
              * Format: date-time
@@ -3559,7 +3572,7 @@ export interface components {
             path: string;
             slug: string;
         };
-        /** @description A job; null where the caller may not know it. */
+        /** @description A job. Its members are null where the caller may not see it. */
         NamedJob: {
             /** Format: uuid */
             id: string | null;
@@ -3567,7 +3580,7 @@ export interface components {
             team: string | null;
             user: string | null;
         };
-        /** @description A change of a quota, with the quota that it changed. */
+        /** @description A change of a quota, with the node and the pool of the quota. */
         NamedQuotaChange: {
             /** @description Login; null: the system */
             actor: string | null;
@@ -3689,7 +3702,7 @@ export interface components {
          * @enum {string}
          */
         NodeRequestState: "pending" | "done" | "refused" | "replaced" | "given_up";
-        /** @description What became of one line of an sbatch text; line 0 is the whole text. */
+        /** @description How one line of an sbatch script was read. Line 0 is the whole script. */
         Note: {
             detail: string;
             line: number;
@@ -3713,10 +3726,10 @@ export interface components {
          */
         NoticeSignalEnum: "TERM" | "USR1" | "USR2" | "INT" | "HUP";
         NullEnum: null;
-        /** @description Why a job that accepts several pools does not start in one of them. */
+        /** @description The reason why a job that accepts several pools does not start in one of them. */
         Obstacle: {
             code: components["schemas"]["CodeEnum"];
-            /** @description In this pool */
+            /** @description Jobs ahead of it in this pool */
             jobs_ahead: number;
             node: string | null;
             numbers: {
@@ -3725,7 +3738,7 @@ export interface components {
             pool: string;
             sentence: string;
         };
-        /** @description Work below a node that has not ended. */
+        /** @description Unfinished jobs below a node of the tree. */
         OpenWork: {
             node: components["schemas"]["TreeNode"];
             /** @description Jobs that start, run or are being stopped */
@@ -3800,7 +3813,7 @@ export interface components {
          * @enum {string}
          */
         OutsideHolderReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted" | "copy_of_ours" | "ended_and_back" | "makes_no_sense" | "several_pools";
-        /** @description A parent's guarantee, and its reserve, which no child is guaranteed. */
+        /** @description A parent's guarantee, and its reserve: the part that no child is guaranteed. */
         ParentsShare: {
             guaranteed_mgpu: number;
             reserve_after_mgpu: number;
@@ -3828,7 +3841,7 @@ export interface components {
             password: string;
             secret: string;
         };
-        /** @description A job that holds GPUs of a cluster, and on which nodes. */
+        /** @description A job that holds GPUs of a cluster, with its nodes. */
         Placement: {
             /** Format: uuid */
             job: string;
@@ -4052,9 +4065,9 @@ export interface components {
             /** @description Worth of one device against the reference GPU, per mille; of a new pool 1000 for GPUs, 10 for cores where it is left out */
             weight?: number;
         };
-        /** @description A pool that the change touches, as it would be. */
+        /** @description A pool after the change. */
         PoolEffect: {
-            /** @description Healthy now, on all enabled clusters */
+            /** @description Healthy devices now, on all enabled clusters */
             capacity_mgpu: number;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
@@ -4063,7 +4076,7 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
-            /** @description To all organizations; null unless you administer the platform */
+            /** @description Of all organizations; null unless you administer the platform */
             guaranteed_mgpu: number | null;
             is_overcommitted: boolean;
             pool: string;
@@ -4170,25 +4183,25 @@ export interface components {
             /** @description `urn:tidegate:problem:` and the code */
             type: string;
         };
-        /** @description Whether anything is started at all. What clusters told is for platform administrators. */
+        /** @description The state of the quarantine. Details are null unless you administer the platform. */
         Quarantine: {
-            /** @description Attempts that clusters knew and the database did not */
+            /** @description Attempts that were found on clusters, but not in the database */
             adopted: number | null;
             /** Format: date-time */
             began_at: string | null;
             is_quarantined: boolean;
             reason: string | null;
-            /** @description Empty while things are as usual */
+            /** @description Empty if there is no quarantine */
             sentence: string;
-            /** @description Not asked yet: ending the quarantine holds the jobs that may have run there */
+            /** @description Clusters that have not answered yet. Ending the quarantine holds the jobs that may have run there */
             silent_clusters: string[] | null;
-            /** @description Workloads of ours on clusters that belong to no job here */
+            /** @description Workloads of Tidegate on clusters that belong to no known job */
             strangers: number | null;
         };
-        /** @description What became of it. */
+        /** @description The result of a quarantine that was ended. */
         QuarantineEnd: {
             adopted: number;
-            /** @description Jobs held, since nobody knows whether they ran on a cluster that did not answer */
+            /** @description Jobs put on hold, as they may have run on a cluster that did not answer */
             held: number;
             strangers: number;
         };
@@ -4257,7 +4270,7 @@ export interface components {
             reason?: string;
             weight?: number;
         };
-        /** @description A quota that would change, or follow. */
+        /** @description A quota that the change alters, directly or as a consequence. */
         QuotaEffect: {
             after: components["schemas"]["QuotaValues"];
             before: components["schemas"]["QuotaValues"];
@@ -4279,40 +4292,41 @@ export interface components {
             next: string | null;
         };
         /**
-         * @description Two futures of this moment and how they differ. An estimate, not a promise: jobs end at
-         *     their time limits, and nobody submits anything.
+         * @description The difference between the future with the change and the one without it.
+         *
+         *     An estimate: it assumes that jobs end at their time limits and no new jobs are submitted.
          */
         QuotaPreview: {
             /** Format: date-time */
             as_of: string;
             /** Format: date-time */
             asked_until: string;
-            /** @description Jobs without a time limit: taken to run a day, or as long again as they have */
+            /** @description Jobs without a time limit: assumed to run a day, or as long again as so far */
             assumed_ends: number;
             currency: string | null;
-            /** @description `until` is sooner, as the work became too much */
+            /** @description Whether the look-ahead ended before `asked_until`, to limit the work */
             is_cut: boolean;
             pools: components["schemas"]["PoolEffect"][];
-            /** @description Of times close to `until` */
+            /** @description Precision of times close to `until`, in seconds */
             precision_s: number;
             quotas: components["schemas"]["QuotaEffect"][];
-            /** @description Only with the change; at most 200 that you may see */
+            /** @description Preempted only with the change; at most 200 that you may see */
             reclaimed: components["schemas"]["JobLossEffect"][];
-            /** @description Why the change is refused as things stand; empty when it is not */
+            /** @description Why the change would be refused now; empty if it would not */
             refusal: string;
-            /** @description Only without the change; at most 200 that you may see */
+            /** @description Preempted only without it; at most 200 that you may see */
             spared: components["schemas"]["JobLossEffect"][];
-            /** @description Largest difference first, at most 200 that you may see */
+            /** @description The 200 largest differences of jobs that you may see */
             starts: components["schemas"]["JobStartEffect"][];
-            /** @description Of the change's organization */
+            /** @description Teams of the organization of the change */
             teams: components["schemas"]["TeamEffect"][];
             /**
              * Format: date-time
-             * @description How far was looked ahead
+             * @description End of the look-ahead
              */
             until: string;
         };
-        /** @description How far to look ahead. */
+        /** @description The horizon of a look-ahead, in seconds. */
         QuotaPreviewRequestRequest: {
             /** @default 86400 */
             horizon_s?: number;
@@ -4713,7 +4727,7 @@ export interface components {
             epoch: number;
             /** Format: uuid */
             id: string;
-            /** @description Whether today's settings, ranks, rules and priority classes are those of then */
+            /** @description Whether settings, ranks, rules and priority classes are unchanged */
             is_same_policy: boolean;
             queued: number;
             running: number;
@@ -4752,7 +4766,7 @@ export interface components {
             /** @description Part of the usage that had no price and is in the cost as 0 */
             unpriced_mgpu_s: number;
         };
-        /** @description A request with every choice made. */
+        /** @description A request with every default and choice filled in. */
         ResolvedJob: {
             /** Format: date-time */
             begin_at: string | null;
@@ -4785,9 +4799,9 @@ export interface components {
             preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
             required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
-            /** @description Of the array; 1 for a single job */
+            /** @description Number of tasks of the array; 1 for a single job */
             tasks: number;
-            /** @description How many tasks may run at once; null: all */
+            /** @description Tasks that may run at once; null: all */
             tasks_at_once: number | null;
             team: string;
             time_limit_s: number | null;
@@ -4845,7 +4859,7 @@ export interface components {
          * @enum {string}
          */
         RunningEnum: "end" | "cancel";
-        /** @description A job that runs where archiving is asked for. */
+        /** @description A job that runs in the thing to be archived. */
         RunningJob: {
             /** Format: uuid */
             id: string;
@@ -4854,11 +4868,11 @@ export interface components {
             team: string;
             user: string;
         };
-        /** @description The last work of the loops behind the pages. */
+        /** @description The last work of the arbiter and of the observer. */
         Scheduler: {
-            /** @description No scheduling decision was made for longer than late_after_s */
+            /** @description Whether no cycle has ended for longer than `late_after_s` */
             is_late: boolean;
-            /** @description No cluster was looked after for longer than late_after_s */
+            /** @description Whether no cluster was served for longer than `late_after_s` */
             is_observer_late: boolean;
             /**
              * Format: date-time
@@ -4867,7 +4881,7 @@ export interface components {
             last_cycle_at: string | null;
             /**
              * Format: date-time
-             * @description When the observer last looked after its clusters
+             * @description When the observer last served its clusters
              */
             last_observation_at: string | null;
             late_after_s: number;
@@ -4939,52 +4953,53 @@ export interface components {
          * @enum {string}
          */
         SpareOrderEnum: "credits_then_fair_share" | "fair_share_then_credits" | "fair_share";
-        /** @description A node of the tree in the job's pool, before the cycle. */
+        /** @description Guarantee and use of a node of the tree in the job's pool, before the cycle. */
         Standing: {
             guaranteed_mgpu: number;
             in_use_mgpu: number;
             node: string;
         };
         /**
-         * @description When the job starts, if all that runs takes all of its time and nobody asks for anything
-         *     more.
+         * @description The estimated start of a waiting job.
+         *
+         *     It assumes that running jobs use their full time limit and that no new jobs are submitted.
          */
         StartEstimate: {
             /** Format: date-time */
             as_of: string;
             /** Format: date-time */
             asked_until: string;
-            /** @description Jobs without a time limit: taken to run a day, or as long again as they have */
+            /** @description Jobs without a time limit: assumed to run a day, or as long again as so far */
             assumed_ends: number;
-            /** @description `latest` is null where it does not start before `until` */
+            /** @description `latest` is null if the job does not start before `until` */
             estimated_start: components["schemas"]["EstimatedStart"];
             /**
              * Format: date-time
-             * @description How far was looked ahead
+             * @description End of the look-ahead
              */
             until: string;
         };
-        /** @description How far to look ahead. */
+        /** @description The horizon of a look-ahead, in seconds. */
         StartEstimateRequestRequest: {
             /** @default 86400 */
             horizon_s?: number;
         };
-        /** @description The new job and what became of the lines of its sbatch text. */
+        /** @description The new job, with notes on the lines of its sbatch script. */
         SubmittedJob: {
-            /** @description null: it is no task of an array */
+            /** @description null if the job is no task of an array */
             array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
             /**
              * Format: date-time
-             * @description It is not started before
+             * @description Earliest start
              */
             begin_at: string | null;
             can: components["schemas"]["JobAction"][];
             checkpoint_path: string | null;
-            /** @description The one it is pinned to */
+            /** @description The cluster that the job is pinned to */
             cluster: string | null;
-            /** @description null: as many as come with its GPUs there. In a pool of CPU cores what it has on each node: `mgpu_per_node` in whole cores, rounded down */
+            /** @description null: the default for its GPUs on that node. In a pool of CPU cores: `mgpu_per_node` in whole cores, rounded down */
             cpus_per_node: number | null;
             current_attempt: components["schemas"]["Attempt"] | null;
             /**
@@ -4998,45 +5013,45 @@ export interface components {
             /** Format: date-time */
             ended_at: string | null;
             exit_code: number | null;
-            /** @description What the exit code says, such as `command not found` */
+            /** @description Meaning of the exit code, such as `command not found` */
             exit_code_meaning: string | null;
             explanation: components["schemas"]["Explanation"] | null;
-            /** @description What each of its nodes must have */
+            /** @description Features that each of its nodes must have */
             features: string[];
             /** Format: uuid */
             id: string;
-            /** @description The container image it runs in */
+            /** @description Container image */
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
-            /** @description null: as much as comes with its GPUs or cores there */
+            /** @description null: the default for its GPUs or cores on that node */
             memory_mib_per_node: number | null;
-            /** @description In all, of an elastic job the most; what it was granted is in the attempt */
+            /** @description Requested in total, of an elastic job the maximum; the attempt has the granted number */
             mgpu: number;
-            /** @description With which it starts at the least */
+            /** @description Minimum to start with */
             mgpu_min: number;
             mgpu_per_node: number;
             name: string;
-            /** @description Of an elastic job the most */
+            /** @description Of an elastic job the maximum */
             node_count: number;
-            /** @description With which it starts at the least; less than `node_count`: it is elastic */
+            /** @description Minimum to start with; below `node_count` the job is elastic */
             node_count_min: number;
             notes: components["schemas"]["Note"][];
             /** @description Slug */
             organization: string;
             /**
-             * @description native: given to its cluster beside the portal
+             * @description native: submitted directly to its cluster
              *
              *     * `portal` - portal
              *     * `native` - native
              */
             origin: components["schemas"]["OriginEnum"];
-            /** @description Where it runs or ran last; before its first start the first of `pools` */
+            /** @description Pool of its latest attempt; before its first start the first of `pools` */
             pool: string;
-            /** @description Those that it accepts, the best first */
+            /** @description Pools that it accepts, the preferred first */
             pools: string[];
             /**
-             * @description All its nodes are in one of these if there is room, else as close as there is
+             * @description All its nodes are in one such domain if possible, else as close as possible
              *
              *     * `node` - node
              *     * `nvlink` - nvlink
@@ -5046,7 +5061,7 @@ export interface components {
             preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
             /**
-             * @description All its nodes are in one of these, or it waits
+             * @description All its nodes are in one such domain; it waits until they can be
              *
              *     * `node` - node
              *     * `nvlink` - nvlink
@@ -5056,7 +5071,7 @@ export interface components {
             required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             /**
              * Format: date-time
-             * @description Of the current attempt
+             * @description Start of the current attempt
              */
             started_at: string | null;
             state: components["schemas"]["JobState"];
@@ -5076,7 +5091,7 @@ export interface components {
             borrowed_after_mgpu_s: number;
             borrowed_before_mgpu_s: number;
             cost_after_nano: number | null;
-            /** @description At the prices of now; null: no price, or not for you to see */
+            /** @description At today's prices; null: no price, or you may not see it */
             cost_before_nano: number | null;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
@@ -5088,10 +5103,10 @@ export interface components {
             guaranteed_after_mgpu_s: number;
             guaranteed_before_mgpu_s: number;
             jobs_later: number;
-            /** @description Only with the change */
+            /** @description Preempted only with the change */
             jobs_reclaimed: number;
             jobs_sooner: number;
-            /** @description Reclaimed only without the change */
+            /** @description Preempted only without the change */
             jobs_spared: number;
             pool: string;
             team: string;
@@ -5113,7 +5128,7 @@ export interface components {
             totals: components["schemas"]["EndedTotal"][];
             /** Format: date-time */
             until: string;
-            /** @description The 10 with the most, that first */
+            /** @description The 10 largest losses, largest first */
             waste: components["schemas"]["Waste"][];
         };
         /** @description How long the old token goes on. */
@@ -5242,9 +5257,9 @@ export interface components {
          * @enum {string}
          */
         VerdictEnum: "understood" | "ignored" | "refused";
-        /** @description A job that gives GPUs back. What the caller may not see of it is null. */
+        /** @description A preempted job. Members that the caller may not see are null. */
         Victim: {
-            /** @description Its GPU time since its last checkpoint, else since its start */
+            /** @description GPU time since its last checkpoint, or since its start */
             at_risk_mgpu_s: number | null;
             /** Format: date-time */
             grace_until: string | null;
@@ -5255,7 +5270,7 @@ export interface components {
             /** Format: date-time */
             notice_at: string | null;
             /**
-             * @description Why it is expected to save its work at its notice; null: not known
+             * @description How it is known to react to its notice; null: not known
              *
              *     * `reports_checkpoints` - reports_checkpoints
              *     * `has_checkpoint_path` - has_checkpoint_path
@@ -5264,10 +5279,10 @@ export interface components {
             notice_handling: components["schemas"]["NoticeHandlingEnum"] | components["schemas"]["NullEnum"];
             team: string | null;
         };
-        /** @description A job that had to go. Null where the caller may not see the job. */
+        /** @description A preempted job. Its members are null where the caller may not see it. */
         VictimOfCycle: {
             grace_s: number;
-            /** @description What of it was inside its team's guarantee */
+            /** @description The part inside its team's guarantee */
             guaranteed_mgpu: number | null;
             /** Format: uuid */
             id: string | null;
@@ -5275,7 +5290,7 @@ export interface components {
             name: string | null;
             priority_class: string | null;
             /**
-             * @description By what right it was stopped
+             * @description The rule that allowed the preemption
              *
              *     * `borrowed` - borrowed
              *     * `borrowed_above` - borrowed_above
@@ -5286,7 +5301,7 @@ export interface components {
             /** Format: date-time */
             started_at: string | null;
             team: string | null;
-            /** @description Its work since its last known checkpoint, or its start */
+            /** @description Run time since its last known checkpoint, or its start */
             unsaved_s: number | null;
             user: string | null;
         };
@@ -5296,9 +5311,9 @@ export interface components {
          * @enum {string}
          */
         WaitingEnum: "wait" | "cancel";
-        /** @description Work of a job that was lost in one way. */
+        /** @description Lost work of a job, for one kind of end. */
         Waste: {
-            /** @description How many ended so */
+            /** @description Number of attempts with this end */
             attempts: number;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
@@ -5307,10 +5322,10 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
-            /** @description Whether one of them reported a checkpoint */
+            /** @description Whether one of these attempts reported a checkpoint */
             has_checkpoint: boolean;
             /**
-             * @description `withdrawn`: its cluster requeued it, or somebody changed it there, so Tidegate took it back
+             * @description `withdrawn`: Tidegate requeued it, because its cluster requeued it or it was changed there
              *
              *     * `failed` - failed
              *     * `timed_out` - timed_out
@@ -5363,7 +5378,7 @@ export interface components {
          * @enum {string}
          */
         WithheldPoolReasonEnum: "shared" | "partial";
-        /** @description Work of a user, on a cluster or in a pool that has not ended. */
+        /** @description Unfinished jobs of a user, on a cluster or in a pool. */
         Work: {
             /** @description Jobs that start, run or are being stopped */
             running: number;
@@ -6964,17 +6979,17 @@ export interface operations {
                 cursor?: string;
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
-                /** @description native: only those given to their clusters beside the portal */
+                /** @description native: only jobs submitted directly to a cluster */
                 origin?: "native" | "portal";
                 pool?: string;
                 /** @description A part of the name, the last 4 to 12 digits of the id, or at least its first 8 */
                 q?: string;
                 sort?: "-submitted_at" | "submitted_at";
-                /** @description One or several, with commas between them */
+                /** @description One state or several, comma-separated */
                 state?: ("held" | "queued" | "starting" | "running" | "preempting" | "succeeded" | "failed" | "cancelled" | "timed_out")[];
                 submitted_at__gte?: string;
                 submitted_at__lt?: string;
-                /** @description A path and all below it */
+                /** @description Path of a node: its jobs and those of all nodes below it */
                 team?: string;
                 /** @description Only jobs that hold GPUs now: all guaranteed, or in part borrowed */
                 usage_class?: "borrowed" | "guaranteed";
@@ -7380,7 +7395,7 @@ export interface operations {
             query?: {
                 decided_at__gte?: string;
                 decided_at__lt?: string;
-                /** @description Cycles at most, 1 to 20 */
+                /** @description Maximum number of cycles, 1 to 20 */
                 limit?: number;
             };
             header?: never;
@@ -7652,9 +7667,9 @@ export interface operations {
     get_job_log_summary: {
         parameters: {
             query?: {
-                /** @description The latest if absent */
+                /** @description Default: the latest */
                 attempt?: number;
-                /** @description The first that failed if absent, else rank 0 */
+                /** @description Default: the first rank that failed, else rank 0 */
                 rank?: number;
             };
             header?: never;
@@ -7718,11 +7733,11 @@ export interface operations {
     get_job_log: {
         parameters: {
             query?: {
-                /** @description The latest if absent */
+                /** @description Default: the latest */
                 attempt?: number;
-                /** @description Bytes at most, 16 to 262144 */
+                /** @description Maximum number of bytes, 16 to 262144 */
                 limit?: number;
-                /** @description In bytes; negative: from the end */
+                /** @description In bytes; a negative offset counts from the end */
                 offset?: number;
                 rank?: number;
                 stream?: "stderr" | "stdout";
@@ -9860,7 +9875,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description State of the change and its tree before it was looked ahead: apply with it */
+                    /** @description State of the change and its tree before the look-ahead; send it to apply the change */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -11419,7 +11434,7 @@ export interface operations {
     get_today: {
         parameters: {
             query?: {
-                /** @description At most 7 days ago; 24 hours ago if absent */
+                /** @description At most 7 days ago. Default: 24 hours ago */
                 since?: string;
                 /** @description Only below this node (path) */
                 team?: string;

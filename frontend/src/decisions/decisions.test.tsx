@@ -137,7 +137,7 @@ describe("a job's decisions", () => {
   it("say why it was stopped, by whose right, and for whom", async () => {
     const { user } = open(`/jobs/${SERVING}`);
     await user.click(await screen.findByRole("tab", { name: "Decisions" }));
-    expect(await screen.findByText(/64 GPUs were asked back from it for pretrain-13b/)).toBeInTheDocument();
+    expect(await screen.findByText(/64 GPUs were reclaimed from it for pretrain-13b/)).toBeInTheDocument();
     expect(screen.getByText("told to give back")).toBeInTheDocument();
     expect(screen.getByText(/inference 700 of 280 guaranteed/)).toBeInTheDocument();
     await waitFor(() => expect(screen.getByRole("link", { name: "pretrain-13b" })).toBeInTheDocument());
@@ -156,7 +156,7 @@ describe("a job's decisions", () => {
     await hinted();
     expect(asked()).toBe(0);
     await user.click(tab);
-    await screen.findByText(/64 GPUs were asked back from it/);
+    await screen.findByText(/64 GPUs were reclaimed from it/);
     await hinted();
     expect(asked()).toBe(1);
   });

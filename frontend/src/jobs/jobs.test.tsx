@@ -301,7 +301,7 @@ describe("the job page of a waiting job", () => {
     open(`/jobs/${WAITING}`, {
       override: ({ path }) =>
         path.endsWith("/estimate")
-          ? aProblem(429, "too_many", "Another look ahead is being worked out.")
+          ? aProblem(429, "too_many", "Another look-ahead is being computed.")
           : path === `/api/v1/jobs/${WAITING}`
             ? { status: 200, body: job }
             : undefined,
@@ -331,7 +331,7 @@ describe("the job page of a waiting job", () => {
     open(`/jobs/${WAITING}`, {
       override: ({ path }) =>
         path.endsWith("/estimate")
-          ? aProblem(429, "too_many", "Another look ahead is being worked out.")
+          ? aProblem(429, "too_many", "Another look-ahead is being computed.")
           : path === `/api/v1/jobs/${WAITING}`
             ? { status: 200, body: job }
             : undefined,

@@ -27,7 +27,7 @@ describe("what would start a job sooner", () => {
       ) as string,
       "In pool a100never: No node of a100 is so large.",
     ]);
-    expect(card).toHaveTextContent("In its place 1 of 3 other requests would start now.");
+    expect(card).toHaveTextContent("1 of 3 alternatives would start now.");
     expect(requests.filter(({ method }) => method === "POST").map(({ path }) => path)).toEqual([
       `/api/v1/jobs/${WAITING}/alternatives`,
     ]);
@@ -91,7 +91,7 @@ describe("what would start a job sooner", () => {
   });
 
   it("says in the server's words why there is nothing to ask for instead", async () => {
-    const sentence = "It waits until prep has succeeded. Asking for something else does not make it start sooner.";
+    const sentence = "It waits until prep has succeeded. No other request would start sooner.";
     const { user } = open(
       `/jobs/${WAITING}`,
       answers({ as_of: "2026-11-22T10:00:00Z", sentence, items: [], untried: 0 }),
@@ -172,9 +172,9 @@ describe("looking ahead", () => {
   it("says when to ask again while somebody else's future is worked out", async () => {
     const { user } = open(`/jobs/${WAITING}`, {
       override: ({ path }) =>
-        path.endsWith("/estimate") ? aProblem(429, "too_many", "Another look ahead is being worked out; ask again in 5 seconds.") : undefined,
+        path.endsWith("/estimate") ? aProblem(429, "too_many", "Another look-ahead is being computed; ask again in 5 seconds.") : undefined,
     });
     await user.click(await screen.findByRole("button", { name: "Look ahead" }));
-    expect(await screen.findByText("Another look ahead is being worked out; ask again in 5 seconds.")).toBeInTheDocument();
+    expect(await screen.findByText("Another look-ahead is being computed; ask again in 5 seconds.")).toBeInTheDocument();
   });
 });

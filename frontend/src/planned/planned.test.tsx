@@ -405,10 +405,10 @@ describe("one planned change", () => {
   it("says in the server's words why it is not worked out, and when to ask again", async () => {
     const { user } = open(`/quota-changes/${DRAFT}`, {
       override: ({ path }) =>
-        path.endsWith("/preview") ? aProblem(429, "too_many", "Another look ahead is being worked out; ask again in 5 seconds.") : undefined,
+        path.endsWith("/preview") ? aProblem(429, "too_many", "Another look-ahead is being computed; ask again in 5 seconds.") : undefined,
     });
     await user.click(await screen.findByRole("button", { name: "Preview" }));
-    expect(await screen.findByRole("alert")).toHaveTextContent(/^Another look ahead is being worked out; ask again in 5 seconds\.$/);
+    expect(await screen.findByRole("alert")).toHaveTextContent(/^Another look-ahead is being computed; ask again in 5 seconds\.$/);
   });
 
   it("lets a lead who lacks the rights look, and says who can apply", async () => {

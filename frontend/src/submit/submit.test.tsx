@@ -291,7 +291,7 @@ describe("the submit page", () => {
     const { requests } = open(`/submit?scope=${VISION}`, {
       override: ({ method, query }) =>
         method === "POST" && query.get("dry_run") === "true" && busy-- > 0
-          ? aProblem(429, "too_many_requests", "Two previews are being worked out for others; ask again in 2 seconds.")
+          ? aProblem(429, "too_many_requests", "Two other previews are being computed; ask again in 2 seconds.")
           : undefined,
     });
     const plan = await screen.findByRole("region", { name: "What would happen" });

@@ -84,12 +84,12 @@ def test_what_to_ask_for_instead(server: Server) -> None:
             fits=False,
             explanation={"code": "never_fits", "sentence": "No node is so large."},
         ),
-        sentence="In its place 1 of 4 other requests would start now.",
+        sentence="1 of 4 alternatives would start now.",
     )
     ran = server.run("why", JOB_ID, "--alternatives")
     assert (server.body(), ran.exit_code) == ({}, 0)
     assert ran.out.splitlines() == [
-        "In its place 1 of 4 other requests would start now.",
+        "1 of 4 alternatives would start now.",
         "",
         "With 16 GPUs on 2 nodes",
         "  starts  now on slurm-a, 4 of 16 GPUs borrowed",

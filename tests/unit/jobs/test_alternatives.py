@@ -126,7 +126,7 @@ def test_the_best_outcome_comes_first(company: Company, bob: User) -> None:
     assert (body["as_of"], body["untried"], body["sentence"]) == (
         "2026-11-21T12:00:00Z",
         0,
-        "In its place 2 of 3 other requests would start now.",
+        "2 of 3 alternatives would start now.",
     )
     first = body["items"][0]
     assert first["changes"] == {"nodes": 1}
@@ -262,9 +262,7 @@ def test_all_that_was_asked_for_comes_before_a_part_of_it(company: Company, bob:
         company, bob, mgpu_per_node=8_000, node_count=4, required_topology="rack", explanation=FREE
     )
     body = asked(waiting, bob)
-    assert body["sentence"] == (
-        "None of the other requests that were tried would start now in its place."
-    )
+    assert body["sentence"] == ("None of the alternatives tried would start now.")
     assert [
         (one["label"], one["plan"]["fits"], one["plan"]["explanation"]["estimated_start"])
         for one in body["items"]
@@ -434,20 +432,19 @@ def test_what_asking_otherwise_does_not_help(company: Company, bob: User) -> Non
         explanation=FREE,
     )
     small = a_job(company, bob, time_limit_s=600, explanation=FREE)
-    no_help = "Asking for something else does not make it start sooner."
+    no_help = "No other request would start sooner."
     a_grant(bob, Role.RESEARCHER, company.inference)
     told = {
         running: "It does not wait: it is running.",
         a_job(company, bob, state="held"): f"The job is held until a person releases it. {no_help}",
         dependent: f"It waits until train has ended (it is running). {no_help}",
         a_job(company, bob, explanation=later): f"It begins at noon. {no_help}",
-        native: "It was given to its cluster beside the portal, so it can be asked for otherwise "
-        "only there.",
+        native: "It was submitted directly to its cluster, so it can be changed only there.",
         a_job(company, bob): "The arbiter has not looked at it yet. Ask again in a few seconds.",
         a_job(
             company, bob, begin_at=NOW + timedelta(hours=1), explanation=FREE
-        ): f"It waits for no GPUs any more. {no_help}",
-        small: "It asks for so little that there is nothing to ask for instead.",
+        ): f"It no longer waits for GPUs. {no_help}",
+        small: "The request is minimal already: there are no alternatives.",
     }
     for job, sentence in told.items():
         assert asked(job, bob) == {
@@ -464,7 +461,7 @@ def test_in_quarantine_nothing_helps(company: Company, bob: User) -> None:
     body = asked(waiting, bob)
     assert body["items"] == []
     assert body["sentence"].startswith("In quarantine since 2026-11-21 12:00:00 UTC")
-    assert body["sentence"].endswith("Asking for something else does not make it start sooner.")
+    assert body["sentence"].endswith("No other request would start sooner.")
 
 
 def test_who_may_ask(company: Company, bob: User) -> None:

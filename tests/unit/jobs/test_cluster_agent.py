@@ -23,7 +23,7 @@ from quotas.models import ClusterUser
 
 pytestmark = pytest.mark.django_db
 
-FAULT = "What runs there beside the portal was not looked after: the log of the observer says why."
+FAULT = "The count of native jobs failed: the log of the observer says why."
 
 
 @dataclass

@@ -100,7 +100,7 @@ def test_native_jobs_are_marked_and_found(world: World) -> None:
     log = caller.get(f"jobs/{native.pk}/logs")
     assert (log.status_code, log.json()["detail"]) == (
         404,
-        "The log is not available here: the job was given to its cluster beside the portal. "
+        "The log is not available here: the job was submitted directly to its cluster. "
         "Its user finds it where they had it written.",
     )
 

@@ -185,7 +185,7 @@ def test_why_a_job_was_preempted_is_told_with_the_numbers(
     borrower, lender = preempt(company, cast, cycles)
     (stopped, started) = by_token(cast.alice).get(f"jobs/{borrower.id}/decisions").json()["items"]
     assert stopped["sentence"] == (
-        "32 GPUs were asked back from it for train of ai-company/research/nlp (8 GPUs), with 5 min"
+        "32 GPUs were reclaimed from it for train of ai-company/research/nlp (8 GPUs), with 5 min"
         " of grace. 16 GPUs of it were borrowed. Its team was guaranteed 16 GPUs and had 32 in use."
         " The other job's team was guaranteed 8 GPUs and had 0 in use. 7 min of its work had no"
         " known checkpoint."
@@ -213,8 +213,8 @@ def test_a_claim_of_who_is_held_is_not_said_to_have_been_lost(
     dropped = by_token(cast.bob).get(f"jobs/{lender.id}/decisions").json()["items"][0]
     assert (dropped["decision"], dropped["sentence"]) == (
         "claim_dropped",
-        "It was held or cancelled, or waits for something else first, and so for GPUs no more: what"
-        " was kept for it was given up.",
+        "Its claim was dropped, as it no longer waits for GPUs: it was held or cancelled, or waits "
+        "for something else first.",
     )
 
 
@@ -227,9 +227,7 @@ def test_a_claim_of_who_starts_on_other_gpus_is_not_said_to_have_been_lost(
     cycles.run(LATER + timedelta(seconds=1))
     items = by_token(cast.bob).get(f"jobs/{lender.id}/decisions").json()["items"]
     told = {one["decision"]: one["sentence"] for one in items}
-    assert told["claim_dropped"] == (
-        "It could start on other GPUs: what was kept for it was given up."
-    )
+    assert told["claim_dropped"] == "Its claim was dropped, as it could start on other GPUs."
     assert told["started"].startswith("It was started with 8 GPUs on local")
 
 
@@ -273,7 +271,7 @@ def test_both_sides_are_told_of_the_guarantee_that_gave_the_right(
     (claimed,) = by_token(cast.bob).get(f"jobs/{lender.id}/decisions").json()["items"]
     stopped = by_token(cast.alice).get(f"jobs/{victim.job_id}/decisions").json()["items"][0]
 
-    assert f" at the latest. Its {told} " in claimed["sentence"]
+    assert f" UTC. Its {told} " in claimed["sentence"]
     assert f" in use. The other job's {told} " in stopped["sentence"]
 
 
@@ -302,8 +300,8 @@ def test_who_asked_for_the_gpus_is_told_whose_they_were_as_far_as_they_may_see(
     borrower, lender = preempt(company, cast, cycles)
     (claimed,) = by_token(cast.bob).get(f"jobs/{lender.id}/decisions").json()["items"]
     assert claimed["sentence"] == (
-        "8 GPUs were kept for it on local: 1 job with 32 GPUs had to go by 2026-11-21 12:12:00 UTC"
-        " at the latest. Its team was guaranteed 8 GPUs and had 0 in use."
+        "8 GPUs were claimed for it on local: 1 job with 32 GPUs had to end by 2026-11-21 12:12:00"
+        " UTC. Its team was guaranteed 8 GPUs and had 0 in use."
     )
     assert claimed["victims"] == [
         {
@@ -350,7 +348,7 @@ def test_another_organization_is_never_named(company: Company, cast: Cast, cycle
         "standings": [],
     }
     assert stopped["sentence"] == (
-        "32 GPUs were asked back from it for a job of another organization (8 GPUs), with 5 min of"
+        "32 GPUs were reclaimed from it for a job of another organization (8 GPUs), with 5 min of"
         " grace. 32 GPUs of it were borrowed. Its team was guaranteed 0 GPUs and had 32 in use."
         " 7 min of its work had no known checkpoint."
     )

@@ -155,12 +155,12 @@ def test_an_elastic_job_is_content_with_less() -> None:
     """Planted: less at most, which does not let it start any sooner."""
     assert found(a_request(gpus_per_node=2, nodes=3, nodes_min=2), SCATTERED) == {
         "On 4 to 6 nodes with 1 GPU each": {"gpus_per_node": 1, "nodes": 6, "nodes_min": 4},
-        "Content with 2 GPUs on 1 node at least": {"nodes_min": 1},
+        "With at least 2 GPUs on 1 node": {"nodes_min": 1},
         "With 1 GPU on 1 node": {"gpus_per_node": 1, "nodes": 1, "nodes_min": None},
     }
     assert found(a_request(nodes=16, nodes_min=4)) == {
-        "Content with 16 GPUs on 2 nodes at least": {"nodes_min": 2},
-        "Content with 8 GPUs on 1 node at least": {"nodes_min": 1},
+        "With at least 16 GPUs on 2 nodes": {"nodes_min": 2},
+        "With at least 8 GPUs on 1 node": {"nodes_min": 1},
     }
     tiny = found(a_request(nodes=3, nodes_min=1))
     assert tiny["With 4 GPUs on 1 node"] == {"gpus_per_node": 4, "nodes": 1, "nodes_min": None}
@@ -220,7 +220,7 @@ def test_as_many_nodes_as_fit() -> None:
     body = a_request(nodes=6, nodes_min=4)
     (half, *_) = in_smaller_parts(body, GPU, 16_000)
     assert on_fitting(body, GPU, half, 3) == Variant(
-        "Content with 12 GPUs on 3 nodes with 4 GPUs each at least",
+        "With at least 12 GPUs on 3 nodes with 4 GPUs each",
         {"gpus_per_node": 4, "nodes": 12, "nodes_min": 3},
         is_part=True,
     )

@@ -130,7 +130,7 @@ def test_one_that_makes_no_sense_does_not_hold_up_the_others(
     assert use.by_node == {("ai-company-001", "h100"): 8000}
     assert len(complaints) == 1
     assert complaints[0].startswith(
-        "What the cluster says of some of its jobs makes no sense, so that they are not counted "
+        "The cluster reports some of its jobs in a form that makes no sense. They count for no "
     )
 
 
@@ -146,8 +146,8 @@ def test_jobs_that_cannot_be_read_are_told(company: Company, control: AControl) 
         complain=complaints.append,
     )
     assert complaints == [
-        "What the cluster says of some of its jobs makes no sense, so that they are not counted "
-        "for anybody: job 0: no state; job 1: no state; job 2: no state; job 3: no state; job 4: "
+        "The cluster reports some of its jobs in a form that makes no sense. They count for no "
+        "team: job 0: no state; job 1: no state; job 2: no state; job 3: no state; job 4: "
         "no state and 2 more. Look at them with scontrol."
     ]
 
@@ -181,7 +181,7 @@ def test_what_may_be_there_unseen_is_told_apart(company: Company, control: ACont
         now=at(1),
         complain=complaints.append,
     )
-    assert complaints == ["Nothing that is missing there is called lost now: the queue is empty."]
+    assert complaints == ["No missing job is called lost now: the queue is empty."]
 
 
 def test_a_native_that_cannot_be_read_is_not_missing(

@@ -73,7 +73,7 @@ def test_one_that_grew_after_its_grant_is_not_started_and_queues_as_it_is_now(
     story.at(2).look()
     assert story.states() == [(1, "ended", "preempted")]
     assert Attempt.objects.get().message == (
-        "What it asks for was changed while it waited; it queues again as it is now."
+        "Its request was changed while it waited. It was requeued with the new request."
     )
     assert story.cluster.asked("stop") == ["uid-1"]
     assert shape(story.job()) == ("queued", 8000, 4, "distributed")
