@@ -202,8 +202,8 @@ def _larger_than_guarantees(view: JobView, need_mgpu: int, actor: Actor) -> str:
     whose = "guarantee of " if len(seen) == 1 else "guarantees of "
     named = " and ".join(part for part in (", ".join(seen[:-1]), seen[-1]) if part)
     return (
-        f"Its {device.text(need_mgpu)} are more than the {whose}{named}, so no other job must "
-        "give back for it."
+        f"Its {device.text(need_mgpu)} are more than the {whose}{named}, so no other job is "
+        "preempted for it."
     )
 
 

@@ -322,7 +322,7 @@ def test_history_names_what_the_caller_may_see(world: World) -> None:
         (8, None),
         (32, None),
         (33, "Its 33 GPUs are more than the guarantees of nlp (8), research (16) and ai-company "
-         "(32), so no other job must give back for it."),
+         "(32), so no other job is preempted for it."),
     ],
 )  # fmt: skip
 def test_what_is_larger_than_all_guarantees_waits_until_gpus_come_free(
@@ -346,5 +346,5 @@ def test_an_organization_alone_in_a_pool_takes_back_from_nobody(world: World) ->
     told = by_token(world.bob).get(f"jobs/{job.pk}/explanation").json()["sentence"]
     assert told == (
         "It waits. Its 17 GPUs are more than the guarantees of nlp (8) and research (16), so no "
-        "other job must give back for it."
+        "other job is preempted for it."
     )
