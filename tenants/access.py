@@ -1,4 +1,4 @@
-"""Who may see and do what. Every id, filter and export goes through `visible`."""
+"""Access control. Every id, filter and export goes through `visible`."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ Row = TypeVar("Row", bound=Model)
 _ROLES = frozenset(role.value for role in Role)
 _SCOPES = frozenset(scope.value for scope in Scope)
 
-#: The path prefix of a grant on the whole platform: every path starts with it.
+#: The path prefix of a grant on the whole platform. Every path starts with it.
 PLATFORM = ""
 
-#: Conditions that Django folds away. An empty Q() would not do for everything: in `Q() | other`
-#: it vanishes, and a platform admin would see `other` only.
+#: Conditions that Django simplifies. An empty Q() cannot stand for everything: it vanishes in `Q()
+#: | other`, and a platform admin would see `other` only.
 NOTHING = Q(pk__in=[])
 EVERYTHING = ~NOTHING
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Somebody who acts, with the rights of this moment.
+    """A user who acts, with the current rights.
 
-    `grants` are (role, path prefix); `scopes` of None is a browser session, which is not
-    narrowed, `token` the token used, if any. Made by `actor_of` on every request; never stored.
+    `actor_of` creates one per request; it is never stored. `grants` are (role, path prefix).
+    `scopes` is None for a browser session, which has no scopes to limit it. `token` is the access
+    token in use, if any.
     """
 
     user: User
@@ -42,19 +43,19 @@ class Actor:
     scopes: frozenset[Scope] | None = None
     organization_path: str | None = field(default=None)
     token: AccessToken | None = field(default=None, repr=False)
-    #: What `prefixes` has found: a page of jobs asks a hundred times.
+    #: Results of `prefixes`, which a page of jobs asks for a hundred times.
     _prefixes: dict[Permission, tuple[str, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     def permits(self, permission: Permission) -> bool:
-        """Whether the token's scopes let `permission` through at all."""
+        """Return whether the token's scopes allow `permission` at all."""
         if self.scopes is None:
             return True
         return any(permission in SCOPE_PERMISSIONS[scope] for scope in self.scopes)
 
     def prefixes(self, permission: Permission) -> tuple[str, ...]:
-        """Path prefixes below which the actor holds `permission`, shortest first, none twice.
+        """Return the path prefixes below which the actor has `permission`, shortest first.
 
         Every member of an organization may see its whole tree (names, quotas, totals).
         """
@@ -71,23 +72,25 @@ class Actor:
         return _outermost(held)
 
     def granted(self, permission: Permission) -> tuple[str, ...]:
-        """Path prefixes below which the actor's roles give `permission`, whatever the token's
-        scopes: for reads that are for whoever may act there. The scope of reading is asked for
-        by the caller."""
+        """Return the path prefixes below which the actor's roles give `permission`.
+
+        Token scopes are ignored. It is for reads that need a right to act. The caller checks the
+        scope for reading.
+        """
         return _outermost(path for role, path in self.grants if permission in PERMISSIONS[role])
 
     def holds(self, permission: Permission, path: str) -> bool:
-        """Whether the actor holds `permission` on the node at `path` (with its slash)."""
+        """Return whether the actor has `permission` on the node at `path` (with its slash)."""
         return path.startswith(self.prefixes(permission))
 
     @property
     def is_platform_admin(self) -> bool:
-        """Whether the actor administers the installation."""
+        """Return whether the actor administers the installation."""
         return any(role is Role.PLATFORM_ADMIN for role, _ in self.grants)
 
 
 def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
-    """The prefixes that lie below no other one, shortest first."""
+    """Return the prefixes that are not below another one, shortest first."""
     outer: list[str] = []
     for path in sorted(set(paths), key=lambda p: (len(p), p)):
         if not any(path.startswith(other) for other in outer):
@@ -98,10 +101,10 @@ def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
 def actor_of(
     user: User, scopes: Iterable[str] | None = None, *, token: AccessToken | None = None
 ) -> Actor:
-    """The actor that `user` is now; `token` is the one used, if any, and brings its scopes.
+    """Return the actor for `user` with its current rights. A `token` in use brings its scopes.
 
-    One query, and another when the user's organization is not loaded. A deactivated user has
-    no rights at all, and a role or scope that this version does not know gives none.
+    This takes one query, and another one when the user's organization is not loaded. A deactivated
+    user has no rights. A role or scope that this version does not know gives none.
     """
     if token is not None:
         scopes = token.scopes
@@ -120,8 +123,10 @@ def actor_with(
     *,
     token: AccessToken | None = None,
 ) -> Actor:
-    """The actor with these (role, path of the node, None for the platform), as `actor_of` reads
-    them; for whoever has read them already, in the same statement as the user."""
+    """Return the actor with these grants of (role, path of the node, or None for the platform).
+
+    It is for callers that read the grants in the same statement as the user.
+    """
     organization = user.organization
     return Actor(
         user=user,
@@ -143,10 +148,10 @@ def actor_with(
 
 
 def under(prefixes: Iterable[str], path_field: str) -> Q:
-    """The condition that `path_field` lies below one of `prefixes`; matches nothing for none.
+    """Return the condition that `path_field` is below one of `prefixes`.
 
-    A prefix ends in a slash and paths are compared byte by byte (collation "C"), so the range
-    form is exact and uses the index; LIKE would treat `_` as a wildcard.
+    Without any it matches nothing. A prefix ends in a slash, and paths are compared byte by byte
+    (collation "C"). So the range is exact and uses the index. LIKE would treat `_` as a wildcard.
     """
     condition = NOTHING
     for prefix in prefixes:
@@ -158,13 +163,15 @@ def under(prefixes: Iterable[str], path_field: str) -> Q:
 
 
 def _bounds(prefix: str) -> tuple[str, str]:
-    """The first path at or below `prefix`, and the first behind all of these."""
+    """Return the first path at or below `prefix`, and the first path after all of these."""
     return prefix, prefix[:-1] + chr(ord("/") + 1)
 
 
 def ids_below(prefixes: Sequence[str], kind: NodeKind) -> list[UUID]:
-    """Ids of the nodes of `kind` at or below these prefixes, as `under` has it; one statement,
-    none for no prefix. No prefix is the platform's or lies below another (`Actor.prefixes`)."""
+    """Return the ids of the nodes of `kind` at or below these prefixes, with one statement at most.
+
+    No prefix may be the platform's or be below another one (`Actor.prefixes`).
+    """
     if not prefixes:
         return []
     bounds = [_bounds(prefix) for prefix in prefixes]
@@ -190,10 +197,10 @@ def visible(
     path_field: str,
     own: Q | None = None,
 ) -> QuerySet[Row]:
-    """`rows` cut to what the actor may see by `permission` on the node at `path_field`.
+    """Return those of `rows` that the actor may see by `permission` on the node at `path_field`.
 
-    `own` adds rows that are the actor's own whatever their roles (their jobs, their tokens),
-    as long as they are active members and the token's scopes allow it.
+    `own` adds the actor's own rows (jobs, tokens) for any role. It requires an active member, and a
+    token whose scopes allow the permission.
     """
     condition = under(actor.prefixes(permission), path_field)
     if own is not None and actor.user.is_active and actor.permits(permission):
@@ -202,12 +209,14 @@ def visible(
 
 
 def visible_node(actor: Actor, path: str, permission: Permission = Permission.VIEW_TREE) -> Node:
-    """The node at `path` ("ai-company/research", with or without the last slash), or the only
-    visible one whose path ends in `path` ("nlp"). Where several do, the only one on which the
-    actor holds `permission` is meant. Archived nodes come second there, and are not suggested.
+    """Return the node at `path`, or the only visible node whose path ends in `path` ("nlp").
 
-    Raises NotFound when it does not exist, is not the only one, or the actor may not see the tree
-    there (the sentence names what may be meant), and Forbidden when they see it but lack
+    `path` may have the last slash ("ai-company/research"). If several paths end in it, the only one
+    on which the actor has `permission` is chosen. Archived nodes come second, and are not
+    suggested.
+
+    Raises NotFound when no node or several match, or the actor may not see the tree there. The
+    sentence then lists candidates. Raises Forbidden when the actor sees the node but lacks
     `permission` on it.
     """
     wanted = path.rstrip("/") + "/"
@@ -220,7 +229,7 @@ def visible_node(actor: Actor, path: str, permission: Permission = Permission.VI
 
 
 def _path_ending_in(wanted: str, actor: Actor, permission: Permission) -> str:
-    """The path of the visible node that `wanted` is the end of. Raises NotFound."""
+    """Return the path of the visible node whose path ends in `wanted`. Raises NotFound."""
     name = wanted.rstrip("/")
     seen = Node.objects.filter(under(actor.prefixes(Permission.VIEW_TREE), "path"))
     namesakes = seen.filter(slug=name.rpartition("/")[2]).order_by("path")
@@ -236,26 +245,26 @@ def _path_ending_in(wanted: str, actor: Actor, permission: Permission) -> str:
             return only[0]
     if found:
         some = ", ".join(path.rstrip("/") for path in found[:_NAMED_MAX])
-        raise NotFound(f"{name!r} is the end of several paths; give more of it: {some}.", path=name)
+        raise NotFound(f"{name!r} is the end of several paths. Give more of it: {some}.", path=name)
     former = FormerPlace.objects.filter(path=wanted).select_related("node").first()
     if former is not None and actor.holds(Permission.VIEW_TREE, former.node.path):
         raise NotFound(f"{name} was moved to {former.node.display_path}.", path=name)
     suggested = seen.filter(archived_at=None).values_list("path", flat=True)
     paths = [path.rstrip("/") for path in suggested[:_SEARCHED_MAX]]
-    # A name alone is compared with the last part of each path.
+    # A bare name is compared with the last part of each path.
     compared = {path if "/" in name else path.rpartition("/")[2]: path for path in paths}
     near = [compared[key] for key in get_close_matches(name, compared, n=_NAMED_MAX)]
     hint = f" Did you mean {', '.join(sorted(near))}?" if near else ""
     raise NotFound(f"There is no {name!r} that you can see.{hint}", path=name)
 
 
-#: How many nodes are looked through for the one that is meant, and how many are named.
+#: Number of nodes that are searched, and number of candidates in an error.
 _SEARCHED_MAX = 1_000
 _NAMED_MAX = 3
 
 
 def _node_at(path: str) -> Node | None:
-    """The node with its organization and its parent loaded."""
+    """Return the node with its organization and parent loaded, or None."""
     with prepared_cursor() as cursor:
         cursor.execute(_NODE, [path])
         values = cursor.fetchone()
@@ -279,7 +288,7 @@ WHERE n.path = %s::text
 
 
 def require(actor: Actor, permission: Permission, node: Node) -> None:
-    """Raises Forbidden unless the actor holds `permission` on `node`."""
+    """Raise Forbidden unless the actor has `permission` on `node`."""
     if not actor.holds(permission, node.path):
         raise Forbidden(
             f"You need the right {permission.value} on {node.display_path}; ask an "
@@ -290,7 +299,7 @@ def require(actor: Actor, permission: Permission, node: Node) -> None:
 
 
 def require_platform_admin(actor: Actor) -> None:
-    """Raises Forbidden unless the actor administers the installation (and the token may)."""
+    """Raise Forbidden unless the actor administers the installation and the token allows it."""
     if not (actor.is_platform_admin and actor.permits(Permission.MANAGE_CLUSTERS)):
         raise Forbidden("Only a platform administrator may do this.")
 
@@ -304,7 +313,7 @@ def get_visible(
     pk: UUID | Any,
     own: Q | None = None,
 ) -> Row:
-    """The visible row with `pk`. Raises NotFound for absent and foreign alike."""
+    """Return the visible row with `pk`. Raises NotFound for absent and invisible rows alike."""
     row = visible(actor, rows, permission, path_field=path_field, own=own).filter(pk=pk).first()
     if row is None:
         raise NotFound("It does not exist, or you may not see it.")

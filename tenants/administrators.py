@@ -1,4 +1,4 @@
-"""Platform administrators made by the operator of the machine, such as the first one."""
+"""Platform administrators that the operator of the machine creates, such as the first one."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def has_administrator() -> bool:
 
 @transaction.atomic
 def create_administrator(*, username: str, name: str, password: str, now: datetime) -> User:
-    """Create a platform administrator. No actor: access to the database is the right to do it.
+    """Create a platform administrator. It needs no actor, only access to the database.
 
-    Raises InvalidRequest for a bad user name, name or password, and Conflict for a taken login.
+    Raises InvalidRequest for an invalid username, name or password, and Conflict for a taken login.
     """
     user = User(
         username=check_username(username),
@@ -40,7 +40,7 @@ def create_administrator(*, username: str, name: str, password: str, now: dateti
             user.save(force_insert=True)
     except IntegrityError as error:
         raise Conflict(
-            f"There is already a user {user.login}. Choose another user name.",
+            f"There is already a user {user.login}. Choose another username.",
             errors=[FieldError("/username", "is taken", "taken")],
         ) from error
     RoleGrant.objects.create(user=user, role=Role.PLATFORM_ADMIN, created_at=now)

@@ -12,5 +12,5 @@ class TenantsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Tell OpenAPI how requests are authenticated."""
+        """Register the ways to authenticate with OpenAPI."""
         import_module("tenants.api.openapi")

@@ -1,4 +1,4 @@
-"""The audit log as CSV."""
+"""Exports the audit log as CSV."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from audit.models import AuditEvent
 from primitives.errors import InvalidRequest
 from webapi.csv_text import csv_line, plain_text
 
-#: An export has at most this many events: it is sent whole, so that it is never cut unnoticed.
+#: Most events in one export. An export is always complete, so it is never cut unnoticed.
 EXPORT_MAX = 20_000
-#: New columns come last; none changes its meaning.
+#: New columns are added at the end. A column never changes its meaning.
 COLUMNS = (
     "at",
     "actor",
@@ -30,7 +30,7 @@ COLUMNS = (
 
 
 def csv_lines(events: QuerySet[AuditEvent]) -> Iterator[str]:
-    """The header, then one line per event, newest first, ended by CR LF.
+    """Yield the header, then one line per event, newest first, each ended by CR LF.
 
     Raises InvalidRequest for more than `EXPORT_MAX` events, before the first line.
     """

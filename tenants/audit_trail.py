@@ -1,4 +1,4 @@
-"""The audit event of an act: by whom, under which request, below which node."""
+"""Records acts in the audit log, with actor, request and node."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def record_act(
     now: datetime,
     detail: Mapping[str, Any] | None = None,
 ) -> AuditEvent:
-    """Store what `actor` did below `node` (None: to the platform itself).
+    """Store an act of `actor` below `node` (None: on the platform itself).
 
-    Whoever may see the audit log of `node` sees the event. `detail` must be JSON and hold no
-    secret, script or environment.
+    Users who may see the audit log of `node` see the event. `detail` must be JSON and must not hold
+    a secret, script or environment.
     """
     return record(
         action=action,
@@ -52,7 +52,7 @@ def record_attempt(
     organization_id: UUID | None,
     node_path: str,
 ) -> AuditEvent:
-    """Store what somebody who is not (yet) known did, to `user` if there is such a user."""
+    """Store an act of an unauthenticated caller, on `user` if that user exists."""
     return record(
         action=action,
         subject_kind="user",

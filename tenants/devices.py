@@ -1,7 +1,7 @@
-"""Browsers that signed in before: a signed cookie for each user, which outlives sessions.
+"""Browsers that signed in before: a signed cookie per user, which outlives sessions.
 
-It gives no right. It only says that failures of others do not hinder this browser
-(`tenants.throttling`), and who steals it has the same few guesses as anybody.
+It gives no right. It only means that failures of others do not slow down this browser
+(`tenants.throttling`). A thief of the cookie has the same few guesses as anyone.
 """
 
 from __future__ import annotations
@@ -16,28 +16,31 @@ from django.core.signing import BadSignature, Signer
 from tenants.models import User
 
 LIFETIME = timedelta(days=180)
-#: The only path that reads it.
+#: The only path that reads the cookie.
 COOKIE_PATH = "/api/v1/session"
 _SALT = "tenants.devices"
 
 
 def cookie_name(user: User) -> str:
-    """Return the name of the user's cookie: of several people at one browser each has one."""
+    """Return the name of the user's cookie.
+
+    Several people with one browser have one cookie each.
+    """
     return f"device-{hashlib.sha256(user.pk.bytes).hexdigest()[:16]}"
 
 
 def new_device() -> str:
-    """Return the name of a browser that is seen for the first time."""
+    """Return a name for a browser without a cookie."""
     return secrets.token_urlsafe(12)
 
 
 def cookie_value(user: User, device: str, *, now: datetime) -> str:
-    """Return what the browser `device` shows when `user` signs in again within 180 days."""
+    """Return the cookie for the next time that `user` signs in on `device`, within 180 days."""
     return Signer(salt=_SALT).sign(f"{user.pk}/{device}/{int((now + LIFETIME).timestamp())}")
 
 
 def device_of(user: User, cookies: Mapping[str, str], *, now: datetime) -> str | None:
-    """Return the browser on which `user` signed in before; None where no cookie proves one."""
+    """Return the browser on which `user` signed in before, or None without a valid cookie."""
     try:
         pk, device, until = Signer(salt=_SALT).unsign(cookies.get(cookie_name(user), "")).split("/")
     except (BadSignature, ValueError):

@@ -1,4 +1,4 @@
-"""Roles are handed out and taken back; nobody hands out what they lack."""
+"""Grants and revokes roles. A user can only grant roles whose permissions the user has."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tenants.models import Node, RoleGrant, User, UserKind
 from tenants.roles import PERMISSIONS, Permission, Role
 from tenants.tokens import revoke_unmanaged
 
-#: Every request loads all grants of its user.
+#: Limited, because every request loads all grants of its user.
 GRANTS_MAX = 100
 
 
 def visible_grants(actor: Actor) -> QuerySet[RoleGrant]:
-    """Grants on nodes where the actor manages members or sees the audit log, and their own."""
+    """Return the actor's own grants, and those where it manages members or sees the audit log."""
     prefixes = {
         *actor.prefixes(Permission.MANAGE_MEMBERS),
         *actor.prefixes(Permission.VIEW_AUDIT),
@@ -36,19 +36,20 @@ def visible_grants(actor: Actor) -> QuerySet[RoleGrant]:
 def grant_role(
     *, actor: Actor, login: str, role: Role, node_path: str | None, now: datetime
 ) -> RoleGrant:
-    """Give the user with `login` a role on a node and everything below it.
+    """Grant the user with `login` a role on a node and everything below it.
 
-    Raises NotFound for users and nodes that the actor may not see; Forbidden without
-    manage_members there, or when the role has a permission that the actor (or the token used)
-    lacks there; InvalidRequest for a user of another organization and for a role that does not
-    fit the node; Conflict for a deactivated user, a grant that exists, and too many.
+    Raises NotFound for users and nodes that the actor may not see. Raises Forbidden without
+    manage_members on the node. Also raises it when the role has a permission that the actor, or the
+    token in use, lacks there. Raises InvalidRequest for a user of another organization, and for a
+    role that does not fit the node. Raises Conflict for a deactivated user, an existing grant, and
+    too many grants.
     """
     user = visible_user(actor, login)
     node = _target(actor, role, node_path)
     require_may_hand_out(actor, role, node)
     if node is None and user.organization_id is not None:
         raise InvalidRequest(
-            "A platform administrator belongs to no organization; create a user of the "
+            "A platform administrator belongs to no organization. Create a user of the "
             "platform for that.",
             errors=[FieldError("/user", "belongs to an organization")],
         )
@@ -61,7 +62,7 @@ def grant_role(
     if not user.is_active:
         raise Conflict(f"{user.login} is deactivated.")
     if RoleGrant.objects.filter(user=user).count() >= GRANTS_MAX:
-        raise Conflict(f"{user.login} has {GRANTS_MAX} roles already; take one back first.")
+        raise Conflict(f"{user.login} has {GRANTS_MAX} roles already. Revoke one first.")
     grant = RoleGrant(user=user, role=role, node=node, granted_by=actor.user, created_at=now)
     try:
         with transaction.atomic():
@@ -76,8 +77,11 @@ def grant_role(
 
 @transaction.atomic
 def revoke_role(*, actor: Actor, grant_id: UUID, now: datetime) -> None:
-    """Take a role back. The same rules as for granting it, and the last active platform admin
-    stays (Conflict). Raises NotFound for grants that the actor may not see."""
+    """Revoke a role, by the same rules as for granting it.
+
+    Raises NotFound for grants that the actor may not see, and Conflict for the last active platform
+    admin.
+    """
     grant = visible_grants(actor).filter(pk=grant_id).first()
     if grant is None:
         raise NotFound("It does not exist, or you may not see it.")
@@ -99,15 +103,17 @@ def revoke_role(*, actor: Actor, grant_id: UUID, now: datetime) -> None:
 
 
 def require_may_hand_out(actor: Actor, role: Role, node: Node | None) -> None:
-    """Raises Forbidden unless the actor holds every permission of `role` on `node`, with the
-    scopes of the token used counted."""
+    """Raise Forbidden unless the actor has every permission of `role` on `node`.
+
+    The scopes of the token in use count as well.
+    """
     path = PLATFORM if node is None else node.path
     lacking = sorted(p.value for p in PERMISSIONS[role] if not actor.holds(p, path))
     if lacking:
         where = "the platform" if node is None else node.display_path
         raise Forbidden(
-            f"Nobody hands out what they lack: on {where} you lack {', '.join(lacking)}, "
-            f"which {role.value} has.",
+            f"You cannot grant or revoke {role.value} on {where}, because you lack some of its "
+            f"permissions there: {', '.join(lacking)}.",
             lacking=lacking,
         )
 
@@ -116,14 +122,14 @@ def _target(actor: Actor, role: Role, node_path: str | None) -> Node | None:
     if role is Role.PLATFORM_ADMIN:
         if node_path is not None:
             raise InvalidRequest(
-                "platform_admin covers the whole platform; leave node out.",
+                "platform_admin covers the whole platform. Omit node.",
                 errors=[FieldError("/node", "must be null for platform_admin")],
             )
         require_platform_admin(actor)
         return None
     if node_path is None:
         raise InvalidRequest(
-            f"{role.value} is granted on a node; name its path.",
+            f"{role.value} is granted on a node. Give its path.",
             errors=[FieldError("/node", "is required for this role")],
         )
     return visible_node(actor, node_path, Permission.MANAGE_MEMBERS)

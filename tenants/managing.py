@@ -1,4 +1,4 @@
-"""Who manages a user: acts for a service account, ends tokens, lets a person in again."""
+"""Managers of a user: they act for a service account, revoke tokens, and create password links."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tenants.roles import PERMISSIONS, Permission, Role
 
 
 def manages(actor: Actor, user: User) -> bool:
-    """Return whether `actor` manages `user`; nobody manages somebody who may do more.
+    """Return whether `actor` manages `user`. No actor manages a user with more rights.
 
-    The actor holds manage_members on the whole organization, or, for a service account with
-    roles, on the node of each of them. Users of the platform are managed by platform
-    administrators.
+    The actor needs manage_members on the whole organization. For a service account with roles,
+    manage_members on the node of each role is enough. Platform administrators manage the users of
+    the platform.
     """
     grants = list(RoleGrant.objects.filter(user=user).values_list("role", "node__path"))
     lacks = any(
@@ -31,11 +31,11 @@ def manages(actor: Actor, user: User) -> bool:
 
 
 def require_managed(actor: Actor, user: User) -> None:
-    """Raises Forbidden unless `actor` manages `user`."""
+    """Raise Forbidden unless `actor` manages `user`."""
     if not manages(actor, user):
         where = "the platform" if user.organization is None else user.organization.display_path
         raise Forbidden(
-            f"You do not manage {user.login}. It needs the right manage_members on {where} and "
+            f"You do not manage {user.login}. You need the right manage_members on {where}, and "
             "every right that the account has.",
             permission=Permission.MANAGE_MEMBERS.value,
             user=user.login,

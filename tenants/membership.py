@@ -1,4 +1,4 @@
-"""People and service accounts: who belongs to an organization, and who no longer does."""
+"""People and service accounts: creates, changes, deactivates and deletes them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ PASSWORD_LENGTH_MAX = 1024
 
 
 def visible_users(actor: Actor) -> QuerySet[User]:
-    """The users that `actor` may know of, with their organizations.
+    """Return the users that `actor` may know of, with their organizations.
 
-    Whoever manages members or sees the audit log anywhere in an organization knows all of its
-    people (one adds people to a team from the whole organization); everybody else knows
-    themselves.
+    A user who manages members or sees the audit log anywhere in an organization knows all of its
+    people, because a team may get any of them as a member. All other users know only themselves.
     """
     prefixes = {
         *actor.prefixes(Permission.MANAGE_MEMBERS),
@@ -42,7 +41,7 @@ def visible_users(actor: Actor) -> QuerySet[User]:
 
 
 def visible_user(actor: Actor, login: str) -> User:
-    """The user with this login. Raises NotFound for absent and foreign alike."""
+    """Return the user with this login. Raises NotFound for absent and invisible users alike."""
     user = visible_users(actor).filter(login=login).first()
     if user is None:
         raise NotFound(f"There is no user {login!r} that you can see.")
@@ -50,7 +49,7 @@ def visible_user(actor: Actor, login: str) -> User:
 
 
 def login_of(username: str, organization: Node | None) -> str:
-    """What a user signs in with: unique on the whole platform."""
+    """Return the login of a user, which is unique on the whole platform."""
     return username if organization is None else f"{username}@{organization.slug}"
 
 
@@ -67,12 +66,14 @@ def create_user(
     email: str = "",
     must_change_password: bool = True,
 ) -> User:
-    """A new person or service account without any role.
+    """Create a person or service account without any role.
 
-    Without a password nobody can sign in as them in a browser; one that is given here has to be
-    changed at the first sign-in, unless told otherwise. No organization makes a user of the
-    platform. Raises NotFound for a foreign organization, Forbidden without
-    manage_members on the whole of it, InvalidRequest, and Conflict for a taken user name.
+    Without a password, the person cannot sign in with a browser. A given password must be changed
+    at the first sign-in, unless `must_change_password` is False. Without an organization, the user
+    belongs to the platform.
+
+    Raises NotFound for an invisible organization, Forbidden without manage_members on the whole of
+    it, InvalidRequest, and Conflict for a taken username.
     """
     organization = None
     if organization_slug is None:
@@ -122,15 +123,15 @@ def change_user(
     email: str | None = None,
     now: datetime,
 ) -> User:
-    """Rename, deactivate or reactivate somebody, or change where links are mailed to.
+    """Rename, deactivate or reactivate a user, or change the user's email address.
 
-    Deactivation ends every session and revokes every token at once, and reactivation brings
-    none of them back. Raises NotFound for users of others, Forbidden without manage_members
-    on their whole organization, and Conflict for oneself and for the last administrator of the
-    platform or of an organization.
+    Deactivation ends every session and revokes every token at once. Reactivation restores none of
+    them. Raises NotFound for invisible users, Forbidden without manage_members on their whole
+    organization, and Conflict for the actor's own account. Also raises Conflict for the last
+    administrator of the platform or of an organization.
     """
     user_to_change(actor, user_id)
-    # Everybody takes these locks in this order: admins' grants, then the user.
+    # All code takes these locks in this order: admins' grants, then the user.
     left_alone = _left_alone(user_id) if is_active is False else None
     user = (
         User.objects.select_for_update(of=("self",)).select_related("organization").get(pk=user_id)
@@ -158,7 +159,7 @@ def change_user(
         user.is_active = True
         user.save(update_fields=["is_active"])
         _record(actor, "user_reactivated", user, now, {"login": user.login})
-        # Their waiting jobs may start.
+        # The user's waiting jobs may start now.
         wake("arbiter")
     return user
 
@@ -167,8 +168,8 @@ def change_user(
 def delete_user(*, actor: Actor, user_id: UUID, now: datetime) -> None:
     """Delete an account that was never used, with its roles.
 
-    Raises NotFound, Forbidden, and Conflict for oneself, for the last administrator of something,
-    and for an account that signed in or that anything refers to.
+    Raises NotFound and Forbidden. Raises Conflict for the actor's own account, for the last
+    administrator of something, and for an account that signed in or that other rows refer to.
     """
     user_to_change(actor, user_id)
     left_alone = _left_alone(user_id)
@@ -199,7 +200,7 @@ def delete_user(*, actor: Actor, user_id: UUID, now: datetime) -> None:
 
 
 def user_to_change(actor: Actor, user_id: UUID) -> User:
-    """The user, for somebody who may change them. Raises NotFound and Forbidden."""
+    """Return the user if the actor may change it. Raises NotFound and Forbidden."""
     user = visible_users(actor).filter(pk=user_id).first()
     if user is None:
         raise NotFound("It does not exist, or you may not see it.")
@@ -211,10 +212,10 @@ def user_to_change(actor: Actor, user_id: UUID) -> User:
 
 
 def active_platform_admins(*, besides: UUID) -> int:
-    """How many active platform admins there are besides this user.
+    """Return the number of other active platform admins.
 
-    Locks their grants, so that two admins cannot remove each other at the same moment; must
-    run in a transaction.
+    Locks their grants, so that two admins cannot remove each other at the same moment. Must run in
+    a transaction.
     """
     grants = RoleGrant.objects.filter(role=Role.PLATFORM_ADMIN)
     list(grants.select_for_update().order_by("pk").values_list("pk", flat=True))
@@ -226,9 +227,9 @@ def active_platform_admins(*, besides: UUID) -> int:
 
 
 def _left_alone(user_id: UUID) -> str | None:
-    """What the user is the last active administrator of: the platform or an organization.
+    """Return the platform or organization whose last active administrator is the user, or None.
 
-    Locks all administrators' grants there, as `active_platform_admins`; must run in a transaction.
+    Locks all administrators' grants there, as `active_platform_admins`. Must run in a transaction.
     """
     own = RoleGrant.objects.filter(user=user_id)
     if own.filter(role=Role.PLATFORM_ADMIN).exists() and not active_platform_admins(
@@ -254,7 +255,7 @@ def _deactivate(user: User, now: datetime) -> None:
 
 
 def set_password(user: User, password: str | None, *, field: str = "password") -> None:
-    """Give an unsaved or locked user this password; None is no password. Nothing is written.
+    """Set the password of an unsaved or locked user, without saving. None removes the password.
 
     Raises InvalidRequest for a service account, and for a password that is too long or weak.
     """
@@ -263,7 +264,7 @@ def set_password(user: User, password: str | None, *, field: str = "password") -
         return
     if user.kind == UserKind.SERVICE:
         raise InvalidRequest(
-            "A service account has no password; it works with access tokens only.",
+            "A service account has no password. It works with access tokens only.",
             errors=[FieldError(f"/{field}", "must be absent for a service account")],
         )
     if len(password) > PASSWORD_LENGTH_MAX:

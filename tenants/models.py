@@ -1,4 +1,4 @@
-"""The tree of an organization, the people in it, what they may do, and their tokens."""
+"""The tree of an organization, its people, their roles and their tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenants.roles import Role
 
 
 class NodeKind(models.TextChoices):
-    """What a node of the tree is. Teams are leaves: only they run jobs."""
+    """The kind of a node of the tree. Teams are leaves, and only teams run jobs."""
 
     ORGANIZATION = "organization"
     DEPARTMENT = "department"
@@ -30,10 +30,10 @@ class NodeKind(models.TextChoices):
 class Node(models.Model):
     """An organization, department or team.
 
-    `path` is the slugs from the organization down, each followed by a slash
-    ("ai-company/research/nlp/"), so a subtree is exactly a prefix. The database keeps
-    path, organization and kind true to the parent (trigger `tree_node_keeps_its_place`), also where
-    a node is moved.
+    `path` has the slugs from the organization down, each followed by a slash
+    ("ai-company/research/nlp/"). So a subtree is exactly a prefix. The database keeps path,
+    organization and kind consistent with the parent (trigger `tree_node_keeps_its_place`), also
+    when a node is moved.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -44,9 +44,9 @@ class Node(models.Model):
     name = models.CharField(max_length=200)
     path = models.TextField(unique=True, db_collation="C")
     created_at = models.DateTimeField()
-    #: Since then nothing new starts below it; everything below an archived node is archived.
+    #: Since then no new jobs start below it. All nodes below an archived node are archived.
     archived_at = models.DateTimeField(null=True)
-    #: Since when it lies where it lies; None: from the start.
+    #: When it was moved to its present place; None: never moved.
     moved_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -88,31 +88,31 @@ class Node(models.Model):
 
     @property
     def display_path(self) -> str:
-        """The path as people write it: "ai-company/research/nlp"."""
+        """Return the path without the last slash: "ai-company/research/nlp"."""
         return self.path.rstrip("/")
 
     @property
     def display_parent(self) -> str | None:
-        """The parent's path as people write it, None for an organization."""
+        """Return the parent's path without the last slash; None for an organization."""
         return self.display_path.rpartition("/")[0] or None
 
     @property
     def organization_slug(self) -> str:
-        """Slug of the organization that the node belongs to."""
+        """Return the slug of the node's organization."""
         return self.path.partition("/")[0]
 
     @property
     def depth(self) -> int:
-        """Levels below the organization, which has 0."""
+        """Return the level below the organization, which is level 0."""
         return self.path.count("/") - 1
 
 
 class FormerPlace(models.Model):
-    """Where a node lay over `[start, end)`, before it, or a node above it, was moved.
+    """The path of a node during `[start, end)`, before the node or one above it was moved.
 
-    No `start`: from the beginning. The database adds a row with each change of a path, and keeps
-    it (trigger `tree_node_leaves_its_place`). A path stays its node's: no other one gets it, so
-    that accounts, namespaces and bills of the past are never taken for another node's.
+    Without `start`, it is from the beginning. The database adds a row for each change of a path,
+    and protects it (trigger `tree_node_leaves_its_place`). No other node ever gets such a path. So
+    accounts, namespaces and bills of the past are never mistaken for another node's.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -143,21 +143,21 @@ class FormerPlace(models.Model):
 
 
 class UserKind(models.TextChoices):
-    """A person signs in; a service only has tokens."""
+    """The kind of a user. A person signs in; a service only has tokens."""
 
     PERSON = "person"
     SERVICE = "service"
 
 
 class UserManager(BaseUserManager["User"]):
-    """Looks users up by login; they are created by `tenants.membership`."""
+    """Looks users up by login. `tenants.membership` creates them."""
 
     def create_superuser(self, login: str, password: str) -> User:
-        """Create a platform administrator, as `manage.py createsuperuser` asks for it.
+        """Create a platform administrator for `manage.py createsuperuser`.
 
-        Raises CommandError with the sentence of a refusal.
+        Raises CommandError with the sentence of the refusal.
         """
-        # Here, because that module is built on this one.
+        # Imported here, because that module imports this one.
         from tenants.administrators import create_administrator
 
         try:
@@ -171,8 +171,8 @@ class UserManager(BaseUserManager["User"]):
 class User(AbstractBaseUser):
     """A person or a service account of one organization, or of the platform (no organization).
 
-    `login` is "username@organization" ("username" for the platform), so that one organization
-    cannot find out the user names of another.
+    `login` is "username@organization", or "username" for the platform. So one organization cannot
+    find out the usernames of another.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -181,12 +181,12 @@ class User(AbstractBaseUser):
     login = models.CharField(max_length=127, unique=True)
     name = models.CharField(max_length=200)
     kind = models.CharField(max_length=7, choices=UserKind.choices, default=UserKind.PERSON.value)
-    #: Where links are mailed to; empty: nowhere.
+    #: Email address for password links; empty: no mail.
     email = models.EmailField(max_length=254, blank=True, default="")
     is_active = models.BooleanField(default=True)
-    #: The password is one that somebody else chose: nothing but changing it is possible.
+    #: Another user chose the password, so the user must change it before anything else.
     must_change_password = models.BooleanField(default=False)
-    #: Counted up to end every session of the user at once, for good.
+    #: Increased to end all sessions of the user at once, for ever.
     session_generation = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()
 
@@ -208,7 +208,7 @@ class User(AbstractBaseUser):
             ),
         ]
         indexes = [
-            # Asked by every cycle.
+            # Every cycle reads this.
             models.Index(fields=["id"], name="user_deactivated", condition=Q(is_active=False)),
         ]
 
@@ -216,7 +216,8 @@ class User(AbstractBaseUser):
         return self.login
 
     def _get_session_auth_hash(self, secret: str | bytes | None = None) -> str:
-        # Django compares this with the session's on every request; its own has the password.
+        # Django compares this with the session's hash on every request. Django's own has the
+        # password only.
         return salted_hmac(
             "tenants.models.User.session",
             f"{self.session_generation}/{self.password}",
@@ -226,7 +227,7 @@ class User(AbstractBaseUser):
 
 
 class RoleGrant(models.Model):
-    """`user` holds `role` on `node` and everything below it; no node means the whole platform."""
+    """Gives `user` a `role` on `node` and everything below it. No node means the whole platform."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(User, models.PROTECT, related_name="grants")
@@ -254,9 +255,9 @@ class RoleGrant(models.Model):
 
 
 class AccessToken(models.Model):
-    """A personal access token: only the SHA-256 of the secret is kept.
+    """A personal access token. Only the SHA-256 of its secret is stored.
 
-    Its rights are its scopes cut with what its owner may do at that moment.
+    It may do what its scopes allow and its owner may do at that moment.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -265,9 +266,9 @@ class AccessToken(models.Model):
     prefix = models.CharField(max_length=12)
     digest = models.BinaryField(max_length=32, unique=True)
     scopes = ArrayField(models.CharField(max_length=16))
-    #: The token that made this one: revoking it revokes this one too.
+    #: The token with which this one was created. Revoking that one revokes this one too.
     minted_by = models.ForeignKey("self", models.PROTECT, null=True, related_name="minted")
-    #: Who made it for a service account; None: its owner.
+    #: The user who created it for a service account; None: its owner.
     made_by = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
@@ -288,8 +289,8 @@ class AccessToken(models.Model):
 class PasswordLink(models.Model):
     """A link with which its holder sets a user's password, once, within an hour.
 
-    Only the SHA-256 of its secret is kept. A user has at most one: a new one replaces it, and a
-    change of the password removes it.
+    Only the SHA-256 of its secret is stored. A user has at most one link. A new one replaces it,
+    and a change of the password removes it.
     """
 
     user = models.OneToOneField(
@@ -313,15 +314,15 @@ class PasswordLink(models.Model):
 
 
 class SignInAttempts(models.Model):
-    """How often signing in failed of late, by one of the counts of `tenants.throttling`.
+    """Recent failures to sign in, for one of the counters of `tenants.throttling`.
 
-    `key` is a SHA-256, because people type passwords into the wrong field. Rows are deleted
-    when they are forgotten.
+    `key` is a SHA-256, because people type passwords into the wrong field. Expired rows are
+    deleted.
     """
 
     key = models.BinaryField(primary_key=True, max_length=32)
     attempts = models.PositiveIntegerField()
-    #: Attempts that the present wait refused.
+    #: Number of attempts refused during the present wait.
     refusals = models.PositiveIntegerField(default=0)
     last_attempt_at = models.DateTimeField()
     blocked_until = models.DateTimeField(null=True)

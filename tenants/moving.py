@@ -1,4 +1,4 @@
-"""A team, or a department with all below it, is moved to another parent of its organization."""
+"""Moves a team, or a department with all below it, to another parent of its organization."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tenants.structure import DEPTH_MAX, locked_below, refuse_taken
 
 @dataclass(frozen=True, slots=True)
 class InheritedRole:
-    """A role on a node that somebody has by a grant on `given_on`, above it."""
+    """A role on a node that a user has by a grant on `given_on`, above the node."""
 
     user: User
     role: str
@@ -33,8 +33,10 @@ class InheritedRole:
 
 @dataclass(frozen=True, slots=True)
 class InheritedRoles:
-    """Roles that somebody has on the moved node afterwards and not before, or the other way: how
-    many, and those that the actor may see."""
+    """Roles on the moved node that users gain or lose.
+
+    The counts include all users. The lists have only those that the actor may see.
+    """
 
     gained_count: int
     gained: Sequence[InheritedRole]
@@ -43,7 +45,7 @@ class InheritedRoles:
 
 
 def node_to_move(actor: Actor, node_id: UUID) -> Node:
-    """The node, with its parent, for somebody who may take it away from there.
+    """Return the node with its parent, if the actor may move it away from there.
 
     Raises NotFound, Forbidden without manage_structure on its parent, and InvalidRequest for an
     organization.
@@ -57,21 +59,22 @@ def node_to_move(actor: Actor, node_id: UUID) -> Node:
     )
     if node.parent is None:
         raise InvalidRequest(
-            f"{node.display_path} is an organization. Only teams and departments are moved."
+            f"{node.display_path} is an organization. Only teams and departments can be moved."
         )
     require(actor, Permission.MANAGE_STRUCTURE, node.parent)
     return node
 
 
 def parent_to_move_to(actor: Actor, node: Node, parent_path: str) -> Node:
-    """The node at `parent_path`, for somebody who may put `node` below it.
+    """Return the node at `parent_path`, if the actor may move `node` below it.
 
-    Raises NotFound, Forbidden without manage_structure on it, InvalidRequest where nothing of its
-    kind lies or the node lies already, and Conflict for what is archived or too deep.
+    Raises NotFound, and Forbidden without manage_structure on it. Raises InvalidRequest where nodes
+    of this kind are not allowed, or the node is there already. Raises Conflict for an archived node
+    or a tree that gets too deep.
     """
     parent = visible_node(actor, parent_path, Permission.MANAGE_STRUCTURE)
     if problem := _misplaced(node, parent):
-        raise InvalidRequest(problem, errors=[FieldError("/parent", "is no place for it")])
+        raise InvalidRequest(problem, errors=[FieldError("/parent", "is not a possible parent")])
     for each in (node, parent):
         if each.archived_at is not None:
             raise Conflict(f"{each.display_path} is archived. Restore it first.")
@@ -79,28 +82,31 @@ def parent_to_move_to(actor: Actor, node: Node, parent_path: str) -> Node:
     levels = max(path.count("/") for path in below) - node.path.count("/") + 1
     if parent.depth + levels > DEPTH_MAX:
         raise Conflict(
-            f"An organization has at most {DEPTH_MAX} levels, and {node.display_path} has "
-            f"{levels} with what is below it; {parent.display_path} lies at level {parent.depth}."
+            f"An organization has at most {DEPTH_MAX} levels. {node.display_path} and its "
+            f"descendants have {levels}, and {parent.display_path} is at level {parent.depth}."
         )
     refuse_taken(actor, _paths_after(node, parent, below))
     return parent
 
 
 def _misplaced(node: Node, parent: Node) -> str:
-    """Why `node` cannot lie below `parent`, or ""."""
+    """Return why `node` cannot be below `parent`, or ""."""
     if parent.organization_id != node.organization_id:
-        return f"{node.display_path} stays in its organization; name a parent in it."
+        return f"{node.display_path} must stay in its organization. Give a parent in it."
     if parent.kind == NodeKind.TEAM:
-        return f"{parent.display_path} is a team, and nothing lies below a team."
+        return f"{parent.display_path} is a team, and a team cannot have children."
     if parent.pk == node.parent_id:
-        return f"{node.display_path} lies below {parent.display_path} already."
+        return f"{node.display_path} is below {parent.display_path} already."
     if parent.path.startswith(node.path):
-        return f"{parent.display_path} is {node.display_path} itself, or lies below it."
+        return f"{parent.display_path} is {node.display_path} itself, or below it."
     return ""
 
 
 def inherited_roles(actor: Actor, node: Node, parent: Node) -> InheritedRoles:
-    """Whose roles on `node` come or go when it is moved below `parent`. Two queries."""
+    """Return the roles on `node` that users gain or lose when it moves below `parent`.
+
+    Two queries.
+    """
     before = {*_above(node.path), node.path}
     after = {*_above(path_below(parent, node)), node.path}
     grants = (
@@ -132,14 +138,14 @@ def _role_of(grant: RoleGrant) -> InheritedRole:
 
 
 def move_node(*, actor: Actor, node: Node, parent: Node, now: datetime) -> Node:
-    """Move a node with all below it; where it lay is kept (`tenants.places`). The caller has asked
-    whether the actor may, and locked the tree. Must run in a transaction.
+    """Move a node with all below it. `tenants.places` keeps its former place.
 
-    Raises Conflict where a node there was moved in this second, and for a path that is taken.
+    The caller has checked the actor's rights, and locked the tree. Must run in a transaction.
+    Raises Conflict where a node there was moved in this second, and for a taken path.
     """
     found = locked_below(node)
     if any(each.moved_at is not None and each.moved_at >= now for each in found):
-        raise Conflict(f"{node.display_path} was moved just now; try again in a second.")
+        raise Conflict(f"{node.display_path} was moved just now. Try again in a second.")
     people = _affected(node, parent)
     old, new = node.path, path_below(parent, node)
     try:
@@ -152,11 +158,11 @@ def move_node(*, actor: Actor, node: Node, parent: Node, now: datetime) -> Node:
     except IntegrityError as error:
         refuse_taken(actor, _paths_after(node, parent, {each.path: each.pk for each in found}))
         raise Conflict(
-            f"Somebody changed what lies at {new.rstrip('/')} at the same moment; try again."
+            f"Somebody changed {new.rstrip('/')} at the same moment. Try again."
         ) from error
     moved = Node.objects.select_related("parent", "organization").get(pk=node.pk)
     places = {"from": old.rstrip("/"), "to": new.rstrip("/")}
-    # Auditors of either place learn of it.
+    # Auditors of both places see the move.
     for action, placed in ((f"{node.kind}_moved_away", node), (f"{node.kind}_moved", moved)):
         record_act(
             actor=actor,
@@ -175,25 +181,27 @@ def move_node(*, actor: Actor, node: Node, parent: Node, now: datetime) -> Node:
 
 
 def _affected(node: Node, parent: Node) -> list[UUID]:
-    """Who has a role that reaches the node before or after, or one below it: the rights of their
-    open pages are looked at again."""
+    """Return the users with a role that covers the node, or a node below it, before or after.
+
+    The rights of their open pages are checked again.
+    """
     above = _above(node.path) | _above(path_below(parent, node))
     grants = RoleGrant.objects.filter(Q(node__path__in=above) | under([node.path], "node__path"))
     return list(grants.order_by().values_list("user_id", flat=True).distinct())
 
 
 def path_below(parent: Node, node: Node) -> str:
-    """The path that `node` has below `parent`, with its slash."""
+    """Return the path that `node` has below `parent`, with its slash."""
     return f"{parent.path}{node.slug}/"
 
 
 def _paths_after(node: Node, parent: Node, below: Mapping[str, UUID]) -> dict[str, UUID]:
-    """The paths that `node` and what is below it, by their paths, have below `parent`."""
+    """Return the paths of `node` and its descendants below `parent`, by their present paths."""
     new = path_below(parent, node)
     return {new + path.removeprefix(node.path): pk for path, pk in below.items()}
 
 
 def _above(path: str) -> set[str]:
-    """The paths of all nodes above the one at `path`."""
+    """Return the paths of all nodes above the one at `path`."""
     steps = path.rstrip("/").split("/")
     return {"/".join(steps[:depth]) + "/" for depth in range(1, len(steps))}

@@ -1,4 +1,4 @@
-"""What names, slugs, user names and time zones may look like."""
+"""Rules for names, slugs, usernames and time zones."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from primitives.errors import FieldError, InvalidRequest
 NAME_LENGTH_MAX = 200
 SLUG_LENGTH_MAX = 63
 TIME_ZONE_LENGTH_MAX = 64
-TIME_ZONE_HELP = "IANA name such as Europe/Berlin; later, periods of money follow it"
+TIME_ZONE_HELP = "IANA name such as Europe/Berlin. Later, billing periods will follow it"
 SLUG_PATTERN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 USERNAME_PATTERN = r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?"
 _SLUG = re.compile(SLUG_PATTERN)
 _USERNAME = re.compile(USERNAME_PATTERN)
-#: Control, format (right-to-left overrides, zero width), surrogate, private, unassigned,
-#: line and paragraph separators: what hides or reorders other text.
+#: Control, format (right-to-left overrides, zero width), surrogate, private, unassigned, and line
+#: and paragraph separators: characters that hide or reorder other text.
 _UNPRINTED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def clean_name(text: str, *, field: str = "name", length_max: int = NAME_LENGTH_MAX) -> str:
-    """`text` in Unicode form NFKC without outer spaces, for people to read.
+    """Return `text` in Unicode form NFKC without outer spaces, for people to read.
 
-    Raises InvalidRequest for an empty or too long one and for characters that print nothing.
+    Raises InvalidRequest for an empty or too long name and for invisible characters.
     """
     if len(text) > length_max:
         raise _refusal(field, f"must have at most {length_max} characters")
@@ -44,7 +44,7 @@ def clean_name(text: str, *, field: str = "name", length_max: int = NAME_LENGTH_
 
 
 def check_slug(text: str, *, field: str = "slug") -> str:
-    """`text` itself. Raises InvalidRequest unless it can be a step of a path."""
+    """Return `text`. Raises InvalidRequest unless it can be a step of a path."""
     if len(text) > SLUG_LENGTH_MAX or not _SLUG.fullmatch(text):
         raise _refusal(
             field,
@@ -55,7 +55,7 @@ def check_slug(text: str, *, field: str = "slug") -> str:
 
 
 def check_username(text: str, *, field: str = "username") -> str:
-    """`text` itself. Raises InvalidRequest unless it can be a user name."""
+    """Return `text`. Raises InvalidRequest unless it can be a username."""
     if len(text) > SLUG_LENGTH_MAX or not _USERNAME.fullmatch(text):
         raise _refusal(
             field,
@@ -66,7 +66,7 @@ def check_username(text: str, *, field: str = "username") -> str:
 
 
 def slug_of(name: str) -> str:
-    """The slug that a name suggests: "Rival Lab" is `rival-lab`. Empty where nothing suits one."""
+    """Return a slug made from `name`: "Rival Lab" is `rival-lab`. It may be empty."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:SLUG_LENGTH_MAX].rstrip("-")
 
@@ -77,7 +77,7 @@ def _time_zones() -> frozenset[str]:
 
 
 def check_time_zone(text: str, *, field: str = "time_zone") -> str:
-    """`text` itself. Raises InvalidRequest unless it is the IANA name of a time zone."""
+    """Return `text`. Raises InvalidRequest unless it is the IANA name of a time zone."""
     if text not in _time_zones():
         raise _refusal(field, "must be an IANA name of a time zone, such as Europe/Berlin")
     return text

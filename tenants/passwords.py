@@ -1,4 +1,4 @@
-"""Passwords change: by their owner, or with a link that an administrator makes."""
+"""Changes passwords: by their owner, or with a link that an administrator creates."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from tenants.roles import Scope
 from tenants.signing_in import authenticated_user
 
 LINK_LIFETIME = timedelta(hours=1)
-#: What secret scanners should look for.
+#: A pattern for secret scanners.
 LINK_PATTERN = r"tdl_[0-9A-Za-z_-]{43}"
 LINK_LENGTH_MAX = 100
 _LINK = re.compile(LINK_PATTERN, re.ASCII)
 
 
 class PasswordChangeRequired(PortalError):
-    """The password was chosen by somebody else, and nothing else is possible before a new one."""
+    """Another user chose the password, and the caller must change it before anything else."""
 
     code = "password_change_required"
     http_status = 403
@@ -44,7 +44,7 @@ class PasswordChangeRequired(PortalError):
 
 
 def refuse_foreign_password(user: User) -> None:
-    """Raises PasswordChangeRequired for a user whose password somebody else chose."""
+    """Raise PasswordChangeRequired for a user whose password another user chose."""
     if user.must_change_password:
         raise PasswordChangeRequired(
             "Your password was chosen by an administrator. Choose one of your own first: on the "
@@ -61,16 +61,16 @@ def change_password(
     cookies: Mapping[str, str],
     now: datetime,
 ) -> User:
-    """Give the actor a new password, end all their sessions and remove their link.
+    """Give the actor a new password, end all sessions of the actor and remove the password link.
 
-    A wrong old password counts as a failure to sign in from `address`, or from the browser that
-    the cookies name. Raises Conflict for
-    accounts without a password, Forbidden for a token without the scope admin, InvalidRequest for
-    a wrong old password and for a new one that is weak or the same, and TooManyRequests.
+    A wrong old password counts as a failure to sign in from `address`, or from the browser that the
+    cookies identify. Raises Conflict for accounts without a password, and Forbidden for a token
+    without the scope admin. Raises InvalidRequest for a wrong old password, and for a new one that
+    is weak or the same. Raises TooManyRequests.
     """
     if actor.user.kind != UserKind.PERSON or not actor.user.has_usable_password():
         raise Conflict(
-            "This account has no password. An administrator can make a link to set one; service "
+            "This account has no password. An administrator can create a link to set one. Service "
             "accounts work with access tokens only."
         )
     if actor.scopes is not None and Scope.ADMIN not in actor.scopes:
@@ -89,7 +89,7 @@ def change_password(
         ) from error
     if new_password == old_password:
         raise InvalidRequest(
-            "The new password is the old one. Choose another.",
+            "The new password is the same as the old one. Choose another.",
             errors=[FieldError("/new_password", "is the old password")],
         )
     with transaction.atomic():
@@ -103,23 +103,23 @@ def change_password(
 
 @transaction.atomic
 def make_password_link(*, actor: Actor, user_id: UUID, now: datetime) -> tuple[PasswordLink, str]:
-    """A link with which the user's next password is set, once, within an hour; and its secret,
-    which is never to be had again. An earlier link stops working.
+    """Create a link with which the user's password is set, once, within an hour.
 
-    Raises NotFound for users of others, Forbidden for one whom the actor does not manage, and
-    Conflict for service accounts, for deactivated users and for oneself.
+    Also return its secret. The secret cannot be read again. An earlier link stops working. Raises
+    NotFound for invisible users, and Forbidden for a user that the actor does not manage. Raises
+    Conflict for service accounts, deactivated users and the actor's own account.
     """
     if not visible_users(actor).filter(pk=user_id).exists():
         raise NotFound("It does not exist, or you may not see it.")
     user = _locked(user_id)
     if user.pk == actor.user.pk:
         raise Conflict(
-            "Nobody makes a link for themselves. Change your password with the old one, or ask "
+            "You cannot create a link for yourself. Change your password with the old one, or ask "
             "another administrator."
         )
     require_managed(actor, user)
     if user.kind != UserKind.PERSON:
-        raise Conflict(f"{user.login} is a service account. Make an access token for it.")
+        raise Conflict(f"{user.login} is a service account. Create an access token for it.")
     if not user.is_active:
         raise Conflict(f"{user.login} is deactivated. Reactivate the account first.")
     secret = "tdl_" + secrets.token_urlsafe(32)
@@ -136,17 +136,17 @@ def make_password_link(*, actor: Actor, user_id: UUID, now: datetime) -> tuple[P
 
 
 def use_password_link(*, secret: str, password: str, now: datetime) -> User:
-    """Set the password of the user whom the link is for, end their sessions and the link.
+    """Set the password of the link's user, and end the user's sessions and the link.
 
-    A password that is refused leaves the link as it is. Raises NotFound for a link that was used,
-    has expired or was replaced, and InvalidRequest for a weak password.
+    A refused password leaves the link valid. Raises NotFound for a link that was used, has expired
+    or was replaced. Raises InvalidRequest for a weak password.
     """
     digest = _digest_of(secret) if _LINK.fullmatch(secret) else b""
     with transaction.atomic():
         seen = PasswordLink.objects.filter(digest=digest).first()
         if seen is None:
             raise _no_such_link()
-        # Everybody locks the user first.
+        # All code locks the user first.
         user = _locked(seen.user_id)
         link = PasswordLink.objects.filter(digest=digest).first()
         if link is None or link.expires_at <= now or not user.is_active:

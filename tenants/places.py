@@ -1,4 +1,4 @@
-"""Where nodes of the tree lay when: what was used before a move stays where it was."""
+"""Past and present places of nodes in the tree. Use before a move stays with the former place."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ _EVER = datetime(1, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A node as it lay over `[start, end)`, with the path of that time. None: since ever, and to
-    this day."""
+    """A node with its path during `[start, end)`. None: from the beginning, and until now."""
 
     node: Node
     start: datetime | None
@@ -30,8 +29,10 @@ class Place:
 
 
 def path_at(node: Node, at: datetime) -> str:
-    """The node's path at a moment, as people write it. No query for a node that lay there as it
-    does now."""
+    """Return the node's path at a moment, without the last slash.
+
+    Takes no query for a node that has not moved since.
+    """
     if node.moved_at is None or node.moved_at <= at:
         return node.display_path
     former = FormerPlace.objects.filter(
@@ -41,9 +42,11 @@ def path_at(node: Node, at: datetime) -> str:
 
 
 def nodes_by_path(paths: Collection[str], kind: str) -> Mapping[str, Node]:
-    """The nodes of a kind that lie or lay at these paths, as people write them. Two queries.
+    """Return the nodes of a kind that have or had these paths (without the last slash).
 
-    A path never is another node's, so what bears a former one is still known."""
+    Two queries. No two nodes ever share a path, so objects named after a former path can still be
+    assigned.
+    """
     wanted = [f"{path}/" for path in paths]
     found = {
         former.path.rstrip("/"): former.node
@@ -56,8 +59,10 @@ def nodes_by_path(paths: Collection[str], kind: str) -> Mapping[str, Node]:
 
 
 def former_paths(kind: str) -> list[tuple[UUID, str]]:
-    """The paths, as people write them, that nodes of a kind had before, each with its node. One
-    query."""
+    """Return the former paths of nodes of a kind (without the last slash), with the nodes.
+
+    One query.
+    """
     found = FormerPlace.objects.filter(node__kind=kind).order_by("pk")
     return [(pk, path.rstrip("/")) for pk, path in found.values_list("node", "path")]
 
@@ -70,11 +75,11 @@ def placed_between(
     *,
     below: str | None = None,
 ) -> list[Place]:
-    """Where the nodes lay over `[start, end)` of which the actor holds `permission`, by path; of
-    those at or below the path `below` of `visible_place`. A node that was moved has several places.
+    """Return the places during `[start, end)` of nodes where the actor has `permission`, by path.
 
-    Who has a role on a node has it for all places of that node; who has one above it, for the
-    time below theirs. Raises Forbidden for somebody who holds the permission nowhere.
+    With `below`, a path of `visible_place`, return only places at or below it. A moved node has
+    several places. A role on a node covers all places of that node. A role above it covers the time
+    below its node. Raises Forbidden for an actor who has the permission nowhere.
     """
     prefixes = _prefixes_ever(actor, permission)
     if not prefixes:
@@ -92,9 +97,11 @@ def placed_between(
 
 
 def visible_place(actor: Actor, path: str, *permissions: Permission) -> str:
-    """The path, with its slash, of the node that is meant: as `visible_node` finds it, or a path
-    at which a node lay once, for somebody who holds the permissions there. Raises NotFound and
-    Forbidden."""
+    """Return the path, with its slash, of the node that `path` names, at present or in the past.
+
+    Present nodes are found as by `visible_node`. A former path needs the permissions on that path.
+    Raises NotFound and Forbidden.
+    """
     wanted = path.rstrip("/") + "/"
     if (
         not actor.holds(Permission.VIEW_TREE, wanted)
@@ -109,7 +116,7 @@ def visible_place(actor: Actor, path: str, *permissions: Permission) -> str:
         if not wanted.startswith(_prefixes_ever(actor, permission)):
             raise Forbidden(
                 f"You need the right {permission.value} on {wanted.rstrip('/')}, as it was; ask "
-                "an administrator of what was above it.",
+                "an administrator of its former parent.",
                 permission=permission.value,
                 node=wanted.rstrip("/"),
             )
@@ -117,7 +124,7 @@ def visible_place(actor: Actor, path: str, *permissions: Permission) -> str:
 
 
 def places_of(nodes: Collection[UUID]) -> list[Place]:
-    """Where these nodes lie and lay, by path. At most two queries, none for none."""
+    """Return the past and present places of these nodes, by path. Two queries at most."""
     if not nodes:
         return []
     return _sorted_places(
@@ -135,8 +142,10 @@ def _sorted_places(here: QuerySet[Node], former: QuerySet[FormerPlace]) -> list[
 
 
 def _prefixes_ever(actor: Actor, permission: Permission) -> tuple[str, ...]:
-    """Where the actor holds `permission`, and where the nodes of these roles lay before. Nothing
-    else ever lies or lay at a node's former path, so this needs no times."""
+    """Return where the actor has `permission`, and the former paths of these nodes.
+
+    No other node ever has a node's former path, so times do not matter here.
+    """
     held = actor.prefixes(permission)
     if not held:
         return ()
@@ -145,7 +154,7 @@ def _prefixes_ever(actor: Actor, permission: Permission) -> tuple[str, ...]:
 
 
 def _lying_at(node: Node, path: str) -> Node:
-    """A copy of the node, to be read only, that lies at `path`."""
+    """Return a read-only copy of the node with another `path`."""
     placed = copy(node)
     placed.path = path
     return placed

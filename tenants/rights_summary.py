@@ -1,4 +1,4 @@
-"""What somebody may do where, for pages that show or hide buttons by it."""
+"""Summarizes the rights of a user, so that pages show or hide buttons."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from tenants.roles import Permission
 
 
 def permissions_by_path(actor: Actor) -> dict[str, list[str]]:
-    """The permissions held on the subtree of each node that the actor has a role on, by the
-    path as people write it ("" is the whole platform), with the token's scopes counted."""
+    """Return the actor's permissions by the path of each node with a role ("" is the platform).
+
+    They hold for the node's subtree. The token's scopes are taken into account.
+    """
     paths = sorted({path for _, path in actor.grants})
     return {
         path.rstrip("/"): sorted(p.value for p in Permission if actor.holds(p, path))

@@ -1,4 +1,4 @@
-"""Which role may do what: the one table behind every permission check."""
+"""Permissions of each role: the single table behind every permission check."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Permission(StrEnum):
 
 
 class Role(StrEnum):
-    """What a grant names. Every role covers the subtree of the node it is granted on."""
+    """A role that a grant names. It covers the subtree of the node on which it is granted."""
 
     PLATFORM_ADMIN = "platform_admin"
     ORGANIZATION_ADMIN = "organization_admin"
@@ -52,8 +52,8 @@ _ADMIN = frozenset(
     }
 )
 
-#: A person always sees and manages their own jobs, whatever the role. Finance never sees
-#: scripts, environment or logs; an auditor sees everything but those.
+#: A person always sees and manages the own jobs, whatever the role. Finance never sees scripts,
+#: environment or logs. An auditor sees everything except these.
 PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
     Role.PLATFORM_ADMIN: frozenset(Permission),
     Role.ORGANIZATION_ADMIN: _ADMIN | {_P.MANAGE_PRICES},
@@ -67,7 +67,7 @@ PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
 
 
 class Scope(StrEnum):
-    """What a token may be used for; its owner's rights bound it too."""
+    """An allowed use of a token. The owner's rights limit it as well."""
 
     READ = "read"
     JOBS = "jobs"
@@ -76,7 +76,7 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
-#: Permissions that each token scope lets through.
+#: Permissions that each token scope allows.
 SCOPE_PERMISSIONS: Mapping[Scope, frozenset[Permission]] = {
     Scope.READ: frozenset({_P.VIEW_TREE, _P.VIEW_JOBS, _P.VIEW_JOB_CONTENT}),
     Scope.JOBS: frozenset(

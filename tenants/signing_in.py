@@ -1,4 +1,4 @@
-"""Signing in to a browser session with login and password."""
+"""Signs users in to a browser session with login and password."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _REFUSED = "Login or password is wrong, or the account cannot sign in."
 
 
 class SessionBackend(BaseBackend):
-    """Loads the user of a session; a session is begun by `begin_session` only."""
+    """Loads the user of a session. Only `begin_session` starts sessions."""
 
     def get_user(self, user_id: UUID) -> User | None:
-        """The active user with this id and their organization, in one query."""
+        """Return the active user with this id and their organization, in one query."""
         return (
             User.objects.select_related("organization").filter(pk=user_id, is_active=True).first()
         )
@@ -37,11 +37,11 @@ class SessionBackend(BaseBackend):
 def authenticated_user(
     *, login: str, password: str, address: str, cookies: Mapping[str, str], now: datetime
 ) -> tuple[User, str]:
-    """The person with this login and password, and the browser as `tenants.devices` names it.
+    """Return the person with this login and password, and the browser as in `tenants.devices`.
 
-    Takes as long for an unknown login as for a wrong password, and says the same. Raises
-    Unauthenticated, and TooManyRequests while `tenants.throttling` has the caller wait. Failures
-    are audited, and the first attempt that a wait refuses.
+    An unknown login takes as long as a wrong password, and gets the same answer. Raises
+    Unauthenticated, and TooManyRequests while `tenants.throttling` makes the caller wait. Failures
+    are audited, and so is the first attempt that a wait refuses.
     """
     user = User.objects.select_related("organization").filter(login=login).first()
     device = device_of(user, cookies, now=now) if user is not None else None
@@ -71,9 +71,11 @@ def authenticated_user(
 
 @transaction.atomic
 def begin_session(request: HttpRequest, user: User) -> None:
-    """Begin the session of the user of `authenticated_user`, under a new session key. Raises
-    Unauthenticated for one who was deleted or deactivated since."""
-    # Waits for whoever does so at this moment.
+    """Start a session for the user of `authenticated_user`, under a new session key.
+
+    Raises Unauthenticated if the user was deleted or deactivated meanwhile.
+    """
+    # Waits for a deletion or deactivation that is under way.
     still = User.objects.select_for_update(no_key=True).filter(pk=user.pk, is_active=True)
     if not list(still.values_list("pk")):
         raise Unauthenticated(_REFUSED)
@@ -81,7 +83,7 @@ def begin_session(request: HttpRequest, user: User) -> None:
 
 
 def record_session(*, actor: Actor, action: str, now: datetime) -> None:
-    """Audit that a session began ("signed_in") or ended ("signed_out")."""
+    """Record the start ("signed_in") or end ("signed_out") of a session in the audit log."""
     record_act(
         actor=actor,
         action=action,
@@ -95,7 +97,7 @@ def record_session(*, actor: Actor, action: str, now: datetime) -> None:
 def _audit_failure(
     action: str, user: User | None, now: datetime, detail: Mapping[str, Any]
 ) -> None:
-    # The login typed is stored only if it is a user's: what is not may be a password.
+    # The typed login is stored only if it is a user's. Other text may be a password.
     organization = user.organization if user is not None else None
     record_attempt(
         action=action,

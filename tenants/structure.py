@@ -1,5 +1,7 @@
-"""The shape of an organization: its departments and teams are added, renamed and archived. They
-are moved by `tenants.moving`."""
+"""Creates, renames, archives and restores organizations, departments and teams.
+
+`tenants.moving` moves them.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,17 @@ from tenants.models import FormerPlace, Node, NodeKind
 from tenants.names import check_slug, clean_name
 from tenants.roles import Permission
 
-#: Levels below the organization.
+#: Number of levels below the organization.
 DEPTH_MAX = 12
 
 
 @transaction.atomic
 def create_organization(*, actor: Actor, slug: str, name: str, now: datetime) -> Node:
-    """A new organization. Raises Forbidden for all but platform admins, InvalidRequest for a
-    bad slug or name, and Conflict for a taken slug."""
+    """Create an organization.
+
+    Raises Forbidden unless the actor is a platform admin, InvalidRequest for an invalid slug or
+    name, and Conflict for a taken slug.
+    """
     require_platform_admin(actor)
     node = Node(
         kind=NodeKind.ORGANIZATION,
@@ -51,20 +56,20 @@ def create_organization(*, actor: Actor, slug: str, name: str, now: datetime) ->
 def create_below(
     *, actor: Actor, kind: NodeKind, parent_path: str, slug: str, name: str, now: datetime
 ) -> Node:
-    """A new department or team below the node at `parent_path`.
+    """Create a department or team below the node at `parent_path`.
 
-    Raises NotFound for a parent that the actor may not see, Forbidden without manage_structure
-    on it, InvalidRequest for a bad slug or name, below a team, or deeper than 12 levels, and
-    Conflict when the slug is taken there.
+    Raises NotFound for a parent that the actor may not see, and Forbidden without manage_structure
+    on it. Raises InvalidRequest for an invalid slug or name, below a team, or deeper than 12
+    levels. Raises Conflict when the slug is taken there.
     """
     parent = visible_node(actor, parent_path, Permission.MANAGE_STRUCTURE)
-    # Waits for whoever moves the parent at this moment.
+    # Waits for a move of the parent that is under way.
     path = Node.objects.select_for_update(no_key=True).values_list("path").get(pk=parent.pk)
     if path != (parent.path,):
-        raise Conflict(f"{parent.display_path} was moved at this moment; name its new path.")
+        raise Conflict(f"{parent.display_path} was moved at this moment. Give its new path.")
     if parent.kind == NodeKind.TEAM:
         raise InvalidRequest(
-            f"{parent.display_path} is a team, and nothing lies below a team.",
+            f"{parent.display_path} is a team, and a team cannot have children.",
             errors=[FieldError("/parent", "must be an organization or a department")],
         )
     if parent.archived_at is not None:
@@ -72,7 +77,7 @@ def create_below(
     if parent.depth >= DEPTH_MAX:
         raise InvalidRequest(
             f"An organization has at most {DEPTH_MAX} levels.",
-            errors=[FieldError("/parent", f"lies at level {parent.depth} of {DEPTH_MAX}")],
+            errors=[FieldError("/parent", f"is at level {parent.depth} of {DEPTH_MAX}")],
         )
     node = Node(
         kind=kind,
@@ -90,10 +95,9 @@ def create_below(
 
 @transaction.atomic
 def rename_node(*, actor: Actor, node_id: UUID, kind: NodeKind, name: str, now: datetime) -> Node:
-    """Change what people read; the path stays. Renaming to the same name changes nothing.
+    """Change the display name. The path stays. The same name changes nothing.
 
-    Raises NotFound, Forbidden (an organization is renamed by platform admins only) and
-    InvalidRequest.
+    Raises NotFound, InvalidRequest and Forbidden. Only platform admins rename an organization.
     """
     node = get_visible(
         actor,
@@ -114,8 +118,10 @@ def rename_node(*, actor: Actor, node_id: UUID, kind: NodeKind, name: str, now: 
 
 
 def node_to_archive(actor: Actor, node_id: UUID) -> Node:
-    """The node, of any kind, for somebody who may archive it. Raises NotFound and Forbidden (an
-    organization is archived by platform admins only)."""
+    """Return the node, of any kind, if the actor may archive it.
+
+    Raises NotFound and Forbidden. Only platform admins archive an organization.
+    """
     node = get_visible(
         actor, Node.objects.all(), Permission.VIEW_TREE, path_field="path", pk=node_id
     )
@@ -127,16 +133,20 @@ def node_to_archive(actor: Actor, node_id: UUID) -> Node:
 
 
 def locked_node_to_archive(actor: Actor, node_id: UUID) -> Node:
-    """As `node_to_archive`, in a tree that nobody else changes until the transaction ends: the
-    node may have been moved while it waited, and then other people may archive it."""
+    """Do as `node_to_archive`, and lock the tree until the transaction ends.
+
+    The rights are checked again after the lock, because the node may have been moved meanwhile.
+    """
     lock_tree(node_to_archive(actor, node_id).organization_id)
     return node_to_archive(actor, node_id)
 
 
 def archive_node(*, actor: Actor, node: Node, now: datetime) -> Node:
-    """Archive the node of `locked_node_to_archive` and all below it that is not archived yet;
-    nothing new is submitted there from the commit on. What is archived already stays so. Must run
-    in a transaction; `jobs` asks what becomes of its work."""
+    """Archive the node of `locked_node_to_archive` and all below it.
+
+    No new jobs are submitted there after the commit. Nodes that are archived already stay
+    unchanged. Must run in a transaction. `jobs` handles the open jobs.
+    """
     found = locked_below(node)
     opened = [each.pk for each in found if each.archived_at is None]
     if node.pk in opened:
@@ -147,10 +157,10 @@ def archive_node(*, actor: Actor, node: Node, now: datetime) -> Node:
 
 @transaction.atomic
 def restore_node(*, actor: Actor, node_id: UUID, now: datetime) -> Node:
-    """Undo an archiving: the node comes back with all that was archived together with it. What
-    is not archived stays as it is.
+    """Restore a node with all that was archived together with it.
 
-    Raises NotFound, Forbidden, and Conflict below a node that is archived.
+    A node that is not archived stays unchanged. Raises NotFound and Forbidden, and Conflict below
+    an archived node.
     """
     node = locked_node_to_archive(actor, node_id)
     found = {each.pk: each for each in locked_below(node)}
@@ -169,29 +179,35 @@ def restore_node(*, actor: Actor, node_id: UUID, now: datetime) -> Node:
 
 
 def remove_node(node: Node) -> None:
-    """Delete the row of a node, and where it lay before. That nothing refers to it any more the
-    database asks at the end of the transaction."""
+    """Delete the row of a node, and its former places.
+
+    The database checks at the end of the transaction that no other row refers to it.
+    """
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM tenants_node WHERE id = %s", [node.pk])
         cursor.execute("DELETE FROM tenants_formerplace WHERE node_id = %s", [node.pk])
 
 
 def lock_tree(organization_id: UUID) -> None:
-    """Let whoever else moves or archives a part of this organization wait for this transaction."""
+    """Make other moves and archivings in this organization wait for this transaction."""
     list(Node.objects.select_for_update(no_key=True).filter(pk=organization_id))
 
 
 def locked_below(node: Node) -> list[Node]:
-    """The node and all below it, parents first, locked; read anew once they are. The caller has
-    locked the tree (`lock_tree`), and read the node after that."""
+    """Return the node and all below it, parents first, locked, and read after the lock.
+
+    The caller must have locked the tree (`lock_tree`) before it read the node.
+    """
     below = Node.objects.filter(under([node.path], "path")).order_by("path")
     list(below.select_for_update())
     return list(below.all())
 
 
 def refuse_taken(actor: Actor, wanted: Mapping[str, UUID]) -> None:
-    """Raises Conflict where at one of the paths that nodes of these ids are to have another node
-    lies, or lay before. Two queries."""
+    """Raise Conflict where another node has, or had, one of the wanted paths. Two queries.
+
+    `wanted` maps each path to the id of the node that is to get it.
+    """
     told = next(_taken(actor, wanted), None)
     if told is not None:
         raise Conflict(told, errors=[FieldError("/slug", "is taken here", "taken")])
@@ -206,13 +222,12 @@ def _taken(actor: Actor, wanted: Mapping[str, UUID]) -> Iterator[str]:
     for place in former:
         if place.node_id != wanted[place.path]:
             was = (
-                f"the path of what is {place.node.display_path} now"
+                f"the former path of {place.node.display_path}"
                 if actor.holds(Permission.VIEW_TREE, place.node.path)
-                else "another node's path"
+                else "the former path of another node"
             )
             yield (
-                f"{place.path.rstrip('/')} was {was}, and its bills still bear it. "
-                "Take another slug."
+                f"{place.path.rstrip('/')} is {was}, and bills still use it. Choose another slug."
             )
 
 

@@ -1,9 +1,9 @@
-"""How often signing in may fail: growing delays that nobody can hold over somebody else.
+"""Limits failures to sign in with growing delays, which no user can impose on another.
 
-Failures are counted by login and source together, and by source alone. After a few free ones
-each failure doubles the wait. A browser that signed in before (`tenants.devices`) has a count of
-its own and meets no other. Refused attempts do not count, so a wait ends whoever tries meanwhile.
-All counts are in PostgreSQL: they hold over all web processes and without Valkey.
+Failures are counted by login and source together, and by source alone. After a few free failures,
+each one doubles the wait. A browser that signed in before (`tenants.devices`) has its own counter
+and no other. Refused attempts do not count, so a wait ends even if attempts continue. All counters
+are in PostgreSQL. So they hold for all web processes and without Valkey.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from django.db.models import F
 from primitives.addresses import network_of
 from tenants.models import SignInAttempts
 
-#: A count without a new failure for this long is forgotten. Longer than every wait.
+#: A counter without a new failure for this long is deleted. It is longer than every wait.
 FORGOTTEN_AFTER = timedelta(hours=1)
-#: Failures of one login from everywhere, after which only the first one from a source is free.
+#: Failures of one login from everywhere, after which only one failure per source is free.
 LOGIN_FAILURES_MAX = 50
-#: Forgotten counts that each attempt deletes, so that the table stays small by itself.
+#: Number of expired counters that each attempt deletes, so that the table stays small.
 _DELETED_PER_ATTEMPT = 100
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Failures without a wait, and the longest wait."""
+    """The number of failures without a wait, and the longest wait."""
 
     free: int
     delay_max_s: int
@@ -42,7 +42,7 @@ class Rule:
 
 
 LOGIN_AND_SOURCE = Rule(free=5, delay_max_s=900)
-#: The same for a login that many sources fail at.
+#: The same for a login with failures from many sources.
 ATTACKED_LOGIN_AND_SOURCE = Rule(free=1, delay_max_s=900)
 DEVICE = Rule(free=5, delay_max_s=900)
 #: Short, because many people may share one address.
@@ -52,7 +52,7 @@ _NO_WAIT = Rule(free=2**31, delay_max_s=0)
 
 @dataclass(frozen=True)
 class Wait:
-    """A refused attempt: until when, and whether it is the first of this wait."""
+    """A refused attempt: the end of the wait, and whether this attempt is its first."""
 
     until: datetime
     is_first: bool
@@ -60,17 +60,17 @@ class Wait:
 
 @dataclass(frozen=True)
 class Attempt:
-    """The counts that one attempt falls under."""
+    """The counters of one attempt."""
 
-    #: Forgotten after a success.
+    #: Deleted after a success.
     own: bytes
-    #: Those of others, too: a success takes back what it was counted as.
+    #: Counters shared with others. A success subtracts only this attempt.
     shared: Sequence[bytes]
     device: bool
 
     @classmethod
     def from_source(cls, login: str, address: str) -> Attempt:
-        """An attempt of a browser that never signed in as this user."""
+        """Return an attempt of a browser that never signed in as this user."""
         source = network_of(address)
         return cls(
             own=_key("login and source", login, source),
@@ -80,7 +80,7 @@ class Attempt:
 
     @classmethod
     def from_device(cls, login: str, device: str) -> Attempt:
-        """An attempt of a browser that signed in as this user before."""
+        """Return an attempt of a browser that signed in as this user before."""
         return cls(own=_key("device", login, device), shared=(), device=True)
 
 
@@ -88,7 +88,7 @@ class Attempt:
 def count_attempt(attempt: Attempt, *, now: datetime) -> Wait | None:
     """Count `attempt` as failed, or return the wait that refuses it.
 
-    Call it before the password is checked, so that parallel guesses cannot slip past, and
+    Call it before the password is checked, so that parallel guesses cannot bypass it. Call
     `forgive_attempt` after a success.
     """
     _delete_forgotten(now)
@@ -115,7 +115,7 @@ def count_attempt(attempt: Attempt, *, now: datetime) -> Wait | None:
 
 
 def forgive_attempt(attempt: Attempt) -> None:
-    """Forget the failures of who has just signed in; of shared counts only this attempt."""
+    """Delete the failures of a user who just signed in; of shared counters only this attempt."""
     SignInAttempts.objects.filter(key=attempt.own).delete()
     SignInAttempts.objects.filter(key__in=attempt.shared, attempts__gt=0).update(
         attempts=F("attempts") - 1, blocked_until=None
@@ -149,7 +149,7 @@ def _delete_forgotten(now: datetime) -> None:
 
 
 def _locked(keys: Sequence[bytes], now: datetime) -> dict[bytes, SignInAttempts]:
-    """The rows of `keys`, new where there was none, locked in one order."""
+    """Return the rows of `keys`, created where missing, locked in a fixed order."""
     with connection.cursor() as cursor:
         cursor.execute(
             """

@@ -1,8 +1,8 @@
-"""Personal access tokens: their form, how one is checked, made and revoked.
+"""Personal access tokens: their format, and how they are checked, created and revoked.
 
-The form is GitHub's (a typed prefix for secret scanners and a checksum, so that a mistyped or
-made-up token never reaches the database): `tdg_`, 30 random base62 characters (178 bits), and
-the CRC-32 of all that in 6 base62 characters.
+The format is GitHub's: `tdg_`, 30 random base62 characters (178 bits), and the CRC-32 of all that
+in 6 base62 characters. The prefix is for secret scanners. The checksum keeps mistyped or invented
+tokens away from the database.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ _RANDOM_LENGTH = 30
 _CHECKSUM_LENGTH = 6
 PREFIX_LENGTH = 12
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-#: What secret scanners should look for.
+#: A pattern for secret scanners.
 TOKEN_PATTERN = r"tdg_[0-9A-Za-z]{36}"  # noqa: S105 - a pattern, not a secret
 _FORM = re.compile(TOKEN_PATTERN, re.ASCII)
 LAST_USED_PRECISION = timedelta(minutes=1)
 NAME_LENGTH_MAX = 100
 LIFETIME_DAYS_MAX = 365
 LIVE_TOKENS_MAX = 50
-#: How long a replaced token may go on, at most.
+#: The longest time that a replaced token may stay valid, in seconds.
 OVERLAP_S_MAX = 7 * 86_400
 
 
 def new_secret() -> str:
-    """A fresh token; only its owner ever sees it."""
+    """Return a new token. Only its owner ever sees it."""
     body = MARK + "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM_LENGTH))
     return body + checksum_of(body)
 
 
 def checksum_of(body: str) -> str:
-    """CRC-32 of the mark and the random part, as 6 base62 characters, most significant first."""
+    """Return the CRC-32 of `body` as 6 base62 characters, most significant first."""
     number = zlib.crc32(body.encode("ascii"))
     digits = []
     for _ in range(_CHECKSUM_LENGTH):
@@ -68,7 +68,7 @@ def checksum_of(body: str) -> str:
 
 
 def is_well_formed(secret: str) -> bool:
-    """Whether `secret` has a token's form and checksum; says nothing about its existence."""
+    """Return whether `secret` has a token's format and checksum. The token need not exist."""
     return (
         _FORM.fullmatch(secret) is not None
         and checksum_of(secret[:-_CHECKSUM_LENGTH]) == secret[-_CHECKSUM_LENGTH:]
@@ -76,15 +76,15 @@ def is_well_formed(secret: str) -> bool:
 
 
 def digest_of(secret: str) -> bytes:
-    """What is stored of a token: SHA-256. The secret has 178 random bits, so no salt is needed."""
+    """Return the stored form of a token: SHA-256. With 178 random bits it needs no salt."""
     return hashlib.sha256(secret.encode("ascii")).digest()
 
 
 def actor_by_token(secret: str, *, now: datetime) -> Actor:
-    """The owner of the live token with this secret, with the token's scopes.
+    """Return the owner of the live token with this secret, with the token's scopes.
 
-    One statement for token, owner, organization and grants, and at most one write a minute for
-    `last_used_at`. Raises Unauthenticated for a token that is not ours, revoked, expired, or
+    This takes one statement for token, owner, organization and grants. `last_used_at` is written at
+    most once a minute. Raises Unauthenticated for a token that is unknown, revoked or expired, or
     whose owner is deactivated.
     """
     if not is_well_formed(secret):
@@ -111,7 +111,7 @@ def actor_by_token(secret: str, *, now: datetime) -> Actor:
 
 
 def _read_token(secret: str) -> tuple[AccessToken, list[tuple[str, str | None]]] | None:
-    """The token with its user and their organization loaded, and the user's (role, path)."""
+    """Return the token with its user and organization loaded, and the user's (role, path)."""
     with prepared_cursor() as cursor:
         cursor.execute(_TOKEN, [digest_of(secret)])
         values = cursor.fetchone()
@@ -138,20 +138,20 @@ WHERE t.digest = %s::bytea
 
 
 def own_tokens(actor: Actor) -> QuerySet[AccessToken]:
-    """The actor's own tokens, revoked and expired ones too."""
+    """Return the actor's own tokens, including revoked and expired ones."""
     return tokens_of(actor.user)
 
 
 def tokens_of(user: User) -> QuerySet[AccessToken]:
-    """The user's tokens with their owner and maker, revoked and expired ones too."""
+    """Return the user's tokens with owner and creator, including revoked and expired ones."""
     return AccessToken.objects.select_related("user", "made_by").filter(user=user)
 
 
 def managed_tokens(actor: Actor, login: str) -> QuerySet[AccessToken]:
-    """The tokens of the user with this login.
+    """Return the tokens of the user with this login.
 
-    Raises NotFound for a user that the actor may not see, and Forbidden for one that they do not
-    manage.
+    Raises NotFound for a user that the actor may not see. Raises Forbidden for a user that the
+    actor does not manage.
     """
     user = visible_user(actor, login)
     require_managed(actor, user)
@@ -159,9 +159,9 @@ def managed_tokens(actor: Actor, login: str) -> QuerySet[AccessToken]:
 
 
 def tokens_below(actor: Actor, organization_slug: str) -> QuerySet[AccessToken]:
-    """The tokens of all users of an organization.
+    """Return the tokens of all users of an organization.
 
-    Raises NotFound for a foreign organization and Forbidden without manage_members on it.
+    Raises NotFound for an invisible organization, and Forbidden without manage_members on it.
     """
     path = check_slug(organization_slug, field="organization")
     organization = visible_node(actor, path, Permission.MANAGE_MEMBERS)
@@ -180,14 +180,15 @@ def create_token(
     now: datetime,
     login: str | None = None,
 ) -> tuple[AccessToken, str]:
-    """A new token of the actor's own, or of the service account `login`, and its secret, which is
-    never to be had again.
+    """Create a token for the actor, or for the service account `login`. Also return its secret.
 
-    A token may make tokens too, but none that may more or live longer than itself, and they
-    are revoked with it. Raises InvalidRequest for a bad name, no scope or a bad lifetime,
-    NotFound for a login that the actor may not see, Forbidden for one that they do not manage and
-    for more scopes than the token used has, and Conflict for another person and beyond 50 live
-    tokens.
+    The secret cannot be read again. A token may create tokens, but none with more rights or a
+    longer life. They are revoked with it.
+
+    Raises InvalidRequest for an invalid name, no scope or an invalid lifetime. Raises NotFound for
+    a login that the actor may not see. Raises Forbidden for a user that the actor does not manage,
+    and for more scopes than the token in use has. Raises Conflict for another person, and for more
+    than 50 live tokens.
     """
     wanted = frozenset(scopes)
     if not wanted:
@@ -206,8 +207,8 @@ def create_token(
         require_managed(actor, owner)
         if owner.kind != UserKind.SERVICE:
             raise Conflict(
-                f"{owner.login} is a person, and people make their own tokens. Others make tokens "
-                "of service accounts only."
+                f"{owner.login} is a person, and people create their own tokens. You can create "
+                "tokens of service accounts only."
             )
     return _issue(
         actor=actor,
@@ -223,12 +224,11 @@ def create_token(
 def rotate_token(
     *, actor: Actor, token_id: UUID, overlap_s: int, now: datetime
 ) -> tuple[AccessToken, str]:
-    """Replace a live token by one with the same name, scopes and length of life, and its secret.
+    """Replace a live token by one with the same name, scopes and lifetime. Also return its secret.
 
-    The old one and all that were made with it end `overlap_s` seconds from now, at once for 0.
-    Raises NotFound and Forbidden as `revoke_token` does, InvalidRequest for an overlap beyond 7
-    days, and Conflict for a token of another person, for one that has ended and for the one in
-    use.
+    The old token, and all tokens created with it, end in `overlap_s` seconds. Raises NotFound and
+    Forbidden as `revoke_token` does, and InvalidRequest for an overlap of more than 7 days. Raises
+    Conflict for a token of another person, for one that has ended, and for the token in use.
     """
     if not 0 <= overlap_s <= OVERLAP_S_MAX:
         raise InvalidRequest(
@@ -239,10 +239,10 @@ def rotate_token(
     if actor.token is not None and actor.token.pk == old.pk:
         raise Conflict("A token cannot replace itself. Sign in, or use another token.")
     if old.user_id != actor.user.pk and old.user.kind != UserKind.SERVICE:
-        # Whoever has the new secret acts as the owner.
+        # The holder of the new secret acts as the owner.
         raise Conflict(f"This is {old.user.login}'s own token. You can revoke it, not replace it.")
     if old.revoked_at is not None or old.expires_at <= now:
-        raise Conflict(f"The token {old.name} has ended. Make a new one.")
+        raise Conflict(f"The token {old.name} has ended. Create a new one.")
     lifetime = old.expires_at - old.created_at
     if overlap_s:
         ends_at = now + timedelta(seconds=overlap_s)
@@ -265,20 +265,20 @@ def rotate_token(
 
 @transaction.atomic
 def revoke_token(*, actor: Actor, token_id: UUID, now: datetime) -> None:
-    """End a token and all that were made with it, now and for good.
+    """Revoke a token and all tokens created with it, now and for ever.
 
-    It is the actor's own, or one of a user whom they manage. Revoking a revoked one changes
-    nothing. A token may revoke itself, and others that may do no more than itself (Forbidden
-    otherwise). Raises NotFound for all other tokens.
+    It must be the actor's own, or that of a user that the actor manages. Revoking a revoked token
+    changes nothing. A token may revoke itself, and tokens without more rights than itself
+    (Forbidden otherwise). Raises NotFound for all other tokens.
     """
     _revoke(actor, _found(actor, token_id), now)
 
 
 def revoke_unmanaged(*, actor: Actor, user: User, now: datetime) -> None:
-    """End the tokens of a service account whose makers no longer manage it.
+    """Revoke the tokens of a service account whose creators no longer manage it.
 
-    Called after `actor` gave it a role: a lead who made a token for it must not reach with it
-    what only others could give. Must run in a transaction.
+    Called after `actor` gave it a role. A lead who created a token for it must not gain rights that
+    only others could give. Must run in a transaction.
     """
     made = tokens_of(user).filter(revoked_at=None, expires_at__gt=now).exclude(made_by=None)
     for token in made.select_for_update(of=("self",)):
@@ -295,11 +295,13 @@ def _issue(
     expires_at: datetime,
     now: datetime,
 ) -> tuple[AccessToken, str]:
-    """Store a token of `owner` and audit it; whether the actor may is asked before, but for the
-    bounds of the token used."""
+    """Store a token of `owner` and audit it.
+
+    The caller checks the actor's rights. This function checks the limits of the token in use.
+    """
     if actor.scopes is not None and not permissions_of(scopes) <= permissions_of(actor.scopes):
         raise Forbidden(
-            "A token cannot make one that may do more than itself; sign in, or use a token "
+            "A token cannot create one with more rights than itself. Sign in, or use a token "
             f"with the scopes {', '.join(sorted(scopes))}."
         )
     owner = _lock_users(actor, owner)
@@ -312,7 +314,7 @@ def _issue(
     live = tokens_of(owner).filter(revoked_at=None, expires_at__gt=now)
     if live.count() >= LIVE_TOKENS_MAX:
         whose = "You have" if owner.pk == actor.user.pk else f"{owner.login} has"
-        raise Conflict(f"{whose} {LIVE_TOKENS_MAX} live tokens already; revoke one first.")
+        raise Conflict(f"{whose} {LIVE_TOKENS_MAX} live tokens already. Revoke one first.")
     secret = new_secret()
     token = AccessToken.objects.create(
         user=owner,
@@ -330,7 +332,7 @@ def _issue(
 
 
 def _found(actor: Actor, token_id: UUID) -> AccessToken:
-    """The token, locked against others' acts on its owner. Raises NotFound and Forbidden."""
+    """Return the token, locked against other acts on its owner. Raises NotFound and Forbidden."""
     token = AccessToken.objects.select_related("user__organization").filter(pk=token_id).first()
     is_own = token is not None and token.user_id == actor.user.pk
     if token is None or not (is_own or manages(actor, token.user)):
@@ -341,7 +343,7 @@ def _found(actor: Actor, token_id: UUID) -> AccessToken:
         and not (actor.token is not None and actor.token.pk == token.pk)
         and not permissions_of(known_scopes(token)) <= permissions_of(actor.scopes)
     ):
-        raise Forbidden("A token cannot revoke one that may do more than itself; sign in for it.")
+        raise Forbidden("A token cannot revoke one with more rights than itself. Sign in for that.")
     return tokens_of(token.user).get(pk=token_id)
 
 
@@ -354,18 +356,20 @@ def _revoke(actor: Actor, token: AccessToken, now: datetime) -> None:
 
 
 def _with_minted(token: AccessToken) -> Iterator[AccessToken]:
-    """The token and all that were made with it, by whomever they are owned."""
+    """Yield the token and all tokens created with it, whoever owns them."""
     generation = [token]
     while generation:
         yield from generation
-        # A token is made by an earlier one, so this ends.
+        # A token is created by an earlier one, so this loop ends.
         minted = AccessToken.objects.select_related("user__organization")
         generation = list(minted.filter(minted_by__in=[each.pk for each in generation]))
 
 
 def _lock_users(actor: Actor, owner: User) -> User:
-    """Lock owner and actor, in one order: the limit holds, and no token is made by one that is
-    being revoked. Returns the owner as it is now."""
+    """Lock owner and actor in a fixed order, and return the owner as it is now.
+
+    So the limit of tokens holds, and no token is created by one that is being revoked.
+    """
     users = User.objects.select_for_update(of=("self",)).select_related("organization")
     locked = {
         user.pk: user for user in users.filter(pk__in={actor.user.pk, owner.pk}).order_by("pk")
@@ -376,12 +380,12 @@ def _lock_users(actor: Actor, owner: User) -> User:
 
 
 def known_scopes(token: AccessToken) -> frozenset[Scope]:
-    """The token's scopes that this version knows."""
+    """Return the token's scopes that this version knows."""
     return frozenset(scope for scope in Scope if scope.value in token.scopes)
 
 
 def permissions_of(scopes: Iterable[Scope]) -> frozenset[Permission]:
-    """Every permission that one of `scopes` lets through."""
+    """Return every permission that one of `scopes` allows."""
     return frozenset().union(*(SCOPE_PERMISSIONS[scope] for scope in scopes))
 
 

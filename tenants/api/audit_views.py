@@ -1,4 +1,4 @@
-"""The audit log over HTTP: a page of it, or a part of it as CSV."""
+"""The audit log over HTTP: pages of JSON, or CSV."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from webapi.serializers import PAGE_PARAMETERS, answers, page_of
 _FILTERS = [
     OpenApiParameter("organization", OpenApiTypes.STR, description="Slug of an organization"),
     OpenApiParameter(
-        "actor", OpenApiTypes.STR, description="Exactly this login, `system` or `anonymous`"
+        "actor", OpenApiTypes.STR, description="Only acts of this login, `system` or `anonymous`"
     ),
-    OpenApiParameter("action", OpenApiTypes.STR, description="Exactly this action"),
+    OpenApiParameter("action", OpenApiTypes.STR, description="Only this action"),
     OpenApiParameter(
         "subject_kind", OpenApiTypes.STR, description="Only acts on this kind, such as `team`"
     ),
     OpenApiParameter("subject_id", OpenApiTypes.STR, description="Only acts on this id"),
-    OpenApiParameter("since", OpenApiTypes.DATETIME, description="Not before this time"),
-    OpenApiParameter("until", OpenApiTypes.DATETIME, description="Before this time"),
+    OpenApiParameter("since", OpenApiTypes.DATETIME, description="Only from this time on"),
+    OpenApiParameter("until", OpenApiTypes.DATETIME, description="Only before this time"),
 ]
 _NAMES = {parameter.name for parameter in _FILTERS}
 
 
 class AuditEventList(APIView):
-    """Who did what to what, when."""
+    """The list of audit events."""
 
     renderer_classes = [JSONRenderer, CsvRenderer]
     content_negotiation_class = NamedFormats
@@ -53,9 +53,9 @@ class AuditEventList(APIView):
     @extend_schema(
         operation_id="list_audit_events",
         summary="Audit events, newest first",
-        description="Of the nodes on which the caller has view_audit; the platform's own events "
-        f"are for platform admins. CSV has all events that match, at most {EXPORT_MAX:,}; more "
-        "are refused.",
+        description="Events of the nodes on which the caller has view_audit. Platform admins also "
+        f"see the platform's own events. CSV has all matching events, at most {EXPORT_MAX:,}; "
+        "more are refused.",
         parameters=[
             *_FILTERS,
             OpenApiParameter("format", OpenApiTypes.STR, enum=["json", "csv"], default="json"),
@@ -70,7 +70,7 @@ class AuditEventList(APIView):
         ),
     )
     def get(self, request: Request) -> Response:
-        """Events, newest first."""
+        """List events, newest first."""
         is_csv = request.accepted_renderer.format == "csv"
         if is_csv:
             refuse_unknown_parameters(request, {*_NAMES, "format"})
@@ -81,7 +81,7 @@ class AuditEventList(APIView):
             raise Forbidden(
                 "The audit log needs a token with the scope admin."
                 if actor.granted(Permission.VIEW_AUDIT)
-                else "The audit log is for auditors and administrators; ask one of them."
+                else "The audit log is for auditors and administrators. Ask one of them."
             )
         events = matching_events(
             visible(actor, AuditEvent.objects.all(), Permission.VIEW_AUDIT, path_field="node_path"),
@@ -94,7 +94,7 @@ class AuditEventList(APIView):
                 since=time_or_refuse(query["since"], "since") if "since" in query else None,
                 until=time_or_refuse(query["until"], "until") if "until" in query else None,
             ),
-            # Implied for them by what is visible; said because there is an index for it.
+            # Visibility implies this filter. It is given because there is an index for it.
             organization_id=None if actor.is_platform_admin else actor.user.organization_id,
         )
         if is_csv:

@@ -1,4 +1,4 @@
-"""Who sends a request: the owner of a token, or of a browser session. Never both."""
+"""Identifies the sender of a request by an access token or a browser session, never by both."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from tenants.tokens import actor_by_token
 
 
 class TokenAuthentication(BaseAuthentication):
-    """`Authorization: Bearer tdg_...`. A request with one is judged by it alone.
+    """`Authorization: Bearer tdg_...`. Only this header counts for a request that has it.
 
-    It comes first: a bad token is refused even when a good session cookie came along, and a
-    good one needs no CSRF token, because no browser adds it by itself.
+    It is checked first. So an invalid token is refused even with a valid session cookie. A valid
+    token needs no CSRF token, because no browser adds it by itself.
     """
 
     def authenticate(self, request: Request) -> tuple[User, Actor] | None:
-        """The token's owner with the token's scopes. Raises Unauthenticated for a bad token."""
+        """Return the token's owner, with the token's scopes.
+
+        Raises Unauthenticated if it is invalid.
+        """
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             return None
@@ -31,7 +34,7 @@ class TokenAuthentication(BaseAuthentication):
         return actor.user, actor
 
     def authenticate_header(self, request: Request) -> str:
-        """Makes an anonymous request 401 instead of 403."""
+        """Return the header that makes the status of an anonymous request 401 instead of 403."""
         return "Bearer"
 
 
@@ -39,8 +42,11 @@ class BrowserSessionAuthentication(BaseAuthentication):
     """The session cookie, with `X-CSRFToken` on every request that changes something."""
 
     def authenticate(self, request: Request) -> tuple[User, Actor] | None:
-        """The session's user. Raises Forbidden when the CSRF token is missing or wrong, and
-        PasswordChangeRequired outside of the views that serve before it."""
+        """Return the session's user.
+
+        Raises Forbidden when the CSRF token is missing or wrong. Raises PasswordChangeRequired
+        where the view does not serve users who must change their password.
+        """
         user = get_user(request._request)
         if not isinstance(user, User):
             return None
@@ -55,7 +61,7 @@ def _no_response(request: HttpRequest) -> HttpResponse:
 
 
 def require_csrf_token(request: HttpRequest) -> None:
-    """Raises Forbidden for an unsafe request without a CSRF token or from a foreign origin."""
+    """Raise Forbidden for an unsafe request without a CSRF token or from another origin."""
     check = CSRFCheck(_no_response)
     check.process_request(request)
     reason = check.process_view(request, _no_response, (), {})
@@ -67,7 +73,7 @@ def require_csrf_token(request: HttpRequest) -> None:
 
 
 def actor_from(request: Request) -> Actor:
-    """The actor of an authenticated request. Raises Unauthenticated when there is none."""
+    """Return the actor of an authenticated request. Raises Unauthenticated when there is none."""
     actor = request.auth
     if not isinstance(actor, Actor):
         raise Unauthenticated("Send an access token, or sign in.")

@@ -1,6 +1,6 @@
-"""The two ways to authenticate, as OpenAPI says them; loaded when the application starts.
+"""The two ways to authenticate, for OpenAPI. Loaded when the application starts.
 
-They stand apart because drf-spectacular imports DRF's views, and those import the
+They are a separate module, because drf-spectacular imports DRF's views, and these import the
 authentication classes.
 """
 
@@ -14,14 +14,14 @@ from drf_spectacular.openapi import AutoSchema
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """The token in OpenAPI."""
+    """The access token in OpenAPI."""
 
     target_class = "tenants.api.authentication.TokenAuthentication"
     name = "accessToken"
     priority = 1
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
-        """HTTP bearer authentication."""
+        """Return HTTP bearer authentication."""
         return {
             "type": "http",
             "scheme": "bearer",
@@ -38,7 +38,7 @@ class BrowserSessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-u
     priority = 1
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
-        """The session cookie; unsafe methods also need `X-CSRFToken`."""
+        """Return the session cookie. Unsafe methods also need `X-CSRFToken`."""
         return {
             "type": "apiKey",
             "in": "cookie",

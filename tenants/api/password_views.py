@@ -1,4 +1,4 @@
-"""Passwords over HTTP: they stand in bodies only, never in an address."""
+"""Passwords over HTTP. They are in bodies only, never in an address."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from webapi.serializers import IDEMPOTENCY_KEY, answers
 
 
 class PasswordView(APIView):
-    """One's own password."""
+    """The caller's own password."""
 
     serves_before_password_change = True
 
     @extend_schema(
         operation_id="change_password",
-        summary="Change one's own password; all other sessions end",
+        summary="Change your own password; all other sessions end",
         request=shapes.PasswordChangeSerializer,
         responses=answers({200: shapes.LoginSerializer}, 403, 409, 429),
     )
     def post(self, request: Request) -> Response:
-        """Another password; this session goes on under a new key."""
+        """Change the password. This session continues under a new key."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = shapes.PasswordChangeSerializer(data=request.data)
@@ -54,19 +54,19 @@ class PasswordView(APIView):
 
 
 class UserPasswordLink(APIView):
-    """A link for somebody else's next password."""
+    """A password link for another user."""
 
     @extend_schema(
         operation_id="make_password_link",
-        summary="Make a link with which a person sets their password, once, within an hour",
-        description="Mailed where mail is configured and the person has an address; else shown "
-        "this once. An earlier link stops working.",
+        summary="Create a link with which a person sets a password, once, within an hour",
+        description="The link is mailed if mail is configured and the person has an address. "
+        "Otherwise the answer contains it, once. An earlier link stops working.",
         parameters=[IDEMPOTENCY_KEY],
         request=None,
         responses=answers({201: shapes.PasswordLinkSerializer}, 403, 404, 409, 422),
     )
     def post(self, request: Request, user_id: UUID) -> Response:
-        """A new link."""
+        """Create a link."""
         refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         refuse_body(request)
@@ -85,7 +85,7 @@ class UserPasswordLink(APIView):
 
 
 class PasswordLinkUse(APIView):
-    """The holder of a link sets the password; the link is all that is known of them."""
+    """Sets a password with a link, which is the caller's only identification."""
 
     authentication_classes = []
     permission_classes = [AllowAny]
@@ -98,7 +98,7 @@ class PasswordLinkUse(APIView):
         auth=[],
     )
     def post(self, request: Request) -> Response:
-        """Set it and say who can sign in now."""
+        """Set the password, and return the login."""
         refuse_unknown_parameters(request, set())
         body = shapes.PasswordLinkUseSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -113,7 +113,7 @@ class PasswordLinkUse(APIView):
 def password_link_body(
     made: PasswordLink, *, sent_to: str | None = None, link: str | None = None
 ) -> dict[str, Any]:
-    """The link as it is shown; no stored answer has its secret."""
+    """Return the link's answer. It has no secret, as stored answers must not have one."""
     body: dict[str, Any] = shapes.PasswordLinkSerializer(
         {"user": made.user, "expires_at": made.expires_at, "sent_to": sent_to, "link": link}
     ).data
@@ -121,7 +121,10 @@ def password_link_body(
 
 
 def delivered_link_body(link: PasswordLink, secret: str) -> dict[str, Any]:
-    """Mail the link, or show it: to be called once, after the transaction that made it."""
+    """Mail the link, or return it in the answer.
+
+    Call it once, after the transaction that created the link.
+    """
     if mail_link(link.user, secret, expires_at=link.expires_at):
         return password_link_body(link, sent_to=link.user.email)
     return password_link_body(link, link=link_of(secret))

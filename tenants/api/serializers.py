@@ -21,20 +21,20 @@ from webapi.serializers import (
     YesOrNoField,
 )
 
-#: 13 slugs and their slashes.
+#: Fits 13 slugs and their slashes.
 PATH_LENGTH_MAX = 1000
 LOGIN_LENGTH_MAX = 127
 
 
 class EmailField(TextField):
-    """An address for mail, or the empty string for none."""
+    """An email address, or an empty string."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(
             **{
                 "max_length": 254,
                 "allow_blank": True,
-                "help_text": "Where password links are mailed to; empty: nowhere",
+                "help_text": "Email address for password links; empty: no mail",
                 **options,
             }
         )
@@ -49,16 +49,16 @@ class TreeNodeSerializer(serializers.Serializer[Any]):
     slug = serializers.CharField(max_length=SLUG_LENGTH_MAX)
     name = serializers.CharField(max_length=NAME_LENGTH_MAX)
     path = serializers.CharField(
-        source="display_path", help_text="Slugs from the organization: `ai-company/research/nlp`"
+        source="display_path", help_text="Slugs from the organization down: `ai-company/research`"
     )
-    # In the stubs `parent` is the serializer around a field; here it is a field.
+    # In the stubs, `parent` is the serializer around a field. Here it is a field.
     parent = serializers.CharField(  # type: ignore[assignment]
-        source="display_parent", allow_null=True, help_text="Path of the node above"
+        source="display_parent", allow_null=True, help_text="Path of the parent node"
     )
     organization = serializers.CharField(source="organization_slug")
-    depth = serializers.IntegerField(help_text="Levels below the organization, which has 0")
+    depth = serializers.IntegerField(help_text="Level below the organization, which is level 0")
     archived_at = serializers.DateTimeField(
-        allow_null=True, help_text="Nothing new starts there since; null: it is not archived"
+        allow_null=True, help_text="Since then, no new jobs start there; null: not archived"
     )
 
 
@@ -67,17 +67,17 @@ class NodeCreationSerializer(StrictSerializer):
 
     slug = TextField(
         max_length=SLUG_LENGTH_MAX,
-        help_text=f"`{SLUG_PATTERN}`; it never changes",
+        help_text=f"`{SLUG_PATTERN}`. It never changes",
     )
     name = TextField(max_length=NAME_LENGTH_MAX)
-    # In the stubs `parent` is the serializer around a field; here it is a field.
+    # In the stubs, `parent` is the serializer around a field. Here it is a field.
     parent = TextField(  # type: ignore[assignment]
-        max_length=PATH_LENGTH_MAX, help_text="Path of the node above"
+        max_length=PATH_LENGTH_MAX, help_text="Path of the parent node"
     )
 
 
 class RenamingSerializer(StrictSerializer):
-    """A new name; the path stays."""
+    """A new name. The path stays."""
 
     name = TextField(max_length=NAME_LENGTH_MAX)
 
@@ -91,12 +91,15 @@ class UserSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     kind = serializers.ChoiceField(choices=UserKind.values)
     organization = serializers.CharField(
-        source="organization.slug", allow_null=True, default=None, help_text="null: the platform's"
+        source="organization.slug",
+        allow_null=True,
+        default=None,
+        help_text="null: a user of the platform",
     )
-    email = serializers.CharField(help_text="Where links are mailed to; empty: nowhere")
+    email = serializers.CharField(help_text="Email address for password links; empty: no mail")
     is_active = serializers.BooleanField()
     must_change_password = serializers.BooleanField(
-        help_text="Nothing but changing the password is possible after signing in"
+        help_text="After signing in, the user can only change the password"
     )
     created_at = serializers.DateTimeField()
 
@@ -105,7 +108,9 @@ class UserCreationSerializer(StrictSerializer):
     """A new person or service account, without any role."""
 
     organization = TextField(
-        max_length=SLUG_LENGTH_MAX, allow_null=True, help_text="Its slug; null: the platform's"
+        max_length=SLUG_LENGTH_MAX,
+        allow_null=True,
+        help_text="Slug of the organization; null: a user of the platform",
     )
     username = TextField(max_length=SLUG_LENGTH_MAX, help_text=f"`{USERNAME_PATTERN}`")
     name = TextField(max_length=NAME_LENGTH_MAX)
@@ -116,21 +121,21 @@ class UserCreationSerializer(StrictSerializer):
         allow_null=True,
         default=None,
         write_only=True,
-        help_text="At least 12 characters; absent: no signing in by browser before a password link",
+        help_text="At least 12 characters. Default: none; the user needs a password link first",
     )
     email = EmailField(required=False, default="")
     must_change_password = YesOrNoField(
-        required=False, default=True, help_text="Whether `password` is for the first sign-in only"
+        required=False, default=True, help_text="Whether the user must change `password` first"
     )
 
 
 class UserChangeSerializer(StrictSerializer):
-    """What may change of a user."""
+    """The changeable fields of a user."""
 
     name = TextField(max_length=NAME_LENGTH_MAX, required=False)
     email = EmailField(required=False)
     is_active = YesOrNoField(
-        required=False, help_text="false ends all sessions and revokes all tokens for good"
+        required=False, help_text="false ends all sessions and revokes all tokens for ever"
     )
 
 
@@ -144,13 +149,16 @@ class RoleGrantSerializer(serializers.Serializer[Any]):
         source="node.display_path", allow_null=True, default=None, help_text="null: the platform"
     )
     granted_by = serializers.CharField(
-        source="granted_by.login", allow_null=True, default=None, help_text="null: at set-up"
+        source="granted_by.login",
+        allow_null=True,
+        default=None,
+        help_text="null: granted during setup",
     )
     created_at = serializers.DateTimeField()
 
 
 class RoleGrantCreationSerializer(StrictSerializer):
-    """A role to be granted."""
+    """A role to grant."""
 
     user = TextField(max_length=LOGIN_LENGTH_MAX, help_text="Login")
     role = serializers.ChoiceField(choices=[role.value for role in Role])
@@ -159,7 +167,7 @@ class RoleGrantCreationSerializer(StrictSerializer):
         allow_null=True,
         required=False,
         default=None,
-        help_text="Path; null for platform_admin only",
+        help_text="Path of the node; null for platform_admin only",
     )
 
 
@@ -172,29 +180,29 @@ class AccessTokenSerializer(serializers.Serializer[Any]):
         source="made_by.login",
         allow_null=True,
         default=None,
-        help_text="Login of who made it for a service account; null: its owner",
+        help_text="Login of the user who created it for a service account; null: its owner",
     )
     name = serializers.CharField()
-    prefix = serializers.CharField(help_text="The first 12 characters, to recognise it by")
+    prefix = serializers.CharField(help_text="The first 12 characters, to recognise the token")
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=[s.value for s in Scope]))
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField()
-    last_used_at = serializers.DateTimeField(allow_null=True, help_text="To the minute")
+    last_used_at = serializers.DateTimeField(allow_null=True, help_text="Precise to the minute")
     revoked_at = serializers.DateTimeField(allow_null=True)
 
 
 class NewAccessTokenSerializer(AccessTokenSerializer):
-    """A token just made: the only time that its secret is shown."""
+    """A new token. Its secret is never shown again."""
 
     secret = serializers.CharField(
         allow_null=True,
-        help_text="`tdg_` and 36 characters; null in the repeated answer to an Idempotency-Key, "
+        help_text="`tdg_` and 36 characters. null in the repeated answer to an Idempotency-Key, "
         "because secrets are not stored",
     )
 
 
 class AccessTokenCreationSerializer(StrictSerializer):
-    """A token to be made."""
+    """A token to create."""
 
     name = TextField(max_length=TOKEN_NAME_LENGTH_MAX)
     scopes = BoundedListField(
@@ -208,41 +216,41 @@ class AccessTokenCreationSerializer(StrictSerializer):
         required=False,
         allow_null=True,
         default=None,
-        help_text="Login of a service account that the caller manages; absent: one's own",
+        help_text="Login of a service account that the caller manages. Default: the caller",
     )
 
 
 class TokenRotationSerializer(StrictSerializer):
-    """How long the old token goes on."""
+    """The remaining life of the old token."""
 
     overlap_s = WholeNumberField(
         min_value=0,
         max_value=OVERLAP_S_MAX,
         required=False,
         default=0,
-        help_text="Seconds until the old token ends; 0: at once",
+        help_text="Seconds until the old token ends; 0: now",
     )
 
 
 class PasswordChangeSerializer(StrictSerializer):
-    """One's old and new password."""
+    """The caller's old and new password."""
 
     old_password = TextField(max_length=1024, write_only=True)
     new_password = TextField(max_length=1024, write_only=True, help_text="At least 12 characters")
 
 
 class PasswordLinkSerializer(serializers.Serializer[Any]):
-    """A link with which a person sets their password, once."""
+    """A link with which a person sets a password, once."""
 
     user = serializers.CharField(source="user.login")
     expires_at = serializers.DateTimeField()
     sent_to = serializers.CharField(
-        allow_null=True, help_text="The address that the link was mailed to; null: not mailed"
+        allow_null=True, help_text="Address to which the link was mailed; null: not mailed"
     )
     link = serializers.CharField(
         allow_null=True,
-        help_text="Path and fragment of the page, shown this once; null when it was mailed, and in "
-        "the repeated answer to an Idempotency-Key",
+        help_text="Path and fragment of the page, shown once. null if it was mailed, and in the "
+        "repeated answer to an Idempotency-Key",
     )
 
 
@@ -254,45 +262,45 @@ class PasswordLinkUseSerializer(StrictSerializer):
 
 
 class LoginSerializer(serializers.Serializer[Any]):
-    """Who can sign in now."""
+    """The user whose password was set."""
 
     login = serializers.CharField()
 
 
 class AuditSubjectSerializer(serializers.Serializer[Any]):
-    """What an act was done to."""
+    """The object of an act."""
 
     kind = serializers.CharField(source="subject_kind")
     id = serializers.CharField(source="subject_id")
 
 
 class AuditEventSerializer(serializers.Serializer[Any]):
-    """One act: who did what to what, when."""
+    """An act, with its actor, subject and time."""
 
     id = serializers.UUIDField()
     at = serializers.DateTimeField()
     actor = serializers.CharField(help_text="Login, `system` or `anonymous`")
     action = serializers.CharField()
     subject = AuditSubjectSerializer(source="*")
-    organization = serializers.SerializerMethodField(help_text="Slug; null: the platform's")
-    node = serializers.SerializerMethodField(help_text="Path of the node it belongs to")
+    organization = serializers.SerializerMethodField(help_text="Slug; null: the platform itself")
+    node = serializers.SerializerMethodField(help_text="Path of the node of the act")
     detail = serializers.DictField()
-    request_id = serializers.CharField(help_text="Empty when no request caused it")
+    request_id = serializers.CharField(help_text="Id of its request; empty without a request")
 
     def get_organization(self, event: Any) -> str | None:
-        """The first step of the event's path."""
+        """Return the first step of the event's path."""
         return event.node_path.partition("/")[0] or None
 
     def get_node(self, event: Any) -> str | None:
-        """The event's path as people write it."""
+        """Return the event's path without the last slash."""
         return event.node_path.rstrip("/") or None
 
 
 class InstallationSerializer(serializers.Serializer[Any]):
-    """What everybody may know of the installation."""
+    """Public information about the installation."""
 
     has_administrator = serializers.BooleanField(
-        help_text="false: nobody can sign in yet; run `tidegate-admin create-admin` on its machine"
+        help_text="false: nobody can sign in yet; run `tidegate-admin create-admin` on the server"
     )
 
 
@@ -321,25 +329,25 @@ class SessionUserSerializer(serializers.Serializer[Any]):
     organization = SessionOrganizationSerializer(allow_null=True)
     kind = serializers.ChoiceField(choices=UserKind.values)
     must_change_password = serializers.BooleanField(
-        help_text="Every other request is refused before POST /password"
+        help_text="All other requests are refused until POST /password"
     )
 
 
 class SessionGrantSerializer(serializers.Serializer[Any]):
-    """One role of the signed-in user."""
+    """A role of the signed-in user."""
 
     role = serializers.ChoiceField(choices=[role.value for role in Role])
     node_path = serializers.CharField(allow_null=True, help_text="null: the whole platform")
 
 
 class SessionFeaturesSerializer(serializers.Serializer[Any]):
-    """What this server is."""
+    """Properties of this server."""
 
     version = serializers.CharField()
 
 
 class SessionSerializer(serializers.Serializer[Any]):
-    """Who is signed in and what they may do where."""
+    """The signed-in user, with roles and permissions."""
 
     user = SessionUserSerializer()
     grants = SessionGrantSerializer(many=True)
@@ -347,8 +355,8 @@ class SessionSerializer(serializers.Serializer[Any]):
         child=serializers.ListField(
             child=serializers.ChoiceField(choices=[p.value for p in Permission])
         ),
-        help_text="Permissions by path of a grant's node, held on its whole subtree; an empty "
-        "path is the platform",
+        help_text="Permissions by path of a grant's node. They hold for its whole subtree. An "
+        "empty path is the platform",
     )
-    csrf_token = serializers.CharField(help_text="For X-CSRFToken; empty with an access token")
+    csrf_token = serializers.CharField(help_text="For X-CSRFToken; empty for an access token")
     features = SessionFeaturesSerializer()

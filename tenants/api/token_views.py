@@ -1,4 +1,4 @@
-"""Access tokens over HTTP: one's own, and those of users whom one manages."""
+"""Access tokens over HTTP: the caller's own, and those of users that the caller manages."""
 
 from __future__ import annotations
 
@@ -33,29 +33,31 @@ from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_o
 
 
 class AccessTokenList(APIView):
-    """Access tokens: one's own, or those of a user or an organization that one manages."""
+    """Access tokens of the caller, of a managed user, or of an organization."""
 
     @extend_schema(
         operation_id="list_tokens",
         summary="Access tokens, newest first",
-        description="One's own, unless `user` or `organization` is given.",
+        description="The caller's own, unless `user` or `organization` is given.",
         parameters=[
-            OpenApiParameter("user", OpenApiTypes.STR, description="Login of a user one manages"),
+            OpenApiParameter(
+                "user", OpenApiTypes.STR, description="Login of a user that the caller manages"
+            ),
             OpenApiParameter(
                 "organization",
                 OpenApiTypes.STR,
-                description="Slug of an organization whose members one manages",
+                description="Slug of an organization whose members the caller manages",
             ),
             *PAGE_PARAMETERS,
         ],
         responses=answers({200: page_of(shapes.AccessTokenSerializer)}, 403, 404),
     )
     def get(self, request: Request) -> Response:
-        """Tokens, newest first."""
+        """List tokens, newest first."""
         refuse_unknown_filters(request, {"user", "organization"})
         actor, query = actor_from(request), request.query_params
         if "user" in query and "organization" in query:
-            raise InvalidRequest("Give user or organization, not both.")
+            raise InvalidRequest("Give either user or organization, not both.")
         if "organization" in query:
             tokens = tokens_below(actor, query["organization"])
         elif query.get("user", actor.user.login) != actor.user.login:
@@ -69,14 +71,15 @@ class AccessTokenList(APIView):
 
     @extend_schema(
         operation_id="create_token",
-        summary="Create an access token; its secret is shown once",
-        description="One's own, or with `user` one of a service account that one manages.",
+        summary="Create an access token",
+        description="The secret is in the first answer only. The token is the caller's own, or "
+        "with `user` that of a service account that the caller manages.",
         parameters=[IDEMPOTENCY_KEY],
         request=shapes.AccessTokenCreationSerializer,
         responses=answers({201: shapes.NewAccessTokenSerializer}, 403, 404, 409, 422),
     )
     def post(self, request: Request) -> Response:
-        """A new token."""
+        """Create a token."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = shapes.AccessTokenCreationSerializer(data=request.data)
@@ -95,7 +98,7 @@ class AccessTokenList(APIView):
 
 
 class AccessTokenRotation(APIView):
-    """A token is replaced by a new one."""
+    """Replaces a token by a new one."""
 
     @extend_schema(
         operation_id="rotate_token",
@@ -105,7 +108,7 @@ class AccessTokenRotation(APIView):
         responses=answers({201: shapes.NewAccessTokenSerializer}, 403, 404, 409, 422),
     )
     def post(self, request: Request, token_id: UUID) -> Response:
-        """A new token in the place of the old one."""
+        """Replace a token."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = shapes.TokenRotationSerializer(data=request.data)
@@ -126,7 +129,7 @@ class AccessTokenDetail(APIView):
 
     @extend_schema(
         operation_id="revoke_token",
-        summary="Revoke an access token and all that were made with it",
+        summary="Revoke an access token and all tokens created with it",
         responses=answers({204: None}, 403, 404),
     )
     def delete(self, request: Request, token_id: UUID) -> Response:
@@ -139,7 +142,7 @@ class AccessTokenDetail(APIView):
 def _respond_with_secret(
     request: Request, make: Callable[[datetime], tuple[AccessToken, str]]
 ) -> Response:
-    """The new token with its secret, which no stored answer to an Idempotency-Key has."""
+    """Return the new token with its secret, which no stored answer to an Idempotency-Key has."""
     now = SystemClock().now()
     secrets: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Routes under /api/v1/ of the tree, its people and their rights."""
+"""Routes under /api/v1/ for the tree, its people and their rights."""
 
 from __future__ import annotations
 

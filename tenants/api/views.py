@@ -1,4 +1,4 @@
-"""The tree, its people and their rights over HTTP: parse, call one function, render."""
+"""The tree, its people and their rights over HTTP."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ ORGANIZATION_FILTER = OpenApiParameter(
     "organization", OpenApiTypes.STR, description="Slug of an organization"
 )
 PARENT_FILTER = OpenApiParameter(
-    "parent", OpenApiTypes.STR, description="Path of the node directly above"
+    "parent", OpenApiTypes.STR, description="Only children of the node with this path"
 )
 PATH_FILTER = OpenApiParameter(
     "path",
     OpenApiTypes.STR,
-    description="Only the node of this path, or the only one whose path ends so; 404 where none "
-    "is meant, of whatever kind",
+    description="Only the node with this path, or the only one whose path ends with it. 404 where "
+    "no node, or a node of another kind, matches",
 )
 
 
@@ -81,19 +81,19 @@ def _session_body(request: Request, actor: Actor) -> dict[str, Any]:
 
 
 class SessionView(APIView):
-    """The browser's session."""
+    """The browser session."""
 
     permission_classes = [AllowAny]
     serves_before_password_change = True
 
     @extend_schema(
         operation_id="get_session",
-        summary="Who is signed in",
-        description="Sets the cookie csrftoken, which signing in needs, also with the answer 401.",
+        summary="Get the signed-in user",
+        description="Sets the cookie csrftoken, which signing in needs, even with the answer 401.",
         responses=answers({200: shapes.SessionSerializer}),
     )
     def get(self, request: Request) -> Response:
-        """Who is signed in."""
+        """Return the signed-in user."""
         get_token(request._request)
         refuse_unknown_parameters(request, set())
         return Response(_session_body(request, actor_from(request)))
@@ -106,7 +106,7 @@ class SessionView(APIView):
         auth=[],
     )
     def post(self, request: Request) -> Response:
-        """Begin a session under a new session key."""
+        """Sign in, under a new session key."""
         refuse_unknown_parameters(request, set())
         if request.auth is not None and actor_from(request).scopes is not None:
             raise Conflict("Send no access token when signing in.")
@@ -140,29 +140,29 @@ class SessionView(APIView):
         operation_id="sign_out", summary="Sign out", responses=answers({204: None}, 403, 409)
     )
     def delete(self, request: Request) -> Response:
-        """End the session."""
+        """Sign out."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         if actor.scopes is not None:
-            raise Conflict("An access token is not a session; revoke it with DELETE /tokens/{id}.")
+            raise Conflict("An access token is not a session. Revoke it with DELETE /tokens/{id}.")
         record_session(actor=actor, action="signed_out", now=SystemClock().now())
         end_session(request._request)
         return Response(status=204)
 
 
 class InstallationView(APIView):
-    """What somebody who is not signed in has to know."""
+    """Public information about the installation, for callers who are not signed in."""
 
     permission_classes = [AllowAny]
 
     @extend_schema(
         operation_id="get_installation",
-        summary="Whether the installation has an administrator yet",
+        summary="Get whether the installation has an administrator",
         responses=answers({200: shapes.InstallationSerializer}),
         auth=[],
     )
     def get(self, request: Request) -> Response:
-        """Whether there is anybody who could let others in."""
+        """Return whether the installation has an administrator."""
         refuse_unknown_parameters(request, set())
         body = {"has_administrator": has_administrator()}
         return Response(shapes.InstallationSerializer(body).data)
@@ -240,24 +240,24 @@ class _NodeDetail(APIView):
 
 
 def node_body(node: Node) -> dict[str, Any]:
-    """A node as it is shown."""
+    """Return the answer's body for a node."""
     body: dict[str, Any] = shapes.TreeNodeSerializer(node).data
     return body
 
 
 class OrganizationList(_NodeList):
-    """Organizations: one's own, or all for platform admins. The portal's view makes them."""
+    """The caller's own organization, or all for platform admins. The portal's view creates them."""
 
     kind = NodeKind.ORGANIZATION
 
     @extend_schema(
         operation_id="list_organizations",
-        summary="Organizations, by path",
+        summary="List organizations, by path",
         parameters=[PATH_FILTER, *PAGE_PARAMETERS],
         responses=answers({200: page_of(shapes.TreeNodeSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
-        """Organizations by path."""
+        """List organizations, by path."""
         return self._list(request, {"path"})
 
 
@@ -268,11 +268,11 @@ class OrganizationDetail(_NodeDetail):
 
     @extend_schema(
         operation_id="get_organization",
-        summary="One organization",
+        summary="Get an organization",
         responses=answers({200: shapes.TreeNodeSerializer}, 404),
     )
     def get(self, request: Request, node_id: UUID) -> Response:
-        """One organization."""
+        """Get an organization."""
         return self._get(request, node_id)
 
     @extend_schema(
@@ -282,23 +282,23 @@ class OrganizationDetail(_NodeDetail):
         responses=answers({200: shapes.TreeNodeSerializer}, 403, 404),
     )
     def patch(self, request: Request, node_id: UUID) -> Response:
-        """Another name."""
+        """Rename an organization."""
         return self._patch(request, node_id)
 
 
 class DepartmentList(_NodeList):
-    """Departments of one's organization."""
+    """Departments of the caller's organization."""
 
     kind = NodeKind.DEPARTMENT
 
     @extend_schema(
         operation_id="list_departments",
-        summary="Departments, by path",
+        summary="List departments, by path",
         parameters=[ORGANIZATION_FILTER, PARENT_FILTER, PATH_FILTER, *PAGE_PARAMETERS],
         responses=answers({200: page_of(shapes.TreeNodeSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
-        """Departments by path."""
+        """List departments, by path."""
         return self._list(request, {"organization", "parent", "path"})
 
     @extend_schema(
@@ -309,7 +309,7 @@ class DepartmentList(_NodeList):
         responses=answers({201: shapes.TreeNodeSerializer}, 403, 404, 409, 422),
     )
     def post(self, request: Request) -> Response:
-        """A new department."""
+        """Create a department."""
         return self._create_below(request)
 
 
@@ -320,11 +320,11 @@ class DepartmentDetail(_NodeDetail):
 
     @extend_schema(
         operation_id="get_department",
-        summary="One department",
+        summary="Get a department",
         responses=answers({200: shapes.TreeNodeSerializer}, 404),
     )
     def get(self, request: Request, node_id: UUID) -> Response:
-        """One department."""
+        """Get a department."""
         return self._get(request, node_id)
 
     @extend_schema(
@@ -334,23 +334,23 @@ class DepartmentDetail(_NodeDetail):
         responses=answers({200: shapes.TreeNodeSerializer}, 403, 404),
     )
     def patch(self, request: Request, node_id: UUID) -> Response:
-        """Another name."""
+        """Rename a department."""
         return self._patch(request, node_id)
 
 
 class TeamList(_NodeList):
-    """Teams of one's organization."""
+    """Teams of the caller's organization."""
 
     kind = NodeKind.TEAM
 
     @extend_schema(
         operation_id="list_teams",
-        summary="Teams, by path",
+        summary="List teams, by path",
         parameters=[ORGANIZATION_FILTER, PARENT_FILTER, PATH_FILTER, *PAGE_PARAMETERS],
         responses=answers({200: page_of(shapes.TreeNodeSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
-        """Teams by path."""
+        """List teams, by path."""
         return self._list(request, {"organization", "parent", "path"})
 
     @extend_schema(
@@ -361,7 +361,7 @@ class TeamList(_NodeList):
         responses=answers({201: shapes.TreeNodeSerializer}, 403, 404, 409, 422),
     )
     def post(self, request: Request) -> Response:
-        """A new team."""
+        """Create a team."""
         return self._create_below(request)
 
 
@@ -372,11 +372,11 @@ class TeamDetail(_NodeDetail):
 
     @extend_schema(
         operation_id="get_team",
-        summary="One team",
+        summary="Get a team",
         responses=answers({200: shapes.TreeNodeSerializer}, 404),
     )
     def get(self, request: Request, node_id: UUID) -> Response:
-        """One team."""
+        """Get a team."""
         return self._get(request, node_id)
 
     @extend_schema(
@@ -386,7 +386,7 @@ class TeamDetail(_NodeDetail):
         responses=answers({200: shapes.TreeNodeSerializer}, 403, 404),
     )
     def patch(self, request: Request, node_id: UUID) -> Response:
-        """Another name."""
+        """Rename a team."""
         return self._patch(request, node_id)
 
 
@@ -395,14 +395,14 @@ class UserList(APIView):
 
     @extend_schema(
         operation_id="list_users",
-        summary="People and service accounts, by login",
-        description="All of the organization for those who manage members or read the audit "
-        "log somewhere in it; oneself for everybody else.",
+        summary="List people and service accounts, by login",
+        description="All of the organization, for users who manage members or read the audit log "
+        "somewhere in it. Other users see only themselves.",
         parameters=[ORGANIZATION_FILTER, *PAGE_PARAMETERS],
         responses=answers({200: page_of(shapes.UserSerializer)}),
     )
     def get(self, request: Request) -> Response:
-        """Users by login."""
+        """List users, by login."""
         refuse_unknown_filters(request, {"organization"})
         users = visible_users(actor_from(request))
         organization = request.query_params.get("organization")
@@ -419,7 +419,7 @@ class UserList(APIView):
         responses=answers({201: shapes.UserSerializer}, 403, 404, 409, 422),
     )
     def post(self, request: Request) -> Response:
-        """A new user."""
+        """Create a user."""
         refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         body = shapes.UserCreationSerializer(data=request.data)
@@ -447,11 +447,11 @@ class UserDetail(APIView):
 
     @extend_schema(
         operation_id="get_user",
-        summary="One person or service account",
+        summary="Get a person or service account",
         responses=answers({200: shapes.UserSerializer}, 404),
     )
     def get(self, request: Request, user_id: UUID) -> Response:
-        """One user."""
+        """Get a user."""
         refuse_unknown_parameters(request, set())
         user = visible_users(actor_from(request)).filter(pk=user_id).first()
         if user is None:
@@ -460,7 +460,7 @@ class UserDetail(APIView):
 
     @extend_schema(
         operation_id="change_user",
-        summary="Rename, deactivate or reactivate, or change the address for mail",
+        summary="Rename, deactivate or reactivate a user, or change the email address",
         request=shapes.UserChangeSerializer,
         responses=answers({200: shapes.UserSerializer}, 403, 404, 409),
     )
@@ -484,7 +484,7 @@ class UserDetail(APIView):
     @extend_schema(
         operation_id="delete_user",
         summary="Delete an account that was never used",
-        description="Its roles and its password link go with it. 409 names what used it.",
+        description="Deletes its roles and its password link too. 409 lists what refers to it.",
         responses=answers({204: None}, 403, 404, 409),
     )
     def delete(self, request: Request, user_id: UUID) -> Response:
@@ -495,21 +495,21 @@ class UserDetail(APIView):
 
 
 class RoleGrantList(APIView):
-    """Who has which role where."""
+    """Grants of roles to users on nodes."""
 
     @extend_schema(
         operation_id="list_role_grants",
-        summary="Role grants, oldest first",
+        summary="List role grants, oldest first",
         parameters=[
             OpenApiParameter("user", OpenApiTypes.STR, description="Login"),
-            OpenApiParameter("node", OpenApiTypes.STR, description="Path of exactly this node"),
+            OpenApiParameter("node", OpenApiTypes.STR, description="Path of the node itself"),
             OpenApiParameter("role", OpenApiTypes.STR, enum=[role.value for role in Role]),
             *PAGE_PARAMETERS,
         ],
         responses=answers({200: page_of(shapes.RoleGrantSerializer)}),
     )
     def get(self, request: Request) -> Response:
-        """Grants in the order of their making."""
+        """List grants, oldest first."""
         refuse_unknown_filters(request, {"user", "node", "role"})
         grants = visible_grants(actor_from(request))
         query = request.query_params
@@ -530,14 +530,14 @@ class RoleGrantList(APIView):
     @extend_schema(
         operation_id="grant_role",
         summary="Grant a role",
-        description="Nobody grants what they lack: every permission of the role must be held by "
-        "the caller on the node, by the token used too.",
+        description="The caller, and the token in use, must have every permission of the role on "
+        "the node.",
         parameters=[IDEMPOTENCY_KEY],
         request=shapes.RoleGrantCreationSerializer,
         responses=answers({201: shapes.RoleGrantSerializer}, 403, 404, 409, 422),
     )
     def post(self, request: Request) -> Response:
-        """A new grant."""
+        """Grant a role."""
         refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         body = shapes.RoleGrantCreationSerializer(data=request.data)
@@ -561,11 +561,11 @@ class RoleGrantDetail(APIView):
 
     @extend_schema(
         operation_id="revoke_role",
-        summary="Take a role back",
+        summary="Revoke a role",
         responses=answers({204: None}, 403, 404, 409),
     )
     def delete(self, request: Request, grant_id: UUID) -> Response:
-        """Take a role back."""
+        """Revoke a role."""
         refuse_unknown_parameters(request, set())
         revoke_role(actor=actor_from(request), grant_id=grant_id, now=SystemClock().now())
         return Response(status=204)

@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Audit events, newest first
-         * @description Of the nodes on which the caller has view_audit; the platform's own events are for platform admins. CSV has all events that match, at most 20,000; more are refused.
+         * @description Events of the nodes on which the caller has view_audit. Platform admins also see the platform's own events. CSV has all matching events, at most 20,000; more are refused.
          */
         get: operations["list_audit_events"];
         put?: never;
@@ -336,14 +336,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Departments, by path
-         * @description Departments by path.
+         * List departments, by path
+         * @description List departments, by path.
          */
         get: operations["list_departments"];
         put?: never;
         /**
          * Create a department
-         * @description A new department.
+         * @description Create a department.
          */
         post: operations["create_department"];
         delete?: never;
@@ -360,8 +360,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One department
-         * @description One department.
+         * Get a department
+         * @description Get a department.
          */
         get: operations["get_department"];
         put?: never;
@@ -371,7 +371,7 @@ export interface paths {
         head?: never;
         /**
          * Rename a department
-         * @description Another name.
+         * @description Rename a department.
          */
         patch: operations["rename_department"];
         trace?: never;
@@ -384,8 +384,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Whether the installation has an administrator yet
-         * @description Whether there is anybody who could let others in.
+         * Get whether the installation has an administrator
+         * @description Return whether the installation has an administrator.
          */
         get: operations["get_installation"];
         put?: never;
@@ -828,8 +828,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Organizations, by path
-         * @description Organizations by path.
+         * List organizations, by path
+         * @description List organizations, by path.
          */
         get: operations["list_organizations"];
         put?: never;
@@ -852,8 +852,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One organization
-         * @description One organization.
+         * Get an organization
+         * @description Get an organization.
          */
         get: operations["get_organization"];
         put?: never;
@@ -863,7 +863,7 @@ export interface paths {
         head?: never;
         /**
          * Rename an organization (platform admins)
-         * @description Another name.
+         * @description Rename an organization.
          */
         patch: operations["rename_organization"];
         trace?: never;
@@ -902,8 +902,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Change one's own password; all other sessions end
-         * @description Another password; this session goes on under a new key.
+         * Change your own password; all other sessions end
+         * @description Change the password. This session continues under a new key.
          */
         post: operations["change_password"];
         delete?: never;
@@ -923,7 +923,7 @@ export interface paths {
         put?: never;
         /**
          * Set a password with a link
-         * @description Set it and say who can sign in now.
+         * @description Set the password, and return the login.
          */
         post: operations["use_password_link"];
         delete?: never;
@@ -1476,14 +1476,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Role grants, oldest first
-         * @description Grants in the order of their making.
+         * List role grants, oldest first
+         * @description List grants, oldest first.
          */
         get: operations["list_role_grants"];
         put?: never;
         /**
          * Grant a role
-         * @description Nobody grants what they lack: every permission of the role must be held by the caller on the node, by the token used too.
+         * @description The caller, and the token in use, must have every permission of the role on the node.
          */
         post: operations["grant_role"];
         delete?: never;
@@ -1503,8 +1503,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Take a role back
-         * @description Take a role back.
+         * Revoke a role
+         * @description Revoke a role.
          */
         delete: operations["revoke_role"];
         options?: never;
@@ -1540,19 +1540,19 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who is signed in
-         * @description Sets the cookie csrftoken, which signing in needs, also with the answer 401.
+         * Get the signed-in user
+         * @description Sets the cookie csrftoken, which signing in needs, even with the answer 401.
          */
         get: operations["get_session"];
         put?: never;
         /**
          * Sign in
-         * @description Begin a session under a new session key.
+         * @description Sign in, under a new session key.
          */
         post: operations["sign_in"];
         /**
          * Sign out
-         * @description End the session.
+         * @description Sign out.
          */
         delete: operations["sign_out"];
         options?: never;
@@ -1568,14 +1568,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Teams, by path
-         * @description Teams by path.
+         * List teams, by path
+         * @description List teams, by path.
          */
         get: operations["list_teams"];
         put?: never;
         /**
          * Create a team
-         * @description A new team.
+         * @description Create a team.
          */
         post: operations["create_team"];
         delete?: never;
@@ -1592,8 +1592,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One team
-         * @description One team.
+         * Get a team
+         * @description Get a team.
          */
         get: operations["get_team"];
         put?: never;
@@ -1603,7 +1603,7 @@ export interface paths {
         head?: never;
         /**
          * Rename a team
-         * @description Another name.
+         * @description Rename a team.
          */
         patch: operations["rename_team"];
         trace?: never;
@@ -1637,13 +1637,13 @@ export interface paths {
         };
         /**
          * Access tokens, newest first
-         * @description One's own, unless `user` or `organization` is given.
+         * @description The caller's own, unless `user` or `organization` is given.
          */
         get: operations["list_tokens"];
         put?: never;
         /**
-         * Create an access token; its secret is shown once
-         * @description One's own, or with `user` one of a service account that one manages.
+         * Create an access token
+         * @description The secret is in the first answer only. The token is the caller's own, or with `user` that of a service account that the caller manages.
          */
         post: operations["create_token"];
         delete?: never;
@@ -1663,7 +1663,7 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Revoke an access token and all that were made with it
+         * Revoke an access token and all tokens created with it
          * @description Revoke a token.
          */
         delete: operations["revoke_token"];
@@ -1683,7 +1683,7 @@ export interface paths {
         put?: never;
         /**
          * Replace an access token by a new one with the same name and scopes
-         * @description A new token in the place of the old one.
+         * @description Replace a token.
          */
         post: operations["rotate_token"];
         delete?: never;
@@ -1788,14 +1788,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * People and service accounts, by login
-         * @description All of the organization for those who manage members or read the audit log somewhere in it; oneself for everybody else.
+         * List people and service accounts, by login
+         * @description All of the organization, for users who manage members or read the audit log somewhere in it. Other users see only themselves.
          */
         get: operations["list_users"];
         put?: never;
         /**
          * Create a person or service account
-         * @description A new user.
+         * @description Create a user.
          */
         post: operations["create_user"];
         delete?: never;
@@ -1812,21 +1812,21 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One person or service account
-         * @description One user.
+         * Get a person or service account
+         * @description Get a user.
          */
         get: operations["get_user"];
         put?: never;
         post?: never;
         /**
          * Delete an account that was never used
-         * @description Its roles and its password link go with it. 409 names what used it.
+         * @description Deletes its roles and its password link too. 409 lists what refers to it.
          */
         delete: operations["delete_user"];
         options?: never;
         head?: never;
         /**
-         * Rename, deactivate or reactivate, or change the address for mail
+         * Rename, deactivate or reactivate a user, or change the email address
          * @description Change a user.
          */
         patch: operations["change_user"];
@@ -1866,8 +1866,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make a link with which a person sets their password, once, within an hour
-         * @description Mailed where mail is configured and the person has an address; else shown this once. An earlier link stops working.
+         * Create a link with which a person sets a password, once, within an hour
+         * @description The link is mailed if mail is configured and the person has an address. Otherwise the answer contains it, once. An earlier link stops working.
          */
         post: operations["make_password_link"];
         delete?: never;
@@ -1915,13 +1915,13 @@ export interface components {
             id: string;
             /**
              * Format: date-time
-             * @description To the minute
+             * @description Precise to the minute
              */
             last_used_at: string | null;
-            /** @description Login of who made it for a service account; null: its owner */
+            /** @description Login of the user who created it for a service account; null: its owner */
             made_by?: string | null;
             name: string;
-            /** @description The first 12 characters, to recognise it by */
+            /** @description The first 12 characters, to recognise the token */
             prefix: string;
             /** Format: date-time */
             revoked_at: string | null;
@@ -1929,12 +1929,12 @@ export interface components {
             /** @description Login of its owner */
             user: string;
         };
-        /** @description A token to be made. */
+        /** @description A token to create. */
         AccessTokenCreationRequest: {
             expires_in_days: number;
             name: string;
             scopes: components["schemas"]["ScopesEnum"][];
-            /** @description Login of a service account that the caller manages; absent: one's own */
+            /** @description Login of a service account that the caller manages. Default: the caller */
             user?: string | null;
         };
         AccessTokenPage: {
@@ -2058,7 +2058,7 @@ export interface components {
          * @enum {string}
          */
         AttemptState: "reserved" | "starting" | "running" | "stopping" | "ended";
-        /** @description One act: who did what to what, when. */
+        /** @description An act, with its actor, subject and time. */
         AuditEvent: {
             action: string;
             /** @description Login, `system` or `anonymous` */
@@ -2070,11 +2070,11 @@ export interface components {
             };
             /** Format: uuid */
             id: string;
-            /** @description Path of the node it belongs to */
+            /** @description Path of the node of the act */
             readonly node: string | null;
-            /** @description Slug; null: the platform's */
+            /** @description Slug; null: the platform itself */
             readonly organization: string | null;
-            /** @description Empty when no request caused it */
+            /** @description Id of its request; empty without a request */
             request_id: string;
             subject: components["schemas"]["AuditSubject"];
         };
@@ -2083,7 +2083,7 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description What an act was done to. */
+        /** @description The object of an act. */
         AuditSubject: {
             id: string;
             kind: string;
@@ -2767,7 +2767,7 @@ export interface components {
         };
         /** @description The first administrator of a new organization, who sets a password with a password link. */
         FirstAdministratorRequest: {
-            /** @description Where password links are mailed to; empty: nowhere */
+            /** @description Email address for password links; empty: no mail */
             email?: string;
             name: string;
             /** @description `[a-z0-9]([a-z0-9._-]*[a-z0-9])?` */
@@ -2780,9 +2780,9 @@ export interface components {
             role: string;
             user: string;
         };
-        /** @description What everybody may know of the installation. */
+        /** @description Public information about the installation. */
         Installation: {
-            /** @description false: nobody can sign in yet; run `tidegate-admin create-admin` on its machine */
+            /** @description false: nobody can sign in yet; run `tidegate-admin create-admin` on the server */
             has_administrator: boolean;
         };
         /** @description What holds for all organizations alike. */
@@ -3492,7 +3492,7 @@ export interface components {
          * @enum {string}
          */
         LogStreamEnum: "stdout" | "stderr";
-        /** @description Who can sign in now. */
+        /** @description The user whose password was set. */
         Login: {
             login: string;
         };
@@ -3554,21 +3554,21 @@ export interface components {
         MovedNode: {
             /**
              * Format: date-time
-             * @description Nothing new starts there since; null: it is not archived
+             * @description Since then, no new jobs start there; null: not archived
              */
             archived_at: string | null;
             /** @description Clusters with limits of their own: they refuse its jobs until quotas are pushed */
             readonly clusters_to_push: string[];
-            /** @description Levels below the organization, which has 0 */
+            /** @description Level below the organization, which is level 0 */
             depth: number;
             /** Format: uuid */
             id: string;
             kind: components["schemas"]["TreeNodeKind"];
             name: string;
             organization: string;
-            /** @description Path of the node above */
+            /** @description Path of the parent node */
             parent: string | null;
-            /** @description Slugs from the organization: `ai-company/research/nlp` */
+            /** @description Slugs from the organization down: `ai-company/research` */
             path: string;
             slug: string;
         };
@@ -3594,7 +3594,7 @@ export interface components {
             pool: string;
             reason: string;
         };
-        /** @description A token just made: the only time that its secret is shown. */
+        /** @description A new token. Its secret is never shown again. */
         NewAccessToken: {
             /** Format: date-time */
             created_at: string;
@@ -3604,18 +3604,18 @@ export interface components {
             id: string;
             /**
              * Format: date-time
-             * @description To the minute
+             * @description Precise to the minute
              */
             last_used_at: string | null;
-            /** @description Login of who made it for a service account; null: its owner */
+            /** @description Login of the user who created it for a service account; null: its owner */
             made_by?: string | null;
             name: string;
-            /** @description The first 12 characters, to recognise it by */
+            /** @description The first 12 characters, to recognise the token */
             prefix: string;
             /** Format: date-time */
             revoked_at: string | null;
             scopes: components["schemas"]["ScopesEnum"][];
-            /** @description `tdg_` and 36 characters; null in the repeated answer to an Idempotency-Key, because secrets are not stored */
+            /** @description `tdg_` and 36 characters. null in the repeated answer to an Idempotency-Key, because secrets are not stored */
             secret: string | null;
             /** @description Login of its owner */
             user: string;
@@ -3624,10 +3624,10 @@ export interface components {
         NewOrganization: {
             /**
              * Format: date-time
-             * @description Nothing new starts there since; null: it is not archived
+             * @description Since then, no new jobs start there; null: not archived
              */
             archived_at: string | null;
-            /** @description Levels below the organization, which has 0 */
+            /** @description Level below the organization, which is level 0 */
             depth: number;
             /** @description Login */
             first_administrator: string | null;
@@ -3638,11 +3638,11 @@ export interface components {
             missing: string[];
             name: string;
             organization: string;
-            /** @description Path of the node above */
+            /** @description Path of the parent node */
             parent: string | null;
             /** @description Of the first administrator */
             password_link: components["schemas"]["PasswordLink"] | null;
-            /** @description Slugs from the organization: `ai-company/research/nlp` */
+            /** @description Slugs from the organization down: `ai-company/research` */
             path: string;
             slug: string;
             /** @description Path of the first team */
@@ -3657,9 +3657,9 @@ export interface components {
         /** @description A new department or team. */
         NodeCreationRequest: {
             name: string;
-            /** @description Path of the node above */
+            /** @description Path of the parent node */
             parent: string;
-            /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`; it never changes */
+            /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`. It never changes */
             slug: string;
         };
         /** @description Why a node is taken out. */
@@ -3767,7 +3767,7 @@ export interface components {
             /** @description Slug of the first team, which gets all of the quota. Default: `main` with an administrator or a pool, else no team */
             team?: string | null;
             /**
-             * @description IANA name such as Europe/Berlin; later, periods of money follow it
+             * @description IANA name such as Europe/Berlin. Later, billing periods will follow it
              * @default UTC
              */
             time_zone?: string;
@@ -3819,19 +3819,19 @@ export interface components {
             reserve_after_mgpu: number;
             reserve_before_mgpu: number;
         };
-        /** @description One's old and new password. */
+        /** @description The caller's old and new password. */
         PasswordChangeRequest: {
             /** @description At least 12 characters */
             new_password: string;
             old_password: string;
         };
-        /** @description A link with which a person sets their password, once. */
+        /** @description A link with which a person sets a password, once. */
         PasswordLink: {
             /** Format: date-time */
             expires_at: string;
-            /** @description Path and fragment of the page, shown this once; null when it was mailed, and in the repeated answer to an Idempotency-Key */
+            /** @description Path and fragment of the page, shown once. null if it was mailed, and in the repeated answer to an Idempotency-Key */
             link: string | null;
-            /** @description The address that the link was mailed to; null: not mailed */
+            /** @description Address to which the link was mailed; null: not mailed */
             sent_to: string | null;
             user: string;
         };
@@ -3973,7 +3973,7 @@ export interface components {
             rank: string[];
             skips_blocked_within_team?: boolean;
             spare_order?: components["schemas"]["SpareOrderEnum"];
-            /** @description IANA name such as Europe/Berlin; later, periods of money follow it */
+            /** @description IANA name such as Europe/Berlin. Later, billing periods will follow it */
             time_zone?: string;
             version?: number;
         };
@@ -3997,7 +3997,7 @@ export interface components {
              *     * `fair_share` - fair_share
              */
             spare_order?: components["schemas"]["SpareOrderEnum"];
-            /** @description IANA name such as Europe/Berlin; later, periods of money follow it */
+            /** @description IANA name such as Europe/Berlin. Later, billing periods will follow it */
             time_zone?: string;
         };
         /** @description Devices of one kind that are interchangeable for quota: GPUs, or CPU cores. */
@@ -4709,7 +4709,7 @@ export interface components {
          * @enum {string}
          */
         ReconciliationStatus: "green" | "red" | "pending" | "unavailable";
-        /** @description A new name; the path stays. */
+        /** @description A new name. The path stays. */
         RenamingRequest: {
             name: string;
         };
@@ -4831,7 +4831,7 @@ export interface components {
         RoleGrant: {
             /** Format: date-time */
             created_at: string;
-            /** @description null: at set-up */
+            /** @description null: granted during setup */
             granted_by?: string | null;
             /** Format: uuid */
             id: string;
@@ -4840,9 +4840,9 @@ export interface components {
             role: components["schemas"]["RoleEnum"];
             user: string;
         };
-        /** @description A role to be granted. */
+        /** @description A role to grant. */
         RoleGrantCreationRequest: {
-            /** @description Path; null for platform_admin only */
+            /** @description Path of the node; null for platform_admin only */
             node?: string | null;
             role: components["schemas"]["RoleEnum"];
             /** @description Login */
@@ -4895,23 +4895,23 @@ export interface components {
          * @enum {string}
          */
         ScopesEnum: "read" | "jobs" | "quotas" | "reports" | "admin";
-        /** @description Who is signed in and what they may do where. */
+        /** @description The signed-in user, with roles and permissions. */
         Session: {
-            /** @description For X-CSRFToken; empty with an access token */
+            /** @description For X-CSRFToken; empty for an access token */
             csrf_token: string;
             features: components["schemas"]["SessionFeatures"];
             grants: components["schemas"]["SessionGrant"][];
-            /** @description Permissions by path of a grant's node, held on its whole subtree; an empty path is the platform */
+            /** @description Permissions by path of a grant's node. They hold for its whole subtree. An empty path is the platform */
             permissions: {
                 [key: string]: ("view_tree" | "view_jobs" | "view_job_content" | "submit_jobs" | "manage_jobs" | "manage_members" | "manage_structure" | "manage_quota" | "view_costs" | "manage_prices" | "view_audit" | "manage_clusters")[];
             };
             user: components["schemas"]["SessionUser"];
         };
-        /** @description What this server is. */
+        /** @description Properties of this server. */
         SessionFeatures: {
             version: string;
         };
-        /** @description One role of the signed-in user. */
+        /** @description A role of the signed-in user. */
         SessionGrant: {
             /** @description null: the whole platform */
             node_path: string | null;
@@ -4930,7 +4930,7 @@ export interface components {
             id: string;
             kind: components["schemas"]["UserKind"];
             login: string;
-            /** @description Every other request is refused before POST /password */
+            /** @description All other requests are refused until POST /password */
             must_change_password: boolean;
             name: string;
             organization: components["schemas"]["SessionOrganization"] | null;
@@ -5131,10 +5131,10 @@ export interface components {
             /** @description The 10 largest losses, largest first */
             waste: components["schemas"]["Waste"][];
         };
-        /** @description How long the old token goes on. */
+        /** @description The remaining life of the old token. */
         TokenRotationRequest: {
             /**
-             * @description Seconds until the old token ends; 0: at once
+             * @description Seconds until the old token ends; 0: now
              * @default 0
              */
             overlap_s?: number;
@@ -5151,19 +5151,19 @@ export interface components {
         TreeNode: {
             /**
              * Format: date-time
-             * @description Nothing new starts there since; null: it is not archived
+             * @description Since then, no new jobs start there; null: not archived
              */
             archived_at: string | null;
-            /** @description Levels below the organization, which has 0 */
+            /** @description Level below the organization, which is level 0 */
             depth: number;
             /** Format: uuid */
             id: string;
             kind: components["schemas"]["TreeNodeKind"];
             name: string;
             organization: string;
-            /** @description Path of the node above */
+            /** @description Path of the parent node */
             parent: string | null;
-            /** @description Slugs from the organization: `ai-company/research/nlp` */
+            /** @description Slugs from the organization down: `ai-company/research` */
             path: string;
             slug: string;
         };
@@ -5198,7 +5198,7 @@ export interface components {
         User: {
             /** Format: date-time */
             created_at: string;
-            /** @description Where links are mailed to; empty: nowhere */
+            /** @description Email address for password links; empty: no mail */
             email: string;
             /** Format: uuid */
             id: string;
@@ -5206,35 +5206,35 @@ export interface components {
             kind: components["schemas"]["UserKind"];
             /** @description `username@organization`; unique on the platform */
             login: string;
-            /** @description Nothing but changing the password is possible after signing in */
+            /** @description After signing in, the user can only change the password */
             must_change_password: boolean;
             name: string;
-            /** @description null: the platform's */
+            /** @description null: a user of the platform */
             organization?: string | null;
             username: string;
         };
-        /** @description What may change of a user. */
+        /** @description The changeable fields of a user. */
         UserChangeRequest: {
-            /** @description Where password links are mailed to; empty: nowhere */
+            /** @description Email address for password links; empty: no mail */
             email?: string;
-            /** @description false ends all sessions and revokes all tokens for good */
+            /** @description false ends all sessions and revokes all tokens for ever */
             is_active?: boolean;
             name?: string;
         };
         /** @description A new person or service account, without any role. */
         UserCreationRequest: {
-            /** @description Where password links are mailed to; empty: nowhere */
+            /** @description Email address for password links; empty: no mail */
             email?: string;
             kind: components["schemas"]["UserKind"];
             /**
-             * @description Whether `password` is for the first sign-in only
+             * @description Whether the user must change `password` first
              * @default true
              */
             must_change_password?: boolean;
             name: string;
-            /** @description Its slug; null: the platform's */
+            /** @description Slug of the organization; null: a user of the platform */
             organization: string | null;
-            /** @description At least 12 characters; absent: no signing in by browser before a password link */
+            /** @description At least 12 characters. Default: none; the user needs a password link first */
             password?: string | null;
             /** @description `[a-z0-9]([a-z0-9._-]*[a-z0-9])?` */
             username: string;
@@ -5399,9 +5399,9 @@ export interface operations {
     list_audit_events: {
         parameters: {
             query?: {
-                /** @description Exactly this action */
+                /** @description Only this action */
                 action?: string;
-                /** @description Exactly this login, `system` or `anonymous` */
+                /** @description Only acts of this login, `system` or `anonymous` */
                 actor?: string;
                 /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
@@ -5410,13 +5410,13 @@ export interface operations {
                 limit?: number;
                 /** @description Slug of an organization */
                 organization?: string;
-                /** @description Not before this time */
+                /** @description Only from this time on */
                 since?: string;
                 /** @description Only acts on this id */
                 subject_id?: string;
                 /** @description Only acts on this kind, such as `team` */
                 subject_kind?: string;
-                /** @description Before this time */
+                /** @description Only before this time */
                 until?: string;
             };
             header?: never;
@@ -6616,9 +6616,9 @@ export interface operations {
                 limit?: number;
                 /** @description Slug of an organization */
                 organization?: string;
-                /** @description Path of the node directly above */
+                /** @description Only children of the node with this path */
                 parent?: string;
-                /** @description Only the node of this path, or the only one whose path ends so; 404 where none is meant, of whatever kind */
+                /** @description Only the node with this path, or the only one whose path ends with it. 404 where no node, or a node of another kind, matches */
                 path?: string;
             };
             header?: never;
@@ -8150,7 +8150,7 @@ export interface operations {
                 cursor?: string;
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
-                /** @description Only the node of this path, or the only one whose path ends so; 404 where none is meant, of whatever kind */
+                /** @description Only the node with this path, or the only one whose path ends with it. 404 where no node, or a node of another kind, matches */
                 path?: string;
             };
             header?: never;
@@ -10854,7 +10854,7 @@ export interface operations {
                 cursor?: string;
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
-                /** @description Path of exactly this node */
+                /** @description Path of the node itself */
                 node?: string;
                 role?: "auditor" | "department_admin" | "finance" | "organization_admin" | "platform_admin" | "researcher" | "service_account" | "team_lead";
                 /** @description Login */
@@ -11210,9 +11210,9 @@ export interface operations {
                 limit?: number;
                 /** @description Slug of an organization */
                 organization?: string;
-                /** @description Path of the node directly above */
+                /** @description Only children of the node with this path */
                 parent?: string;
-                /** @description Only the node of this path, or the only one whose path ends so; 404 where none is meant, of whatever kind */
+                /** @description Only the node with this path, or the only one whose path ends with it. 404 where no node, or a node of another kind, matches */
                 path?: string;
             };
             header?: never;
@@ -11486,9 +11486,9 @@ export interface operations {
                 cursor?: string;
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
-                /** @description Slug of an organization whose members one manages */
+                /** @description Slug of an organization whose members the caller manages */
                 organization?: string;
-                /** @description Login of a user one manages */
+                /** @description Login of a user that the caller manages */
                 user?: string;
             };
             header?: never;

@@ -117,7 +117,7 @@ def test_who_reads_what() -> None:
         for query in ("", "?format=csv"):
             assert refused(user, query=query) == (
                 403,
-                "The audit log is for auditors and administrators; ask one of them.",
+                "The audit log is for auditors and administrators. Ask one of them.",
             )
     for scopes in ([], ["read"], ["jobs"], ["quotas"], ["reports"]):
         assert refused(cast.alice, scopes) == (

@@ -374,12 +374,15 @@ def test_who_may_move_it(company: Company, cast: Cast, alice: Actor) -> None:
 @pytest.mark.parametrize(
     ("parent", "told"),
     [
-        ("ai-company/research", "ai-company/research/nlp lies below ai-company/research already."),
+        ("ai-company/research", "ai-company/research/nlp is below ai-company/research already."),
         (
             "ai-company/production/inference",
-            "ai-company/production/inference is a team, and nothing lies below a team.",
+            "ai-company/production/inference is a team, and a team cannot have children.",
         ),
-        ("rival-lab", "ai-company/research/nlp stays in its organization; name a parent in it."),
+        (
+            "rival-lab",
+            "ai-company/research/nlp must stay in its organization. Give a parent in it.",
+        ),
     ],
 )
 def test_where_it_cannot_be_moved_to(company: Company, cast: Cast, parent: str, told: str) -> None:
@@ -398,10 +401,10 @@ def test_what_else_is_refused(company: Company, cast: Cast, alice: Actor) -> Non
         return str(refusal.value.detail)
 
     assert told(company.research, lab) == (
-        "ai-company/research/lab is ai-company/research itself, or lies below it."
+        "ai-company/research/lab is ai-company/research itself, or below it."
     )
     assert told(company.organization, lab) == (
-        "ai-company is an organization. Only teams and departments are moved."
+        "ai-company is an organization. Only teams and departments can be moved."
     )
     double = a_team(company.production, "nlp")
     assert told(double, company.research) == "There is already a ai-company/research/nlp."
@@ -409,7 +412,7 @@ def test_what_else_is_refused(company: Company, cast: Cast, alice: Actor) -> Non
     assert told(double, lab) == "ai-company/production/nlp is archived. Restore it first."
     move(lab.pk, "ai-company", actor=alice, clock=ClockAt(MOVED))
     assert (
-        told(lab, company.research) == "ai-company/lab was moved just now; try again in a second."
+        told(lab, company.research) == "ai-company/lab was moved just now. Try again in a second."
     )
 
 
@@ -429,8 +432,8 @@ def test_a_path_stays_its_nodes(company: Company, cast: Cast, alice: Actor) -> N
             now=LATER,
         )
     assert refusal.value.detail == (
-        "ai-company/research/nlp was the path of what is ai-company/production/nlp now, and its "
-        "bills still bear it. Take another slug."
+        "ai-company/research/nlp is the former path of ai-company/production/nlp, and bills still "
+        "use it. Choose another slug."
     )
     refused("tree_path_stays_its_nodes", lambda: a_team(company.research, "nlp"))
     found = nodes_by_path(["ai-company/research/nlp", "ai-company/production/nlp"], "team")
@@ -457,8 +460,8 @@ def test_a_path_that_something_below_would_get_is_named(
     with pytest.raises(Conflict) as refusal:
         preview_move(lab.pk, "ai-company/research", actor=alice)
     assert refusal.value.detail == (
-        "ai-company/research/lab/inner was the path of what is ai-company/production/inner now, "
-        "and its bills still bear it. Take another slug."
+        "ai-company/research/lab/inner is the former path of ai-company/production/inner, and "
+        "bills still use it. Choose another slug."
     )
     with pytest.raises(Conflict) as same:
         move(lab.pk, "ai-company/research", actor=alice, clock=ClockAt(at(300)))
@@ -473,8 +476,8 @@ def test_where_a_former_team_lies_is_told_only_to_those_who_see_it(
     guest = an_actor(company.research, Role.DEPARTMENT_ADMIN)
     outside = replace(guest, organization_path=None)
     for actor, told in (
-        (guest, "the path of what is ai-company/production/nlp now"),
-        (outside, "another node's path"),
+        (guest, "the former path of ai-company/production/nlp"),
+        (outside, "the former path of another node"),
     ):
         with pytest.raises(Conflict) as refusal:
             create_below(
@@ -486,7 +489,7 @@ def test_where_a_former_team_lies_is_told_only_to_those_who_see_it(
                 now=LATER,
             )
         assert refusal.value.detail == (
-            f"ai-company/research/nlp was {told}, and its bills still bear it. Take another slug."
+            f"ai-company/research/nlp is {told}, and bills still use it. Choose another slug."
         )
 
 

@@ -71,7 +71,7 @@ def test_the_first_administrator_can_sign_in_and_do_everything(
         ("Maria", PASSWORD, "username must be 1 to 63 of a-z"),
         ("maria", "short", "at least 12 characters"),
         ("maria", "", "at least 12 characters"),
-        ("root", PASSWORD, "There is already a user root. Choose another user name."),
+        ("root", PASSWORD, "There is already a user root. Choose another username."),
     ],
 )
 def test_a_refusal_is_a_sentence_and_nobody_is_made(

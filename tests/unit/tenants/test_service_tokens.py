@@ -138,7 +138,7 @@ def test_one_that_has_ended_is_not_replaced() -> None:
     answer = alice.post(f"tokens/{token.pk}/rotate", {})
     assert (answer.status_code, answer.json()["detail"]) == (
         409,
-        "The token a token has ended. Make a new one.",
+        "The token a token has ended. Create a new one.",
     )
 
 
@@ -153,7 +153,7 @@ def test_all_tokens_of_an_organization_are_listed_by_who_manages_it() -> None:
     assert by_session(cast.nlp_lead).get("tokens?organization=ai-company").status_code == 403
     assert by_session(cast.charlie).get("tokens?organization=ai-company").status_code == 404
     both = by_session(cast.alice).get("tokens?organization=ai-company&user=x")
-    assert both.json()["detail"] == "Give user or organization, not both."
+    assert both.json()["detail"] == "Give either user or organization, not both."
 
 
 def test_a_repeated_request_does_not_show_the_secret_again() -> None:

@@ -36,7 +36,7 @@ def test_a_unique_last_part_names_a_team(bob: Actor, name: str) -> None:
     [
         (
             "vision",
-            "'vision' is the end of several paths; give more of it: "
+            "'vision' is the end of several paths. Give more of it: "
             "ai-company/exploration/vision, ai-company/research/vision.",
         ),
         ("nlpp", "There is no 'nlpp' that you can see. Did you mean ai-company/research/nlp?"),

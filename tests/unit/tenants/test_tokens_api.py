@@ -185,7 +185,7 @@ def test_fifty_live_tokens_are_enough_and_dead_ones_do_not_count() -> None:
     assert session.post("tokens", a_body()).status_code == 201
     answer = session.post("tokens", a_body())
     assert answer.status_code == 409
-    assert answer.json()["detail"] == "You have 50 live tokens already; revoke one first."
+    assert answer.json()["detail"] == "You have 50 live tokens already. Revoke one first."
     assert by_session(cast.alice).post("tokens", a_body()).status_code == 201
 
 
