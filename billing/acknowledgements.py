@@ -1,7 +1,7 @@
-"""A red day that a person has looked at and acknowledged, with a reason.
+"""Acknowledgements of red days by a person, with a reason.
 
-The day stays red. Its acknowledgement says that somebody knows the differences and why they stay.
-It lapses when a later comparison finds others.
+The day stays red. The acknowledgement means that a person knows the differences and why they stay.
+It lapses when a later comparison finds other differences.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REASON_LENGTH_MAX = 500
 
 
 def digest_of(accounts: Iterable[ReconciledAccount]) -> str:
-    """What a comparison found, in short: equal as long as no account's sums change."""
+    """Return a digest of a comparison. It stays equal as long as no account's sums change."""
     found = sorted(
         [
             item.account,
@@ -47,9 +47,9 @@ def acknowledge_day(
 ) -> Reconciliation:
     """Store that the actor knows the differences of a red day, and why they stay.
 
-    For finance and administrators of every team whose account is red there; an account that is no
-    team's asks for the platform's. A second one takes the place of the first. Raises Forbidden,
-    NotFound, and Conflict for a day that is not red.
+    The actor needs rights (finance or administrator) on every team whose account is red there. An
+    account of no team needs rights on the platform. A second acknowledgement replaces the first.
+    Raises Forbidden, NotFound, and Conflict for a day that is not red.
     """
     if not actor.prefixes(Permission.MANAGE_PRICES):
         raise Forbidden(
@@ -63,13 +63,13 @@ def acknowledge_day(
     red = [item for item in accounts if not item.is_green]
     if row.status != ReconciliationStatus.RED or not red:
         raise Conflict(
-            "Only a red day can be acknowledged; this one has no unexpected difference.",
+            "Only a red day can be acknowledged. This one has no unexpected difference.",
             status=row.status,
         )
     paths = {PLATFORM if item.team is None else item.team.path for item in red}
     if not all(actor.holds(Permission.MANAGE_PRICES, path) for path in paths):
         raise Forbidden(
-            "This day is red for accounts that you do not manage, too; ask finance or an "
+            "This day is red for accounts that you do not manage, too. Ask finance or an "
             "administrator of the platform to acknowledge it.",
             permission=Permission.MANAGE_PRICES.value,
         )
@@ -96,8 +96,10 @@ def acknowledge_day(
 def drop_if_outdated(
     row: Reconciliation, accounts: Iterable[ReconciledAccount], *, now: datetime
 ) -> None:
-    """Let the acknowledgement of a locked day lapse where `accounts` differ from what it was given
-    for (does not save)."""
+    """Remove a locked day's acknowledgement if `accounts` differ from the acknowledged ones.
+
+    Does not save the row.
+    """
     if row.acknowledged_at is None or row.acknowledged_digest == digest_of(accounts):
         return
     record(

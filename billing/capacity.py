@@ -1,8 +1,8 @@
 """Capacity of pools in a chargeback report: in use, idle, and the unused part of a guarantee.
 
-Idle time tells what everybody else used. So whole pools are for readers of the platform, and for
-readers of the one organization that uses the pool. Readers of an organization that shares a pool
-get what their own guarantee left unused.
+Idle time reveals the use of others. So only readers of the whole platform, or of the one
+organization that uses a pool, see the pool's capacity. Readers of an organization that shares a
+pool see the unused part of their own guarantee.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from tenants.roles import Permission
 
 @dataclass(frozen=True, slots=True)
 class PoolCapacity:
-    """What of a pool was healthy, held by anybody, and idle, in milli-GPU-seconds.
+    """Healthy, used and idle capacity of a pool, in milli-GPU-seconds.
 
-    `outside_mgpu_s` were held by workloads that belong to no team. Idle is the plain
-    difference: negative where jobs went on holding GPUs of nodes that no longer counted as
-    healthy.
+    `outside_mgpu_s` is the use by workloads of no team. Idle is the plain difference. It is
+    negative if jobs used GPUs of nodes that no longer counted as healthy.
     """
 
     pool: str
@@ -40,26 +39,26 @@ class PoolCapacity:
 
     @property
     def idle_mgpu_s(self) -> int:
-        """Healthy and held by nobody."""
+        """Return the healthy capacity that was not in use."""
         return self.capacity_mgpu_s - self.in_use_mgpu_s - self.outside_mgpu_s
 
 
 class Withheld(StrEnum):
-    """Why a report does not show the capacity of a pool."""
+    """The reason why a report does not show the capacity of a pool."""
 
     #: Other organizations have a quota in the pool, or used it.
     SHARED = "shared"
-    #: The actor sees the costs of a part of the organization only.
+    #: The actor may see only the costs of a part of the organization.
     PARTIAL = "partial"
 
 
 @dataclass(frozen=True, slots=True)
 class WithheldPool:
-    """A pool whose capacity is not shown, and the guarantee of the actor's organizations there.
+    """A pool without shown capacity, and the guarantee of the actor's organizations there.
 
-    `unused_mgpu_s` were guaranteed and not used by their own jobs, whether idle or lent to other
-    organizations, in milli-GPU-seconds. Both are None where the actor does not see the costs of
-    a whole organization.
+    `unused_mgpu_s` is the part of the guarantee that their own jobs did not use, whether idle or
+    lent to other organizations, in milli-GPU-seconds. Both are None if the actor may not see the
+    costs of a whole organization.
     """
 
     pool: str
@@ -71,7 +70,7 @@ class WithheldPool:
 
 @dataclass(frozen=True, slots=True)
 class CapacityScope:
-    """`pools` whose capacity the actor might see, and the `organizations` that are all theirs.
+    """The `pools` whose capacity the actor might see, and the `organizations` that it fully sees.
 
     `users` are the organizations with a quota in each pool.
     """
@@ -83,7 +82,7 @@ class CapacityScope:
 
 
 def capacity_scope(actor: Actor, pools: Iterable[UUID]) -> CapacityScope:
-    """Return what of the capacity of `pools` the actor may see. Two queries at most."""
+    """Return which capacity of `pools` the actor may see. Two queries at most."""
     if PLATFORM in actor.prefixes(Permission.VIEW_COSTS):
         return CapacityScope(True, list(pools), [], {})
     organizations = Node.objects.filter(kind=NodeKind.ORGANIZATION)
@@ -114,10 +113,10 @@ def capacity_of(
     scope: CapacityScope,
     own_mgpu_s: Mapping[str, int],
 ) -> tuple[PoolCapacity, ...]:
-    """Return the capacity of each pool that the actor may see, by the rows of a report.
+    """Return the capacity of each pool that the actor may see, from the rows of a report.
 
-    A pool that anybody else used, with or without a quota, is left out. `own_mgpu_s` is the
-    report's own usage by pool.
+    A pool that others used, with or without a quota, is omitted. `own_mgpu_s` is the report's own
+    usage by pool.
     """
     capacity = []
     for (
@@ -152,10 +151,10 @@ def withheld_pools(
     period: Period,
     used: Iterable[str],
 ) -> tuple[WithheldPool, ...]:
-    """Return the pools that the report speaks of without their capacity, with the reason.
+    """Return the pools of the report without their capacity, with the reason.
 
-    Of `pools`, those in which an organization of the report (`charged`) has a quota, or that are
-    among the `used` (names). Two queries at most, none where nothing is withheld.
+    These are the pools in which an organization of the report (`charged`) has a quota, or which are
+    among the `used` (names). Two queries at most, none where all capacity is shown.
     """
     is_shown, is_used = {item.pool for item in shown}, set(used)
     hidden = [
@@ -177,8 +176,8 @@ def withheld_pools(
     )
 
 
-# Guarantee and use of each organization and pool, as steps over the period; between two steps both
-# are constant. Of each step, what the guarantee has more than the use is unused.
+# Guarantee and use of each organization and pool as steps over the period. Both are constant
+# between two steps. The unused part is the guarantee minus the use, if positive.
 _UNUSED = """
 WITH held AS (
     SELECT a.organization_id, a.pool_id, s.guaranteed_mgpu + s.borrowed_mgpu AS mgpu,
@@ -221,7 +220,7 @@ FROM levels GROUP BY pool_id
 def _unused(
     organizations: Sequence[UUID], pools: Sequence[Pool], period: Period
 ) -> dict[UUID, tuple[int, int]]:
-    """Return by pool what the organizations were guaranteed, and what of it they did not use."""
+    """Return the guarantee of the organizations by pool, and its unused part."""
     since_s, until_s = int(period.start.timestamp()), int(period.until.timestamp())
     if since_s >= until_s:
         return {}

@@ -1,4 +1,4 @@
-"""The chargeback report: who used what in a period, what it costs, and the jobs behind it."""
+"""The chargeback report: usage and cost of a period, and the jobs behind them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ GroupBy = Literal["team", "department"]
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """Usage in milli-GPU-seconds, cost in nano-currency, and how many jobs there were.
+    """Usage in milli-GPU-seconds, cost in nano-currency, and the number of jobs.
 
-    The unpriced parts of the usage had no price and are in it at cost 0. A job may have both
-    classes, so the jobs of the classes may sum to more than `jobs`.
+    The unpriced parts are included in the usage, at cost 0. A job may have both classes, so the
+    jobs of the classes may sum to more than `jobs`.
     """
 
     guaranteed_mgpu_s: int = 0
@@ -48,33 +48,35 @@ class Amounts:
     borrowed_jobs: int = 0
 
     def __add__(self, other: Amounts) -> Amounts:
-        """The sum. Jobs add up too, as they do over teams in one pool: a job belongs to one team.
-        In several pools it would count in each."""
+        """Return the sum, including the jobs.
+
+        Teams in one pool have no job in common. For several pools, a job may count more than once.
+        """
         return Amounts(
             *(getattr(self, item.name) + getattr(other, item.name) for item in fields(self))
         )
 
     @property
     def mgpu_s(self) -> int:
-        """Usage of both classes."""
+        """Return the usage of both classes."""
         return self.guaranteed_mgpu_s + self.borrowed_mgpu_s
 
     @property
     def unpriced_mgpu_s(self) -> int:
-        """Usage of both classes that had no price."""
+        """Return the usage of both classes without a price."""
         return self.unpriced_guaranteed_mgpu_s + self.unpriced_borrowed_mgpu_s
 
     @property
     def cost_nano(self) -> int:
-        """Cost of both classes."""
+        """Return the cost of both classes."""
         return self.guaranteed_cost_nano + self.borrowed_cost_nano
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one node used of one pool; for an organization or department, its whole subtree.
+    """The use of one pool by one node. An organization or department includes its whole subtree.
 
-    `currency` is that of the organization's rate card, None without one.
+    `currency` is that of the organization's rate card, or None.
     """
 
     node: Node
@@ -97,11 +99,10 @@ class DayUse:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Totals of some organizations, in all and by each kind of devices that they used.
+    """Totals of some organizations, overall and for each kind of devices that they used.
 
-    Hours of cores and of GPUs are not of one unit, so their sum means nothing to a reader.
-    `segments_mgpu_s` is summed straight from the segments, apart from rating and grouping, as a
-    check.
+    Hours of cores and GPUs have different units, so their sum has no meaning for a reader.
+    `segments_mgpu_s` is summed from the segments, without rating and grouping, as a check.
     """
 
     totals: Amounts
@@ -111,9 +112,9 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class CurrencySums(Sums):
-    """Sums of the organizations (slugs) that are charged in one currency.
+    """Sums of the organizations (slugs) with one currency.
 
-    `currency` is None where no rate card applies.
+    `currency` is None if no rate card applies.
     """
 
     currency: str | None
@@ -122,12 +123,14 @@ class CurrencySums(Sums):
 
 @dataclass(frozen=True, slots=True)
 class Report(Sums):
-    """A chargeback report. `team_rows` sum to the totals, those of each kind of devices to the
-    totals by device, but for jobs: one that ran in several pools is one. `rows` are what was
-    asked to be shown.
+    """A chargeback report.
 
-    `by_currency` has at least one item. Costs of several currencies do not add up, so that the
-    costs of the totals mean something only where there is one.
+    `team_rows` sum to the totals, and those of one kind of devices to the totals by device. The
+    number of jobs is an exception: a job in several pools counts once. `rows` are the requested
+    rows.
+
+    `by_currency` has at least one item. Costs of several currencies cannot be added. So the costs
+    in the totals only have a meaning with one currency.
     """
 
     period: Period
@@ -140,13 +143,13 @@ class Report(Sums):
 
     @property
     def currency(self) -> str | None:
-        """The currency of all costs; None where there are several, and without a rate card."""
+        """Return the currency of all costs; None if there are several, or no rate card."""
         return self.by_currency[0].currency if len(self.by_currency) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class JobUse:
-    """What one job used in one usage class, in milli-GPU-seconds and nano-currency."""
+    """Usage of one job in one usage class, in milli-GPU-seconds and nano-currency."""
 
     job_id: UUID
     name: str
@@ -162,7 +165,7 @@ class JobUse:
 
 @dataclass(frozen=True, slots=True)
 class JobKey:
-    """Where a page of jobs ends: the last job's usage, id, class, path of its team, and pool."""
+    """The end of a page of jobs: the last job's usage, id, class, path of its team, and pool."""
 
     mgpu_s: int
     job_id: UUID
@@ -179,16 +182,16 @@ def chargeback(
     group_by: GroupBy = "team",
     pool_name: str | None = None,
 ) -> Report:
-    """The report of `period` over what the actor may see of costs, below `node_path` if given.
+    """Return the report of `period` for all nodes below `node_path` whose costs the actor may see.
 
-    Grouped by department it lists organizations, departments and teams, parents first, and
-    each sums its subtree. What a team used before it was moved is a row of its own, with the path
-    of that time, and in the sums of what it lay below then. A node that lies above what the actor
-    may see has no row, since its sum would be a part that looks like the whole. Organizations that
-    are charged in different currencies are summed apart. Twelve queries at most, whatever the size.
+    With `group_by` department it lists organizations, departments and teams, parents first, each
+    with the sum of its subtree. Use before a team was moved has its own row, with the path of that
+    time. It counts for the former parents. A node above the visible ones has no row, because its
+    partial sum would look like the whole. Organizations with different currencies are summed
+    separately.
 
-    Raises Forbidden without the right to see costs, and NotFound for a foreign or absent node
-    or pool.
+    Takes at most twelve queries. Raises Forbidden without the right to see costs, and NotFound for
+    a node or pool that is invisible or does not exist.
     """
     top = visible_place(actor, node_path, Permission.VIEW_COSTS) if node_path is not None else None
     places = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end, below=top)
@@ -236,11 +239,11 @@ def jobs_behind(
     after: JobKey | None = None,
     limit: int,
 ) -> tuple[list[JobUse], bool]:
-    """At most `limit` jobs that make the number of a node, largest first, and whether more follow.
+    """Return at most `limit` jobs behind a node's number, largest first, and whether more follow.
 
-    Over all pages the sums equal the report's row of the same period and `as_of` exactly. A
-    job with usage in both classes is listed once for each. Raises as `chargeback`, and
-    Forbidden also without the right to see the jobs themselves.
+    Over all pages, the sums exactly equal the report's row with the same period and `as_of`. A job
+    with usage in both classes is listed once for each. Raises as `chargeback`, and Forbidden also
+    without the right to see the jobs.
     """
     wanted = list(UsageClass) if usage_class is None else [usage_class]
     top = visible_place(actor, node_path, Permission.VIEW_COSTS, Permission.VIEW_JOBS)
@@ -265,7 +268,7 @@ def jobs_behind(
 
 
 _CLASS_NUMBERS = {UsageClass.GUARANTEED: 1, UsageClass.BORROWED: 2}
-#: By how much the bits of the classes are shifted where usage is on such devices.
+#: Number of bits by which the class bits are shifted for usage on each kind of devices.
 _SHIFTS = {kind: 2 * place for place, kind in enumerate(DeviceKind)}
 
 
@@ -292,25 +295,24 @@ def _team_and_pool(account: int, teams: Sequence[Node], pools: Sequence[Pool]) -
 
 
 def _account(key: JobKey, teams: Sequence[Node], pools: Sequence[Pool]) -> int:
-    """The number of the account that the key names. Raises InvalidRequest where it is gone."""
+    """Return the number of the key's account. Raises InvalidRequest where it no longer exists."""
     paths, names = [team.display_path for team in teams], [pool.name for pool in pools]
     if key.team not in paths or key.pool not in names:
         raise InvalidRequest(
-            f"{key.team} in {key.pool}, with which the last page ended, is not in this list any "
-            "more; start again without the cursor.",
+            f"The last page ended with {key.team} in {key.pool}, which is no longer in this list. "
+            "Start again without the cursor.",
             errors=[FieldError("/cursor", "is of a list that has changed")],
         )
     return (paths.index(key.team) + 1) * POOLS_MAX + names.index(key.pool) + 1
 
 
 def _nodes(places: Iterable[Place]) -> list[Node]:
-    """The nodes that the report may speak of, parents first; one that was moved once for each
-    path."""
+    """Return the nodes of the report, parents first. A moved node occurs once for each path."""
     return list({place.node.path: place.node for place in places}.values())
 
 
 def _pools(name: str | None) -> Mapping[UUID, Pool]:
-    """The pools asked for, by id. Raises NotFound for an unknown one."""
+    """Return the requested pools by id. Raises NotFound for an unknown one."""
     rows = Pool.objects.all() if name is None else Pool.objects.filter(name=name)
     pools = {pool.pk: pool for pool in rows}
     if name is not None and not pools:
@@ -330,8 +332,7 @@ def _currencies(organizations: Iterable[UUID]) -> dict[UUID, str]:
 def _scope(
     places: Sequence[Place], nodes: Sequence[Node], pools: Mapping[UUID, Pool], period: Period
 ) -> dict[str, Any]:
-    """The parameters that every statement takes. Of the nodes, which have the paths of `places`,
-    teams are numbered."""
+    """Return the parameters of all statements. Teams are numbered in the order of `nodes`."""
     teams = _teams(nodes)
     numbers = {team.path: number for number, team in enumerate(teams, 1)}
     spans = [
@@ -351,7 +352,7 @@ def _scope(
 
 
 def _elsewhere(places: Sequence[Place], period: Period) -> dict[str, Any]:
-    """The parameters that say where else the teams of a report lay in its period."""
+    """Return the parameters with the other places of the report's teams in its period."""
     known = {(place.node.pk, place.node.path) for place in places}
     moved = {place.node.pk for place in places if place.start or place.end}
     spans = [
@@ -368,7 +369,7 @@ def _elsewhere(places: Sequence[Place], period: Period) -> dict[str, Any]:
 
 
 def _span(place: Place, period: Period) -> tuple[datetime, datetime] | None:
-    """The part of the period for which something lay there, None for none."""
+    """Return the part of the period during which the place existed, or None."""
     since = period.start if place.start is None else max(period.start, place.start)
     until = period.until if place.end is None else min(period.until, place.end)
     return (since, until) if since < until else None
@@ -406,10 +407,10 @@ def _by_currency(
     charged: Sequence[UUID],
     currencies: Mapping[UUID, str],
 ) -> tuple[CurrencySums, ...]:
-    """Sum the organizations of each currency, by its code.
+    """Sum the organizations of each currency, sorted by its code.
 
-    Organizations without a rate card cost nothing, so they stand apart only beside several
-    currencies. A period without usage has one item, with the currency if there is only one.
+    Organizations without a rate card cost nothing. So they have their own item only if there are
+    several currencies. A period without usage has one item, with the currency if there is only one.
     """
     slugs = {row.node.organization_id: row.node.display_path.split("/")[0] for row in team_rows}
     wanted = sorted({currencies[pk] for pk in slugs or charged if pk in currencies})
@@ -447,7 +448,7 @@ def _sums(team_rows: Collection[Row], found: Collection[Sequence[Any]]) -> _SumF
 def _total(
     team_rows: Iterable[Row], kinds: Collection[DeviceKind], found: Iterable[Sequence[Any]]
 ) -> Amounts:
-    """The sum of `team_rows`, which are all of these `kinds` of devices, each job once."""
+    """Sum `team_rows`, which cover all these `kinds` of devices. Each job counts once."""
     guaranteed, borrowed = (
         sum(number << _SHIFTS[kind] for kind in kinds) for number in _CLASS_NUMBERS.values()
     )
@@ -477,7 +478,7 @@ def _tree_rows(team_rows: Iterable[Row], nodes: Sequence[Node]) -> tuple[Row, ..
 
 
 def _paths_up(path: str) -> Iterable[str]:
-    """The path itself and those of all nodes above it."""
+    """Return the path itself and those of all nodes above it."""
     steps = path.rstrip("/").split("/")
     return ("/".join(steps[:depth]) + "/" for depth in range(len(steps), 0, -1))
 

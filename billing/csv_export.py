@@ -10,7 +10,7 @@ from billing.chargeback import Report
 from primitives.units import MGPU_S_PER_GPU_HOUR, NANO_PER_UNIT, div_half_even
 from webapi.csv_text import csv_line, plain_text
 
-#: New columns come last; none changes its meaning.
+#: New columns are added at the end. A column never changes its meaning.
 COLUMNS = (
     "period_start",
     "period_end",
@@ -31,12 +31,11 @@ COLUMNS = (
 
 
 def csv_lines(report: Report) -> Iterator[str]:
-    """The header, then one line per team, pool and usage class with usage, ended by CR LF.
+    """Yield the header, then one line per team, pool and usage class with usage, ended by CR LF.
 
-    `gpu_hours` are rounded half to even at six decimals; `mgpu_seconds` beside them is exact. In
-    rows whose `device` is cpu both count cores. Costs are exact. Of the rows of all classes and one
-    device, the sums are the report's totals of that, but for `jobs`: a job that is in several rows
-    is one of the report's.
+    `gpu_hours` are rounded half to even at six decimals, and `mgpu_seconds` are exact. If `device`
+    is cpu, both count cores. Costs are exact. The rows of one device sum to the report's totals of
+    that device, except for `jobs`: a job in several rows counts once in the report.
     """
     yield csv_line(COLUMNS)
     for row in report.team_rows:
@@ -82,12 +81,12 @@ def csv_lines(report: Report) -> Iterator[str]:
 
 
 def gpu_hours_text(mgpu_s: int) -> str:
-    """GPU-hours with six decimals: 3,600,000 mGPU-seconds are "1.000000"."""
+    """Return GPU-hours with six decimals: 3,600,000 mGPU-seconds are "1.000000"."""
     return f"{Decimal(div_half_even(mgpu_s * 1_000_000, MGPU_S_PER_GPU_HOUR)).scaleb(-6):f}"
 
 
 def cost_text(cost_nano: int) -> str:
-    """Currency units with all nine decimals."""
+    """Return currency units with all nine decimals."""
     whole, rest = divmod(cost_nano, NANO_PER_UNIT)
     return f"{whole}.{rest:09d}"
 

@@ -1,10 +1,10 @@
-"""What everybody used lately, decayed, for the arbiter's fair-share.
+"""Recent use of all teams and users, decayed, for the arbiter's fair-share.
 
-Reading months of segments in each cycle would not do. So a sum is kept for every team, user and
-pool as of one moment, an hour or two ago, and carried on from hour to hour; what was held since
-is read from the segments themselves, and remembered until they change. What the meter learns of
-the time before is kept as a difference (`billing.late_use`) and counts like the rest until the sums
-have it too. A half-life that is changed holds from then on.
+Reading months of segments in each cycle would be too slow. So one sum per team, user and pool is
+stored as of a time, one or two hours ago, and updated every hour. Use since then is read from the
+segments, and cached until they change. Corrections of earlier use are stored as differences
+(`billing.late_use`), which count until the sums include them. A changed half-life applies from then
+on.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ from billing.models import DecayedUntil, DecayedUse, LateUse
 from bulk.arrays import uuid_array
 from quotas.models import OrganizationPolicy
 
-#: The sums are carried on by so much at once at least, and at most: after a long pause, and where
-#: they are begun on usage that is there already, it takes some cycles.
+#: Limits of one update of the sums. After a long pause, or when sums start on existing usage, the
+#: update takes several cycles.
 STEP_MIN = timedelta(hours=1)
 STEP_MAX = timedelta(days=1)
-#: Sums are begun with what was used in so many half-lives.
+#: New sums start with the usage of this many half-lives.
 HALF_LIVES_MAX = 10
 
 _Key = tuple[str, str, str]
 
 
 class _Held(NamedTuple):
-    """What an attempt held of whom over `[start, end)`, in seconds; None still does. Less than
-    nothing is what it turned out not to have held."""
+    """Use of an attempt during `[start, end)`, in epoch seconds; an end of None means it continues.
+
+    A negative `mgpu` corrects use that the attempt did not have.
+    """
 
     team: str
     user: str
@@ -49,14 +51,14 @@ class _Held(NamedTuple):
 
 
 class RecentUse:
-    """The stored sums, and what was held since then, remembered from one reading to the next.
+    """The stored sums and the use since then, cached between two readings.
 
-    What a party (team, user, pool) held is kept as the moments at which that changed and by how
-    much: of an attempt whose class changed or whose GPUs went on to the next nothing is left there.
+    The use of a party (team, user, pool) is stored as times and changes. So a class change, or GPUs
+    that went to the next attempt, cancel out.
     """
 
     def __init__(self) -> None:
-        #: As of when the sums are; None before the first reading.
+        #: The time of the sums; None before the first reading.
         self._since: datetime | None = None
         self._sums: dict[_Key, int] = {}
         self._organizations: dict[str, str] = {}
@@ -64,9 +66,12 @@ class RecentUse:
         self._steps: defaultdict[_Key, dict[int, int]] = defaultdict(dict)
 
     def read(self, now: datetime, changed: Collection[str] | None = None) -> tuple[Usage, ...]:
-        """The decayed use of every team, user and pool at `now`; until the sums have caught up,
-        what they have. Only of the `changed` jobs it is read again what they held, unless the sums
-        were carried on; without `changed` all is. One snapshot only inside a transaction."""
+        """Return the decayed use of every team, user and pool at `now`.
+
+        Until the sums are up to date, it is the use that they include. With `changed`, only the use
+        of these jobs is read again, unless the sums were updated. Without it, everything is read.
+        Only a transaction makes it one snapshot.
+        """
         until = DecayedUntil.objects.values_list("at", flat=True).first()
         if until is None:
             self._since = None
@@ -83,8 +88,10 @@ class RecentUse:
         )
 
     def read_all(self, since: datetime) -> list[int]:
-        """Read the sums, which are as of `since`, and what was held from then on; returns the ids
-        of the late differences in it."""
+        """Read the sums as of `since` and the use from then on.
+
+        Return the ids of the late differences.
+        """
         for known in (self._sums, self._organizations, self._held, self._steps):
             known.clear()
         for team, user, pool, organization, mgpu_s in _rows(_SUMS, {}):
@@ -94,7 +101,7 @@ class RecentUse:
         return self._take_up(_HELD.format(of_jobs=""), {"since": since})
 
     def read_again(self, changed: Collection[str]) -> None:
-        """Read what was held by the attempts of `changed` jobs; nothing before all was read."""
+        """Read the use of the `changed` jobs again. Does nothing before `read_all`."""
         if self._since is None or not changed:
             return
         for job in changed:
@@ -104,7 +111,7 @@ class RecentUse:
         self._take_up(_HELD.format(of_jobs="AND a.job_id = ANY(%(jobs)s::uuid[])"), of_jobs)
 
     def sums_at(self, at: datetime) -> dict[_Key, int]:
-        """The sums carried on to `at`."""
+        """Return the sums as of `at`."""
         lives, usual_s = _half_lives(), Policy().fair_share_half_life_s
         decays = {
             team: _remembering(lives.get(organization, usual_s))
@@ -148,8 +155,8 @@ _SUMS = """
 SELECT u.team_id::text, u.user_id::text, u.pool_id::text, n.organization_id::text, u.mgpu_s
 FROM billing_decayeduse u JOIN tenants_node n ON n.id = u.team_id
 """
-# One statement, so that a difference and the segments that made it are seen both or neither. What
-# a difference says of the time after the sums the segments say themselves.
+# One statement, so that a difference and its segments are seen both or neither. A difference counts
+# only up to the time of the sums, as the segments cover the time after it.
 _HELD = """
 SELECT a.job_id::text, NULL::bigint, a.team_id::text, a.user_id::text, a.pool_id::text,
        a.organization_id::text, date_part('epoch', GREATEST(s.start, %(since)s))::bigint,
@@ -166,16 +173,15 @@ WHERE true {of_jobs}
 
 
 def read_usage(now: datetime) -> tuple[Usage, ...]:
-    """What `RecentUse` says who has read nothing yet. Four queries, whatever the size."""
+    """Return the decayed use without a cache. Four queries."""
     return RecentUse().read(now)
 
 
 def carry_on(now: datetime) -> None:
-    """Bring the sums nearer to now; most times there is nothing to do but look. The caller has
-    made sure that it is the only one."""
+    """Update the sums, if it is time. The caller ensures that no other process does so."""
     until = DecayedUntil.objects.values_list("at", flat=True).first()
     if until is None:
-        # They begin on the segments as they are now.
+        # The new sums start with the present segments.
         LateUse.objects.all().delete()
         until = _beginning(now)
     elif now - LATE_MAX - until < STEP_MIN:
@@ -198,7 +204,7 @@ def carry_on(now: datetime) -> None:
 
 
 def _beginning(now: datetime) -> datetime:
-    """From when on usage still matters, or `LATE_MAX` ago where there is none so old."""
+    """Return the time from which usage still matters, or `LATE_MAX` ago without older usage."""
     longest = max(_half_lives().values(), default=Policy().fair_share_half_life_s)
     with connection.cursor() as cursor:
         cursor.execute("SELECT min(start) FROM billing_usagesegment")
@@ -209,8 +215,7 @@ def _beginning(now: datetime) -> datetime:
 
 @lru_cache(maxsize=64)
 def _remembering(half_life_s: int) -> Decay:
-    """One for all cycles: what is held lately has ages of an hour or two, the same ones again and
-    again."""
+    """Return a shared `Decay`. Recent use has the same ages of one or two hours again and again."""
     return Decay(half_life_s)
 
 

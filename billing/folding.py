@@ -1,4 +1,4 @@
-"""The meter's arithmetic: what was told about an attempt, folded into what it held when (R-97)."""
+"""The meter's arithmetic: folds the events of an attempt into its usage segments (R-97)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ EventKind = Literal["started", "ended", "lost", "classed", "sized", "anew"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One fact. `sequence` is the order of recording; `guaranteed_mgpu` belongs to `classed`, and
-    `mgpu` to `sized`."""
+    """One fact. `sequence` is the order of recording.
+
+    `guaranteed_mgpu` belongs to `classed`, and `mgpu` to `sized`.
+    """
 
     kind: EventKind
     at: datetime
@@ -24,7 +26,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Held over `[start, end)`; an end of None means that it is held still."""
+    """Use during `[start, end)`. An end of None means that it continues."""
 
     start: datetime
     end: datetime | None
@@ -33,22 +35,25 @@ class Segment:
 
 
 def fold(events: Iterable[Event], *, mgpu: int) -> tuple[Segment, ...]:
-    """The usage segments of one attempt that was granted `mgpu`, in order of time, without gaps.
+    """Return the usage segments of one attempt that was granted `mgpu`, by time, without gaps.
 
-    Depends on the set of `events` only. From `started` the attempt holds its GPUs until
-    `ended`, the moment at which they were released. Without an end it is held until it was
-    `lost` (at: last seen), and `ended` replaces `lost` when the cluster's own record turns up.
-    Of several facts of one of these kinds the first recorded counts. `anew` takes the start back:
-    the cluster forgot that run and began the attempt again at that time. Of all of them up to the
-    end the latest counts, and one before the start says nothing, so that no order decides.
+    The result depends on the set of `events` only, not on their order:
 
-    The last class told for the start or before it is the first segment's; a later one splits;
-    one at or after the end says nothing. Before the first class that was told, that one holds; with
-    none at all, everything counts as borrowed. Of two classes for the same second the one
-    recorded later counts. An amount outside 0 to `mgpu` is cut to it, so that the parts always
-    sum to `mgpu`. From a `sized` on the attempt holds what that says instead of `mgpu`; one at
-    the start or before it says what it held from its start. No start, or an end at or before it,
-    gives no segment.
+    - `started` and `ended`: the attempt uses its GPUs from the first to the second.
+    - `lost`: without an end, use lasts until this time (last seen). `ended` replaces it when the
+      cluster's own record appears.
+    - Of several facts of one of these kinds, the one recorded first counts.
+    - `anew`: the cluster forgot that run and began the attempt again at this time. The latest one
+      up to the end counts. One before the start has no effect.
+    - `classed`: the last class at or before the start is that of the first segment. A later one
+      splits. One at or after the end has no effect. The first class also counts for the time before
+      it. Without any class, all use is borrowed. Of two classes in one second, the one recorded
+      later counts.
+    - `sized`: from then on the attempt uses this amount instead of `mgpu`. At or before the start,
+      it counts from the start.
+
+    A guaranteed amount outside 0 to `mgpu` is cut, so that the parts always sum to `mgpu`. Without
+    a start, or with an end at or before it, there is no segment.
     """
     facts = set(events)
     start = _first(facts, "started")
@@ -79,7 +84,7 @@ def fold(events: Iterable[Event], *, mgpu: int) -> tuple[Segment, ...]:
 
 
 def _of_kind(facts: Iterable[Event], kind: EventKind, end: datetime | None) -> list[Event]:
-    """Those before `end`, in the order in which they count."""
+    """Return the facts of `kind` before `end`, in the order in which they count."""
     return sorted(
         (fact for fact in facts if fact.kind == kind and (end is None or fact.at < end)),
         key=lambda fact: (fact.at, fact.sequence),

@@ -1,4 +1,4 @@
-"""What the meter learns so late that the sums of fair-share may have counted it otherwise."""
+"""Corrections that arrive so late that the sums of fair-share may have counted the use already."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from uuid import UUID
 from billing.folding import Segment
 from billing.models import LateUse
 
-#: How long the meter may hear of something before it is added to the sums (`billing.fair_use`).
+#: Time within which the meter may learn of use before it is added to the sums (`billing.fair_use`).
 LATE_MAX = timedelta(hours=1)
-#: What is a little younger is kept too: the sums may be carried on before this is committed.
+#: Slightly newer use is stored too, because the sums may be updated before this is committed.
 _MARGIN = timedelta(minutes=5)
 
 
 def late_use(
     attempt_id: UUID, before: Iterable[Segment], after: Iterable[Segment], now: datetime
 ) -> Iterator[LateUse]:
-    """How what an attempt held `LATE_MAX` ago and earlier differs after some news from what its
-    segments said before; nothing most times. A class that changes is no difference."""
+    """Yield the corrections to an attempt's use `LATE_MAX` ago and earlier; usually none.
+
+    They are the differences between the segments before and after some news. A change of the class
+    is no difference.
+    """
     steps: dict[datetime, int] = defaultdict(int)
     for sign, segments in ((-1, before), (1, after)):
         for segment in segments:

@@ -1,6 +1,6 @@
-"""The meter: takes what was observed of attempts and keeps their usage segments true to it.
+"""The meter: stores observations of attempts and keeps their usage segments consistent.
 
-Attempts are locked in the order of their ids; whatever a caller locks besides must come before.
+Attempts are locked in the order of their ids. Callers must take other locks before.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from bulk.inserting import insert_rows
 
 log = logging.getLogger(__name__)
 
-#: Facts of which there may be many, each from its own time on.
+#: Kinds of facts that may occur several times, each from its own time on.
 _CHANGES = frozenset({"classed", "sized", "anew"})
-#: How far a cluster's clock may be ahead of ours before its times are not believed.
+#: A cluster's clock may be ahead of ours by this much. Later times are not accepted.
 CLOCK_AHEAD_MAX = timedelta(minutes=5)
 
 
 class AttemptNotMetered(LookupError):
-    """The meter was told of an attempt that nobody registered: a mistake of the caller."""
+    """The attempt was never registered with the meter, which is a mistake of the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """An attempt as the arbiter granted it at `at`: whose it is, and the class that it starts in.
+    """An attempt as the arbiter granted it at `at`, with its owner and first class.
 
-    `multiplier_ppm` is the price multiplier of its priority class at that moment.
+    `multiplier_ppm` is the price multiplier of its priority class at that time.
     """
 
     attempt_id: UUID
@@ -73,8 +73,11 @@ class _Told:
 
 @dataclass(slots=True)
 class _Fact:
-    """What the meter was told of an attempt as it is stored; `id` by the order of the recording, 0
-    before it is, and for the class that came with the account."""
+    """A stored fact about an attempt.
+
+    `id` gives the order of recording. It is 0 before that, and for the class that came with the
+    account.
+    """
 
     attempt_id: UUID
     kind: EventKind
@@ -88,13 +91,13 @@ class _Fact:
 def register_attempts(grants: Sequence[Grant], *, now: datetime) -> None:
     """Open an account for each attempt, with its first class. A repeat changes nothing.
 
-    Nothing is charged until `record_started`. A constant number of statements. A time more than
-    five minutes ahead of `now` counts as `now`, with an anomaly. Raises ValueError for a time
+    No use is charged before `record_started`. Takes a constant number of statements. A time more
+    than five minutes ahead of `now` counts as `now`, with an anomaly. Raises ValueError for a time
     without a zone.
     """
     times = {grant.attempt_id: _believed("classed", grant.at, now) for grant in grants}
     ahead = [grant for grant in grants if times[grant.attempt_id].is_ahead]
-    # Nobody who opens accounts waits for the database to say which ones, as long as all is well.
+    # Ids are returned only if needed, so that usually nobody waits for the database.
     opened = insert_rows(
         MeteredAttempt,
         [
@@ -136,9 +139,11 @@ def register_attempts(grants: Sequence[Grant], *, now: datetime) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a cluster says of an attempt: "started", "ended" or "lost" at `at`; or "sized": that it
-    holds `mgpu` from then on, whatever it was granted; or "anew": that it holds its GPUs since then
-    only, and what it told of its start before is forgotten."""
+    """A cluster's observation of an attempt at `at`.
+
+    The kinds are "started", "ended" and "lost". "sized": it uses `mgpu` from then on, whatever it
+    was granted. "anew": it uses its GPUs only since then, and its earlier start no longer counts.
+    """
 
     attempt_id: UUID
     kind: Literal["started", "ended", "lost", "sized", "anew"]
@@ -147,13 +152,14 @@ class Observed:
 
 
 def record_observed(observed: Sequence[Observed], now: datetime) -> None:
-    """What clusters say of many attempts, in a constant number of statements; of one attempt in
-    the given order. Starts and losses as in `record_started` and `record_lost`.
+    """Store observations of many attempts, in a constant number of statements.
 
-    An end says that the attempt's processes were gone, and its GPUs free. Repeats and strange
-    times as in `record_started`. An end before the start means no usage, with an anomaly. It
-    replaces what `record_lost` said, so a workload that turns up again after all is charged for
-    what it really used. Of two sizes within one second the later one counts.
+    Observations of one attempt are stored in the given order. Starts and losses work as in
+    `record_started` and `record_lost`, and so do repeats and invalid times.
+
+    An end means that the attempt's processes are gone and its GPUs free. An end before the start
+    means no usage, with an anomaly. An end replaces a loss, so a workload that reappears is charged
+    for its real use. Of two sizes in one second, the later one counts.
     """
     _record(
         [_Told(item.attempt_id, item.kind, item.at, mgpu=item.mgpu) for item in observed], now=now
@@ -161,36 +167,36 @@ def record_observed(observed: Sequence[Observed], now: datetime) -> None:
 
 
 def record_started(attempt_id: UUID, at: datetime, now: datetime) -> None:
-    """The cluster says that the attempt holds its GPUs since `at`, by the cluster's clock.
+    """Store that the attempt uses its GPUs since `at`, by the cluster's clock.
 
-    The first time told counts; an equal repeat changes nothing; another time is kept aside as
-    an anomaly. A time more than five minutes ahead of `now` counts as `now`, with an anomaly.
-    Raises AttemptNotMetered, and ValueError for a time without a zone.
+    The first time counts. An equal repeat changes nothing. Another time is stored as an anomaly. A
+    time more than five minutes ahead of `now` counts as `now`, with an anomaly. Raises
+    AttemptNotMetered, and ValueError for a time without a zone.
     """
     _record([_Told(attempt_id, "started", at)], now=now)
 
 
 def record_lost(attempt_id: UUID, at: datetime, now: datetime) -> None:
-    """The attempt vanished; the cluster last listed it at `at`, and usage ends there.
+    """Store that the attempt vanished.
 
-    Repeats and strange times as in `record_started`.
+    The cluster last listed it at `at`, and its usage ends there. Repeats and invalid times work as
+    in `record_started`.
     """
     _record([_Told(attempt_id, "lost", at)], now=now)
 
 
 def record_classed(pairs: Sequence[tuple[UUID, int]], at: datetime, now: datetime) -> None:
-    """From `at` on, each attempt of `pairs` has that many milli-GPU inside its team's guarantee.
+    """Store how many milli-GPU of each attempt are inside its team's guarantee from `at` on.
 
-    Only what is stored with the attempts comes here, the decisions of the arbiter and the cuts to
-    what became smaller, in their order: of two within one second the later one counts, and a
-    repeat of the latest changes nothing. A constant number of
-    statements, whatever the number of pairs. Raises as `record_started`.
+    The caller passes only stored values, from the arbiter's decisions and reductions of sizes, in
+    their order. Of two values in one second, the later one counts. A repeat of the latest changes
+    nothing. Takes a constant number of statements. Raises as `record_started`.
     """
     _record([_Told(attempt_id, "classed", at, mgpu) for attempt_id, mgpu in pairs], now=now)
 
 
 class _Time(NamedTuple):
-    """A time as it was told, and the one that counts."""
+    """A reported time, and the time that counts."""
 
     told: datetime
     counts: datetime
@@ -198,7 +204,10 @@ class _Time(NamedTuple):
 
 
 def _believed(kind: EventKind, told: datetime, now: datetime) -> _Time:
-    """Raises ValueError for a time without a zone."""
+    """Return the reported time and the one that counts.
+
+    Raises ValueError for a time without a zone.
+    """
     if told.tzinfo is None:
         raise ValueError(f"the time of {kind} has no zone: {told}")
     at = told.astimezone(UTC).replace(microsecond=0)
@@ -208,7 +217,7 @@ def _believed(kind: EventKind, told: datetime, now: datetime) -> _Time:
 
 @transaction.atomic
 def _record(told: Sequence[_Told], *, now: datetime) -> None:
-    """Store what is told and refold what it changes."""
+    """Store the facts and fold the changed attempts again."""
     if not told:
         return
     ids = {item.attempt_id for item in told}
@@ -237,7 +246,7 @@ def _record(told: Sequence[_Told], *, now: datetime) -> None:
             )
     if new:
         _store_events(new, now)
-        # Without a start there is no segment.
+        # An attempt without a start has no segment.
         changed = {
             fact.attempt_id
             for fact in new
@@ -250,7 +259,7 @@ def _record(told: Sequence[_Told], *, now: datetime) -> None:
 
 
 def _store_events(new: Sequence[_Fact], now: datetime) -> None:
-    """Append, in this order, and let each have the id that says when it was recorded."""
+    """Append the facts in this order, and set their ids."""
     rows = [
         {
             "attempt_id": fact.attempt_id,
@@ -267,8 +276,10 @@ def _store_events(new: Sequence[_Fact], now: datetime) -> None:
 
 
 def _set_aside(anomalies: Sequence[MeterAnomaly]) -> None:
-    """Store and log what was not known already. A time cut for a fast clock is no conflict
-    when it is told again."""
+    """Store and log new anomalies.
+
+    A time that was cut for a fast clock is no conflict when it is reported again.
+    """
     known = {
         (row.attempt_id, row.kind, row.at, row.reason)
         for row in MeterAnomaly.objects.filter(attempt_id__in={a.attempt_id for a in anomalies})
@@ -294,8 +305,10 @@ def _set_aside(anomalies: Sequence[MeterAnomaly]) -> None:
 
 
 def _lock(ids: Collection[UUID]) -> tuple[Mapping[UUID, int], dict[UUID, list[_Fact]]]:
-    """What milli-GPU the attempts with `ids` were granted, and the class of which their accounts
-    themselves know; locked. Raises AttemptNotMetered when one is missing."""
+    """Lock the attempts with `ids`. Return their granted milli-GPU and their first classes.
+
+    Raises AttemptNotMetered when one is missing.
+    """
     attempts: dict[UUID, int] = {}
     first: dict[UUID, list[_Fact]] = {}
     rows = MeteredAttempt.objects.filter(pk__in=ids).order_by("pk").select_for_update(no_key=True)
@@ -310,7 +323,7 @@ def _lock(ids: Collection[UUID]) -> tuple[Mapping[UUID, int], dict[UUID, list[_F
 
 
 def _add_events(events: Mapping[UUID, list[_Fact]]) -> None:
-    """Add the stored ones to what the accounts themselves know, in the order of recording."""
+    """Add the stored events to those from the accounts, in the order of recording."""
     rows = MeterEvent.objects.filter(attempt_id__in=events).order_by("pk")
     for attempt_id, kind, at, guaranteed_mgpu, mgpu, pk in rows.values_list(
         "attempt_id", "kind", "at", "guaranteed_mgpu", "mgpu", "pk"
@@ -319,8 +332,7 @@ def _add_events(events: Mapping[UUID, list[_Fact]]) -> None:
 
 
 def _same_fact(events: Sequence[_Fact], kind: EventKind, at: datetime) -> _Fact | None:
-    """What was told before of the same fact: a start, an end, or the latest class or size at
-    `at`."""
+    """Return the earlier fact of the same kind; for a class or size, the latest at `at`."""
     same = [e for e in events if e.kind == kind and (kind not in _CHANGES or e.at == at)]
     return same[-1] if same else None
 
@@ -336,7 +348,7 @@ def _anomaly(
 def _ends_before_start(
     new: Iterable[_Fact], known: Mapping[UUID, Sequence[_Fact]], now: datetime
 ) -> list[MeterAnomaly]:
-    """Anomalies of the attempts of `new` whose first told end lies before their start."""
+    """Return anomalies of the attempts of `new` whose first reported end is before their start."""
     found = []
     for attempt_id in sorted({e.attempt_id for e in new if e.kind not in _CHANGES}):
         times = {event.kind: event.at for event in known[attempt_id]}
@@ -352,8 +364,7 @@ def _refold(
     known: Mapping[UUID, Sequence[_Fact]],
     now: datetime,
 ) -> None:
-    """Make the stored segments of `attempts`, by what they were granted, equal to the fold of
-    their events."""
+    """Update the stored segments of `attempts` to the fold of their events."""
     stored: dict[UUID, dict[Segment, int]] = defaultdict(dict)
     for row in UsageSegment.objects.filter(attempt_id__in=attempts):
         segment = Segment(row.start, row.end, row.guaranteed_mgpu, row.borrowed_mgpu)

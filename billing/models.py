@@ -1,4 +1,4 @@
-"""What was used, and what it costs. Billing knows jobs by id only and outlives them."""
+"""Usage and its cost. Billing knows jobs only by id, and its rows outlive them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tenants.models import Node, User
 
 
 class MeteredParty(models.Model):
-    """Whose attempts were metered, in which pool and on which cluster: one for each combination.
+    """A combination of organization, team, user, pool and cluster with metered attempts.
 
-    It is here so that the database checks its references once, and not again with every attempt
-    that starts. A trigger adds what new attempts bring (`metered_parties_are_known`), and like them
-    it stays for ever: so whatever an attempt names is there as long as the attempt is.
+    With it, the database checks these references once, not again for every attempt that starts. A
+    trigger adds the combinations of new attempts (`metered_parties_are_known`). Rows stay for ever,
+    so every object that an attempt names exists as long as the attempt.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -41,12 +41,12 @@ class MeteredParty(models.Model):
 
 
 class MeteredAttempt(models.Model):
-    """Whose an attempt is, as it was when granted: the account that its usage goes to.
+    """The account that is charged for an attempt, as of its grant.
 
-    `id` is the attempt's. `multiplier_ppm` is the price multiplier of its priority class then. That
-    what it names is there `MeteredParty` sees to. From `classed_at` on `guaranteed_mgpu` of it is
-    inside its team's guarantee, until an event says otherwise; of an older account the first class
-    is an event too.
+    `id` is the attempt's. `multiplier_ppm` is the price multiplier of its priority class at that
+    time. `MeteredParty` ensures that the named objects exist. From `classed_at` on,
+    `guaranteed_mgpu` are inside the team's guarantee, until an event changes that. An older account
+    has an event for its first class too.
     """
 
     id = models.UUIDField(primary_key=True, editable=False)
@@ -92,7 +92,10 @@ class MeteredAttempt(models.Model):
 
 
 class MeterEventKind(models.TextChoices):
-    """What the meter was told. Times are the cluster's own, for `classed` the arbiter's."""
+    """The kind of a metered fact.
+
+    Times are the cluster's own; for `classed` they are the arbiter's.
+    """
 
     STARTED = "started"
     ENDED = "ended"
@@ -105,11 +108,11 @@ class MeterEventKind(models.TextChoices):
 class MeterEvent(models.Model):
     """One observed fact about an attempt. Append-only; a repeat changes nothing.
 
-    The class that an attempt starts in stands with its account. `classed` says that from `at` on
-    `guaranteed_mgpu` of the attempt is inside its team's guarantee and the rest borrowed. Of two
-    for the same second the one with the higher id counts: a class may change more than once within
-    a second. `sized` says so of `mgpu`, what it holds on its cluster, where that is not what it was
-    granted. `anew` says that the cluster forgot the start that it told, and began it again at `at`.
+    The first class is stored in the account. `classed`: from `at` on, `guaranteed_mgpu` of the
+    attempt are inside its team's guarantee, and the rest is borrowed. A class may change more than
+    once in a second; then the one with the highest id counts. `sized`: the attempt uses `mgpu` on
+    its cluster, other than granted. `anew`: the cluster forgot the start that it reported, and
+    began again at `at`.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -148,7 +151,7 @@ class MeterEvent(models.Model):
 
 
 class MeterAnomalyReason(models.TextChoices):
-    """Why something that the meter was told does not count as it was told."""
+    """The reason why a reported fact does not count as reported."""
 
     CONFLICT = "conflict"
     CLOCK_AHEAD = "clock_ahead"
@@ -156,10 +159,11 @@ class MeterAnomalyReason(models.TextChoices):
 
 
 class MeterAnomaly(models.Model):
-    """Something the meter was told and did not take as told: kept aside for a person.
+    """A reported fact that the meter did not accept as reported.
 
-    `conflict`: another time was told first, which counts. `clock_ahead`: `at` was in the
-    future, the time of recording counts. `ends_before_start`: the attempt has no usage.
+    It is stored for a person to look at. `conflict`: another time was reported first, which counts.
+    `clock_ahead`: `at` was in the future, so the time of recording counts. `ends_before_start`: the
+    attempt has no usage.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -185,10 +189,10 @@ class MeterAnomaly(models.Model):
 
 
 class UsageSegment(models.Model):
-    """`guaranteed_mgpu` + `borrowed_mgpu` held by an attempt over `[start, end)`.
+    """An attempt's use of `guaranteed_mgpu` + `borrowed_mgpu` during `[start, end)`.
 
-    A pure fold of the attempt's meter events, rewritten whole whenever one arrives. An empty
-    end means that it still runs.
+    It is a pure fold of the attempt's meter events, and is rewritten when one arrives. An empty end
+    means that the attempt still runs.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -228,8 +232,10 @@ class UsageSegment(models.Model):
 
 
 class DecayedUse(models.Model):
-    """What a user's attempts in a team held of a pool until `DecayedUntil.at`, in decayed
-    milli-GPU-seconds (`billing.fair_use`). Nothing is charged by it."""
+    """Use of a pool by a user's attempts in a team until `DecayedUntil.at`.
+
+    In decayed milli-GPU-seconds (`billing.fair_use`). It is never charged.
+    """
 
     team = models.ForeignKey(Node, models.CASCADE, related_name="+")
     user = models.ForeignKey(User, models.CASCADE, related_name="+")
@@ -249,9 +255,11 @@ class DecayedUse(models.Model):
 
 
 class LateUse(models.Model):
-    """That an attempt held `mgpu` more over `[start, end)` (less: negative) than its segments said
-    before: heard so late that `DecayedUse` may have counted it already. Kept until that is
-    corrected."""
+    """A late correction: an attempt used `mgpu` more during `[start, end)` than recorded.
+
+    Negative for less. `DecayedUse` may include the old value already. The row stays until that is
+    corrected.
+    """
 
     id = models.BigAutoField(primary_key=True)
     attempt = models.ForeignKey(MeteredAttempt, models.CASCADE, related_name="+")
@@ -271,7 +279,7 @@ class LateUse(models.Model):
 
 
 class DecayedUntil(models.Model):
-    """As of when all rows of `DecayedUse` are: one row."""
+    """The time of all rows of `DecayedUse`. The table has one row."""
 
     at = models.DateTimeField()
 
@@ -298,16 +306,16 @@ class RateCard(models.Model):
 
 
 class UsageClass(models.TextChoices):
-    """How a GPU-second was had."""
+    """The class of a GPU-second: guaranteed or borrowed."""
 
     GUARANTEED = "guaranteed"
     BORROWED = "borrowed"
 
 
 class RateLine(models.Model):
-    """Price of one GPU-hour of `pool` in `usage_class` over `[start, end)`, in nano-currency.
+    """Price of one GPU-hour of `pool` in `usage_class` during `[start, end)`, in nano-currency.
 
-    The database refuses two prices for one instant.
+    The database refuses two prices for one time.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -349,23 +357,23 @@ class RateLine(models.Model):
 
 
 class ReconciliationStatus(models.TextChoices):
-    """How our meter and a cluster's own account of a day compare."""
+    """The result of comparing our meter with a cluster's own account of a day."""
 
     GREEN = "green"
     RED = "red"
-    #: The account is not complete yet, or nobody has looked.
+    #: The account is not complete yet, or no comparison has run.
     PENDING = "pending"
-    #: The cluster did not give its account.
+    #: The cluster did not deliver its account.
     UNAVAILABLE = "unavailable"
 
 
 class Reconciliation(models.Model):
-    """One UTC day of one cluster: our meter against the cluster's account, as last compared.
+    """One UTC day of one cluster: the last comparison of our meter with the cluster's account.
 
-    `as_of` is the cluster's time of the last comparison and `until` up to when the day was
-    compared; both are empty before the first. A comparison that failed since then leaves its
-    numbers and says so in `status` and `message`. `request_id` is the run that is asked for
-    and not done; `next_at` when it is to be asked for again.
+    `as_of` is the cluster's time at the comparison, and `until` the end of the compared part of the
+    day. Both are empty before the first comparison. A failed comparison keeps the numbers and sets
+    `status` and `message`. `request_id` is the open request. `next_at` is the time of the next
+    automatic request.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -379,7 +387,7 @@ class Reconciliation(models.Model):
     requested_at = models.DateTimeField(null=True)
     tried_at = models.DateTimeField(null=True)
     next_at = models.DateTimeField(null=True)
-    #: By a person, of what was found then (`billing.acknowledgements`).
+    #: Acknowledgement of the differences at that time by a person (`billing.acknowledgements`).
     acknowledged_at = models.DateTimeField(null=True)
     acknowledged_by = models.CharField(max_length=200, blank=True)
     acknowledged_reason = models.CharField(max_length=500, blank=True)
@@ -422,8 +430,8 @@ class Reconciliation(models.Model):
 class ReconciledAccount(models.Model):
     """One account and pool of a reconciled day, in milli-GPU-seconds.
 
-    `team` is whose account it is, empty for one that is no team's. `differences` are the
-    largest ones; `cut_count` more, which sum to `cut_mgpu_s`, were left out.
+    `team` is the account's team, or empty. `differences` are the largest ones. `cut_count` more are
+    omitted, which sum to `cut_mgpu_s`.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -1,4 +1,4 @@
-"""The period that a report is about."""
+"""The period of a report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LATEST = datetime(2100, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """`[start, end)`, UTC whole seconds, as known at `as_of`: what is open counts until then."""
+    """`[start, end)` in UTC whole seconds, as known at `as_of`: open use counts until then."""
 
     start: datetime
     end: datetime
@@ -22,15 +22,15 @@ class Period:
 
     @property
     def until(self) -> datetime:
-        """Where counting stops: the end, or `as_of` when that is earlier."""
+        """Return the end of counting: the end, or `as_of` if that is earlier."""
         return min(self.end, self.as_of)
 
 
 def period_of(start: datetime, end: datetime, *, as_of: datetime | None, now: datetime) -> Period:
-    """The period as known at `as_of` (None: `now`).
+    """Return the period as known at `as_of` (None: `now`).
 
-    Raises InvalidRequest when it is empty or backwards, longer than 400 days, outside the
-    years 2000 to 2099, or as of a time that has not come.
+    Raises InvalidRequest if it is empty or backwards, longer than 400 days, outside the years 2000
+    to 2099, or `as_of` is in the future.
     """
     if start >= end:
         raise InvalidRequest(
@@ -38,12 +38,12 @@ def period_of(start: datetime, end: datetime, *, as_of: datetime | None, now: da
         )
     if start < EARLIEST or end > LATEST:
         raise InvalidRequest(
-            "start and end must lie in the years 2000 to 2099.",
+            "start and end must be in the years 2000 to 2099.",
             errors=[FieldError("/start" if start < EARLIEST else "/end", "is out of range")],
         )
     if end - start > SPAN_MAX:
         raise InvalidRequest(
-            f"A report covers at most {SPAN_MAX.days} days; ask for a shorter period.",
+            f"A report covers at most {SPAN_MAX.days} days. Ask for a shorter period.",
             errors=[FieldError("/end", f"is more than {SPAN_MAX.days} days after start")],
         )
     if as_of is not None and as_of > now:

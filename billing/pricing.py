@@ -1,4 +1,4 @@
-"""Rate cards: an organization's prices. A price that has applied is never changed."""
+"""Rate cards: an organization's prices. A price that has applied never changes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tenants.models import Node, NodeKind
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
 
-#: A million currency units per GPU-hour, so that no sum comes near the end of any column.
+#: A million currency units per GPU-hour. With it, no sum comes near the limit of a column.
 PRICE_NANO_MAX = 10**15
 _CURRENCY = re.compile(r"[A-Z]{3}")
 
 
 def visible_cards(actor: Actor) -> QuerySet[RateCard]:
-    """The rate cards that the actor may see, with their lines in order of pool, class and time.
+    """Return the visible rate cards, with their lines sorted by pool, class and time.
 
-    Whoever sees costs anywhere in their organization sees its prices: they explain the costs.
+    Users who see costs anywhere in their organization see its prices, because prices explain costs.
     """
     lines = RateLine.objects.select_related("pool").order_by("pool__name", "usage_class", "start")
     own = Q(pk__in=[])
@@ -45,15 +45,15 @@ def visible_cards(actor: Actor) -> QuerySet[RateCard]:
 
 @transaction.atomic
 def create_rate_card(organization: str, currency: str, *, actor: Actor, now: datetime) -> RateCard:
-    """An empty rate card in `currency` (ISO 4217) for the organization at this path.
+    """Create an empty rate card in `currency` (ISO 4217) for the organization at this path.
 
-    Raises NotFound or Forbidden by the actor's rights, InvalidRequest for what is no
-    organization or no currency code, and Conflict when there is one already.
+    Raises NotFound or Forbidden by the actor's rights. Raises InvalidRequest for a node that is no
+    organization or an invalid currency code, and Conflict if there is a rate card already.
     """
     node = visible_node(actor, organization)
     if node.kind != NodeKind.ORGANIZATION:
         raise InvalidRequest(
-            f"{node.display_path} is a {node.kind}; only organizations have a rate card.",
+            f"{node.display_path} is a {node.kind}. Only organizations have a rate card.",
             errors=[FieldError("/organization", "is not an organization")],
         )
     require(actor, Permission.MANAGE_PRICES, node)
@@ -66,7 +66,7 @@ def create_rate_card(organization: str, currency: str, *, actor: Actor, now: dat
         with transaction.atomic():
             card = RateCard.objects.create(organization=node, currency=currency)
     except IntegrityError as error:
-        raise Conflict(f"{node.display_path} has a rate card already; add lines to it.") from error
+        raise Conflict(f"{node.display_path} has a rate card already. Add lines to it.") from error
     _record("rate_card.created", card, card.pk, {"currency": currency}, actor=actor, now=now)
     return card
 
@@ -83,11 +83,11 @@ def add_rate_line(
     actor: Actor,
     now: datetime,
 ) -> RateLine:
-    """A price per GPU-hour over `[start, end)`, without an end until one is set.
+    """Add a price per GPU-hour during `[start, end)`. Without `end` it has no end yet.
 
-    It may start in the past, where it prices what had no price. Raises NotFound or Forbidden
-    by the actor's rights, InvalidRequest for an unknown pool, a price or a time out of
-    range, and Conflict, with the line in the way, where there is a price already.
+    It may start in the past, where there was no price. Raises NotFound or Forbidden by the actor's
+    rights, and InvalidRequest for an unknown pool, or a price or time out of range. Raises
+    Conflict, with the conflicting line, where there is a price already.
     """
     card = _changeable(card_id, actor)
     pool = Pool.objects.filter(name=pool_name).first()
@@ -97,7 +97,7 @@ def add_rate_line(
     if not 0 <= price_nano <= PRICE_NANO_MAX:
         errors.append(FieldError("/price_nano", f"must be from 0 to {PRICE_NANO_MAX}"))
     if not EARLIEST <= start < LATEST:
-        errors.append(FieldError("/start", "must lie in the years 2000 to 2099"))
+        errors.append(FieldError("/start", "must be in the years 2000 to 2099"))
     if end is not None and not start < end <= LATEST:
         errors.append(FieldError("/end", "must be after start and before 2100"))
     if pool is None or errors:
@@ -112,7 +112,7 @@ def add_rate_line(
     if (in_the_way := overlapping.order_by("start").first()) is not None:
         raise Conflict(
             f"{usage_class.value} {pool.name} has a price from {_text(in_the_way.start)} to "
-            f"{_text(in_the_way.end)}; end that line first, or choose another period.",
+            f"{_text(in_the_way.end)}. End that line first, or choose another period.",
             conflicts_with=str(in_the_way.pk),
         )
     line = RateLine.objects.create(
@@ -126,10 +126,10 @@ def add_rate_line(
 def end_rate_line(
     card_id: UUID, line_id: UUID, end: datetime, *, actor: Actor, now: datetime
 ) -> RateLine:
-    """Let a price end at `end`, from now on at the earliest, so that no past report changes.
+    """End a price at `end`, which must not be in the past, so that no past report changes.
 
-    Raises NotFound or Forbidden by the actor's rights, and Conflict when `end` is past, not
-    after the line's start, or not before the end that it has.
+    Raises NotFound or Forbidden by the actor's rights. Raises Conflict if `end` is in the past, not
+    after the line's start, or after its present end.
     """
     card = _changeable(card_id, actor)
     line = get_visible(
@@ -141,8 +141,8 @@ def end_rate_line(
     )
     if end < now or end <= line.start or (line.end is not None and end > line.end) or end > LATEST:
         raise Conflict(
-            f"This price holds from {_text(line.start)} to {_text(line.end)}; it can end "
-            "earlier, but not before now and not before it began.",
+            f"This price applies from {_text(line.start)} to {_text(line.end)}. Its new end must "
+            "be earlier, but after its start and not in the past.",
         )
     line.end = end
     line.save(update_fields=["end"])
@@ -151,7 +151,7 @@ def end_rate_line(
 
 
 def _changeable(card_id: UUID, actor: Actor) -> RateCard:
-    """The card, locked, so that changes of one card come one after the other."""
+    """Return the card, locked, so that its changes happen one after the other."""
     card = get_visible(
         actor,
         RateCard.objects.select_related("organization").select_for_update(of=("self",)),

@@ -1,4 +1,4 @@
-"""What other packages ask of the meter."""
+"""Queries of other packages about usage and prices."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from django.db.models import Q
 from billing.models import RateLine, UsageClass
 from billing.rating import cost_nano
 
-#: For the list of a SELECT: what the job whose id is `{job}` has used until `%(now)s`, over all its
-#: attempts. An array of guaranteed and borrowed milli-GPU-seconds, NULL for a job without usage.
+#: An expression of a SELECT list: use of the job with the id `{job}` until `%(now)s`, over all
+#: attempts. An array of guaranteed and borrowed milli-GPU-seconds; NULL for a job without usage.
 USAGE_OF_JOB = """(
     SELECT ARRAY[
         SUM(held.guaranteed_mgpu * held.seconds)::bigint,
@@ -38,9 +38,9 @@ def cost_per_hour_nano(
     multiplier_ppm: int,
     now: datetime,
 ) -> tuple[int, str] | None:
-    """What an hour of these GPUs costs at the prices of `now`, and the currency; one query.
+    """Return the cost of an hour of these GPUs at present prices, and the currency. One query.
 
-    None when a class that is asked for has no price now.
+    None if a needed class has no price now.
     """
     prices, currency = current_prices(organization_id, [pool_id], now=now)
     total_nano = 0
@@ -60,8 +60,10 @@ def cost_per_hour_nano(
 def current_prices(
     organization_id: UUID, pools: Collection[UUID], *, now: datetime
 ) -> tuple[dict[tuple[UUID, str], int], str | None]:
-    """The prices of `now` per GPU-hour by (pool, usage class), in nano-currency, and the currency,
-    None where there is no price at all; one query."""
+    """Return the prices at `now` by (pool, usage class), and the currency. One query.
+
+    Prices are in nano-currency per GPU-hour. The currency is None if there is no price at all.
+    """
     lines = list(
         RateLine.objects.filter(
             Q(end=None) | Q(end__gt=now),

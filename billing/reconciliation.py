@@ -1,9 +1,8 @@
-"""Our meter against a cluster's own account of one day: each difference has a run and a cause
-(R-100).
+"""Compares our meter with a cluster's own account of one day (R-100).
 
-Pure. Both sides are integrals over time, so their difference is one too: it is cut into the
-stretches of time in which the two disagree, and each stretch has one cause. Nothing is left over
-and nothing is rounded away: a difference of a second is shown as one.
+Pure functions. Both sides are integrals over time, so their difference is one too. It is split into
+the time spans in which the two disagree. Each span has one run and one cause. No difference is left
+over or rounded away: even one second is shown.
 """
 
 from __future__ import annotations
@@ -17,40 +16,44 @@ from uuid import UUID
 
 from connectors.accounts import AccountedRun
 
-#: Later than every time: the end of what goes on.
+#: Later than every time: the end of use that continues.
 _EVER = 1 << 60
 
 
 class Cause(StrEnum):
-    """Why the meter and the account differ."""
+    """The cause of a difference between meter and account."""
 
-    #: Metered, and the account has no such run.
+    #: Metered, but the account has no such run.
     ONLY_IN_METER = "only_in_meter"
-    #: On account as ours, and not metered.
+    #: In the account as ours, but not metered.
     ONLY_IN_ACCOUNT = "only_in_account"
     START_DIFFERS = "start_differs"
     END_DIFFERS = "end_differs"
-    #: One of the two says that it still runs, the other that it ended.
+    #: One of the two says that the run continues, the other that it ended.
     STILL_RUNNING = "still_running"
     GPUS_DIFFER = "gpus_differ"
-    #: The meter has a hole where the account has a run.
+    #: The meter has a gap where the account has a run.
     METER_GAP = "meter_gap"
-    #: Metered for one team, on account for another; each of the two has its difference.
+    #: Metered for one team, but in the account for another. Both teams have a difference.
     ACCOUNT_DIFFERS = "account_differs"
     POOL_DIFFERS = "pool_differs"
-    #: The account has another run of what was metered once.
+    #: The account has another run of an attempt that was metered once.
     SECOND_RUN = "second_run"
-    #: Given to the cluster beside the portal by nobody that the portal knows: charged to nobody.
+    #: Submitted directly to the cluster by a user that the portal does not know. It is never
+    #: charged.
     NATIVE_UNMAPPED = "native_unmapped"
 
 
-#: Causes that are as they should be; any other makes a day red.
+#: Expected causes. All others make a day red.
 EXPECTED = frozenset({Cause.NATIVE_UNMAPPED})
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`mgpu` held over `[start, end)`, epoch seconds; an end of None is "still"."""
+    """Use of `mgpu` during `[start, end)`, epoch seconds.
+
+    An end of None means that it continues.
+    """
 
     start: int
     end: int | None
@@ -59,10 +62,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class MeteredRun:
-    """One attempt as the meter has it: all its pieces, also those outside the day.
+    """One attempt as metered, with all its pieces, also those outside the day.
 
-    `account` is the cluster's name for the account of its team. It is found in the account by
-    `key`, or, when it was not given to the cluster by us, by `native_id` and `submitted_at`.
+    `account` is the name of its team's account on the cluster. Its run in the account is found by
+    `key`. An attempt that was not submitted by the portal is found by `native_id` and
+    `submitted_at`.
     """
 
     attempt_id: UUID
@@ -76,19 +80,19 @@ class MeteredRun:
 
     @property
     def start(self) -> int:
-        """Its first second. It must have pieces."""
+        """Return the first second of use. The run must have pieces."""
         return min(piece.start for piece in self.pieces)
 
     @property
     def end(self) -> int | None:
-        """The second after its last, None while it runs. It must have pieces."""
+        """Return the second after its last use; None while it runs. The run must have pieces."""
         ends = [piece.end for piece in self.pieces]
         return None if None in ends else max(end for end in ends if end is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time that is compared, `[start, end)`, epoch seconds."""
+    """The compared time, `[start, end)`, epoch seconds."""
 
     start: int
     end: int
@@ -96,10 +100,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`mgpu_s` milli-GPU-seconds that the account has more than the meter (below 0: less).
+    """A difference of `mgpu_s` milli-GPU-seconds: account minus meter.
 
-    `attempt_id` and `job_id` are known where the meter has heard of it; the `metered_` and
-    `accounted_` times are whole, not cut to the day.
+    `attempt_id` and `job_id` are set if the meter knows the run. The `metered_` and `accounted_`
+    times are complete, not cut to the day.
     """
 
     account: str
@@ -134,7 +138,7 @@ class AccountReport:
 
     @property
     def is_green(self) -> bool:
-        """Whether nothing differs but what is as it should be."""
+        """Return whether all differences are expected."""
         return all(difference.cause in EXPECTED for difference in self.differences)
 
 
@@ -145,12 +149,11 @@ def reconcile(
     *,
     owned: Set[tuple[str, str]] = frozenset(),
 ) -> tuple[AccountReport, ...]:
-    """What each account and pool used on `day` by the meter and by the cluster, and why they
-    differ; by account and pool.
+    """Return the use of each account and pool on `day` by meter and by cluster, and differences.
 
-    `owned` are the (account, user) for whom runs given to the cluster beside the portal should
-    have been metered. Of several runs of one attempt the one with the recorded id is compared,
-    then the one that overlaps the meter longest; the others are second runs.
+    Sorted by account and pool. `owned` are the (account, user) whose runs submitted directly to the
+    cluster should have been metered. If an attempt has several runs, the one with the recorded id
+    is compared, then the one that overlaps the meter longest. The others are second runs.
     """
     metered_sums: dict[tuple[str, str], int] = defaultdict(int)
     accounted_sums: dict[tuple[str, str], int] = defaultdict(int)
@@ -183,7 +186,7 @@ def reconcile(
 def _matched(
     metered: Sequence[MeteredRun], runs: Sequence[AccountedRun]
 ) -> tuple[Mapping[UUID, Sequence[AccountedRun]], Sequence[AccountedRun]]:
-    """The runs of each attempt, the one to compare first, and the runs of nobody."""
+    """Return the runs of each attempt, best match first, and the runs without an attempt."""
     by_key = {use.key: use for use in metered if use.key is not None}
     by_native = {
         (use.native_id, use.submitted_at): use
@@ -193,7 +196,7 @@ def _matched(
     of_attempt: dict[UUID, list[AccountedRun]] = defaultdict(list)
     strangers = []
     for run in runs:
-        # A native may bear the name of one of ours; its number and time are its own.
+        # A native run may have the name of one of ours. Its number and time are its own.
         use = by_native.get((run.native_id, run.submitted_at))
         if use is None and run.key is not None:
             use = by_key.get(run.key)
@@ -212,12 +215,12 @@ def _nearness(use: MeteredRun, run: AccountedRun) -> tuple[bool, int, tuple[str,
     if use.pieces:
         since = max(use.start, run.started_at)
         overlap_s = max(0, min(_or_ever(use.end), _or_ever(run.ended_at)) - since)
-    # Whatever else it says, so that no order of records decides.
+    # All its values, so that the order of records has no influence.
     return run.native_id == use.native_id, overlap_s, tuple(map(str, astuple(run)))
 
 
 def _of_attempt(use: MeteredRun, runs: Sequence[AccountedRun], day: Span) -> Iterable[Difference]:
-    """All differences of one attempt; the first of its `runs` is what was metered."""
+    """Yield all differences of one attempt. The first of its `runs` is compared with the meter."""
     if not runs:
         if amount := _metered_mgpu_s(use, day):
             yield _difference(Cause.ONLY_IN_METER, -amount, use, None)
@@ -242,10 +245,10 @@ def _of_attempt(use: MeteredRun, runs: Sequence[AccountedRun], day: Span) -> Ite
 
 
 def _stretches(use: MeteredRun, run: AccountedRun, day: Span) -> Iterable[tuple[Cause, int]]:
-    """The integral of account minus meter over `day`, by cause and sign, without zeros.
+    """Return the integral of account minus meter over `day`, by cause and sign, without zeros.
 
-    Until both have begun it is the start that differs; from when one of them has ended, the end;
-    in between, what they say is held.
+    The start differs until both have begun. The end differs from when one of them has ended. In
+    between, their amounts are compared.
     """
     begun = max(use.start, run.started_at)
     over = min(_or_ever(use.end), _or_ever(run.ended_at))
@@ -301,7 +304,7 @@ def _difference(
     *,
     at: tuple[str, str] | None = None,
 ) -> Difference:
-    """A difference of the account and pool `at`; without it, of the run's, or the meter's."""
+    """Return a difference of the account and pool `at`; default: of the run, or of the meter."""
     place: MeteredRun | AccountedRun | None = run or use
     assert place is not None
     account, pool = at or (place.account, place.pool)

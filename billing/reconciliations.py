@@ -1,7 +1,7 @@
-"""Days that are reconciled: when, on whose request, with what result, and who may see it.
+"""Reconciled days: their schedule, requests, results and visibility.
 
-A run is an intention in the outbox, carried out where clusters are spoken to. Each request has
-an id of its own, so that a day can be asked for again.
+A request is a message in the outbox, handled by the code that talks to clusters. Each request has
+its own id, so that a day can be requested again.
 """
 
 from __future__ import annotations
@@ -41,36 +41,37 @@ from webapi.middleware import current_request_id
 
 #: The kind of message whose subject is a `Reconciliation.request_id`.
 RECONCILE_DAY = "reconcile_day"
-#: A day is reconciled this long after its end at the earliest, when its last jobs are on account.
+#: Earliest time after the end of a day for its comparison, when its last jobs are in the account.
 SETTLING = timedelta(hours=1)
-#: A day that is not green is compared again after this pause,
+#: Pause after which a day that is not green is compared again,
 RETRY_AFTER = timedelta(minutes=30)
 #: as long as it is not older than this many days.
 DAYS_MAX = 7
-#: How far back a day may be asked for by hand: further back than accounting is usually kept.
+#: Age limit of manual requests, in days. It is longer than accounting is usually stored.
 DAYS_BACK_MAX = 400
-#: Differences kept of each account and pool, the largest ones; the others are counted and summed.
+#: Most differences stored per account and pool, the largest ones. The others are counted and
+#: summed.
 DIFFERENCES_MAX = 200
 _MESSAGE_LENGTH_MAX = 2_000
 _DAY = timedelta(days=1)
 
 
 def account_shard(cluster_id: UUID) -> str:
-    """Where what is asked of the accounting of a cluster queues: it may take minutes."""
+    """Return the outbox shard for requests to a cluster's accounting, which may take minutes."""
     return f"{cluster_id}/account"
 
 
 def start_of(day: date) -> datetime:
-    """The first second of the UTC day."""
+    """Return the first second of the UTC day."""
     return datetime.combine(day, time(), UTC)
 
 
 def plan_days(cluster: Cluster, *, now: datetime) -> int:
-    """Ask for every day of `cluster` that is due; returns how many.
+    """Request the comparison of every due day of `cluster`, and return how many.
 
-    Those are the last seven days that are over and settled, from the first on which the cluster
-    was watched, unless they were compared, and whichever day is to be compared again. Must run
-    behind the caller's fence.
+    Due are days whose next comparison has come. Due are also the last seven days that are over and
+    settled, if they were never compared and the cluster was watched then. Must run behind the
+    caller's fence.
     """
     if kind_named(cluster.kind).open_account is None:
         return 0
@@ -107,7 +108,7 @@ def plan_days(cluster: Cluster, *, now: datetime) -> int:
 
 
 def _was_in_use(cluster: Cluster, day: date) -> bool:
-    """Days are compared until the cluster is archived, and later ones while a job still ran."""
+    """Return whether the day is compared: until the archiving, and later while a job still ran."""
     if cluster.archived_at is None or day <= cluster.archived_at.astimezone(UTC).date():
         return True
     start = start_of(day)
@@ -115,12 +116,12 @@ def _was_in_use(cluster: Cluster, day: date) -> bool:
 
 
 def request_day(cluster_name: str, day: date, *, actor: Actor, now: datetime) -> Reconciliation:
-    """Let the day of the cluster be compared (again) as soon as its agent comes to it.
+    """Request that the cluster's agent compares this day (again) as soon as possible.
 
-    For whoever keeps prices anywhere: finance and administrators. While an earlier request
-    waits, this is that one. Raises Forbidden, NotFound for an unknown cluster, InvalidRequest
-    for a day that has not begun or is too long ago, and Conflict where nobody would ask: the
-    cluster is disabled or keeps no account.
+    For users who manage prices anywhere: finance and administrators. An open request is reused.
+    Raises Forbidden, and NotFound for an unknown cluster. Raises InvalidRequest for a day that has
+    not begun or is too long ago. Raises Conflict for a cluster that is disabled, archived or has no
+    account.
     """
     if not actor.prefixes(Permission.MANAGE_PRICES):
         raise Forbidden(
@@ -139,13 +140,13 @@ def request_day(cluster_name: str, day: date, *, actor: Actor, now: datetime) ->
         )
     if kind_named(cluster.kind).open_account is None:
         raise Conflict(
-            f"{cluster.name} is a {cluster.kind} cluster, which keeps no account of its own: "
-            "there is nothing to compare the meter with."
+            f"{cluster.name} is a {cluster.kind} cluster, which has no accounting of its own to "
+            "compare the meter with."
         )
     if cluster.archived_at is not None:
-        raise Conflict(f"{cluster.name} is archived, so nothing is asked of it; restore it first.")
+        raise Conflict(f"{cluster.name} is archived, so it is not asked. Restore it first.")
     if not cluster.is_enabled:
-        raise Conflict(f"{cluster.name} is disabled, so nothing is asked of it; enable it first.")
+        raise Conflict(f"{cluster.name} is disabled, so it is not asked. Enable it first.")
     with transaction.atomic():
         Reconciliation.objects.bulk_create(
             [Reconciliation(cluster=cluster, day=day, status=ReconciliationStatus.PENDING)],
@@ -191,12 +192,11 @@ def metered_runs(
     natives: Mapping[UUID, tuple[str, int]],
     native_ids: Mapping[UUID, str],
 ) -> list[MeteredRun]:
-    """Every attempt that held GPUs of `cluster` in `[start, end)`, and those of `also`, each with
-    all its segments; by id.
+    """Return the attempts that used GPUs of `cluster` in `[start, end)`, and `also`, by id.
 
-    `account_of` has the cluster's account of each team; `natives` number and submit time of the
-    attempts that were not given to the cluster by us, `native_ids` the recorded number of the
-    others.
+    Each has all its segments. `account_of` is the cluster's account of each team. `natives` are
+    number and submit time of attempts that the portal did not submit. `native_ids` are the recorded
+    numbers of the others.
     """
     ids = attempts_between(cluster, start, end) | set(also)
     attempts = MeteredAttempt.objects.filter(cluster=cluster, pk__in=ids).order_by("pk")
@@ -231,7 +231,7 @@ def metered_runs(
 
 
 def attempts_between(cluster: Cluster, start: datetime, end: datetime) -> set[UUID]:
-    """The attempts that the meter has on `cluster` at any moment of `[start, end)`."""
+    """Return the metered attempts on `cluster` at any time of `[start, end)`."""
     return set(
         UsageSegment.objects.filter(
             Q(end=None) | Q(end__gt=start), attempt__cluster=cluster, start__lt=end
@@ -248,10 +248,10 @@ def store_result(
     teams: Mapping[str, UUID],
     now: datetime,
 ) -> None:
-    """Store what the comparison up to `until` found, in place of the one before.
+    """Store the results of the comparison up to `until`, in place of the previous ones.
 
-    `teams` are the teams of accounts. Green is a day without unexpected differences; one that is
-    not, or was not over, is compared again. A request that was answered already changes nothing.
+    `teams` are the teams of accounts. A day is green without unexpected differences. A day that is
+    red, or was not over, is compared again. A request that was answered already changes nothing.
     Must run behind the caller's fence.
     """
     row = _asked_for(request_id)
@@ -275,9 +275,9 @@ def store_result(
 def store_failure(
     request_id: UUID, status: ReconciliationStatus, message: str, *, now: datetime
 ) -> None:
-    """Store that the account could not be had, or not yet; it is asked for again later.
+    """Store that the account was not available, or not yet. It is requested again later.
 
-    What an earlier comparison found stays, with its time. Must run behind the caller's fence.
+    Results of an earlier comparison stay, with their time. Must run behind the caller's fence.
     """
     row = _asked_for(request_id)
     if row is None:
@@ -293,7 +293,7 @@ def _asked_for(request_id: UUID) -> Reconciliation | None:
 
 
 def _again(row: Reconciliation, now: datetime) -> datetime | None:
-    """When a day is compared again; None for one that is too old to be."""
+    """Return when a day is compared again; None if it is too old."""
     too_old = start_of(row.day) + (DAYS_MAX + 1) * _DAY
     return now + RETRY_AFTER if now < too_old else None
 
@@ -328,7 +328,7 @@ _TIMES = ("metered_start", "metered_end", "accounted_start", "accounted_end")
 
 
 def _stored(difference: Difference) -> dict[str, Any]:
-    """As JSON, as the API shows it; account and pool are the row's."""
+    """Return a difference as JSON, in the form of the API. Account and pool are in the row."""
     values = asdict(difference)
     del values["account"], values["pool"]
     for name in ("attempt_id", "job_id"):
@@ -344,9 +344,9 @@ def _stored(difference: Difference) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class DayView:
-    """A reconciled day as somebody may see it: their accounts only, and what follows from them.
+    """A reconciled day as a user may see it: only the visible accounts, and a status from these.
 
-    `message` is the cluster's own words, for whoever manages clusters.
+    `message` is the cluster's own message, for users who manage clusters.
     """
 
     row: Reconciliation
@@ -356,17 +356,17 @@ class DayView:
 
     @property
     def metered_mgpu_s(self) -> int:
-        """By our meter."""
+        """Return the use by our meter."""
         return sum(item.metered_mgpu_s for item in self.accounts)
 
     @property
     def accounted_mgpu_s(self) -> int:
-        """By the cluster's account."""
+        """Return the use by the cluster's account."""
         return sum(item.accounted_mgpu_s for item in self.accounts)
 
     @property
     def by_device(self) -> list[dict[str, Any]]:
-        """Both, of each kind of devices that there is: those of cores and GPUs have no one unit."""
+        """Return both sums for each kind of devices. Cores and GPUs have no common unit."""
         sums: dict[DeviceKind, list[int]] = {}
         for item in self.accounts:
             of_kind = sums.setdefault(device_of_account(item), [0, 0])
@@ -380,21 +380,20 @@ class DayView:
 
     @property
     def difference_count(self) -> int:
-        """All differences, also those that were not kept."""
+        """Return the number of all differences, including those that are not stored."""
         return sum(item.difference_count for item in self.accounts)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the whole day was compared."""
+        """Return whether the whole day was compared."""
         return self.row.until is not None and self.row.until >= start_of(self.row.day) + _DAY
 
 
 def visible_days(actor: Actor, *, whole: bool = False) -> QuerySet[Reconciliation]:
-    """Every reconciled day, each with the accounts that the actor may see costs of; with their
-    differences when `whole`.
+    """Return every reconciled day, each with the accounts whose costs the actor may see.
 
-    That a cluster was reconciled is no secret to whoever sees costs. Raises Forbidden for
-    anybody else.
+    With `whole`, the accounts have their differences. Every user who sees costs may know that a
+    cluster was reconciled. Raises Forbidden for all others.
     """
     if not actor.prefixes(Permission.VIEW_COSTS):
         raise Forbidden(
@@ -420,7 +419,7 @@ def visible_days(actor: Actor, *, whole: bool = False) -> QuerySet[Reconciliatio
 
 
 def one_day(actor: Actor, reconciliation_id: UUID) -> DayView:
-    """The day with its differences. Raises as `visible_days`, and NotFound."""
+    """Return the day with its differences. Raises as `visible_days`, and NotFound."""
     row = visible_days(actor, whole=True).filter(pk=reconciliation_id).first()
     if row is None:
         raise NotFound("It does not exist, or you may not see it.")
@@ -428,15 +427,15 @@ def one_day(actor: Actor, reconciliation_id: UUID) -> DayView:
 
 
 def device_of_account(account: ReconciledAccount) -> DeviceKind:
-    """What the devices of the account's pool are, of an account of `visible_days`."""
-    # None: the pool is gone, and pools of cores came late.
+    """Return the kind of the pool's devices, for an account of `visible_days`."""
+    # None: the pool is gone. It had GPUs, because pools of cores came later.
     return DeviceKind(getattr(account, "device", None) or DeviceKind.GPU)
 
 
 def day_view(actor: Actor, row: Reconciliation) -> DayView:
-    """What `row`, of `visible_days` of the same actor, is to them.
+    """Return the view of `row` for the actor of `visible_days`.
 
-    A day that is red for somebody else is green to whose own accounts agree.
+    A day that is red only for other accounts is shown as green.
     """
     accounts: tuple[ReconciledAccount, ...] = tuple(getattr(row, "seen_accounts", ()))
     status = ReconciliationStatus(row.status)
@@ -447,5 +446,5 @@ def day_view(actor: Actor, row: Reconciliation) -> DayView:
 
 
 def team_nodes() -> Iterable[Node]:
-    """Every team, for whoever names their accounts."""
+    """Return every team, so that callers can name the accounts."""
     return Node.objects.filter(kind=NodeKind.TEAM).order_by("path")

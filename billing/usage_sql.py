@@ -1,13 +1,16 @@
-"""The SQL that cuts usage to a period and prices it; each question is one statement.
+"""The SQL that cuts usage to a period and prices it. Each query is one statement.
 
-One statement reads one snapshot, so the parts of an answer agree even while the meter writes.
-All take `teams` and `pools` (ids), `since_at` and `until_at` (the period; it ends now at the
-latest). A team that was moved is in `teams` once for each path. Its use counts by where it lay
-then: `place_numbers`, `place_since` and `place_until` have the times of the period over which the
-team of a number (from 1) lay there; most have one, the whole period. Times inside are epoch
-seconds; an `account` is a team and a pool by their numbers in those lists, as narrow as the big
-sorts and sums want it. LEAST and GREATEST skip nulls, which
-here mean "no end yet" and "no rate line".
+One statement reads one snapshot, so the parts of an answer agree even while the meter writes. All
+statements take `teams` and `pools` (ids), `since_at` and `until_at` (the period, which ends now at
+the latest).
+
+A moved team is in `teams` once for each path. Its use counts for its place at the time of use.
+`place_numbers`, `place_since` and `place_until` are the times of the period during which the team
+with this number (from 1) was there. Most teams have one, the whole period.
+
+Inner times are epoch seconds. An `account` is a team and a pool by their numbers in those lists, so
+that the big sorts and sums have short keys. LEAST and GREATEST skip nulls, which here mean "no end
+yet" and "no rate line".
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from billing.rating import cost_of_shifted_sql, shifted_sql
 #: account = team number * this + pool number, both from 1.
 POOLS_MAX = 10_000
 
-# Beyond every time that a segment can have, for rate lines and gaps without an end.
+# Later than all times of segments, for rate lines and gaps without an end.
 _EVER = 1 << 60
 
 _IN_PERIOD = """
@@ -30,8 +33,8 @@ _IN_PERIOD = """
     AND %(since_at)s < %(until_at)s
 """
 
-# Exact, and three times as fast as EXTRACT, which goes by way of numeric: a double holds whole
-# seconds up to 2 to the 53.
+# Exact, and three times as fast as EXTRACT, which uses numeric. A double holds whole seconds up to
+# 2 to the 53.
 _SECONDS_IN_PERIOD = """
     date_part('epoch', LEAST(s."end", %(until_at)s) - GREATEST(s.start, %(since_at)s))::bigint
 """
@@ -69,15 +72,16 @@ _SECONDS_AT_PLACE = """
 
 
 def _rated(condition: str = "") -> str:
-    """CTEs up to `rated`: per attempt, usage class and rate line the period's usage and cost, by
-    where the team lay then.
+    """Return CTEs up to `rated`: the period's usage and cost per attempt, class and rate line.
 
-    Cost is on cumulative usage, so `pieces` reach back to each attempt's start. Segments of an
-    attempt leave no gap (billing.folding), so there are earlier ones only where one of those
-    in the period began at or before it. Time between rate lines becomes lines without a
-    price, so that nothing falls out. Class 1 is guaranteed, 2 borrowed. The outer join to
-    `placed` finds one nearly every time; an inner join would let the planner expect few rows.
-    What it finds none for was used while its team lay elsewhere.
+    They are grouped by the team's place at the time of use. Cost depends on cumulative usage, so
+    `pieces` reach back to each attempt's start. An attempt's segments have no gaps
+    (billing.folding). So earlier ones exist only where a segment of the period began at or before
+    its start.
+
+    Gaps between rate lines become lines without a price, so that no use is lost. Class 1 is
+    guaranteed, 2 is borrowed. The outer join to `placed` nearly always finds a row; an inner join
+    would make the planner expect few rows. Use without a row happened while its team was elsewhere.
     """
     return f"""
 overlapping AS MATERIALIZED (
@@ -162,16 +166,17 @@ rated AS (
 """  # noqa: S608 - made of constants only
 
 
-# Of the report, by `part`:
-#   row: usage and cost per account (from `rated`); day: usage per UTC day and pool;
-#   jobs: how many jobs of an organization (`day` is its place in `charged`, from 1) had usage of
-#   the same classes on the same kinds of devices, by a bit for each: that of the class, shifted by
-#   what `shifts` says of the pool, by its number;
-#   check: all usage of an organization (`day` as above), straight from the tables, apart from
-#   everything above;
-#   capacity: of `capacity_pools`: healthy; held below other nodes than the report's, or by teams of
-#   it while they lay elsewhere (`other_teams`, from `other_since` until `other_until`), and of that
-#   by other organizations than `organizations`.
+# Parts of the report, by `part`:
+# - row: usage and cost per account (from `rated`).
+# - day: usage per UTC day and pool.
+# - jobs: how many jobs of an organization (`day` is its place in `charged`, from 1) used the same
+#   classes on the same kinds of devices. There is a bit for each: that of the class, shifted by the
+#   pool's entry in `shifts`.
+# - check: all usage of an organization (`day` as above), straight from the tables, without the
+#   CTEs.
+# - capacity of `capacity_pools`: healthy; used by other nodes than the report's, or by its teams
+#   while they were elsewhere (`other_teams`, from `other_since` until `other_until`); the part of
+#   that used by other organizations than `organizations`.
 REPORT = f"""
 WITH {_ACCOUNTS}, {_rated()},
 amounts AS (
@@ -285,9 +290,9 @@ FROM unnest(%(pools)s::uuid[]) WITH ORDINALITY AS p (id, number)
 WHERE p.id = ANY(%(capacity_pools)s)
 """  # noqa: S608 - made of constants only
 
-#: The jobs behind a number, largest first: those after (`after_mgpu_s`, `after_job`,
-#: `after_class`, `after_account`) of `classes` (1 guaranteed, 2 borrowed), at most `limit`. Only
-#: these are priced. A job that ran in several accounts is listed once for each.
+#: The jobs behind a number, largest first. Those after (`after_mgpu_s`, `after_job`, `after_class`,
+#: `after_account`) of `classes` (1 guaranteed, 2 borrowed), at most `limit`. Only these are priced.
+#: A job that ran in several accounts is listed once for each.
 JOBS = f"""
 WITH {_ACCOUNTS},
 used AS (
@@ -335,9 +340,10 @@ ORDER BY p.mgpu_s DESC, p.job_id, p.class, p.account
 
 
 def rows_of(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """All rows of one of the statements above, with the memory that its sums need.
+    """Return all rows of one of the statements above, with enough memory for its sums.
 
-    Ends after 30 s at the latest. Compiling the plan would cost more than it saves.
+    It ends after 30 s at the latest. JIT is off, because compiling the plan would cost more than it
+    saves.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(

@@ -39,17 +39,17 @@ class ReconciliationList(APIView):
 
     @extend_schema(
         operation_id="list_reconciliations",
-        summary="Reconciled days, newest first",
-        description="Sums and status are of the accounts whose costs the caller may see.",
+        summary="List reconciled days, newest first",
+        description="Sums and status cover the accounts whose costs the caller may see.",
         parameters=[
-            OpenApiParameter("cluster", OpenApiTypes.STR, description="Only of this cluster"),
+            OpenApiParameter("cluster", OpenApiTypes.STR, description="Only this cluster"),
             OpenApiParameter("day", OpenApiTypes.DATE, description="Only this UTC day"),
             *PAGE_PARAMETERS,
         ],
         responses=answers({200: page_of(ReconciliationSerializer)}, 403),
     )
     def get(self, request: Request) -> Response:
-        """A page of days."""
+        """List days, newest first."""
         refuse_unknown_filters(request, {"cluster", "day"})
         actor = actor_from(request)
         rows = visible_days(actor)
@@ -78,14 +78,14 @@ class ReconciliationList(APIView):
 
     @extend_schema(
         operation_id="request_reconciliation",
-        summary="Have a day compared, again or for the first time",
-        description="Carried out soon, by whoever watches the cluster; the answer is the day as "
-        "it is until then. While an earlier request waits, this is that one.",
+        summary="Request the comparison of a day",
+        description="The comparison runs soon. The answer shows the day before it. While an "
+        "earlier request is open, this request joins it.",
         request=ReconciliationRequestSerializer,
         responses=answers({202: ReconciliationSerializer}, 403, 404, 409),
     )
     def post(self, request: Request) -> Response:
-        """The day, with its request waiting."""
+        """Request the comparison of a day."""
         refuse_unknown_parameters(request, set())
         body = ReconciliationRequestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -105,11 +105,11 @@ class ReconciliationDetail(APIView):
 
     @extend_schema(
         operation_id="get_reconciliation",
-        summary="A reconciled day with its differences",
+        summary="Get a reconciled day with its differences",
         responses=answers({200: ReconciliationDetailSerializer}, 403, 404),
     )
     def get(self, request: Request, reconciliation_id: UUID) -> Response:
-        """The day."""
+        """Get a day."""
         refuse_unknown_parameters(request, set())
         view = one_day(actor_from(request), reconciliation_id)
         return Response(ReconciliationDetailSerializer(view).data)
@@ -127,7 +127,7 @@ class ReconciliationAcknowledgement(APIView):
         responses=answers({200: ReconciliationDetailSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, reconciliation_id: UUID) -> Response:
-        """The day, acknowledged."""
+        """Acknowledge a day."""
         refuse_unknown_parameters(request, set())
         body = AcknowledgementRequestSerializer(data=request.data)
         body.is_valid(raise_exception=True)

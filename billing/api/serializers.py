@@ -28,27 +28,30 @@ class AmountsSerializer(serializers.Serializer[Any]):
     borrowed_mgpu_s = serializers.IntegerField()
     guaranteed_cost_nano = serializers.IntegerField()
     borrowed_cost_nano = serializers.IntegerField()
-    cost_nano = serializers.IntegerField(help_text="Of both classes")
+    cost_nano = serializers.IntegerField(help_text="Cost of both classes")
     unpriced_mgpu_s = serializers.IntegerField(
-        help_text="Part of the usage that had no price and is in the cost as 0"
+        help_text="Part of the usage without a price, which costs 0"
     )
     jobs = serializers.IntegerField()
 
 
 class ChargebackRowSerializer(AmountsSerializer):
-    """What a node used of a pool; an organization or department includes its whole subtree, so
-    add up the rows of teams only, or take the totals."""
+    """Usage of a pool by a node.
+
+    An organization or department includes its whole subtree. So add up only the rows of teams, or
+    use the totals.
+    """
 
     node = serializers.CharField(source="node.display_path", help_text="Path of the node")
     node_kind = serializers.ChoiceField(choices=NodeKind.choices)
     pool = serializers.CharField()
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     currency = serializers.CharField(
-        allow_null=True, help_text="ISO 4217; null where the organization has no rate card"
+        allow_null=True, help_text="ISO 4217; null if the organization has no rate card"
     )
 
     def to_representation(self, instance: Row) -> dict[str, Any]:
-        """The row with its amounts beside the node."""
+        """Return the row with its amounts and the node."""
         return {
             "node": instance.node.display_path,
             "node_kind": instance.node.kind,
@@ -60,13 +63,13 @@ class ChargebackRowSerializer(AmountsSerializer):
 
 
 class DeviceTotalsSerializer(AmountsSerializer):
-    """The totals of all pools with such devices."""
+    """The totals of all pools with this kind of devices."""
 
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
 
 
 class ChargebackCheckSerializer(serializers.Serializer[Any]):
-    """The same usage summed twice: straight from the segments, and over the rows of teams."""
+    """The same usage computed twice: from the segments, and from the rows of teams."""
 
     segments_mgpu_s = serializers.IntegerField()
     rows_mgpu_s = serializers.IntegerField()
@@ -84,22 +87,22 @@ class ChargebackDaySerializer(serializers.Serializer[Any]):
 
 
 class PoolCapacitySerializer(serializers.Serializer[Any]):
-    """Healthy capacity of a pool, what all organizations held of it, and the difference."""
+    """Healthy capacity of a pool, its use by all organizations, and the difference."""
 
     pool = serializers.CharField()
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     capacity_mgpu_s = serializers.IntegerField()
     in_use_mgpu_s = serializers.IntegerField()
     outside_mgpu_s = serializers.IntegerField(
-        help_text="Held by workloads that belong to no team: neither in use nor idle"
+        help_text="Used by workloads of no team: neither in use nor idle"
     )
     idle_mgpu_s = serializers.IntegerField(
-        help_text="Negative where jobs held GPUs of nodes that no longer counted as healthy"
+        help_text="Negative if jobs used GPUs of nodes that no longer counted as healthy"
     )
 
 
 class WithheldPoolSerializer(serializers.Serializer[Any]):
-    """A pool whose capacity the report does not show, and the unused guarantee there."""
+    """A pool without shown capacity, and its unused guarantee."""
 
     pool = serializers.CharField()
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
@@ -110,7 +113,8 @@ class WithheldPoolSerializer(serializers.Serializer[Any]):
     )
     guaranteed_mgpu_s = serializers.IntegerField(
         allow_null=True,
-        help_text="To the organizations whose costs the caller sees in whole; null without one",
+        help_text="Guarantee of the organizations whose costs the caller may see completely; null "
+        "if there is none",
     )
     unused_mgpu_s = serializers.IntegerField(
         allow_null=True,
@@ -120,20 +124,20 @@ class WithheldPoolSerializer(serializers.Serializer[Any]):
 
 
 class CurrencySumsSerializer(serializers.Serializer[Any]):
-    """Totals of the organizations that are charged in one currency, and their check."""
+    """Totals of the organizations with one currency, and their check."""
 
     currency = serializers.CharField(
-        allow_null=True, help_text="ISO 4217; null where no rate card applies"
+        allow_null=True, help_text="ISO 4217; null if no rate card applies"
     )
     organizations = serializers.ListField(
-        child=serializers.CharField(), help_text="Slugs of those with usage in the period"
+        child=serializers.CharField(), help_text="Slugs of the organizations with usage"
     )
     totals = AmountsSerializer()
     totals_by_device = DeviceTotalsSerializer(many=True)
     check = ChargebackCheckSerializer()
 
     def to_representation(self, instance: CurrencySums) -> dict[str, Any]:
-        """The sums beside their currency."""
+        """Return the sums and their currency."""
         return {
             "currency": instance.currency,
             "organizations": list(instance.organizations),
@@ -142,15 +146,15 @@ class CurrencySumsSerializer(serializers.Serializer[Any]):
 
 
 class ReportTotalsSerializer(AmountsSerializer):
-    """Totals of a report; costs are null where they are of several currencies."""
+    """Totals of a report. Costs are null if there are several currencies."""
 
     guaranteed_cost_nano = serializers.IntegerField(allow_null=True)
     borrowed_cost_nano = serializers.IntegerField(allow_null=True)
-    cost_nano = serializers.IntegerField(allow_null=True, help_text="Of both classes")
+    cost_nano = serializers.IntegerField(allow_null=True, help_text="Cost of both classes")
 
 
 class ReportDeviceTotalsSerializer(ReportTotalsSerializer):
-    """The totals of all pools with such devices."""
+    """The totals of all pools with this kind of devices."""
 
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
 
@@ -175,44 +179,45 @@ _COSTS = ("guaranteed_cost_nano", "borrowed_cost_nano", "cost_nano")
 
 
 class ChargebackReportSerializer(serializers.Serializer[Any]):
-    """Who used what from `start` to `end`, and what it costs. What still runs counts until `end`
-    or `as_of`, whichever is earlier."""
+    """Usage and cost from `start` to `end`.
+
+    Use that has not ended counts until `end` or `as_of`, whichever is earlier.
+    """
 
     start = serializers.DateTimeField()
     end = serializers.DateTimeField()
     as_of = serializers.DateTimeField()
     currency = serializers.CharField(
         allow_null=True,
-        help_text="ISO 4217; null where no rate card applies, and where there are several: see "
-        "`by_currency`",
+        help_text="ISO 4217; null if no rate card applies, or there are several: see `by_currency`",
     )
     rows = ChargebackRowSerializer(many=True)
     by_currency = CurrencySumsSerializer(
         many=True,
-        help_text="The totals once more, apart for each currency; at least one. A row belongs to "
-        "the item that lists its organization",
+        help_text="The totals by currency; at least one item. A row belongs to the item that lists "
+        "its organization",
     )
     totals = ReportTotalsSerializer(
-        help_text="Of all pools: the times of cores and GPUs, where there are both, are apart in "
-        "`totals_by_device`. Each job counts once, in however many pools it ran"
+        help_text="Sum over all pools. `totals_by_device` has separate times for cores and GPUs. "
+        "Each job counts once, even if it ran in several pools",
     )
     totals_by_device = ReportDeviceTotalsSerializer(
         many=True,
-        help_text="One for each kind of devices that was used; they sum to `totals`, but for "
+        help_text="One item for each kind of devices in use. They sum to `totals`, except for "
         "jobs that ran on several kinds, which count once there",
     )
     check = ChargebackCheckSerializer()
     days = ChargebackDaySerializer(many=True)
     capacity = PoolCapacitySerializer(
         many=True,
-        help_text="Only pools of which it tells nothing that other organizations used",
+        help_text="Only pools whose capacity reveals nothing about other organizations' use",
     )
     capacity_withheld = WithheldPoolSerializer(
-        many=True, help_text="The other pools of the report, and why their capacity is not shown"
+        many=True, help_text="The other pools of the report, and why their capacity is hidden"
     )
 
     def to_representation(self, instance: Report) -> dict[str, Any]:
-        """The report as the contract has it."""
+        """Return the report in the form of the API."""
         period, body = instance.period, _sums_body(instance)
         if len(instance.by_currency) > 1:
             for amounts in [body["totals"], *body["totals_by_device"]]:
@@ -232,17 +237,17 @@ class ChargebackReportSerializer(serializers.Serializer[Any]):
 
 
 def utc_text(moment: Any) -> Any:
-    """The time as every answer writes it."""
+    """Return a time in the form of all answers."""
     return serializers.DateTimeField().to_representation(moment)
 
 
 class ChargebackJobSerializer(serializers.Serializer[JobUse]):
-    """What one job used in one usage class in the period, over `attempts` attempts."""
+    """Usage of one job in one usage class in the period, over `attempts` attempts."""
 
     job = serializers.UUIDField(source="job_id")
     name = serializers.CharField()
     team = serializers.CharField(help_text="Path of the team")
-    user = serializers.CharField(help_text="User name")
+    user = serializers.CharField(help_text="Username")
     pool = serializers.CharField()
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     usage_class = serializers.ChoiceField(choices=UsageClass.choices)
@@ -252,7 +257,7 @@ class ChargebackJobSerializer(serializers.Serializer[JobUse]):
 
 
 class RateLineSerializer(serializers.Serializer[RateLine]):
-    """Price of a GPU-hour, of a core-hour in a pool of CPU cores, over `[start, end)`."""
+    """Price of a GPU-hour during `[start, end)`; of a core-hour in a pool of CPU cores."""
 
     id = serializers.UUIDField()
     pool = serializers.CharField(source="pool.name")
@@ -260,7 +265,7 @@ class RateLineSerializer(serializers.Serializer[RateLine]):
     usage_class = serializers.ChoiceField(choices=UsageClass.choices)
     price_nano = serializers.IntegerField()
     start = serializers.DateTimeField()
-    end = serializers.DateTimeField(allow_null=True, help_text="Null: until further notice")
+    end = serializers.DateTimeField(allow_null=True, help_text="null: no end yet")
 
 
 class RateCardSerializer(serializers.Serializer[RateCard]):
@@ -269,7 +274,7 @@ class RateCardSerializer(serializers.Serializer[RateCard]):
     id = serializers.UUIDField()
     organization = serializers.CharField(source="organization.slug")
     currency = serializers.CharField(help_text="ISO 4217")
-    lines = RateLineSerializer(many=True, help_text="By pool, usage class and start")
+    lines = RateLineSerializer(many=True, help_text="Sorted by pool, usage class and start")
 
 
 class RateCardCreateSerializer(StrictSerializer):
@@ -290,6 +295,6 @@ class RateLineCreateSerializer(StrictSerializer):
 
 
 class RateLineEndSerializer(StrictSerializer):
-    """When a price ends."""
+    """The end of a price."""
 
     end = UtcTimeField()

@@ -1,4 +1,4 @@
-"""Routes under /api/v1/ of reports and prices."""
+"""Routes under /api/v1/ for reports and prices."""
 
 from __future__ import annotations
 

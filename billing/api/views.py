@@ -47,49 +47,52 @@ from webapi.serializers import PAGE_PARAMETERS, answers, page_of
 
 _PERIOD_PARAMETERS = [
     OpenApiParameter(
-        "start", OpenApiTypes.DATETIME, required=True, description="First second, with an offset"
+        "start", OpenApiTypes.DATETIME, required=True, description="Start, with an offset"
     ),
     OpenApiParameter(
         "end",
         OpenApiTypes.DATETIME,
         required=True,
-        description="Second after the last, at most 400 days after start",
+        description="End, excluded; at most 400 days after start",
     ),
     OpenApiParameter(
         "as_of",
         OpenApiTypes.DATETIME,
-        description="Count what still runs until then at most; now if absent. With the same "
-        "as_of a report and the jobs behind it agree exactly.",
+        description="Count running jobs until this time. Default: now. With the same as_of, a "
+        "report and the jobs behind it agree exactly.",
     ),
     OpenApiParameter("pool", OpenApiTypes.STR, description="Only this pool"),
 ]
-#: Usage that no attempt can have: keeps a cursor's number inside the database's.
+#: More digits than the usage of any attempt. It keeps a cursor's number within the database's
+#: range.
 _USAGE_DIGITS_MAX = 30
 
 
 class ChargebackView(APIView):
-    """Who used what, and what it costs."""
+    """Usage and cost of a period."""
 
     renderer_classes = [JSONRenderer, CsvRenderer]
     content_negotiation_class = NamedFormats
 
     @extend_schema(
         operation_id="get_chargeback_report",
-        summary="Usage and cost of a period",
-        description="Of everything below `organization` or `team`, or else of all that the "
-        "caller may see costs of. CSV has one line per team, pool and usage class.",
+        summary="Get usage and cost of a period",
+        description="Covers everything below `organization` or `team`, or else all nodes whose "
+        "costs the caller may see. CSV has one line per team, pool and usage class.",
         parameters=[
             *_PERIOD_PARAMETERS,
-            OpenApiParameter("organization", OpenApiTypes.STR, description="Only below this slug"),
             OpenApiParameter(
-                "team", OpenApiTypes.STR, description="Only this node (path) and what is below it"
+                "organization", OpenApiTypes.STR, description="Only this organization, by its slug"
+            ),
+            OpenApiParameter(
+                "team", OpenApiTypes.STR, description="Only the node with this path, and below it"
             ),
             OpenApiParameter(
                 "group_by",
                 OpenApiTypes.STR,
                 enum=["team", "department"],
                 default="team",
-                description="department: also organizations and departments, parents first",
+                description="department: includes organizations and departments, parents first",
             ),
             OpenApiParameter("format", OpenApiTypes.STR, enum=["json", "csv"], default="json"),
         ],
@@ -103,7 +106,7 @@ class ChargebackView(APIView):
         ),
     )
     def get(self, request: Request) -> Response:
-        """The report."""
+        """Get the report."""
         refuse_unknown_parameters(
             request,
             {"start", "end", "as_of", "pool", "organization", "team", "group_by", "format"},
@@ -117,8 +120,8 @@ class ChargebackView(APIView):
             pool_name=request.query_params.get("pool"),
         )
         if request.accepted_renderer.format == "csv":
-            # At most teams x pools x classes lines, summed already. Sent whole: a stream that
-            # breaks would leave a file that looks complete.
+            # A report has at most teams x pools x classes lines, which are summed already. It is
+            # sent whole, because a broken stream would leave a file that looks complete.
             name = f"chargeback-{report.period.start:%Y%m%d}-{report.period.end:%Y%m%d}.csv"
             return Response(
                 "".join(csv_lines(report)),
@@ -128,34 +131,34 @@ class ChargebackView(APIView):
 
 
 class ChargebackJobs(APIView):
-    """The jobs that make a number of the report."""
+    """The jobs behind a number of the report."""
 
     @extend_schema(
         operation_id="list_chargeback_jobs",
-        summary="The jobs behind a number",
-        description="Largest first. Every page counts until the time of the first, so all pages "
-        "together sum to one number.",
+        summary="List the jobs behind a number of the report",
+        description="Largest first. All pages use the time of the first page, so together they sum "
+        "to the number.",
         parameters=[
             *_PERIOD_PARAMETERS,
             OpenApiParameter(
-                "node", OpenApiTypes.STR, required=True, description="Path of the row"
+                "node", OpenApiTypes.STR, required=True, description="Path of the row's node"
             ),
             OpenApiParameter(
                 "usage_class",
                 OpenApiTypes.STR,
                 enum=list(UsageClass.values),
-                description="Only this class; both if absent",
+                description="Only this class. Default: both",
             ),
             *PAGE_PARAMETERS,
         ],
         responses=answers({200: page_of(ChargebackJobSerializer)}, 403, 404),
     )
     def get(self, request: Request) -> Response:
-        """A page of jobs."""
+        """List jobs, largest first."""
         refuse_unknown_filters(request, {"start", "end", "as_of", "pool", "node", "usage_class"})
         node_path = request.query_params.get("node")
         if not node_path:
-            raise _missing("node", "the path of a node of the report")
+            raise _missing("node", "give the path of a node of the report")
         usage_class = _choice(request, "usage_class", UsageClass.values)
         now = SystemClock().now()
         period, after = _period(request, now), None
@@ -180,24 +183,24 @@ class RateCardList(APIView):
 
     @extend_schema(
         operation_id="list_rate_cards",
-        summary="Prices of the organizations whose costs the caller may see",
+        summary="List the prices of organizations whose costs the caller may see",
         parameters=PAGE_PARAMETERS,
         responses=answers({200: page_of(RateCardSerializer)}),
     )
     def get(self, request: Request) -> Response:
-        """A page of rate cards."""
+        """List rate cards."""
         refuse_unknown_filters(request, set())
         page = page_by_id(request, visible_cards(actor_from(request)))
         return Response(page_body(request, page, lambda card: RateCardSerializer(card).data))
 
     @extend_schema(
         operation_id="create_rate_card",
-        summary="Give an organization a rate card",
+        summary="Create a rate card for an organization",
         request=RateCardCreateSerializer,
         responses=answers({201: RateCardSerializer}, 403, 404, 409),
     )
     def post(self, request: Request) -> Response:
-        """The new card, without lines."""
+        """Create a rate card without lines."""
         refuse_unknown_parameters(request, set())
         body = RateCardCreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -213,13 +216,13 @@ class RateLineList(APIView):
     @extend_schema(
         operation_id="add_rate_line",
         summary="Add a price",
-        description="It may start in the past, where there was no price; a price that has "
+        description="A price may start in the past, where there was none. A price that has "
         "applied never changes. To raise a price, end the current line and add another.",
         request=RateLineCreateSerializer,
         responses=answers({201: RateLineSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, card_id: UUID) -> Response:
-        """The new line. A 409 names the line in the way as `conflicts_with`."""
+        """Add a price. A 409 names the conflicting line in `conflicts_with`."""
         refuse_unknown_parameters(request, set())
         body = RateLineCreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -241,13 +244,13 @@ class RateLineDetail(APIView):
 
     @extend_schema(
         operation_id="end_rate_line",
-        summary="Let a price end",
-        description="Now at the earliest, so that no past report changes.",
+        summary="End a price",
+        description="The end cannot be in the past, so that no past report changes.",
         request=RateLineEndSerializer,
         responses=answers({200: RateLineSerializer}, 403, 404, 409),
     )
     def patch(self, request: Request, card_id: UUID, line_id: UUID) -> Response:
-        """The line with its end."""
+        """End a price."""
         refuse_unknown_parameters(request, set())
         body = RateLineEndSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -293,16 +296,18 @@ def _time(request: Request, name: str) -> datetime | None:
 def _period(request: Request, now: datetime) -> Period:
     start, end = _time(request, "start"), _time(request, "end")
     if start is None or end is None:
-        raise _missing("start" if start is None else "end", "a time such as 2026-11-21T12:00:00Z")
+        raise _missing(
+            "start" if start is None else "end", "give a time such as 2026-11-21T12:00:00Z"
+        )
     return period_of(start, end, as_of=_time(request, "as_of"), now=now)
 
 
 def _top(request: Request) -> str | None:
-    """The node that the report is below."""
+    """Return the path of the node that the report covers, or None."""
     organization, team = (request.query_params.get(name) for name in ("organization", "team"))
     if organization is not None and team is not None:
         raise InvalidRequest(
-            "Give organization or team, not both: a team's path begins with its organization.",
+            "Give organization or team, not both. A team's path begins with its organization.",
             errors=[FieldError("/organization", "is given beside team")],
         )
     return organization if team is None else team
@@ -322,12 +327,12 @@ def _cursor(period: Period, last: JobUse) -> str:
 
 
 def _after(cursor: str, period: Period, now: datetime) -> tuple[Period, JobKey]:
-    """The period as the first page knew it, and the job after which this page begins."""
+    """Return the period with the time of the first page, and the job before this page."""
     as_of, mgpu_s, job_id, usage_class, team, pool = decode_cursor(cursor, parts=6)
     is_number = mgpu_s.isascii() and mgpu_s.isdigit() and len(mgpu_s) <= _USAGE_DIGITS_MAX
     if not is_number or usage_class not in UsageClass.values:
         raise InvalidRequest(
-            "The cursor is not one of this list; start again without it.",
+            "The cursor is not valid for this list. Start again without it.",
             errors=[FieldError("/cursor", "is not a cursor of this list")],
         )
     job = uuid_or_refuse(job_id, "cursor")

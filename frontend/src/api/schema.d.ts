@@ -1308,14 +1308,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Prices of the organizations whose costs the caller may see
-         * @description A page of rate cards.
+         * List the prices of organizations whose costs the caller may see
+         * @description List rate cards.
          */
         get: operations["list_rate_cards"];
         put?: never;
         /**
-         * Give an organization a rate card
-         * @description The new card, without lines.
+         * Create a rate card for an organization
+         * @description Create a rate card without lines.
          */
         post: operations["create_rate_card"];
         delete?: never;
@@ -1335,7 +1335,7 @@ export interface paths {
         put?: never;
         /**
          * Add a price
-         * @description It may start in the past, where there was no price; a price that has applied never changes. To raise a price, end the current line and add another.
+         * @description A price may start in the past, where there was none. A price that has applied never changes. To raise a price, end the current line and add another.
          */
         post: operations["add_rate_line"];
         delete?: never;
@@ -1358,8 +1358,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Let a price end
-         * @description Now at the earliest, so that no past report changes.
+         * End a price
+         * @description The end cannot be in the past, so that no past report changes.
          */
         patch: operations["end_rate_line"];
         trace?: never;
@@ -1372,14 +1372,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Reconciled days, newest first
-         * @description Sums and status are of the accounts whose costs the caller may see.
+         * List reconciled days, newest first
+         * @description Sums and status cover the accounts whose costs the caller may see.
          */
         get: operations["list_reconciliations"];
         put?: never;
         /**
-         * Have a day compared, again or for the first time
-         * @description Carried out soon, by whoever watches the cluster; the answer is the day as it is until then. While an earlier request waits, this is that one.
+         * Request the comparison of a day
+         * @description The comparison runs soon. The answer shows the day before it. While an earlier request is open, this request joins it.
          */
         post: operations["request_reconciliation"];
         delete?: never;
@@ -1396,8 +1396,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A reconciled day with its differences
-         * @description The day.
+         * Get a reconciled day with its differences
+         * @description Get a day.
          */
         get: operations["get_reconciliation"];
         put?: never;
@@ -1436,8 +1436,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Usage and cost of a period
-         * @description Of everything below `organization` or `team`, or else of all that the caller may see costs of. CSV has one line per team, pool and usage class.
+         * Get usage and cost of a period
+         * @description Covers everything below `organization` or `team`, or else all nodes whose costs the caller may see. CSV has one line per team, pool and usage class.
          */
         get: operations["get_chargeback_report"];
         put?: never;
@@ -1456,8 +1456,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The jobs behind a number
-         * @description Largest first. Every page counts until the time of the first, so all pages together sum to one number.
+         * List the jobs behind a number of the report
+         * @description Largest first. All pages use the time of the first page, so together they sum to the number.
          */
         get: operations["list_chargeback_jobs"];
         put?: never;
@@ -1942,7 +1942,7 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description Who knows the differences of a red day, and why they stay. */
+        /** @description An acknowledgement of the differences of a red day. */
         Acknowledgement: {
             /** Format: date-time */
             at: string;
@@ -1950,7 +1950,7 @@ export interface components {
             by: string;
             reason: string;
         };
-        /** @description Why the differences of a red day stay. */
+        /** @description The reason why the differences of a red day stay. */
         AcknowledgementRequestRequest: {
             reason: string;
         };
@@ -1958,12 +1958,12 @@ export interface components {
         Amounts: {
             borrowed_cost_nano: number;
             borrowed_mgpu_s: number;
-            /** @description Of both classes */
+            /** @description Cost of both classes */
             cost_nano: number;
             guaranteed_cost_nano: number;
             guaranteed_mgpu_s: number;
             jobs: number;
-            /** @description Part of the usage that had no price and is in the cost as 0 */
+            /** @description Part of the usage without a price, which costs 0 */
             unpriced_mgpu_s: number;
         };
         /** @description The fate of unfinished jobs. Each member is required only where there are such jobs. */
@@ -2122,7 +2122,7 @@ export interface components {
          * @enum {string}
          */
         CauseEnum: "only_in_meter" | "only_in_account" | "start_differs" | "end_differs" | "still_running" | "gpus_differ" | "meter_gap" | "account_differs" | "pool_differs" | "second_run" | "native_unmapped";
-        /** @description The same usage summed twice: straight from the segments, and over the rows of teams. */
+        /** @description The same usage computed twice: from the segments, and from the rows of teams. */
         ChargebackCheck: {
             is_equal: boolean;
             rows_mgpu_s: number;
@@ -2143,7 +2143,7 @@ export interface components {
             guaranteed_mgpu_s: number;
             pool: string;
         };
-        /** @description What one job used in one usage class in the period, over `attempts` attempts. */
+        /** @description Usage of one job in one usage class in the period, over `attempts` attempts. */
         ChargebackJob: {
             attempts: number;
             cost_nano: number;
@@ -2162,7 +2162,7 @@ export interface components {
             /** @description Path of the team */
             team: string;
             usage_class: components["schemas"]["UsageClassEnum"];
-            /** @description User name */
+            /** @description Username */
             user: string;
         };
         ChargebackJobPage: {
@@ -2171,20 +2171,21 @@ export interface components {
             next: string | null;
         };
         /**
-         * @description Who used what from `start` to `end`, and what it costs. What still runs counts until `end`
-         *     or `as_of`, whichever is earlier.
+         * @description Usage and cost from `start` to `end`.
+         *
+         *     Use that has not ended counts until `end` or `as_of`, whichever is earlier.
          */
         ChargebackReport: {
             /** Format: date-time */
             as_of: string;
-            /** @description The totals once more, apart for each currency; at least one. A row belongs to the item that lists its organization */
+            /** @description The totals by currency; at least one item. A row belongs to the item that lists its organization */
             by_currency: components["schemas"]["CurrencySums"][];
-            /** @description Only pools of which it tells nothing that other organizations used */
+            /** @description Only pools whose capacity reveals nothing about other organizations' use */
             capacity: components["schemas"]["PoolCapacity"][];
-            /** @description The other pools of the report, and why their capacity is not shown */
+            /** @description The other pools of the report, and why their capacity is hidden */
             capacity_withheld: components["schemas"]["WithheldPool"][];
             check: components["schemas"]["ChargebackCheck"];
-            /** @description ISO 4217; null where no rate card applies, and where there are several: see `by_currency` */
+            /** @description ISO 4217; null if no rate card applies, or there are several: see `by_currency` */
             currency: string | null;
             days: components["schemas"]["ChargebackDay"][];
             /** Format: date-time */
@@ -2192,21 +2193,23 @@ export interface components {
             rows: components["schemas"]["ChargebackRow"][];
             /** Format: date-time */
             start: string;
-            /** @description Of all pools: the times of cores and GPUs, where there are both, are apart in `totals_by_device`. Each job counts once, in however many pools it ran */
+            /** @description Sum over all pools. `totals_by_device` has separate times for cores and GPUs. Each job counts once, even if it ran in several pools */
             totals: components["schemas"]["ReportTotals"];
-            /** @description One for each kind of devices that was used; they sum to `totals`, but for jobs that ran on several kinds, which count once there */
+            /** @description One item for each kind of devices in use. They sum to `totals`, except for jobs that ran on several kinds, which count once there */
             totals_by_device: components["schemas"]["ReportDeviceTotals"][];
         };
         /**
-         * @description What a node used of a pool; an organization or department includes its whole subtree, so
-         *     add up the rows of teams only, or take the totals.
+         * @description Usage of a pool by a node.
+         *
+         *     An organization or department includes its whole subtree. So add up only the rows of teams, or
+         *     use the totals.
          */
         ChargebackRow: {
             borrowed_cost_nano: number;
             borrowed_mgpu_s: number;
-            /** @description Of both classes */
+            /** @description Cost of both classes */
             cost_nano: number;
-            /** @description ISO 4217; null where the organization has no rate card */
+            /** @description ISO 4217; null if the organization has no rate card */
             currency: string | null;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
@@ -2222,7 +2225,7 @@ export interface components {
             node: string;
             node_kind: components["schemas"]["ChargebackRowNodeKindEnum"];
             pool: string;
-            /** @description Part of the usage that had no price and is in the cost as 0 */
+            /** @description Part of the usage without a price, which costs 0 */
             unpriced_mgpu_s: number;
         };
         /**
@@ -2445,12 +2448,12 @@ export interface components {
          * @enum {string}
          */
         ConditionEnum: "succeeded" | "ended" | "failed";
-        /** @description Totals of the organizations that are charged in one currency, and their check. */
+        /** @description Totals of the organizations with one currency, and their check. */
         CurrencySums: {
             check: components["schemas"]["ChargebackCheck"];
-            /** @description ISO 4217; null where no rate card applies */
+            /** @description ISO 4217; null if no rate card applies */
             currency: string | null;
-            /** @description Slugs of those with usage in the period */
+            /** @description Slugs of the organizations with usage */
             organizations: string[];
             totals: components["schemas"]["Amounts"];
             totals_by_device: components["schemas"]["DeviceTotals"][];
@@ -2622,7 +2625,7 @@ export interface components {
          * @enum {string}
          */
         DeviceEnum: "gpu" | "cpu";
-        /** @description The sums of a day over all pools with such devices. */
+        /** @description The sums of a day over all pools with this kind of devices. */
         DeviceSums: {
             accounted_mgpu_s: number;
             /**
@@ -2634,11 +2637,11 @@ export interface components {
             device: components["schemas"]["DeviceEnum"];
             metered_mgpu_s: number;
         };
-        /** @description The totals of all pools with such devices. */
+        /** @description The totals of all pools with this kind of devices. */
         DeviceTotals: {
             borrowed_cost_nano: number;
             borrowed_mgpu_s: number;
-            /** @description Of both classes */
+            /** @description Cost of both classes */
             cost_nano: number;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
@@ -2650,7 +2653,7 @@ export interface components {
             guaranteed_cost_nano: number;
             guaranteed_mgpu_s: number;
             jobs: number;
-            /** @description Part of the usage that had no price and is in the cost as 0 */
+            /** @description Part of the usage without a price, which costs 0 */
             unpriced_mgpu_s: number;
         };
         /** @description A job about which the decision would be another one today. */
@@ -4034,7 +4037,7 @@ export interface components {
             /** @description Worth of one device against the reference GPU, per mille */
             weight: number;
         };
-        /** @description Healthy capacity of a pool, what all organizations held of it, and the difference. */
+        /** @description Healthy capacity of a pool, its use by all organizations, and the difference. */
         PoolCapacity: {
             capacity_mgpu_s: number;
             /**
@@ -4044,10 +4047,10 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
-            /** @description Negative where jobs held GPUs of nodes that no longer counted as healthy */
+            /** @description Negative if jobs used GPUs of nodes that no longer counted as healthy */
             idle_mgpu_s: number;
             in_use_mgpu_s: number;
-            /** @description Held by workloads that belong to no team: neither in use nor idle */
+            /** @description Used by workloads of no team: neither in use nor idle */
             outside_mgpu_s: number;
             pool: string;
         };
@@ -4487,7 +4490,7 @@ export interface components {
             currency: string;
             /** Format: uuid */
             id: string;
-            /** @description By pool, usage class and start */
+            /** @description Sorted by pool, usage class and start */
             lines: components["schemas"]["RateLine"][];
             organization: string;
         };
@@ -4502,7 +4505,7 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description Price of a GPU-hour, of a core-hour in a pool of CPU cores, over `[start, end)`. */
+        /** @description Price of a GPU-hour during `[start, end)`; of a core-hour in a pool of CPU cores. */
         RateLine: {
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
@@ -4513,7 +4516,7 @@ export interface components {
             device: components["schemas"]["DeviceEnum"];
             /**
              * Format: date-time
-             * @description Null: until further notice
+             * @description null: no end yet
              */
             end: string | null;
             /** Format: uuid */
@@ -4535,47 +4538,44 @@ export interface components {
             start: string;
             usage_class: components["schemas"]["UsageClassEnum"];
         };
-        /** @description When a price ends. */
+        /** @description The end of a price. */
         RateLineEndRequest: {
             /** Format: date-time */
             end: string;
         };
-        /** @description One account and pool of a day; the differences, with what was cut, sum to the difference. */
+        /** @description One account and pool of a day. The listed and omitted differences sum to the difference. */
         ReconciledAccount: {
-            /** @description The cluster's name */
+            /** @description Name of the account on the cluster */
             account: string;
             accounted_mgpu_s: number;
-            /** @description Differences beyond those */
+            /** @description Number of differences that are not listed */
             cut_count: number;
-            /** @description Their sum */
+            /** @description Sum of the differences that are not listed */
             cut_mgpu_s: number;
             /** @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores */
             readonly device: components["schemas"]["DeviceEnum"];
             difference_count: number;
             /** @description Largest first, at most 200 */
             differences: components["schemas"]["ReconciliationDifference"][];
-            /** @description Nothing differs but what is expected */
+            /** @description All differences are expected */
             is_green: boolean;
             metered_mgpu_s: number;
             pool: string;
-            /** @description Path; null: no team's */
+            /** @description Path of the team; null: no team */
             team: string | null;
         };
-        /**
-         * @description One UTC day of one cluster. All but the day and the cluster is of the accounts that the
-         *     caller may see.
-         */
+        /** @description One UTC day of one cluster. Sums and status cover the accounts that the caller may see. */
         Reconciliation: {
-            /** @description As `metered_mgpu_s` */
+            /** @description Like `metered_mgpu_s` */
             accounted_mgpu_s: number;
-            /** @description Of a red day; null: nobody has acknowledged it, or a later comparison found other differences */
+            /** @description Of a red day; null: not acknowledged, or a later comparison found other differences */
             readonly acknowledgement: components["schemas"]["Acknowledgement"] | null;
             /**
              * Format: date-time
-             * @description The cluster's time of the last comparison
+             * @description The cluster's time at the last comparison
              */
             as_of: string | null;
-            /** @description Both sums, of each kind of devices; they sum to those above */
+            /** @description Both sums for each kind of devices. They add up to those above */
             by_device: components["schemas"]["DeviceSums"][];
             cluster: string;
             /** Format: date */
@@ -4587,17 +4587,17 @@ export interface components {
             is_complete: boolean;
             /** @description A comparison is under way */
             readonly is_requested: boolean;
-            /** @description The cluster's own words, for those who manage clusters */
+            /** @description The cluster's own message, for users who manage clusters */
             message: string;
-            /** @description Of all pools: cores and GPUs, where there are both, are apart in `by_device` */
+            /** @description Sum over all pools. `by_device` has separate sums for cores and GPUs */
             metered_mgpu_s: number;
             /**
              * Format: date-time
-             * @description When it is compared again by itself
+             * @description Time of the next automatic comparison
              */
             next_at: string | null;
             /**
-             * @description green: only expected differences; red: others too; pending: the cluster's account is not complete yet; unavailable: it could not be had, and is asked for again
+             * @description green: only expected differences; red: other differences too; pending: the cluster's account is not complete yet; unavailable: no account, will be retried
              *
              *     * `green` - green
              *     * `red` - red
@@ -4607,23 +4607,23 @@ export interface components {
             status: components["schemas"]["ReconciliationStatus"];
             /**
              * Format: date-time
-             * @description The day was compared up to here
+             * @description End of the compared part of the day
              */
             until: string | null;
         };
         /** @description A day with its accounts and their differences. */
         ReconciliationDetail: {
-            /** @description As `metered_mgpu_s` */
+            /** @description Like `metered_mgpu_s` */
             accounted_mgpu_s: number;
             accounts: components["schemas"]["ReconciledAccount"][];
-            /** @description Of a red day; null: nobody has acknowledged it, or a later comparison found other differences */
+            /** @description Of a red day; null: not acknowledged, or a later comparison found other differences */
             readonly acknowledgement: components["schemas"]["Acknowledgement"] | null;
             /**
              * Format: date-time
-             * @description The cluster's time of the last comparison
+             * @description The cluster's time at the last comparison
              */
             as_of: string | null;
-            /** @description Both sums, of each kind of devices; they sum to those above */
+            /** @description Both sums for each kind of devices. They add up to those above */
             by_device: components["schemas"]["DeviceSums"][];
             cluster: string;
             /** Format: date */
@@ -4635,17 +4635,17 @@ export interface components {
             is_complete: boolean;
             /** @description A comparison is under way */
             readonly is_requested: boolean;
-            /** @description The cluster's own words, for those who manage clusters */
+            /** @description The cluster's own message, for users who manage clusters */
             message: string;
-            /** @description Of all pools: cores and GPUs, where there are both, are apart in `by_device` */
+            /** @description Sum over all pools. `by_device` has separate sums for cores and GPUs */
             metered_mgpu_s: number;
             /**
              * Format: date-time
-             * @description When it is compared again by itself
+             * @description Time of the next automatic comparison
              */
             next_at: string | null;
             /**
-             * @description green: only expected differences; red: others too; pending: the cluster's account is not complete yet; unavailable: it could not be had, and is asked for again
+             * @description green: only expected differences; red: other differences too; pending: the cluster's account is not complete yet; unavailable: no account, will be retried
              *
              *     * `green` - green
              *     * `red` - red
@@ -4655,13 +4655,13 @@ export interface components {
             status: components["schemas"]["ReconciliationStatus"];
             /**
              * Format: date-time
-             * @description The day was compared up to here
+             * @description End of the compared part of the day
              */
             until: string | null;
         };
-        /** @description One stretch in which the meter and the cluster's account disagree, of one run. */
+        /** @description A time span in which the meter and the cluster's account of one run differ. */
         ReconciliationDifference: {
-            /** @description Null: it runs, or never ran */
+            /** @description null: running, or never ran */
             accounted_end: string | null;
             accounted_mgpu: number | null;
             accounted_start: string | null;
@@ -4670,20 +4670,20 @@ export interface components {
             cause: components["schemas"]["CauseEnum"];
             /**
              * Format: uuid
-             * @description Null: the portal knows no such job
+             * @description null: unknown to the portal
              */
             job: string | null;
-            /** @description Null: it runs, or never ran */
+            /** @description null: running, or never ran */
             metered_end: string | null;
             metered_mgpu: number | null;
             metered_start: string | null;
-            /** @description Milli-GPU-seconds that the account has more than the meter */
+            /** @description Milli-GPU-seconds in the account minus those in the meter */
             mgpu_s: number;
-            /** @description The cluster's id of the run */
+            /** @description The run's id on the cluster */
             native_id: string | null;
-            /** @description The cluster's word */
+            /** @description The state as the cluster calls it */
             state: string;
-            /** @description The cluster's name of its user */
+            /** @description The user's name on the cluster */
             user: string;
         };
         ReconciliationPage: {
@@ -4691,13 +4691,13 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description Which day of which cluster is to be compared. */
+        /** @description A day of a cluster to compare. */
         ReconciliationRequestRequest: {
-            /** @description Name */
+            /** @description Name of the cluster */
             cluster: string;
             /**
              * Format: date
-             * @description UTC; today is compared as far as it has come
+             * @description UTC day. Today is compared up to now
              */
             day: string;
         };
@@ -4735,11 +4735,11 @@ export interface components {
             stopped: number;
             version: string;
         };
-        /** @description The totals of all pools with such devices. */
+        /** @description The totals of all pools with this kind of devices. */
         ReportDeviceTotals: {
             borrowed_cost_nano: number | null;
             borrowed_mgpu_s: number;
-            /** @description Of both classes */
+            /** @description Cost of both classes */
             cost_nano: number | null;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
@@ -4751,19 +4751,19 @@ export interface components {
             guaranteed_cost_nano: number | null;
             guaranteed_mgpu_s: number;
             jobs: number;
-            /** @description Part of the usage that had no price and is in the cost as 0 */
+            /** @description Part of the usage without a price, which costs 0 */
             unpriced_mgpu_s: number;
         };
-        /** @description Totals of a report; costs are null where they are of several currencies. */
+        /** @description Totals of a report. Costs are null if there are several currencies. */
         ReportTotals: {
             borrowed_cost_nano: number | null;
             borrowed_mgpu_s: number;
-            /** @description Of both classes */
+            /** @description Cost of both classes */
             cost_nano: number | null;
             guaranteed_cost_nano: number | null;
             guaranteed_mgpu_s: number;
             jobs: number;
-            /** @description Part of the usage that had no price and is in the cost as 0 */
+            /** @description Part of the usage without a price, which costs 0 */
             unpriced_mgpu_s: number;
         };
         /** @description A request with every default and choice filled in. */
@@ -5350,7 +5350,7 @@ export interface components {
          * @enum {string}
          */
         WasteHowEnum: "failed" | "timed_out" | "preempted" | "withdrawn" | "node_lost";
-        /** @description A pool whose capacity the report does not show, and the unused guarantee there. */
+        /** @description A pool without shown capacity, and its unused guarantee. */
         WithheldPool: {
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
@@ -5359,7 +5359,7 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
-            /** @description To the organizations whose costs the caller sees in whole; null without one */
+            /** @description Guarantee of the organizations whose costs the caller may see completely; null if there is none */
             guaranteed_mgpu_s: number | null;
             pool: string;
             /**
@@ -10481,7 +10481,7 @@ export interface operations {
     list_reconciliations: {
         parameters: {
             query?: {
-                /** @description Only of this cluster */
+                /** @description Only this cluster */
                 cluster?: string;
                 /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
@@ -10714,20 +10714,20 @@ export interface operations {
     get_chargeback_report: {
         parameters: {
             query: {
-                /** @description Count what still runs until then at most; now if absent. With the same as_of a report and the jobs behind it agree exactly. */
+                /** @description Count running jobs until this time. Default: now. With the same as_of, a report and the jobs behind it agree exactly. */
                 as_of?: string;
-                /** @description Second after the last, at most 400 days after start */
+                /** @description End, excluded; at most 400 days after start */
                 end: string;
                 format?: "csv" | "json";
-                /** @description department: also organizations and departments, parents first */
+                /** @description department: includes organizations and departments, parents first */
                 group_by?: "department" | "team";
-                /** @description Only below this slug */
+                /** @description Only this organization, by its slug */
                 organization?: string;
                 /** @description Only this pool */
                 pool?: string;
-                /** @description First second, with an offset */
+                /** @description Start, with an offset */
                 start: string;
-                /** @description Only this node (path) and what is below it */
+                /** @description Only the node with this path, and below it */
                 team?: string;
             };
             header?: never;
@@ -10782,21 +10782,21 @@ export interface operations {
     list_chargeback_jobs: {
         parameters: {
             query: {
-                /** @description Count what still runs until then at most; now if absent. With the same as_of a report and the jobs behind it agree exactly. */
+                /** @description Count running jobs until this time. Default: now. With the same as_of, a report and the jobs behind it agree exactly. */
                 as_of?: string;
                 /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
-                /** @description Second after the last, at most 400 days after start */
+                /** @description End, excluded; at most 400 days after start */
                 end: string;
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
-                /** @description Path of the row */
+                /** @description Path of the row's node */
                 node: string;
                 /** @description Only this pool */
                 pool?: string;
-                /** @description First second, with an offset */
+                /** @description Start, with an offset */
                 start: string;
-                /** @description Only this class; both if absent */
+                /** @description Only this class. Default: both */
                 usage_class?: "borrowed" | "guaranteed";
             };
             header?: never;

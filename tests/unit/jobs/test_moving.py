@@ -205,8 +205,8 @@ def test_a_page_after_a_team_that_is_gone_is_refused(company: Company, cast: Cas
             limit=1,
         )
     assert refusal.value.detail == (
-        "ai-company/gone in h100, with which the last page ended, is not in this list any more; "
-        "start again without the cursor."
+        "The last page ended with ai-company/gone in h100, which is no longer in this list. "
+        "Start again without the cursor."
     )
 
 
