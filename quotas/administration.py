@@ -1,11 +1,11 @@
-"""Quotas are given and changed: by whom, by what rule, and with what trace.
+"""Creates and changes quotas: rights, rules, and history.
 
-Who may change what (the API's `can_edit` says the same):
+Rights (the API's `can_edit` says the same):
 
-- `guaranteed_mgpu`, `guaranteed_percent` and `weight` need `manage_quota` on the parent, whose
-  GPUs they share out; for an organization that is the whole platform.
+- `guaranteed_mgpu`, `guaranteed_percent` and `weight` need `manage_quota` on the parent, whose GPUs
+  they divide. For an organization, the parent is the whole platform.
 - `borrow_limit_mgpu` and `lend_limit_mgpu` need it on the node itself only. But a borrow limit
-  that is set binds those below it: raising or clearing it needs the right on the parent.
+  binds the managers of the node. So raising or clearing it needs the right on the parent.
 """
 
 from __future__ import annotations
@@ -41,8 +41,11 @@ _STORED = ("guaranteed_mgpu", "guaranteed_bp", "borrow_limit_mgpu", "lend_limit_
 
 
 class QuotaEdit(TypedDict, total=False):
-    """What to set; what is left out stays. `guaranteed_mgpu` and `guaranteed_bp` (basis points
-    of the parent) exclude each other; limits of None are "no limit of its own"."""
+    """The settings to change. Missing settings stay.
+
+    `guaranteed_mgpu` and `guaranteed_bp` (basis points of the parent) exclude each other. A limit
+    of None means no limit of its own.
+    """
 
     guaranteed_mgpu: int
     guaranteed_bp: int
@@ -52,14 +55,14 @@ class QuotaEdit(TypedDict, total=False):
 
 
 def percent_text(basis_points: int | None) -> str | None:
-    """4000 basis points as "40.00"."""
+    """Return basis points as text: 4000 is "40.00"."""
     if basis_points is None:
         return None
     return f"{basis_points // 100}.{basis_points % 100:02d}"
 
 
 def values_of(quota: Quota) -> dict[str, Any]:
-    """The quota's settings as its history keeps them."""
+    """Return the quota's settings in the form of its history."""
     return {
         "guaranteed_mgpu": quota.guaranteed_mgpu,
         "guaranteed_percent": percent_text(quota.guaranteed_bp),
@@ -70,8 +73,7 @@ def values_of(quota: Quota) -> dict[str, Any]:
 
 
 def editable_fields(actor: Actor, node: Node) -> tuple[str, ...]:
-    """Which of a quota's settings the actor may change at `node` (see the module's text), by the
-    names that a change takes."""
+    """Return which settings of a quota at `node` the actor may change, by their API names."""
     if actor.holds(Permission.MANAGE_QUOTA, _parent_path(node)):
         return (
             "guaranteed_mgpu",
@@ -96,11 +98,11 @@ def create_quota(
 ) -> Quota:
     """Give a node its quota in a pool.
 
-    An organization's first quota brings the standard policy and priority classes with it.
+    An organization's first quota also creates the standard policy and priority classes.
 
-    Raises NotFound for a node that the actor cannot see, InvalidRequest for an unknown pool or a
-    meaningless guarantee, Forbidden, Conflict when there is one already or the parent has none,
-    and EnvelopeBroken or LendsTooMuch. An archived pool is a Conflict.
+    Raises NotFound for a node that the actor cannot see, and Forbidden. Raises InvalidRequest for
+    an unknown pool or an invalid guarantee. Raises Conflict for an archived pool, when there is a
+    quota already, or the parent has none. Raises EnvelopeBroken or LendsTooMuch.
     """
     node = visible_node(actor, node_path)
     pool = named_pool(pool_name)
@@ -109,13 +111,13 @@ def create_quota(
     _refuse_meaningless(node, edit)
     if "guaranteed_mgpu" not in edit and "guaranteed_bp" not in edit:
         raise InvalidRequest(
-            "Say what is guaranteed: guaranteed_mgpu or guaranteed_percent.",
+            "The guarantee is missing: give guaranteed_mgpu or guaranteed_percent.",
             errors=[FieldError("/guaranteed_mgpu", "is missing", "required")],
         )
     if pool.archived_at is not None:
         raise Conflict(
-            f"{pool.name} is archived, so nobody gets a new quota in it. Restore it first, or name "
-            "another pool.",
+            f"{pool.name} is archived, so no new quotas can be created in it. Restore it first, or "
+            "choose another pool.",
             pool=pool.name,
         )
     with named_refusals(), transaction.atomic():
@@ -124,7 +126,7 @@ def create_quota(
             raise _exists_already(node, pool)
         if node.parent is not None and not any(q.node_id == node.parent_id for q in locked):
             raise Conflict(
-                f"{node.parent.display_path} has no quota in {pool.name}; give it one first.",
+                f"{node.parent.display_path} has no quota in {pool.name}. Give it one first.",
                 node=node.parent.display_path,
                 pool=pool.name,
             )
@@ -149,11 +151,11 @@ def change_quota(
     reason: str,
     now: datetime,
 ) -> Quota:
-    """Change a quota, and with it the guarantees below and beside it that are percentages.
+    """Change a quota, and the percentages around it that depend on it.
 
-    A change to the values that it has already changes nothing. Raises NotFound, Forbidden,
-    PreconditionFailed unless `if_version` is current, InvalidRequest for a meaningless
-    guarantee, and EnvelopeBroken or LendsTooMuch for it or any quota that follows.
+    The values that it has already change nothing. Raises NotFound, Forbidden, PreconditionFailed
+    unless `if_version` is current, and InvalidRequest for an invalid guarantee. Raises
+    EnvelopeBroken or LendsTooMuch for this quota or one that depends on it.
     """
     seen = get_visible(
         actor,
@@ -173,8 +175,10 @@ def change_quota(
 
 
 def require_edit(actor: Actor, node: Node, edit: QuotaEdit) -> None:
-    """Raises Forbidden for somebody who may change nothing of the node's quotas, and
-    InvalidRequest for a meaningless guarantee."""
+    """Raise Forbidden if the actor may change no setting of the node's quotas.
+
+    Raises InvalidRequest for an invalid guarantee.
+    """
     if not editable_fields(actor, node):
         raise _lacking(node.display_path, "change its quota")
     _refuse_meaningless(node, edit)
@@ -182,7 +186,7 @@ def require_edit(actor: Actor, node: Node, edit: QuotaEdit) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """A quota that an edit made different, what of it, and its settings before."""
+    """A quota that an edit changed, the changed settings, and all settings before."""
 
     quota: Quota
     differing: frozenset[str]
@@ -190,8 +194,10 @@ class Edited:
 
 
 def edit_together(edits: Mapping[UUID, QuotaEdit], family: Family) -> list[Edited]:
-    """Set quotas of a loaded family, by their ids, and say what differs; parents first. No rule is
-    asked, and nothing is written."""
+    """Apply edits to quotas of a loaded family, by id, and return the changed ones, parents first.
+
+    Rules are not checked, and nothing is written.
+    """
     found = []
     for quota in family.by_node.values():
         if quota.pk in edits:
@@ -204,20 +210,22 @@ def edit_together(edits: Mapping[UUID, QuotaEdit], family: Family) -> list[Edite
 
 
 def settle_together(edits: Mapping[UUID, QuotaEdit], family: Family) -> list[Quota]:
-    """What `change_together` would make of a loaded family: the quotas that would change, those
-    that follow included. Nothing is written. Raises EnvelopeBroken or LendsTooMuch."""
+    """Return the quotas of a loaded family that `change_together` would change, dependent ones too.
+
+    Nothing is written. Raises EnvelopeBroken or LendsTooMuch.
+    """
     edited = [each.quota for each in edit_together(edits, family)]
     return [*edited, *(follower for follower, _ in _settle(family, edited))]
 
 
 def require_rights(actor: Actor, edited: Sequence[Edited]) -> None:
-    """Raises Forbidden unless the actor may make each of these differences."""
+    """Raise Forbidden unless the actor may make each of these changes."""
     for each in edited:
         _require_rights(actor, each.quota, set(each.differing), each.had)
 
 
 def may_make(actor: Actor, quota: Quota, edit: QuotaEdit) -> bool:
-    """Whether the actor has the rights that this edit of the quota, as it is now, needs."""
+    """Return whether the actor has the rights for this edit of the quota in its present state."""
     if not editable_fields(actor, quota.node):
         return False
     changed = copy(quota)
@@ -239,11 +247,11 @@ def change_together(
     reason: str,
     now: datetime,
 ) -> None:
-    """Change quotas of a locked family, by their ids, as one: rules are asked of the result only.
+    """Change quotas of a locked family, by id, together. Rules are checked on the result only.
 
-    Nobody (None) is the system, which takes back what somebody was allowed to do. Must run in a
-    transaction. Raises Forbidden, EnvelopeBroken or LendsTooMuch, and Conflict for more of an
-    archived pool.
+    An actor of None is the system, which reverts a permitted change. Must run in a transaction.
+    Raises Forbidden, EnvelopeBroken or LendsTooMuch, and Conflict for an increase in an archived
+    pool.
     """
     before = {quota.pk: values_of(quota) for quota in family.by_node.values()}
     edited = edit_together(edits, family)
@@ -277,7 +285,7 @@ def _refuse_more_of_archived_pool(
 
 
 def named_pool(name: str) -> Pool:
-    """The pool called `name`. Raises InvalidRequest, naming those that exist."""
+    """Return the pool with this name. Raises InvalidRequest, which lists the pools."""
     pools = {pool.name: pool for pool in Pool.objects.order_by("name")}
     if name not in pools:
         known = ", ".join(list(pools)[:20]) or "none yet"
@@ -289,7 +297,7 @@ def named_pool(name: str) -> Pool:
 
 
 def _parent_path(node: Node) -> str:
-    """The parent's path, or PLATFORM above an organization."""
+    """Return the parent's path, or PLATFORM above an organization."""
     above, slash, _ = node.path.rstrip("/").rpartition("/")
     return above + slash or PLATFORM
 
@@ -333,7 +341,7 @@ def _refuse_meaningless(node: Node, edit: QuotaEdit) -> None:
         )
     if "guaranteed_bp" in edit and node.parent_id is None:
         raise InvalidRequest(
-            "An organization has no parent that a percentage could be of; give guaranteed_mgpu.",
+            "An organization has no parent for a percentage. Give guaranteed_mgpu.",
             errors=[FieldError("/guaranteed_percent", "needs a parent")],
         )
 
@@ -346,8 +354,10 @@ def _apply(quota: Quota, edit: QuotaEdit) -> None:
 
 
 def _settle(family: Family, edited: Sequence[Quota]) -> list[tuple[Quota, Quota]]:
-    """Resolve percentages around `edited` (parents first), check every rule, and return what else
-    changed, each with the quota that it follows."""
+    """Resolve percentages around `edited` (parents first), and check every rule.
+
+    Returns the dependent quotas that changed, each with the quota that it depends on.
+    """
     changed: dict[UUID, tuple[Quota, Quota]] = {}
     for quota in edited:
         for top in (family.parent(quota), quota):
@@ -372,7 +382,7 @@ def _store(
     reason: str,
     now: datetime,
 ) -> None:
-    """Write `edited` and the quotas that followed them, with history, audit and hints."""
+    """Write `edited` and the dependent quotas, with history, audit and hints."""
     reasons = {quota.pk: reason for quota in edited}
     for follower, led_by in followers:
         told = f"Follows {led_by.node.display_path}: {reason}"
@@ -421,8 +431,10 @@ def _store(
 
 
 def let_the_database_check() -> None:
-    """Run the deferred envelope trigger here, where its refusal can still be named, and not
-    at some commit further out."""
+    """Run the deferred envelope trigger now, where the error can still be explained.
+
+    Otherwise it would run at a later commit.
+    """
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS quota_children_fit_in_their_parent IMMEDIATE")
         cursor.execute("SET CONSTRAINTS quota_children_fit_in_their_parent DEFERRED")
@@ -430,7 +442,7 @@ def let_the_database_check() -> None:
 
 @contextmanager
 def named_refusals() -> Iterator[None]:
-    """Turn what only the database saw (a writer that did not lock) into our own refusals."""
+    """Turn errors that only the database noticed (a writer without locks) into our own errors."""
     try:
         yield
     except IntegrityError as error:
@@ -443,14 +455,14 @@ def named_refusals() -> Iterator[None]:
             ) from error
         if name == "quota_once_per_node_and_pool":
             raise Conflict(
-                "Somebody gave this node a quota in this pool at the same moment; change that one."
+                "Somebody created this quota at the same moment. Change that one."
             ) from error
         raise
 
 
 def _exists_already(node: Node, pool: Pool) -> Conflict:
     return Conflict(
-        f"{node.display_path} has a quota in {pool.name} already; change that one.",
+        f"{node.display_path} has a quota in {pool.name} already. Change that one.",
         node=node.display_path,
         pool=pool.name,
     )

@@ -1,7 +1,7 @@
-"""Who is who on a cluster that has users of its own: the portal's user and their UNIX name.
+"""Maps users of the portal to UNIX names on clusters that have their own users.
 
-One person of the portal per name, so that nobody's jobs and files become somebody else's. Where the
-cluster's users are nobody's to map, a name counts as who signs in here with it.
+A name belongs to one person of the portal, so that jobs and files never change owners. Where users
+are not mapped, a name belongs to the user who signs in here with it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from quotas.models import ClusterUser
 from tenants.models import Node, User, UserKind
 from webapi.middleware import current_request_id
 
-#: What useradd accepts; the minter of the cluster checks besides that the name resolves there.
+#: Names that useradd accepts. The cluster's minter also checks that the name exists there.
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
-#: User name of those who submit on a cluster and are not known by name.
+#: Username for submissions on a cluster by unknown users.
 SOMEBODY = "submitted-on-cluster"
 _NEVER = frozenset({"root", "daemon", "nobody", "slurm", "munge", "bin", "sys"})
 
@@ -34,25 +34,27 @@ _NEVER = frozenset({"root", "daemon", "nobody", "slurm", "munge", "bin", "sys"})
 def map_user(
     cluster: Cluster, user: User, name: str, *, by: Administrator, now: datetime
 ) -> ClusterUser:
-    """From now on `user` runs on `cluster` as `name`; replaces what was.
+    """Let `user` run on `cluster` as `name` from now on. Replaces an earlier mapping.
 
-    What already runs keeps the name that it was started with. Raises InvalidRequest for a
-    cluster without users of its own or a name that cannot be one, Conflict when the name is
-    somebody else's.
+    Running jobs keep the name with which they were started. Raises InvalidRequest for a cluster
+    without users of its own, or an invalid name. Raises Conflict if the name belongs to another
+    user.
     """
     kind = kind_named(cluster.kind)
     if not kind.has_users:
-        raise InvalidRequest(f"A {cluster.kind} cluster has no users of its own; nothing to map.")
+        raise InvalidRequest(
+            f"A {cluster.kind} cluster has no users of its own, so no user can be mapped."
+        )
     if _NAME.fullmatch(name) is None or name in _NEVER:
         raise InvalidRequest(
-            f"{name[:40]!r} cannot be the UNIX name of a person. Use the name under which the "
-            "cluster knows them: lower-case letters, digits, '-' and '_'.",
-            errors=[FieldError("/name", "is no UNIX user name of a person")],
+            f"{name[:40]!r} cannot be the UNIX name of a person. Use the person's name on the "
+            "cluster: lower-case letters, digits, '-' and '_'.",
+            errors=[FieldError("/name", "is not a UNIX username of a person")],
         )
     if name == cluster.options.get(kind.service_user_option or ""):
         raise InvalidRequest(
-            f"{name} is the user as whom Tidegate itself acts on {cluster.name}; nobody's jobs can "
-            "run as that. Give the person a UNIX user of their own.",
+            f"{name} is the user of Tidegate itself on {cluster.name}, so jobs cannot run as it. "
+            "Give the person a UNIX user of their own.",
             errors=[FieldError("/name", "is the cluster's service user")],
         )
     try:
@@ -62,7 +64,7 @@ def map_user(
             )
     except IntegrityError as error:
         raise Conflict(
-            f"{name} on {cluster.name} is mapped to another user; remove that mapping first."
+            f"{name} on {cluster.name} is mapped to another user. Remove that mapping first."
         ) from error
     _record("cluster_user.mapped", cluster, user, name, by=by, now=now)
     return mapped
@@ -70,7 +72,7 @@ def map_user(
 
 @transaction.atomic
 def unmap_user(cluster: Cluster, mapping_id: UUID, *, by: Administrator, now: datetime) -> None:
-    """Take a mapping away; what runs goes on. Raises NotFound."""
+    """Remove a mapping. Running jobs continue. Raises NotFound."""
     mapped = (
         ClusterUser.objects.select_for_update()
         .select_related("user")
@@ -84,7 +86,7 @@ def unmap_user(cluster: Cluster, mapping_id: UUID, *, by: Administrator, now: da
 
 
 def names_on(cluster: Cluster, user_ids: Collection[UUID]) -> dict[UUID, str]:
-    """The names of users on `cluster`, of those for whom somebody has mapped one."""
+    """Return the names of users on `cluster`, without users that are not mapped."""
     return dict(
         ClusterUser.objects.filter(cluster=cluster, user__in=user_ids).values_list(
             "user_id", "name"
@@ -93,19 +95,19 @@ def names_on(cluster: Cluster, user_ids: Collection[UUID]) -> dict[UUID, str]:
 
 
 def users_by_name(cluster: Cluster) -> dict[str, UUID]:
-    """The portal's user of every mapped name of `cluster`."""
+    """Return the portal's user of every mapped name of `cluster`."""
     return dict(ClusterUser.objects.filter(cluster=cluster).values_list("name", "user_id"))
 
 
 def users_beside_the_portal(
     wanted: Collection[tuple[UUID, str]], *, now: datetime
 ) -> dict[tuple[UUID, str], UUID]:
-    """Who of each organization has each name, on a cluster whose users nobody maps.
+    """Return the user for each (organization, name) on a cluster whose users are not mapped.
 
-    A name is somebody's who signs in here with it ("bob@ai-company") and is of the organization,
-    also after they were deactivated.
-    All others are one user of their organization, whom nobody can sign in as and who is made when
-    first needed: what a team is charged does not depend on who in it has submitted.
+    A name belongs to the user of the organization who signs in here with it ("bob@ai-company"),
+    also after a deactivation. All other names share one user per organization, which is created
+    when first needed and cannot sign in. So a team's charges do not depend on which of its members
+    submitted.
     """
     if not wanted:
         return {}
@@ -123,7 +125,7 @@ def users_beside_the_portal(
 
 
 def _somebody(organization_id: UUID, now: datetime) -> UUID:
-    """The user of an organization for those who are not known by name."""
+    """Return the organization's user for unknown names."""
     found = User.objects.filter(organization=organization_id, username=SOMEBODY).first()
     if found is not None:
         return found.pk
@@ -150,7 +152,7 @@ def _somebody(organization_id: UUID, now: datetime) -> UUID:
                 detail={"login": user.login},
             )
     except IntegrityError:
-        # Somebody else made it at this moment.
+        # Another transaction created it at this moment.
         return User.objects.get(organization=organization_id, username=SOMEBODY).pk
     return user.pk
 

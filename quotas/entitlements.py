@@ -1,10 +1,10 @@
-"""What each node of the tree is entitled to on one cluster.
+"""Computes the entitlements of all tree nodes on one cluster.
 
-An entitlement is global and a cluster's limits are local. Neither guarantees nor ceilings are cut
-among the clusters of a pool: what a team has, the arbiter may place in one of them, and it must
-start there. The arbiter, who sees all clusters and what people start beside the portal, keeps the
-sum; a cluster's limits only keep each team to its own there. Nor are they cut to what a cluster can
-hold, which changes with every node that is drained.
+An entitlement is global, but a cluster's limits are local. Neither guarantees nor ceilings are
+divided among the clusters of a pool. The arbiter may place all of a team's jobs on one of them, and
+they must start there. The arbiter sees all clusters and native jobs, and enforces the sum. A
+cluster's limits only keep each team within its own entitlement there. They do not depend on the
+cluster's capacity, which changes with every drained node.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ _SUBMITTERS = [role.value for role, may in PERMISSIONS.items() if Permission.SUB
 
 
 def entitlements_on(cluster: Cluster) -> Entitlements:
-    """What the nodes of every organization with quota in a pool of `cluster` have there.
+    """Return the entitlements of all organizations with quota in a pool of `cluster`.
 
-    Seven queries, whatever the size; one instant only inside a transaction that reads one.
-
-    Raises ClusterUnavailable until the cluster has told its nodes: without them no pool is known
-    to be on it, and everything that it has would look as if it had left.
+    Takes seven queries. Only a transaction with a snapshot makes them consistent. Raises
+    ClusterUnavailable until the cluster has reported its nodes: before that, no pool is known to be
+    on it, and all its objects would look obsolete.
     """
     if cluster.seen_at is None or not ClusterNode.objects.filter(cluster=cluster).exists():
         raise ClusterUnavailable(
-            f"{cluster.name} has not told its nodes yet, so nobody's share of it is known"
+            f"{cluster.name} has not reported its nodes yet, so no team's share of it is known"
         )
     quotas = _quotas(cluster)
     pools = sorted(quotas)
@@ -75,7 +74,7 @@ def entitlements_on(cluster: Cluster) -> Entitlements:
 
 
 def _quotas(cluster: Cluster) -> dict[str, dict[str, Quota]]:
-    """The quotas in the pools of `cluster`, by pool and path."""
+    """Return the quotas in the pools of `cluster`, by pool and path."""
     pools = ClusterNode.objects.filter(cluster=cluster).values("pool")
     found: dict[str, dict[str, Quota]] = {}
     for quota in Quota.objects.filter(pool__in=pools).select_related("pool", "node"):
@@ -84,15 +83,18 @@ def _quotas(cluster: Cluster) -> dict[str, dict[str, Quota]]:
 
 
 def _guaranteed_gpus(node: Node, quota: Quota | None) -> int:
-    """What the team is guaranteed; others start nothing themselves, so they need nothing of it."""
+    """Return the guarantee of a team. Other nodes start no jobs, so they need none."""
     if quota is None or node.kind != NodeKind.TEAM:
         return 0
     return quota.guaranteed_mgpu // MGPU_PER_GPU
 
 
 def _ceiling_gpus(node: Node, quota: Quota | None) -> int | None:
-    """What the node may use at most. An organization without quota in a pool may use none; for
-    others that is a guarantee of 0 without limits of their own."""
+    """Return the most that the node may use, or None without a limit of its own.
+
+    An organization without quota in a pool may not use it. For other nodes, no quota means a
+    guarantee of 0 without limits.
+    """
     if quota is None:
         return 0 if node.parent_id is None else None
     if quota.borrow_limit_mgpu is None:
@@ -101,15 +103,17 @@ def _ceiling_gpus(node: Node, quota: Quota | None) -> int | None:
 
 
 def _terms(node: Node, quota: Quota | None) -> Terms:
-    """The node's quota in full; an organization without any may not use the pool at all."""
+    """Return the complete quota. An organization without one may not use the pool."""
     if quota is None:
         return Terms(0, borrow_limit_mgpu=0 if node.parent_id is None else None)
     return Terms(quota.guaranteed_mgpu, quota.lend_limit_mgpu, quota.borrow_limit_mgpu)
 
 
 def _spare_mgpu(quotas: Mapping[str, Mapping[str, Quota]]) -> dict[str, int]:
-    """What no organization is guaranteed of the pools. Nodes that are drained or broken count too:
-    a limit that followed them would differ from the tree with every repair."""
+    """Return the part of each pool that no organization is guaranteed.
+
+    Drained and broken nodes count too. Otherwise the limit would change with every repair.
+    """
     nodes = ClusterNode.objects.filter(pool__name__in=quotas, cluster__is_enabled=True)
     installed = dict(
         nodes.exclude(state=GONE).values_list("pool__name").annotate(Sum("capacity_mgpu"))
@@ -127,7 +131,7 @@ def _spare_mgpu(quotas: Mapping[str, Mapping[str, Quota]]) -> dict[str, int]:
 
 
 class _Submitters:
-    """Who of the users that are known on a cluster may submit where."""
+    """The users that may submit, among those known on a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         names: dict[UUID, str] = dict(
@@ -142,7 +146,7 @@ class _Submitters:
             self._by_path.setdefault(path or "", set()).add(names[user])
 
     def of(self, path: str) -> tuple[str, ...]:
-        """The cluster's names of those who may submit for the team at `path`."""
+        """Return the cluster's names of the users who may submit for the team at `path`."""
         found: set[str] = set()
         for above in _prefixes(path):
             found |= self._by_path.get(above, set())
@@ -150,7 +154,7 @@ class _Submitters:
 
 
 def _prefixes(path: str) -> Iterable[str]:
-    """ "", "a/", "a/b/" for "a/b/"."""
+    """Yield "", "a/", "a/b/" for "a/b/"."""
     yield ""
     for at, character in enumerate(path, start=1):
         if character == "/":

@@ -1,7 +1,7 @@
-"""Percentages become GPUs, and children fit in their parent: the arithmetic of one family.
+"""The arithmetic of a family: resolves percentages, and checks that children fit in their parent.
 
-A family is a node's quota and all quotas below it in one pool. Everything here works on
-loaded rows and touches no database.
+A family is a node's quota and all quotas below it in one pool. All functions work on loaded rows,
+without the database.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _NAMED_MAX = 5
 
 
 class EnvelopeBroken(Conflict):
-    """Children would be guaranteed more than their parent."""
+    """The children's guarantees would exceed their parent's."""
 
     code = "quota_envelope"
     title = "The guarantees do not fit"
 
 
 class LendsTooMuch(Conflict):
-    """A node would lend more than it is guaranteed."""
+    """A node's lend limit would exceed its guarantee."""
 
     code = "quota_lends_too_much"
     title = "The lend limit is above the guarantee"
@@ -42,19 +42,19 @@ class Family:
                 self._children.setdefault(quota.node.parent_id, []).append(quota)
 
     def children(self, quota: Quota) -> Sequence[Quota]:
-        """The quotas of the node's children."""
+        """Return the quotas of the node's children."""
         return self._children.get(quota.node_id, ())
 
     def parent(self, quota: Quota) -> Quota | None:
-        """The quota of the node's parent, None at the top of the family."""
+        """Return the quota of the node's parent; None at the top of the family."""
         return self.by_node.get(quota.node.parent_id) if quota.node.parent_id else None
 
     def resolve_below(self, top: Quota) -> list[Quota]:
-        """Set the guarantees below `top` that are written as percentages, level by level.
+        """Set the guarantees below `top` that are percentages, level by level.
 
-        The percentages of one node's children share its whole GPUs by largest remainder (ties: by
-        path), so they never sum to more than their summed share; a fraction of a GPU
-        stays in the parent's reserve. Returns the quotas whose guarantee changed.
+        Return the changed quotas. The children of one node share its whole GPUs by largest
+        remainder (ties: by path). So they never sum to more than their summed share. A fraction of
+        a GPU stays in the parent's reserve.
         """
         changed: list[Quota] = []
         parents = [top]
@@ -78,13 +78,15 @@ class Family:
         return changed
 
     def check(self, quota: Quota) -> None:
-        """Raises LendsTooMuch or EnvelopeBroken, with the numbers, unless `quota` has what it
-        lends and what it guarantees to its children."""
+        """Check that `quota` covers its lend limit and the guarantees of its children.
+
+        Raises LendsTooMuch or EnvelopeBroken, with the numbers.
+        """
         count = quota.pool.kind.text
         if quota.lend_limit_mgpu is not None and quota.lend_limit_mgpu > quota.guaranteed_mgpu:
             raise LendsTooMuch(
                 f"{quota.node.slug} lends up to {count(quota.lend_limit_mgpu)} but would "
-                f"be guaranteed only {gpus_text(quota.guaranteed_mgpu)}; lower its lend limit "
+                f"be guaranteed only {gpus_text(quota.guaranteed_mgpu)}. Lower its lend limit "
                 "too, or clear it, which lends everything.",
                 node=quota.node.display_path,
                 lend_limit_mgpu=quota.lend_limit_mgpu,
@@ -95,17 +97,19 @@ class Family:
         if given_mgpu > quota.guaranteed_mgpu:
             raise EnvelopeBroken(
                 f"{quota.node.slug} guarantees {count(given_mgpu)} to its "
-                f"{_kinds(children)} but would have only {gpus_text(quota.guaranteed_mgpu)}; "
-                f"lower {_names(children)} first.",
+                f"{_kinds(children)} but would have only {gpus_text(quota.guaranteed_mgpu)}. "
+                f"Lower {_names(children)} first.",
                 node=quota.node.display_path,
                 guaranteed_mgpu=quota.guaranteed_mgpu,
                 children_mgpu=given_mgpu,
             )
 
     def check_room_for(self, quota: Quota) -> None:
-        """Raises EnvelopeBroken, with the numbers, unless `quota` fits in its parent beside its
-        siblings, in percent too: rounding may make enough of too many for now, and the parent could
-        not be enlarged then."""
+        """Raise EnvelopeBroken, with numbers, unless `quota` fits in its parent with its siblings.
+
+        Percentages are checked too. Rounding may make too many percentages fit now, but the parent
+        could not be enlarged then.
+        """
         parent = self.parent(quota)
         if parent is None:
             return
@@ -152,8 +156,10 @@ def _kinds(quotas: Sequence[Quota]) -> str:
 
 
 def _names(quotas: Sequence[Quota]) -> str:
-    """Who could give something back: "nlp", "nlp or vision", "nlp, vision or speech"; those
-    with most first."""
+    """Return the children that could be lowered, the largest first, for a sentence.
+
+    For example "nlp", "nlp or vision", "nlp, vision or speech".
+    """
     holders = sorted(
         (quota for quota in quotas if quota.guaranteed_mgpu),
         key=lambda quota: (-quota.guaranteed_mgpu, quota.node.path),

@@ -1,4 +1,4 @@
-"""The fleet as administrators and pages see it: pools with what is guaranteed of them."""
+"""The fleet for administrators and pages: pools with their guarantees."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tenants.roles import Permission
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """A pool, its healthy capacity on enabled clusters, and what the organizations together are
-    guaranteed of it (None for those who may not know). `features` are what its nodes have.
+    """A pool, its healthy capacity on enabled clusters, and the sum of organizations' guarantees.
 
+    The sum is None for users who may not know it. `features` are those of its nodes.
     `capacity_as_of` is the oldest answer behind the capacity; None while all its clusters answer.
     """
 
@@ -39,22 +39,24 @@ class PoolRow:
 
 
 def administrator(actor: Actor) -> Administrator:
-    """The actor as somebody who may change the fleet. Raises Forbidden for all others."""
+    """Return the actor as an administrator of the fleet. Raises Forbidden for all other users."""
     require_platform_admin(actor)
     return Administrator(actor.user.pk, actor.user.login)
 
 
 def may_manage_clusters(actor: Actor) -> bool:
-    """Whether the actor, with the token in use, may manage clusters, and so read their own words:
-    they can hold addresses, paths and names."""
+    """Return whether the actor, with the token in use, may manage clusters.
+
+    Only then may it read the clusters' own messages, which can contain addresses, paths and names.
+    """
     return actor.holds(Permission.MANAGE_CLUSTERS, PLATFORM)
 
 
 def cluster_message(actor: Actor, cluster: Cluster, quarantine: Quarantine | None) -> str:
-    """Why the cluster does not answer, or what of its answer could not be used.
+    """Return why the cluster does not answer, or which part of its answer was not usable.
 
-    In the connector's own words only for those who may manage clusters. All others get a fixed
-    sentence. In quarantine everybody is told so first.
+    Only users who manage clusters get the connector's own message. All others get a fixed sentence.
+    During a quarantine, the message starts with it.
     """
     said = _said(actor, cluster)
     return said if quarantine is None else f"{sentence_of(quarantine)} {said}".strip()
@@ -66,20 +68,22 @@ def _said(actor: Actor, cluster: Cluster) -> str:
     if cluster.failing_since is not None:
         return f"Not reachable since {cluster.failing_since:%Y-%m-%d %H:%M:%S} UTC."
     if cluster.message:
-        return "Something there is not as it should be; an administrator can see what."
+        return "Something there is not as it should be. An administrator can see the details."
     return ""
 
 
 def outside_use(actor: Actor, cluster: Cluster) -> dict[str, Any]:
-    """What runs and waits on the cluster beside the portal; by name only for those who may manage
-    clusters, as for the cluster's message."""
+    """Return the workloads submitted directly to the cluster.
+
+    Names are only for users who manage clusters, like the cluster's message.
+    """
     told: dict[str, Any] = OutsideUse(0).as_json() | cluster.outside
     sees_names = actor.holds(Permission.MANAGE_CLUSTERS, PLATFORM)
     return told | ({} if sees_names else {"holders": None})
 
 
 def pool_rows(actor: Actor, pools: Sequence[Pool], *, now: datetime) -> list[PoolRow]:
-    """`pools` with their capacity and whether more is guaranteed than there is. Four queries."""
+    """Return `pools` with capacity, and whether guarantees exceed it. Four queries."""
     capacity = healthy_capacity_mgpu(pools)
     as_of = stale_capacity(pools, before=now - timedelta(seconds=settings.STALE_AFTER_S))
     features = features_of(pools)

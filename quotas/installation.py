@@ -1,4 +1,4 @@
-"""The policy of the installation: what holds for all organizations alike."""
+"""The policy of the installation: the rules for all organizations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ONLY = 1
 
 
 class InstallationEdit(TypedDict, total=False):
-    """What to change; see `quotas.models.InstallationPolicy`."""
+    """The settings to change; see `quotas.models.InstallationPolicy`."""
 
     grace_period_s_max: int
     starts_max: int
@@ -35,13 +35,15 @@ class InstallationEdit(TypedDict, total=False):
 
 
 def installation_policy() -> InstallationPolicy:
-    """The policy of the installation; the standard one where none is stored."""
+    """Return the policy of the installation, or the standard one if none is stored."""
     return InstallationPolicy.objects.filter(pk=_ONLY).first() or InstallationPolicy(pk=_ONLY)
 
 
 def arbiter_policy() -> Policy:
-    """The same as the arbiter takes it. What organizations say for themselves is with their nodes
-    and classes (`quotas.queries.quota_snapshot`). One query."""
+    """Return the policy of the installation for the arbiter. One query.
+
+    Settings of organizations are in their nodes and classes (`quotas.queries.quota_snapshot`).
+    """
     row = installation_policy()
     return Policy(
         grace_period_s_default=row.grace_period_s_max,
@@ -61,9 +63,9 @@ def arbiter_policy() -> Policy:
 def change_installation_policy(
     edit: InstallationEdit, *, actor: Actor, if_version: int, now: datetime
 ) -> InstallationPolicy:
-    """Change what `edit` names of the policy that the actor has seen in this version.
+    """Change the settings in `edit`, based on the version that the actor has seen.
 
-    Raises Forbidden for all but platform administrators, and PreconditionFailed unless
+    Raises Forbidden unless the actor is a platform administrator, and PreconditionFailed unless
     `if_version` is current.
     """
     require_platform_admin(actor)

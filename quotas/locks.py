@@ -1,7 +1,6 @@
-"""The one place that locks quota rows, always in the same order: root to leaf, then by id.
+"""The only place that locks quota rows, always in the same order: root to leaf, then by id.
 
-Two transactions that lock in different orders deadlock; every change of quotas locks
-through here.
+Transactions that lock in different orders can deadlock. So every change of quotas locks here.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from tenants.models import Node
 
 
 def lock_quotas(top: Node, pool_id: UUID) -> list[Quota]:
-    """Lock the quota of `top` in the pool and all quotas below it, and return them, parents
-    first, with their nodes and pool. Must run in a transaction.
+    """Lock the quota of `top` in the pool and all quotas below it. Return them, parents first.
 
-    Reads twice: the first statement may wait for somebody who is just adding a quota below, and
-    would not see it. Whoever adds one has locked its parent, so once all are locked none can
-    come, and the second statement, which never waits, sees them all.
+    They are loaded with nodes and pool. Must run in a transaction. It reads twice: the first
+    statement may wait for a transaction that adds a quota below, and would not see it. Adding one
+    locks its parent. So once all are locked, none can be added, and the second statement sees them
+    all.
     """
     steps = Length(F("node__path")) - Length(Replace(F("node__path"), Value("/"), Value("")))
     family = (

@@ -1,4 +1,4 @@
-"""Quota per tree node and pool, its history, the organization's policy and priority classes."""
+"""Quota per tree node and pool, its history, policies and priority classes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from clusters.models import Cluster, Pool
 from primitives.units import BASIS_POINTS, MGPU_MAX, PPM
 from tenants.models import Node, User
 
-#: What holds for all, and for an organization until it says something else.
+#: Defaults of the installation, and of an organization without a policy of its own.
 _INSTALLATION = Policy()
 
-#: From and up to where the installation's numbers may go. A cycle that may start or stop nobody
-#: at all would keep no promise.
+#: Ranges of the installation's numbers. With 0 starts or reclaims per cycle, no guarantee could be
+#: fulfilled.
 INSTALLATION_RANGES = {
     "grace_period_s_max": RANGES["grace_period_s_default"],
     "starts_max": (1, RANGES["starts_max"][1]),
@@ -35,18 +35,18 @@ INSTALLATION_RANGES = {
 }
 
 
-#: A priority class is served by its order, up to here.
+#: Highest priority value of a class.
 CLASS_ORDER_MAX = 1_000_000
-#: A priority class costs at most so many times the price.
+#: Highest price of a priority class, as a multiple of the normal price.
 PRICE_MULTIPLIER_PPM_MAX = 100 * PPM
 
 
 class Quota(models.Model):
     """A node's entitlement in one pool: guarantee, lend limit, borrow limit, weight (R-6).
 
-    Limits of null are "no limit of its own". `guaranteed_bp` keeps a guarantee that was written
-    as a percentage of the parent (basis points); `guaranteed_mgpu` is what it resolved to.
-    The database refuses children that sum to more than their parent (deferred trigger
+    A limit of None means no limit of its own. `guaranteed_bp` stores a guarantee that was given as
+    a percentage of the parent (basis points), and `guaranteed_mgpu` its resolved value. The
+    database refuses children that sum to more than their parent (deferred trigger
     `quota_children_fit_in_their_parent`). `version` counts changes and is the ETag.
     """
 
@@ -92,7 +92,7 @@ class Quota(models.Model):
 
 
 class QuotaChange(models.Model):
-    """Who changed a quota, when, from what, to what, and why. Append-only."""
+    """A change of a quota: actor, time, old and new settings, and reason. Append-only."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     quota = models.ForeignKey(Quota, models.PROTECT, related_name="changes")
@@ -107,8 +107,10 @@ class QuotaChange(models.Model):
 
 
 class PlannedStatus(models.TextChoices):
-    """Where a planned change stands; all but draft, scheduled and applied are final, and so is
-    applied where nothing is to be taken back."""
+    """The status of a planned change.
+
+    All but draft, scheduled and applied are final. Applied is final without a planned revert.
+    """
 
     DRAFT = "draft"
     SCHEDULED = "scheduled"
@@ -132,13 +134,13 @@ _WAS_APPLIED = ("applied", "reverted", "kept")
 
 
 class PlannedChange(models.Model):
-    """Several edits of quotas that are drafted, looked at, and applied as one.
+    """Several edits of quotas that are drafted, previewed and applied together.
 
-    A draft becomes scheduled (with `apply_at`) or applied when somebody with the rights to every
-    edit decides so; `decided_by` is who, and on whose rights a scheduled one is applied. With
-    `revert_after_s` the edits are taken back that long after, which ends it reverted, or kept where
-    something else changed these quotas since; `note` says why it failed or was kept. `node` is the
-    lowest node that all edits lie below: who sees the tree there sees the change.
+    A draft becomes scheduled (with `apply_at`) or applied when a user with the rights to all edits
+    decides so. `decided_by` is that user, whose rights apply to a scheduled change. With
+    `revert_after_s`, the edits are reverted after that time. Then the status is reverted, or kept
+    if these quotas changed meanwhile. `note` says why it failed or was kept. `node` is the lowest
+    node above all edits: users who see the tree there see the change.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -217,9 +219,9 @@ class PlannedChange(models.Model):
 
 
 class PlannedEdit(models.Model):
-    """What a planned change sets of one quota: `values` as a change of a quota takes them.
+    """The `values` that a planned change sets in one quota, in the form of a change of a quota.
 
-    `before` are the quota's settings when the change was drafted, decided or, last, applied.
+    `before` are the quota's settings when the change was drafted, decided or, at last, applied.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -248,9 +250,9 @@ class PlannedEdit(models.Model):
 
 
 class NodeUse(models.Model):
-    """A node's standing in one pool as the last cycle left it, for pages and the API.
+    """A node's use of one pool after the last cycle, for pages and the API.
 
-    Written by the arbiter only; it decides nothing (the arbiter counts attempts itself).
+    Only the arbiter writes it, and it never reads it, because it counts attempts itself.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -274,11 +276,11 @@ class NodeUse(models.Model):
 
 
 class InstallationPolicy(models.Model):
-    """What holds for all organizations alike, since they share pools and cycles: one row.
+    """The rules for all organizations, because they share pools and cycles. One row.
 
-    `grace_period_s_max` cuts what organizations and their classes give: a guarantee is kept a
-    grace after it was asked for, whoever has to stop for it. `min_run_s` and `preemptions_max`
-    count where one organization takes its GPUs back from another. The others: see
+    `grace_period_s_max` limits the grace periods of organizations and classes. So a guarantee is
+    fulfilled within that time, whichever job must stop. `min_run_s` and `preemptions_max` apply
+    when one organization reclaims its GPUs from another. For the others see
     `arbiter.api.policy.Policy`. `version` counts changes and is the ETag.
     """
 
@@ -311,10 +313,10 @@ class InstallationPolicy(models.Model):
 
 
 class OrganizationPolicy(models.Model):
-    """The organization's rules: who gets spare GPUs first, how long a notice is, and who is spared.
+    """An organization's rules: order of spare GPUs, length of a notice, and order of preemption.
 
-    `rank` lists node paths, first served first; nodes not listed come after all that are.
-    `spare_order`, `min_run_s`, `preemptions_max` and `skips_blocked_within_team`: see
+    `rank` lists node paths, the first one served first. Nodes that are not listed come last. For
+    `spare_order`, `min_run_s`, `preemptions_max` and `skips_blocked_within_team` see
     `arbiter.api.policy.Policy`. `time_zone` is an IANA name, which the arbiter does not read.
     `version` counts changes and is the ETag.
     """
@@ -367,10 +369,10 @@ class OrganizationPolicy(models.Model):
 
 
 class PriorityClass(models.Model):
-    """An organization's priority class (R-34); higher `order` is served first.
+    """An organization's priority class (R-34). A higher `order` means a higher priority.
 
-    Preempting across teams goes up to the cap, so it needs one. A retired class takes no new jobs.
-    `version` counts changes and is the ETag.
+    Preemption across teams is limited by the cap, so it requires one. A retired class accepts no
+    new jobs. `version` counts changes and is the ETag.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -418,7 +420,7 @@ class PriorityClass(models.Model):
 
 
 class ClusterUser(models.Model):
-    """The name of a portal's user on a cluster that has users of its own.
+    """The name of a portal's user on a cluster with its own users.
 
     `name` belongs to one user of the portal only.
     """
@@ -443,7 +445,7 @@ class ClusterUser(models.Model):
 
 
 class UserNumber(models.Model):
-    """The UNIX user number of a portal's user on every local cluster; never anybody else's."""
+    """The UNIX user number of a portal's user on every local cluster. It is never reused."""
 
     user = models.OneToOneField(User, models.PROTECT, primary_key=True, related_name="+")
     number = models.PositiveIntegerField(unique=True)
@@ -451,7 +453,7 @@ class UserNumber(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                # Not root, nor what systems give to their services.
+                # Excludes root and the numbers of system services.
                 condition=Q(number__gte=1_000, number__lt=1 << 31),
                 name="user_number_is_nobody_of_the_system",
             ),
@@ -462,7 +464,7 @@ class UserNumber(models.Model):
 
 
 class QuotaPushKind(models.TextChoices):
-    """What is asked of a cluster that keeps limits of its own."""
+    """The kind of a request to a cluster that has limits of its own."""
 
     CHECK = "check"
     DRY_RUN = "dry_run"
@@ -471,7 +473,7 @@ class QuotaPushKind(models.TextChoices):
 
 
 class QuotaPushStatus(models.TextChoices):
-    """Where a request stands; a cluster that does not answer keeps it waiting."""
+    """The status of a request. It waits while the cluster does not answer."""
 
     WAITING = "waiting"
     DONE = "done"
@@ -479,11 +481,11 @@ class QuotaPushStatus(models.TextChoices):
 
 
 class QuotaPush(models.Model):
-    """The tree and a cluster's limits compared, and made equal or accepted, at one moment.
+    """A comparison of the tree with a cluster's limits; they may also be pushed or accepted.
 
-    Carried out by the observer. `changes` are the differences (the first 1,000; `change_count`
-    has all) with what became of each; `subjects` cut an acceptance to some of them. Nobody
-    requested a check that the observer makes by itself.
+    The observer handles it. `changes` are the differences with their results (the first 1,000;
+    `change_count` counts all). `subjects` limit an acceptance to some of them. `requested_by` is
+    None for the observer's own checks.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -517,8 +519,10 @@ class QuotaPush(models.Model):
 
 
 class AcceptedDifference(models.Model):
-    """A difference that an administrator lets stand: `setting` of `subject` may stay `before`
-    instead of `after`. It holds for exactly these two values."""
+    """A difference that an administrator accepted for exactly these two values.
+
+    `setting` of `subject` may stay `before` instead of `after`.
+    """
 
     id = models.BigAutoField(primary_key=True)
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+")

@@ -1,7 +1,7 @@
-"""What becomes of quotas when a node of the tree is moved to another parent.
+"""Quotas of a tree node that is moved to another parent.
 
-A node takes its guarantees along, in devices: a percentage was of the parent that it leaves. So the
-guarantees below the new parent must have room for them, in every pool.
+The node keeps its guarantees, in devices, because a percentage referred to the former parent. So
+the new parent must have room for them in every pool.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tenants.models import Node
 
 @dataclass(frozen=True, slots=True)
 class ParentsShare:
-    """What a parent is guaranteed in a pool, and how much of it no child is: before and after."""
+    """A parent's guarantee in a pool, and its reserve before and after the move."""
 
     guaranteed_mgpu: int
     reserve_before_mgpu: int
@@ -33,8 +33,11 @@ class ParentsShare:
 
 @dataclass(frozen=True, slots=True)
 class MovedGuarantee:
-    """What a moved node takes along in one pool. A percentage `guaranteed_bp`, of the parent that
-    it leaves, becomes the devices that it is now. `problem` is why it does not fit, or ""."""
+    """A moved node's guarantee in one pool.
+
+    A percentage `guaranteed_bp` of the former parent becomes its present devices. `problem` is why
+    it does not fit, or "".
+    """
 
     quota: Quota
     leaves: ParentsShare | None
@@ -43,15 +46,18 @@ class MovedGuarantee:
 
 
 def moved_guarantees(node: Node, parent: Node, *, is_locked: bool) -> list[MovedGuarantee]:
-    """What `node` takes along to `parent` in each pool, by the pool's name. Nothing is written."""
-    # As planned changes lock several pools.
+    """Return the guarantees of `node` in each pool on a move to `parent`, by the pool's name.
+
+    Nothing is written.
+    """
+    # The same order of locks as for planned changes in several pools.
     quotas = Quota.objects.filter(node=node).select_related("pool").order_by("pool_id")
     found = [_moved(node, parent, quota, is_locked=is_locked) for quota in quotas]
     return sorted(found, key=lambda moved: moved.quota.pool.name)
 
 
 def refuse_overfull(guarantees: Sequence[MovedGuarantee]) -> None:
-    """Raises EnvelopeBroken, or Conflict for a parent without a quota, with the first problem."""
+    """Raise EnvelopeBroken, or Conflict for a parent without a quota, with the first problem."""
     for each in guarantees:
         if each.problem and each.joins is None:
             raise Conflict(each.problem, pool=each.quota.pool.name)
@@ -60,8 +66,10 @@ def refuse_overfull(guarantees: Sequence[MovedGuarantee]) -> None:
 
 
 def write_as_devices(guarantees: Sequence[MovedGuarantee], *, actor: Actor, now: datetime) -> None:
-    """Let guarantees that are percentages be what they come to, before their node leaves the
-    parent that they are percentages of; its other children's percentages are resolved anew."""
+    """Replace percentages by their present devices, before their node leaves the parent.
+
+    The percentages of the parent's other children are resolved again.
+    """
     for each in guarantees:
         if each.quota.guaranteed_bp is not None:
             node = each.quota.node
@@ -83,8 +91,10 @@ def follow(
     actor: Actor,
     now: datetime,
 ) -> None:
-    """Let the rank and these planned changes name what lay at `former_path` by its new place, and
-    have the database check the guarantees. Must run in the transaction that moved it."""
+    """Update the rank and these planned changes after a move from `former_path`.
+
+    Also makes the database check the guarantees. Must run in the transaction of the move.
+    """
     rename_in_rank(node, former_path, actor=actor, now=now)
     follow_move(planned)
     with named_refusals():
@@ -94,7 +104,7 @@ def follow(
 def _moved(node: Node, parent: Node, quota: Quota, *, is_locked: bool) -> MovedGuarantee:
     rows = _rows(node, quota, is_locked=is_locked)
     before = Family(rows)
-    # As locked: it may have been changed until then.
+    # Read again after the lock, because it may have changed until then.
     own = before.by_node[node.pk]
     leaves, joins = before.parent(own), before.by_node.get(parent.pk)
     reserves = {each.pk: _reserve_mgpu(before, each) for each in (leaves, joins) if each}
@@ -103,7 +113,7 @@ def _moved(node: Node, parent: Node, quota: Quota, *, is_locked: bool) -> MovedG
             own,
             _share(leaves, reserves, own.guaranteed_mgpu),
             None,
-            f"{parent.display_path} has no quota in {own.pool.name}; give it one first, of at "
+            f"{parent.display_path} has no quota in {own.pool.name}. Give it one first, of at "
             f"least the {own.pool.kind.text(own.guaranteed_mgpu)} that {node.slug} is guaranteed.",
         )
     now_at, written = own.node.parent_id, own.guaranteed_bp
@@ -123,7 +133,7 @@ def _moved(node: Node, parent: Node, quota: Quota, *, is_locked: bool) -> MovedG
 
 
 def _rows(node: Node, quota: Quota, *, is_locked: bool) -> list[Quota]:
-    """All quotas of the organization in the pool: the two parents may lie anywhere in it."""
+    """Return all quotas of the organization in the pool, which include those of both parents."""
     if is_locked:
         return lock_quotas(node.organization, quota.pool_id)
     return list(
@@ -147,7 +157,7 @@ def _share(
 
 
 def _who_could_give(family: Family, parent: Quota) -> str:
-    """ "nlp", or "nlp or inference": the children with most."""
+    """Return the children with the largest guarantees: "nlp", or "nlp or inference"."""
     children = sorted(
         family.children(parent), key=lambda quota: (-quota.guaranteed_mgpu, quota.node.path)
     )

@@ -1,12 +1,15 @@
-"""Several edits of quotas as one: drafted, decided by who may, applied at a time, taken back.
+"""Several edits of quotas together: drafted, decided, applied at a time, reverted.
 
-Whoever may change anything of each quota may draft; who applies needs the rights that the edits
-themselves need, so the draft of a team lead is a request to the admin above. Drafts are read by
-whoever drafted them and by whoever manages quotas at, above or below a node that they set; what
-took effect is history, which the whole organization reads. A scheduled change is
-applied on the rights that who decided has at that moment, and only if nobody changed its quotas
-since. Taking back needs no rights: it is part of what was decided. GPUs that a percentage comes to
-anew, because its parent has more or fewer, are nobody's change of that quota (`was_changed`).
+A draft needs the right to change some setting of each quota. Applying needs the rights to all
+edits. So a team lead's draft is a request to the administrator above.
+
+Readers of a draft are its author, and users who manage quotas at, above or below an edited node. An
+applied change is history, which the whole organization may read.
+
+A scheduled change is applied with the present rights of the user who decided it, and only if its
+quotas have not changed since. A revert needs no rights, because it was part of the decision. A
+percentage that resolves to other GPUs, because its parent changed, is no change of that quota
+(`was_changed`).
 """
 
 from __future__ import annotations
@@ -54,20 +57,20 @@ from webapi.middleware import current_request_id
 
 EDITS_MAX = 100
 REVERT_AFTER_S_MIN, REVERT_AFTER_S_MAX = 60, 366 * 86_400
-#: A draft that nobody decides on expires after this, or when it was to be applied.
+#: Time after which a draft without a decision expires, unless its own time comes first.
 DRAFTED_FOR = timedelta(days=7)
 APPLIED_WITHIN = timedelta(days=366)
-#: How many changes one round of the timer carries out, expires or takes back.
+#: Number of changes that one round of the timer applies, expires or reverts.
 ROUND_MAX = 100
-#: The two ways to write a guarantee, one of which a quota has.
+#: The two forms of a guarantee, of which a quota has one.
 _GUARANTEES = frozenset({"guaranteed_mgpu", "guaranteed_bp"})
 _CANCELLABLE = (PlannedStatus.DRAFT, PlannedStatus.SCHEDULED)
-#: Took effect: part of the history of its quotas, which everybody in the organization reads.
+#: Statuses of changes that took effect. They are history, which the whole organization may read.
 _IN_HISTORY = (PlannedStatus.APPLIED, PlannedStatus.REVERTED, PlannedStatus.KEPT)
-#: What a sentence says of a change that nobody decides on any more.
+#: Words for a change that can no longer be decided.
 _ENDED = {
-    PlannedStatus.REVERTED: "was applied and taken back",
-    PlannedStatus.KEPT: "was applied and stays as it is",
+    PlannedStatus.REVERTED: "was applied and reverted",
+    PlannedStatus.KEPT: "was applied and is kept",
     PlannedStatus.CANCELLED: "was cancelled",
     PlannedStatus.EXPIRED: "has expired",
     PlannedStatus.FAILED: "could not be applied at its time",
@@ -75,13 +78,16 @@ _ENDED = {
 
 
 def visible_planned(actor: Actor) -> QuerySet[PlannedChange]:
-    """The planned changes that the actor may read, with their nodes and people."""
+    """Return the planned changes that the actor may read, with nodes and people."""
     found = visible(actor, _with_names(), Permission.VIEW_TREE, path_field="node__path")
     return found.filter(_is_readable(actor))
 
 
 def planned_by_id(actor: Actor, planned_id: UUID) -> PlannedChange:
-    """The planned change. Raises NotFound for absent, foreign and unreadable ones alike."""
+    """Return the planned change.
+
+    Raises NotFound for absent, invisible and unreadable ones alike.
+    """
     return get_visible(
         actor,
         _with_names().filter(_is_readable(actor)),
@@ -92,8 +98,10 @@ def planned_by_id(actor: Actor, planned_id: UUID) -> PlannedChange:
 
 
 def _is_readable(actor: Actor) -> Q:
-    """The condition that the actor may read a planned change of a tree that they see. Roles
-    decide and not the token's scopes, so a token that only reads shows what its owner reads."""
+    """Return the condition that the actor may read a planned change in a visible tree.
+
+    Roles count, not the token's scopes. So a read-only token shows all that its owner may read.
+    """
     managed = actor.granted(Permission.MANAGE_QUOTA)
     steps = [path.rstrip("/").split("/") for path in managed if path]
     above = {"/".join(names[:depth]) + "/" for names in steps for depth in range(1, len(names) + 1)}
@@ -111,7 +119,7 @@ def _with_names() -> QuerySet[PlannedChange]:
 
 
 def edits_of(planned: PlannedChange) -> list[PlannedEdit]:
-    """Its edits with their quotas, in tree order."""
+    """Return its edits with their quotas, in tree order."""
     return list(
         planned.edits.select_related("quota__node__parent", "quota__pool").order_by(
             "quota__node__path", "quota__pool__name"
@@ -120,7 +128,7 @@ def edits_of(planned: PlannedChange) -> list[PlannedEdit]:
 
 
 def may_manage(actor: Actor, planned: PlannedChange) -> bool:
-    """Whether the actor may cancel it: who drafted it, and who manages quotas there."""
+    """Return whether the actor may cancel it: its author, or a user who manages quotas there."""
     return actor.permits(Permission.MANAGE_QUOTA) and (
         planned.created_by_id == actor.user.pk
         or actor.holds(Permission.MANAGE_QUOTA, planned.node.path)
@@ -128,9 +136,11 @@ def may_manage(actor: Actor, planned: PlannedChange) -> bool:
 
 
 def may_preview(actor: Actor, planned: PlannedChange, edits: Sequence[PlannedEdit]) -> bool:
-    """Whether the actor may see what it would do: who may cancel it, and who manages quotas at,
-    above or below a node that it sets. They could draft a change of their own there, and are told
-    the same of a preview of that."""
+    """Return whether the actor may preview it.
+
+    These are users who may cancel it, and users who manage quotas at, above or below an edited
+    node. The latter could draft and preview the same change themselves.
+    """
     managed = actor.prefixes(Permission.MANAGE_QUOTA)
     return may_manage(actor, planned) or any(
         path.startswith(managed) or any(one.startswith(path) for one in managed)
@@ -139,37 +149,39 @@ def may_preview(actor: Actor, planned: PlannedChange, edits: Sequence[PlannedEdi
 
 
 def may_apply(actor: Actor, planned: PlannedChange, edits: Sequence[PlannedEdit]) -> bool:
-    """Whether it is a draft, and the actor has the rights to every edit."""
+    """Return whether it is a draft, and the actor has the rights to all edits."""
     return planned.status == PlannedStatus.DRAFT and all(
         may_make(actor, edit.quota, _edit_of(edit.values)) for edit in edits
     )
 
 
 def require_management(actor: Actor, planned: PlannedChange) -> None:
-    """Raises Forbidden unless `may_manage`."""
+    """Raise Forbidden unless `may_manage`."""
     if not may_manage(actor, planned):
         raise Forbidden(
-            f"Only {planned.created_by.login}, who drafted this change, and who manages quotas of "
-            f"{planned.node.display_path} may do this.",
+            f"Only {planned.created_by.login}, who drafted this change, and users who manage "
+            f"quotas of {planned.node.display_path} may do this.",
             permission=Permission.MANAGE_QUOTA.value,
             node=planned.node.display_path,
         )
 
 
 def require_preview(actor: Actor, planned: PlannedChange) -> None:
-    """Raises Forbidden unless `may_preview`."""
+    """Raise Forbidden unless `may_preview`."""
     if not may_preview(actor, planned, edits_of(planned)):
         raise Forbidden(
-            f"Only {planned.created_by.login}, who drafted this change, and who manages quotas "
-            "that it would set, or quotas above or below those, may preview it.",
+            f"Only {planned.created_by.login}, who drafted this change, and users who manage its "
+            "quotas, or quotas above or below those, may preview it.",
             permission=Permission.MANAGE_QUOTA.value,
             node=planned.node.display_path,
         )
 
 
 def etag_of_planned(planned: PlannedChange) -> str:
-    """The state of the change and of the tree that it was made for: every quota of its
-    organization in its pools. One query."""
+    """Return an ETag of the change and of every quota of its organization in its pools.
+
+    One query.
+    """
     pools = planned.edits.values("quota__pool")
     quotas = Quota.objects.filter(
         node__organization=planned.node.organization_id, pool__in=pools
@@ -190,10 +202,10 @@ def draft_change(
     actor: Actor,
     now: datetime,
 ) -> PlannedChange:
-    """Store what is to be changed of which quotas; nothing is changed yet.
+    """Store a draft of changes to several quotas. Nothing is changed yet.
 
-    Raises NotFound for a quota that the actor cannot see, Forbidden for one of which they may
-    change nothing, and InvalidRequest for edits that mean nothing together.
+    Raises NotFound for a quota that the actor cannot see, Forbidden for one of which the actor may
+    change no setting, and InvalidRequest for an invalid combination of edits.
     """
     reason = clean_name(reason, field="reason", length_max=REASON_LENGTH_MAX)
     _refuse_times(apply_at, revert_after_s, now)
@@ -214,14 +226,14 @@ def draft_change(
             raise NotFound(f"The quota of edit {place} does not exist, or you may not see it.")
         if quota_id in seen or not edit:
             raise InvalidRequest(
-                "Every edit sets something of a quota of its own.",
+                "Every edit must set something, and no quota may be edited twice.",
                 errors=[FieldError(pointer, "sets nothing, or its quota is edited twice")],
             )
         seen.add(quota_id)
         require_edit(actor, quotas[quota_id].node, edit)
     if len({quota.node.organization_id for quota in quotas.values()}) > 1:
         raise InvalidRequest(
-            "A planned change stays within one organization; make one for each.",
+            "A planned change cannot span several organizations. Draft one for each.",
             errors=[FieldError("/edits", "are of several organizations")],
         )
     planned = PlannedChange.objects.create(
@@ -247,7 +259,7 @@ def draft_change(
 
 
 def families_of(planned: PlannedChange, *, is_locked: bool) -> Iterator[Family]:
-    """The quotas around its edits, a family for each pool; locked in the order of the pools."""
+    """Yield the quotas around its edits, one family for each pool, locked in order of pools."""
     top = planned.node.parent or planned.node
     pools = planned.edits.order_by("quota__pool").values_list("quota__pool", flat=True).distinct()
     for pool in list(pools):
@@ -261,7 +273,7 @@ def families_of(planned: PlannedChange, *, is_locked: bool) -> Iterator[Family]:
 
 
 def edits_to_make(planned: PlannedChange) -> dict[UUID, QuotaEdit]:
-    """What to set, by quota."""
+    """Return the edits by quota."""
     return {pk: _edit_of(values) for pk, values in planned.edits.values_list("quota_id", "values")}
 
 
@@ -270,11 +282,12 @@ def _edit_of(values: dict[str, Any]) -> QuotaEdit:
 
 
 def was_changed(edit: PlannedEdit, *, is_applied: bool) -> bool:
-    """Whether its quota was given other settings than those that it had `before` or, where the
-    change is applied and not taken back, than the edit left it with.
+    """Return whether the quota's settings differ from the expected ones.
 
-    Settings are compared and not versions: a version counts as well what a percentage comes to
-    anew when the parent has more or fewer GPUs, which nobody gave this quota."""
+    These are the settings `before`, or for an applied change those that it set. Settings are
+    compared, not versions. A version also counts new values of a percentage after a change of the
+    parent, which nobody gave this quota.
+    """
     known: dict[str, Any] = {**_as_given(edit.before)}
     if is_applied:
         if not _GUARANTEES.isdisjoint(edit.values):
@@ -284,8 +297,10 @@ def was_changed(edit: PlannedEdit, *, is_applied: bool) -> bool:
 
 
 def trial_of(planned: PlannedChange) -> tuple[list[tuple[Quota, dict[str, Any]]], str]:
-    """The quotas as they would be, each with its settings now; and why the rules refuse it as
-    things stand, empty where they do not. Nothing is written."""
+    """Return the quotas as they would be, each with its present settings, and the refusal or "".
+
+    Nothing is written.
+    """
     edits, found = edits_to_make(planned), []
     for family in families_of(planned, is_locked=False):
         before = {quota.pk: values_of(quota) for quota in family.by_node.values()}
@@ -298,11 +313,10 @@ def trial_of(planned: PlannedChange) -> tuple[list[tuple[Quota, dict[str, Any]]]
 
 
 def apply_planned(planned_id: UUID, *, if_match: str, actor: Actor, now: datetime) -> PlannedChange:
-    """Decide for a draft: apply it now, or have it applied at its time.
+    """Apply a draft now, or schedule it for its time.
 
-    Raises NotFound, PreconditionFailed unless `if_match` names the state of the change and its
-    tree, Conflict for what is no draft any more, Forbidden, and where it is applied now
-    EnvelopeBroken or LendsTooMuch.
+    Raises NotFound, Forbidden, PreconditionFailed unless `if_match` is the present ETag, and
+    Conflict if it is no longer a draft. Raises EnvelopeBroken or LendsTooMuch if it is applied now.
     """
     for edit in edits_of(planned_by_id(actor, planned_id)):
         require_edit(actor, edit.quota.node, QuotaEdit())
@@ -313,12 +327,11 @@ def apply_planned(planned_id: UUID, *, if_match: str, actor: Actor, now: datetim
             raise Conflict(_decided_already(planned))
         if if_match != etag_of_planned(planned):
             raise PreconditionFailed(
-                "The change, or a quota beside those that it changes, is not as it was when you "
-                "looked. Compare what it would set with what is there now, preview it again, and "
-                "send the new ETag."
+                "The change or a related quota has changed since you looked. Compare the change "
+                "with the present settings, preview it again, and send the new ETag."
             )
         if planned.expires_at <= now:
-            raise Conflict("This draft has expired; draft the change anew.")
+            raise Conflict("This draft has expired. Draft the change again.")
         planned.decided_by, planned.decided_at = actor.user, now
         if planned.apply_at is None:
             _apply(planned, families, actor=actor, now=now)
@@ -334,26 +347,26 @@ def apply_planned(planned_id: UUID, *, if_match: str, actor: Actor, now: datetim
 
 
 def _decided_already(planned: PlannedChange) -> str:
-    """Why what is no draft cannot be applied, and what to do instead."""
+    """Return why it can no longer be applied, and what to do instead."""
     if planned.status == PlannedStatus.SCHEDULED:
         return (
-            f"This change is scheduled already, for {planned.apply_at:%Y-%m-%d %H:%M:%S} UTC. To "
-            "have it sooner, cancel it and draft a new one."
+            f"This change is already scheduled for {planned.apply_at:%Y-%m-%d %H:%M:%S} UTC. To "
+            "apply it sooner, cancel it and draft a new one."
         )
     if planned.status == PlannedStatus.APPLIED:
         return (
-            f"This change is applied already, since {planned.applied_at:%Y-%m-%d %H:%M:%S} UTC: "
-            "nothing is left to do. To change these quotas again, draft a new one."
+            f"This change was already applied at {planned.applied_at:%Y-%m-%d %H:%M:%S} UTC. "
+            "To change these quotas again, draft a new one."
         )
     ended = _ENDED[PlannedStatus(planned.status)]
-    return f"This change {ended}: it cannot be applied any more. Draft a new one."
+    return f"This change {ended}, so it cannot be applied. Draft a new one."
 
 
 @transaction.atomic
 def cancel_planned(planned_id: UUID, *, actor: Actor, now: datetime) -> PlannedChange:
-    """Give a draft or a scheduled change up, or keep for good what was to be taken back.
+    """Cancel a draft or a scheduled change, or the planned revert of an applied change.
 
-    Raises NotFound, Forbidden, and Conflict where there is nothing to give up.
+    Raises NotFound, Forbidden, and Conflict if there is nothing to cancel.
     """
     require_management(actor, planned_by_id(actor, planned_id))
     planned = _locked(planned_id)
@@ -364,17 +377,19 @@ def cancel_planned(planned_id: UUID, *, actor: Actor, now: datetime) -> PlannedC
         _end(planned, PlannedStatus.KEPT, note, actor=actor, now=now)
     else:
         raise Conflict(
-            f"This change is {planned.status}; only a draft, a scheduled change, or the taking "
-            "back of an applied one can be cancelled. To undo it, draft the opposite change."
+            f"This change is {planned.status}. Only a draft, a scheduled change, or the planned "
+            "revert of an applied one can be cancelled. To undo it, draft the opposite change."
         )
     return planned
 
 
 def carry_out_due(*, now: datetime, limit: int = ROUND_MAX) -> int:
-    """Expire at most `limit` drafts, and then apply and take back at most `limit` changes that are
-    due; returns how many. What is due first comes first, and of one moment what is taken back, as
-    the one may make room for the other. May run twice at once: each is done in a transaction of its
-    own by who gets its lock."""
+    """Expire at most `limit` drafts, then apply and revert at most `limit` due changes.
+
+    Return how many. The earliest due change comes first. At one moment, reverts come first, because
+    they may make room. Safe to run twice at once: each change is handled in its own transaction by
+    the holder of its lock.
+    """
     rows = PlannedChange.objects
     expired = rows.filter(status=PlannedStatus.DRAFT, expires_at__lte=now).order_by("expires_at")
     due = rows.filter(status=PlannedStatus.SCHEDULED, apply_at__lte=now).order_by("apply_at", "pk")
@@ -388,8 +403,10 @@ def carry_out_due(*, now: datetime, limit: int = ROUND_MAX) -> int:
 
 
 def locked_open_changes(node: Node) -> list[PlannedChange]:
-    """The changes that may still set quotas of the node or of what is below it, locked: before the
-    quotas, as when a change is applied."""
+    """Return the open changes that set quotas of the node or below it, locked.
+
+    They are locked before the quotas, as when a change is applied.
+    """
     is_open = Q(status__in=_CANCELLABLE) | Q(status=PlannedStatus.APPLIED, revert_at__isnull=False)
     sets = PlannedEdit.objects.filter(
         under([node.path], "quota__node__path"), planned=OuterRef("pk")
@@ -399,8 +416,7 @@ def locked_open_changes(node: Node) -> list[PlannedChange]:
 
 
 def follow_move(changes: Sequence[PlannedChange]) -> None:
-    """Let these changes, some of whose nodes were moved, be of the lowest node above all that they
-    set now. What was previewed of them has another state since."""
+    """Update `node` of these changes after a move. Earlier previews of them become stale."""
     for planned in changes:
         planned.node = _common_node([edit.quota.node for edit in edits_of(planned)])
         _save(planned)
@@ -427,7 +443,7 @@ def _apply_scheduled(planned_id: UUID, now: datetime) -> bool:
             edits = edits_of(planned)
             changed = [edit for edit in edits if was_changed(edit, is_applied=False)]
             if changed:
-                raise Conflict(f"{_names(changed)} was changed since this change was decided.")
+                raise Conflict(f"{_names(changed)} has changed since this change was decided.")
             actor = actor_of(planned.decided_by)
             for edit in edits:
                 require_edit(actor, edit.quota.node, QuotaEdit())
@@ -449,9 +465,9 @@ def _take_back(planned_id: UUID, now: datetime) -> bool:
             edits = edits_of(planned)
             changed = [edit for edit in edits if was_changed(edit, is_applied=True)]
             if changed:
-                raise Conflict(f"{_names(changed)} was changed since; all was left as it is.")
+                raise Conflict(f"{_names(changed)} has changed since, so nothing was reverted.")
             back = {edit.quota_id: _as_given(edit.before) for edit in edits}
-            reason = f"Taken back as planned: {planned.reason}"[:REASON_LENGTH_MAX]
+            reason = f"Reverted as planned: {planned.reason}"[:REASON_LENGTH_MAX]
             for family in families:
                 change_together(back, family, actor=None, reason=reason, now=now)
             _end(planned, PlannedStatus.REVERTED, now=now)
@@ -478,7 +494,7 @@ def _apply(
 
 
 def _remember_base(planned: PlannedChange, families: Sequence[Family]) -> None:
-    """What is decided on is what is there now."""
+    """Store the present settings as the base of the decision."""
     quotas = {quota.pk: quota for family in families for quota in family.by_node.values()}
     stored = list(planned.edits.all())
     for edit in stored:
@@ -487,8 +503,10 @@ def _remember_base(planned: PlannedChange, families: Sequence[Family]) -> None:
 
 
 def _as_given(values: Mapping[str, Any]) -> QuotaEdit:
-    """All of what `values_of` kept as somebody gave it, the guarantee in GPUs or in percent: the
-    edit that brings it back."""
+    """Return all stored settings as an edit that restores them.
+
+    The guarantee is in GPUs or in percent, as it was given.
+    """
     edit = QuotaEdit(
         borrow_limit_mgpu=values["borrow_limit_mgpu"],
         lend_limit_mgpu=values["lend_limit_mgpu"],
@@ -504,7 +522,7 @@ def _as_given(values: Mapping[str, Any]) -> QuotaEdit:
 def _refuse_times(apply_at: datetime | None, revert_after_s: int | None, now: datetime) -> None:
     if apply_at is not None and not now < apply_at <= now + APPLIED_WITHIN:
         raise InvalidRequest(
-            "apply_at must lie ahead, within a year; leave it out to apply the change at once.",
+            "apply_at must be in the future, within a year. Omit it to apply the change at once.",
             errors=[FieldError("/apply_at", "is past or more than a year ahead")],
         )
     if revert_after_s is not None and not (
@@ -517,7 +535,7 @@ def _refuse_times(apply_at: datetime | None, revert_after_s: int | None, now: da
 
 
 def _common_node(nodes: Sequence[Node]) -> Node:
-    """The lowest node that all of `nodes`, of one organization, lie at or below."""
+    """Return the lowest node that all of `nodes`, of one organization, are at or below."""
     steps = [node.path.rstrip("/").split("/") for node in nodes]
     common: list[str] = []
     for level in zip(*steps, strict=False):
@@ -528,7 +546,7 @@ def _common_node(nodes: Sequence[Node]) -> Node:
 
 
 def _names(edits: Sequence[PlannedEdit]) -> str:
-    """The first of these quotas, for a sentence."""
+    """Return the first of these quotas, for a sentence."""
     first = f"{edits[0].quota.node.display_path} in {edits[0].quota.pool.name}"
     return first if len(edits) == 1 else f"{first}, and {len(edits) - 1} more of its quotas,"
 
@@ -538,7 +556,7 @@ def _locked(planned_id: UUID) -> PlannedChange:
 
 
 def _locked_if(planned_id: UUID, status: PlannedStatus) -> PlannedChange | None:
-    """The change, if it is free and still stands there."""
+    """Return the change if it is not locked and still has this status."""
     free = _with_names().select_for_update(of=("self",), skip_locked=True)
     return free.filter(pk=planned_id, status=status).first()
 
@@ -564,10 +582,11 @@ def _save(planned: PlannedChange) -> None:
 def _note(
     planned: PlannedChange, act: str, *, actor: Actor | None = None, now: datetime, **detail: Any
 ) -> None:
-    """The audit event of an act, and the hint to open pages.
+    """Record an act in the audit log, and send a hint to open pages.
 
-    Auditors and open pages reach further than readers of drafts. So before the change is history
-    the event says nothing of its content, and the hint names no id."""
+    Auditors and open pages include users who may not read drafts. So before the change is history,
+    the event has no content, and the hint has no id.
+    """
     is_history = planned.status in _IN_HISTORY
     record(
         action=f"quota_change.{act}",

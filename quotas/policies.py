@@ -1,4 +1,4 @@
-"""An organization's rules of service: its policy and its priority classes."""
+"""An organization's policy and its priority classes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from webapi.preconditions import refuse_stale
 
 @dataclass(frozen=True, slots=True)
 class ClassRules:
-    """What a priority class means; see `quotas.models.PriorityClass`."""
+    """The rules of a priority class; see `quotas.models.PriorityClass`."""
 
     order: int
     preempts_within_team: bool = False
@@ -38,7 +38,7 @@ class ClassRules:
 
 
 class PolicyEdit(TypedDict, total=False):
-    """What to change of an organization's policy; see `quotas.models.OrganizationPolicy`."""
+    """The settings of an organization's policy to change; see `models.OrganizationPolicy`."""
 
     rank: Sequence[str]
     grace_period_s: int
@@ -51,7 +51,7 @@ class PolicyEdit(TypedDict, total=False):
 
 
 class ClassEdit(TypedDict, total=False):
-    """What to change of a priority class; see `quotas.models.PriorityClass`."""
+    """The settings of a priority class to change; see `quotas.models.PriorityClass`."""
 
     order: int
     preempts_within_team: bool
@@ -65,14 +65,14 @@ class ClassEdit(TypedDict, total=False):
 
 #: The class of jobs that name none.
 DEFAULT_PRIORITY_CLASS = "normal"
-#: Where an organization is until it says something else.
+#: The time zone of an organization without its own.
 DEFAULT_TIME_ZONE = "UTC"
-#: So many an organization may have, retired ones included: each cycle reads them all.
+#: Most classes of an organization, including retired ones. Limited, as each cycle reads them all.
 CLASSES_MAX = 50
-#: What a class costs more is set by who sets prices; all else of it by who manages quota.
+#: Needs the right to manage prices. All other settings of a class need the right to manage quota.
 _PRICE = "price_multiplier_ppm"
 
-#: What an organization starts with; its administrators may add classes.
+#: Classes of a new organization. Its administrators may add others.
 STANDARD_CLASSES: Mapping[str, ClassRules] = {
     "critical": ClassRules(1000, preempts_within_team=True, description="production inference"),
     "high": ClassRules(100, preempts_within_team=True, description="training deadlines"),
@@ -82,9 +82,9 @@ STANDARD_CLASSES: Mapping[str, ClassRules] = {
 
 
 def ensure_rules(organization: Node) -> None:
-    """Give an organization that has none the standard policy and priority classes.
+    """Create the standard policy and priority classes for an organization that has none.
 
-    Without a class no job could be submitted. What is there already stays as it is.
+    Without a class, no job could be submitted. Existing ones stay unchanged.
     """
     OrganizationPolicy.objects.get_or_create(organization=organization)
     if not PriorityClass.objects.filter(organization=organization).exists():
@@ -101,11 +101,11 @@ def ensure_rules(organization: Node) -> None:
 def set_policy(
     organization_path: str, edit: PolicyEdit, *, actor: Actor, now: datetime
 ) -> OrganizationPolicy:
-    """Set what `edit` names of the organization's policy; the rest stays.
+    """Set the settings in `edit` in the organization's policy. Others stay.
 
-    Raises NotFound for a foreign organization, Forbidden without manage_quota on it, and
-    InvalidRequest for a path in `rank` that is none of its nodes or there twice, and for an unknown
-    time zone.
+    Raises NotFound for an invisible organization, and Forbidden without manage_quota on it. Raises
+    InvalidRequest for an unknown time zone, and for a path in `rank` that is repeated or none of
+    the organization's nodes.
     """
     organization = visible_node(actor, organization_path, Permission.MANAGE_QUOTA)
     policy = _locked_policy(organization)
@@ -117,7 +117,7 @@ def set_policy(
 def change_policy(
     organization_id: UUID, edit: PolicyEdit, *, actor: Actor, if_version: int, now: datetime
 ) -> OrganizationPolicy:
-    """Change what `edit` names of the policy that the actor has seen in this version.
+    """Change the settings in `edit`, based on the version that the actor has seen.
 
     Raises what `set_policy` does, and PreconditionFailed unless `if_version` is current.
     """
@@ -130,13 +130,13 @@ def change_policy(
 
 
 def policy_of(organization: Node) -> OrganizationPolicy:
-    """The organization's policy; the standard one where none is stored."""
+    """Return the organization's policy, or the standard one if none is stored."""
     found = OrganizationPolicy.objects.filter(organization=organization).first()
     return found or OrganizationPolicy(organization=organization)
 
 
 def visible_organization(actor: Actor, organization_id: UUID) -> Node:
-    """The organization of this id. Raises NotFound where the actor may not see it."""
+    """Return the organization with this id. Raises NotFound if the actor may not see it."""
     return get_visible(
         actor,
         Node.objects.filter(parent=None),
@@ -159,13 +159,13 @@ def _edit_policy(
     for place, path in enumerate(ranked):
         if path in ranked[:place]:
             raise InvalidRequest(
-                f"rank names {path!r} twice; name each node once, the first served first.",
+                f"rank names {path!r} twice. Name each node once, the first served first.",
                 errors=[FieldError("/rank", f"{path!r} is named twice")],
             )
         if (f"{path}/",) not in known:
             raise InvalidRequest(
-                f"rank names {path!r}, which is no node of {organization}.",
-                errors=[FieldError("/rank", f"{path!r} is no node of the organization")],
+                f"rank names {path!r}, which is not a node of {organization}.",
+                errors=[FieldError("/rank", f"{path!r} is not a node of the organization")],
             )
     if "time_zone" in edit:
         check_time_zone(edit["time_zone"])
@@ -179,8 +179,10 @@ def _edit_policy(
 
 
 def rename_in_rank(node: Node, former_path: str, *, actor: Actor, now: datetime) -> None:
-    """Let the rank of the organization name a node that was moved, and those below it, by their new
-    paths. Must run in a transaction."""
+    """Update the paths of a moved node, and of those below it, in the organization's rank.
+
+    Must run in a transaction.
+    """
     policy = OrganizationPolicy.objects.select_for_update().filter(organization=node.organization)
     found = policy.first()
     if found is None:
@@ -196,8 +198,10 @@ def rename_in_rank(node: Node, former_path: str, *, actor: Actor, now: datetime)
 
 
 def remove_from_rank(node: Node, *, actor: Actor, now: datetime) -> None:
-    """Let the rank of the organization no longer name a node that was deleted: no later node of its
-    path is to have its place. Must run in a transaction."""
+    """Remove a deleted node from the organization's rank, so that no later node gets its rank.
+
+    Must run in a transaction.
+    """
     policy = OrganizationPolicy.objects.select_for_update().filter(
         organization=node.organization_id
     )
@@ -211,10 +215,10 @@ def remove_from_rank(node: Node, *, actor: Actor, now: datetime) -> None:
 def set_priority_class(
     organization_path: str, name: str, rules: ClassRules, *, actor: Actor, now: datetime
 ) -> PriorityClass:
-    """Give the organization's priority class `name` these rules; a new name is a new class.
+    """Create or replace the organization's priority class `name`.
 
-    Raises NotFound for a foreign organization, Forbidden without manage_quota on it, and
-    InvalidRequest for a class that preempts across teams without a cap.
+    Raises NotFound for an invisible organization, Forbidden without manage_quota on it, and
+    InvalidRequest for preemption across teams without a cap.
     """
     organization = visible_node(actor, organization_path, Permission.MANAGE_QUOTA)
     _refuse_without_cap(rules.preempts_across_teams, rules.team_cap_mgpu)
@@ -236,17 +240,16 @@ def set_priority_class(
 def create_priority_class(
     organization_path: str, name: str, rules: ClassRules, *, actor: Actor, now: datetime
 ) -> PriorityClass:
-    """Give the organization a new priority class.
+    """Create a priority class of an organization.
 
-    Raises NotFound for a foreign organization, Forbidden without manage_quota on it, or without
-    manage_prices for a price of its own, Conflict for a name that is taken or one class too many,
-    and InvalidRequest for a name that is no slug and a class that preempts across teams without a
-    cap.
+    Raises NotFound for an invisible organization. Raises Forbidden without manage_quota on it, or
+    without manage_prices for a price of its own. Raises Conflict for a taken name or one class too
+    many. Raises InvalidRequest for an invalid name, and for preemption across teams without a cap.
     """
     organization = visible_node(actor, organization_path)
     if organization.kind != NodeKind.ORGANIZATION:
         raise InvalidRequest(
-            f"{organization} is no organization; priority classes are an organization's.",
+            f"{organization} is not an organization. Only organizations have priority classes.",
             errors=[FieldError("/organization", "is not the slug of an organization")],
         )
     require(actor, Permission.MANAGE_QUOTA, organization)
@@ -258,12 +261,12 @@ def create_priority_class(
     if (taken := known.get(name)) is not None:
         raise Conflict(
             f"{organization} has a priority class {name} already"
-            + ("; it is retired: change is_retired of it." if taken.is_retired else "; change it.")
+            + (". It is retired: change is_retired." if taken.is_retired else ". Change that one.")
         )
     if len(known) >= CLASSES_MAX:
         raise Conflict(
-            f"{organization} has {CLASSES_MAX} priority classes, and no more are kept: remove one "
-            "that no job was ever of."
+            f"{organization} has {CLASSES_MAX} priority classes, which is the limit. Remove one "
+            "that no job ever used."
         )
     made = PriorityClass.objects.create(organization=organization, name=name, **asdict(rules))
     _record(
@@ -281,15 +284,13 @@ def create_priority_class(
 def change_priority_class(
     class_id: UUID, edit: ClassEdit, *, actor: Actor, if_version: int, now: datetime
 ) -> PriorityClass:
-    """Change what `edit` names of a priority class that the actor has seen in this version.
+    """Change the settings in `edit`, based on the version that the actor has seen.
 
-    A class that is retired takes no new jobs; those that are of it go on as before. What it costs
-    holds for what starts from now on.
-
-    Raises NotFound for a foreign class, Forbidden without manage_quota on its organization, or
-    manage_prices for its price, PreconditionFailed unless `if_version` is current, InvalidRequest
-    for a class that preempts across teams without a cap, and Conflict for retiring the default
-    class or the last one.
+    A retired class accepts no new jobs, but its present jobs continue. A new price applies to jobs
+    that start from now on. Raises NotFound for an invisible class. Raises Forbidden without
+    manage_quota on its organization, or manage_prices for its price. Raises PreconditionFailed
+    unless `if_version` is current. Raises InvalidRequest for preemption across teams without a cap.
+    Raises Conflict for retiring the default class or the last one.
     """
     seen = visible_class(actor, class_id)
     if edit.keys() != {_PRICE}:
@@ -317,11 +318,11 @@ def change_priority_class(
 
 @transaction.atomic
 def remove_priority_class(class_id: UUID, *, actor: Actor, if_version: int, now: datetime) -> None:
-    """Remove a priority class that no job was ever of, as the actor has seen it.
+    """Remove a priority class that no job ever used, based on the version that the actor has seen.
 
-    Raises NotFound for a foreign class, Forbidden without manage_quota on its organization,
-    PreconditionFailed unless `if_version` is current, and Conflict for a class that jobs are or
-    were of, the default class, and the last one.
+    Raises NotFound for an invisible class, Forbidden without manage_quota on its organization, and
+    PreconditionFailed unless `if_version` is current. Raises Conflict for a class with present or
+    past jobs, the default class, and the last one.
     """
     seen = visible_class(actor, class_id)
     require(actor, Permission.MANAGE_QUOTA, seen.organization)
@@ -330,14 +331,14 @@ def remove_priority_class(class_id: UUID, *, actor: Actor, if_version: int, now:
     _refuse_indispensable(found)
     try:
         with transaction.atomic(), connection.cursor() as cursor:
-            # Not by the model: that would load all jobs of the class in order to say no.
+            # The model's `delete` would load all jobs of the class first, only to refuse.
             cursor.execute("DELETE FROM quotas_priorityclass WHERE id = %s", [found.pk])
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
             cursor.execute("SET CONSTRAINTS ALL DEFERRED")
     except IntegrityError:
         raise Conflict(
-            f"Jobs are or were of the class {found.name}, so it stays known. Retire it "
-            "(is_retired): then no new job can be of it, and those that are go on."
+            f"Jobs use or used the class {found.name}, so it cannot be removed. Retire it instead "
+            "(is_retired): it then accepts no new jobs, and its present jobs continue."
         ) from None
     _record(
         "priority_class.removed",
@@ -350,13 +351,13 @@ def remove_priority_class(class_id: UUID, *, actor: Actor, if_version: int, now:
 
 
 def _locked_classes(organization: Node) -> list[PriorityClass]:
-    """The organization's classes, of which nobody else makes, retires or removes one meanwhile."""
+    """Return the organization's classes, locked against other changes of the list."""
     _locked_policy(organization)
     return list(PriorityClass.objects.filter(organization=organization))
 
 
 def _locked_class(seen: PriorityClass) -> PriorityClass:
-    """The class as it is now. Raises NotFound for one that was removed meanwhile."""
+    """Return the present class, locked. Raises NotFound if it was removed meanwhile."""
     _locked_policy(seen.organization)
     found = PriorityClass.objects.select_for_update().filter(pk=seen.pk).first()
     if found is None:
@@ -366,16 +367,16 @@ def _locked_class(seen: PriorityClass) -> PriorityClass:
 
 def _refuse_indispensable(found: PriorityClass) -> None:
     if found.name == DEFAULT_PRIORITY_CLASS:
-        raise Conflict(f"Jobs that name no class are of the class {found.name}, so it stays.")
+        raise Conflict(f"{found.name} is the class of jobs that name none, so it must stay.")
     others = PriorityClass.objects.filter(organization=found.organization, is_retired=False)
     if not others.exclude(pk=found.pk).exists():
         raise Conflict(
-            f"{found.name} is the only class that takes jobs; make another one before it goes."
+            f"{found.name} is the only class that accepts jobs. Create another one first."
         )
 
 
 def visible_class(actor: Actor, class_id: UUID) -> PriorityClass:
-    """The priority class of this id. Raises NotFound where the actor may not see it."""
+    """Return the priority class with this id. Raises NotFound if the actor may not see it."""
     return get_visible(
         actor,
         PriorityClass.objects.select_related("organization"),
@@ -386,7 +387,7 @@ def visible_class(actor: Actor, class_id: UUID) -> PriorityClass:
 
 
 def set_given(row: models.Model, given: Mapping[str, Any]) -> bool:
-    """Set what is given of a row, and say whether anything was different before."""
+    """Set the given fields of a row, and return whether any was different before."""
     before = {name: getattr(row, name) for name in given}
     for name, value in given.items():
         setattr(row, name, value)
@@ -396,11 +397,9 @@ def set_given(row: models.Model, given: Mapping[str, Any]) -> bool:
 def _refuse_without_cap(preempts_across_teams: bool, team_cap_mgpu: int | None) -> None:
     if preempts_across_teams and team_cap_mgpu is None:
         raise InvalidRequest(
-            "A class that preempts across teams needs a cap: it stops others' jobs only up to it. "
-            "Set team_cap_mgpu too.",
-            errors=[
-                FieldError("/team_cap_mgpu", "is needed by a class that preempts across teams")
-            ],
+            "A class that preempts across teams needs a cap, which limits these preemptions. Set "
+            "team_cap_mgpu too.",
+            errors=[FieldError("/team_cap_mgpu", "is required for preemption across teams")],
         )
 
 

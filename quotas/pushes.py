@@ -1,7 +1,6 @@
-"""The quota tree against a cluster's own limits: asked for here, carried out by the observer.
+"""Requests about the quota tree and a cluster's own limits. The observer handles them.
 
-A difference that somebody accepted is neither shown nor overwritten, until either side of it
-changes.
+An accepted difference is neither shown nor overwritten, until one of its sides changes.
 """
 
 from __future__ import annotations
@@ -38,24 +37,24 @@ from webapi.middleware import current_request_id
 #: The kind of message whose subject is a QuotaPush.
 PUSH_QUOTA = "push_quota"
 CHECK_EVERY = timedelta(minutes=10)
-#: A cluster that is away for longer is not surprised with what somebody wanted before.
+#: A request fails if the cluster is unreachable for longer, so that it is never applied much later.
 PATIENCE = timedelta(minutes=15)
 CHANGES_KEPT = 1_000
 SUBJECTS_MAX = 1_000
 _WAITING_MAX = 10
 _CHECKS_KEPT = 50
 _ERROR_LENGTH_MAX = 2_000
-#: Stands for all settings of a thing that is there on one side only.
+#: Stands for all settings of an object that exists on one side only.
 _WHOLE = "*"
 
 
 def push_shard(cluster_id: UUID) -> str:
-    """Where what is asked of the limits of a cluster queues: it may take minutes."""
+    """Return the outbox shard for requests about a cluster's limits, which may take minutes."""
     return f"{cluster_id}/quota"
 
 
 def keeps_limits(cluster: Cluster) -> bool:
-    """Whether `cluster` keeps limits of its own, to which quotas are pushed."""
+    """Return whether `cluster` has limits of its own, to which quotas are pushed."""
     return kind_named(cluster.kind).control_entitlements is not None
 
 
@@ -68,20 +67,20 @@ def request_push(
     by: Administrator,
     now: datetime,
 ) -> QuotaPush:
-    """Ask for a comparison, or for what follows from one; the observer carries it out.
+    """Request a comparison, or a push or acceptance. The observer handles it.
 
-    Raises InvalidRequest for a kind of cluster that keeps no limits, or subjects where none can
-    be, and Conflict while the cluster is disabled or ten requests wait for it.
+    Raises InvalidRequest for a kind of cluster without limits, or subjects where none are allowed.
+    Raises Conflict while the cluster is disabled or ten requests wait for it.
     """
     if not keeps_limits(cluster):
         raise InvalidRequest(
-            f"A {cluster.kind} cluster keeps no limits of its own: the portal alone holds the "
-            "quotas there, so nothing is to be pushed."
+            f"A {cluster.kind} cluster has no limits of its own. The portal alone enforces the "
+            "quotas there, so there is nothing to push."
         )
     if subjects and kind != QuotaPushKind.ACCEPT:
         raise InvalidRequest(
-            "Only an acceptance is cut to some subjects; leave them out.",
-            errors=[FieldError("/subjects", "goes with kind accept only")],
+            "Only an acceptance can be limited to some subjects. Omit them.",
+            errors=[FieldError("/subjects", "is allowed with kind accept only")],
         )
     # The row's lock also makes requests for one cluster wait for each other.
     cluster = Cluster.objects.select_for_update().get(pk=cluster.pk)
@@ -89,7 +88,7 @@ def request_push(
         raise Conflict(f"{cluster.name} is disabled, so nothing is asked of it; enable it first.")
     if _waiting(cluster).count() >= _WAITING_MAX:
         raise Conflict(
-            f"{_WAITING_MAX} requests wait for {cluster.name} already; it may not be answering."
+            f"{_WAITING_MAX} requests wait for {cluster.name} already. It may not be answering."
         )
     push = _store(cluster, kind, subjects=list(subjects), requested_by_id=by.id, now=now)
     record(
@@ -107,7 +106,7 @@ def request_push(
 
 
 def push_by_id(cluster: Cluster, push_id: UUID) -> QuotaPush:
-    """The request. Raises NotFound."""
+    """Return the request. Raises NotFound."""
     push = QuotaPush.objects.select_related("requested_by").filter(cluster=cluster, pk=push_id)
     found = push.first()
     if found is None:
@@ -116,9 +115,12 @@ def push_by_id(cluster: Cluster, push_id: UUID) -> QuotaPush:
 
 
 def is_check_due(cluster: Cluster, *, now: datetime) -> bool:
-    """Whether the observer should compare by itself: every ten minutes, after the quotas or the
-    cluster's users changed, somebody got a role, a node of the tree is new or was moved, and not
-    while something waits. At most seven small queries."""
+    """Return whether the observer should compare the cluster on its own.
+
+    It does so every ten minutes, after a change of quotas, roles or cluster users, and after a node
+    of the tree was created or moved. It never does while a request waits. At most seven small
+    queries.
+    """
     if not (keeps_limits(cluster) and cluster.is_enabled):
         return False
     last = QuotaPush.objects.filter(cluster=cluster).order_by("-pk").first()
@@ -142,13 +144,13 @@ def is_check_due(cluster: Cluster, *, now: datetime) -> bool:
 
 
 def _made_at_ms(identifier: UUID) -> int:
-    """When a UUIDv7 was made."""
+    """Return when a UUIDv7 was created, in epoch milliseconds."""
     return identifier.int >> 80
 
 
 @transaction.atomic
 def request_check(cluster: Cluster, *, now: datetime) -> QuotaPush:
-    """A check that the observer makes by itself; the oldest of such go."""
+    """Create a check for the observer's own use, and delete the oldest of these."""
     push = _store(cluster, QuotaPushKind.CHECK, subjects=[], requested_by_id=None, now=now)
     own = QuotaPush.objects.filter(cluster=cluster, kind=QuotaPushKind.CHECK, requested_by=None)
     kept = list(own.order_by("-pk").values_list("pk", flat=True)[:_CHECKS_KEPT])
@@ -158,8 +160,10 @@ def request_check(cluster: Cluster, *, now: datetime) -> QuotaPush:
 
 @transaction.atomic
 def check_changed(cluster: Cluster, *, now: datetime) -> None:
-    """Have a cluster compared whose options were changed: what is to be there may be another now.
-    Where something waits already, that does it."""
+    """Request a comparison after a change of the cluster's options, unless a request waits already.
+
+    The intended limits may differ now.
+    """
     if keeps_limits(cluster) and cluster.is_enabled and not _waiting(cluster).exists():
         request_check(cluster, now=now)
         wake("observer")
@@ -167,8 +171,10 @@ def check_changed(cluster: Cluster, *, now: datetime) -> None:
 
 @transaction.atomic
 def delete_never_used(cluster: Cluster, *, by: Administrator, now: datetime) -> None:
-    """Delete a cluster that never answered, with the checks that the observer asked of it by
-    itself. Raises Conflict as `delete_cluster`."""
+    """Delete a cluster that never answered, with the observer's own checks.
+
+    Raises Conflict as `delete_cluster`.
+    """
     checks = QuotaPush.objects.filter(cluster=cluster, kind=QuotaPushKind.CHECK, requested_by=None)
     withdraw_unsent(PUSH_QUOTA, list(checks.values_list("pk", flat=True)), now=now)
     checks.delete()
@@ -194,7 +200,7 @@ def save_outcome(
     error: str = "",
     now: datetime,
 ) -> None:
-    """Store what has become of a request that waits. Must run in a transaction."""
+    """Store the result of a waiting request. Must run in a transaction."""
     push.status = status
     push.changes = list(changes[:CHANGES_KEPT])
     push.change_count = len(changes)
@@ -205,7 +211,7 @@ def save_outcome(
 
 
 def shown(change: Change, result: str) -> dict[str, Any]:
-    """A change as it is stored and shown, with what became of it."""
+    """Return a change with its result, in the stored form."""
     return {
         "kind": change.kind.value,
         "subject": change.subject,
@@ -217,7 +223,7 @@ def shown(change: Change, result: str) -> dict[str, Any]:
 
 
 def without_accepted(cluster: Cluster, changes: Iterable[Change]) -> tuple[Change, ...]:
-    """What is left of `changes` without what somebody accepted. One query."""
+    """Return `changes` without accepted differences. One query."""
     accepted = {
         (item.subject, item.setting): (item.before, item.after)
         for item in AcceptedDifference.objects.filter(cluster=cluster)
@@ -244,7 +250,7 @@ def without_accepted(cluster: Cluster, changes: Iterable[Change]) -> tuple[Chang
 
 
 def accepted_differences(cluster: Cluster) -> QuerySet[AcceptedDifference]:
-    """What somebody lets stand there, with who did and when."""
+    """Return the accepted differences of the cluster, with the user and time of acceptance."""
     accepted = AcceptedDifference.objects.filter(cluster=cluster)
     return accepted.select_related("push__requested_by")
 
@@ -253,11 +259,13 @@ def accepted_differences(cluster: Cluster) -> QuerySet[AcceptedDifference]:
 def withdraw_acceptance(
     cluster: Cluster, difference_id: int, *, by: Administrator, now: datetime
 ) -> None:
-    """Let it stand no longer: the next comparison shows it, and the next push changes it. Raises
-    NotFound."""
+    """Withdraw an acceptance: the next comparison shows the difference, the next push changes it.
+
+    Raises NotFound.
+    """
     difference = accepted_differences(cluster).filter(pk=difference_id).first()
     if difference is None:
-        raise NotFound("There is no such difference that somebody lets stand on this cluster.")
+        raise NotFound("There is no such accepted difference on this cluster.")
     difference.delete()
     record(
         action="quota_push.unaccept",
@@ -277,7 +285,7 @@ def withdraw_acceptance(
 
 
 def accept(push: QuotaPush, changes: Iterable[Change]) -> None:
-    """Let these differences stand. Must run in a transaction."""
+    """Accept these differences. Must run in a transaction."""
     for change in changes:
         for setting, (before, after) in _parts(change).items():
             AcceptedDifference.objects.update_or_create(
@@ -289,8 +297,11 @@ def accept(push: QuotaPush, changes: Iterable[Change]) -> None:
 
 
 def forget_settled(cluster: Cluster, changes: Iterable[Change]) -> None:
-    """Drop acceptances of what is no difference any more, or another one: should the same come
-    again, it is shown again. `changes` are all that there are. Must run in a transaction."""
+    """Delete acceptances of differences that no longer exist, or that changed.
+
+    If the same difference appears again, it is shown again. `changes` are all present differences.
+    Must run in a transaction.
+    """
     present = {
         (change.subject, setting): sides
         for change in changes
@@ -306,7 +317,7 @@ def forget_settled(cluster: Cluster, changes: Iterable[Change]) -> None:
 
 
 def shown_difference(difference: AcceptedDifference) -> dict[str, Any]:
-    """What stands, as it is shown: both sides by setting, as in a change."""
+    """Return an accepted difference in the form of a change: both sides by setting."""
     before, after = difference.before, difference.after
     is_whole = difference.setting == _WHOLE
     return {
@@ -320,7 +331,7 @@ def shown_difference(difference: AcceptedDifference) -> dict[str, Any]:
 
 
 def _parts(change: Change) -> dict[str, tuple[Any, Any]]:
-    """The differences in a change that can be accepted one by one: setting -> (before, after)."""
+    """Return the differences that can be accepted one by one: setting -> (before, after)."""
     if change.kind in (ChangeKind.CREATE, ChangeKind.DELETE):
         return {_WHOLE: (dict(change.before), dict(change.after))}
     return {

@@ -1,4 +1,4 @@
-"""Quotas for the arbiter, the pages and the API, and the use that the arbiter writes back."""
+"""Quotas for the arbiter, the pages and the API, and the use that the arbiter stores."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tenants.access import Actor, visible
 from tenants.models import Node
 from tenants.roles import Permission
 
-#: Rank of the first path in an organization's policy; the next has one less. The same for every
-#: organization, so that listing more paths raises nobody above another organization.
+#: Rank of the first path in an organization's policy. The next one is lower by 1. It is the same
+#: for every organization, so that a longer list raises no node above another organization.
 RANK_FIRST = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaSnapshot:
-    """The tree, the quotas and the classes of one instant, as the arbiter takes them."""
+    """The tree, the quotas and the classes at one time, in the arbiter's form."""
 
     nodes: tuple[TreeNode, ...]
     quotas: tuple[ArbiterQuota, ...]
@@ -37,7 +37,7 @@ class QuotaSnapshot:
 
 
 def graces_s(classes: Collection[UUID]) -> dict[UUID, int]:
-    """The grace period of each of these priority classes, cut to its organization's."""
+    """Return the grace period of each of these priority classes, at most its organization's."""
     found = PriorityClass.objects.filter(pk__in=classes).values_list(
         "pk", "grace_period_s", "organization__organizationpolicy__grace_period_s"
     )
@@ -47,13 +47,12 @@ def graces_s(classes: Collection[UUID]) -> dict[UUID, int]:
 
 
 def quota_snapshot(pools: Collection[UUID] | None = None) -> QuotaSnapshot:
-    """The whole tree, the quotas of `pools` (None: of all) and every priority class.
+    """Return the whole tree, the quotas of `pools` (None: of all) and every priority class.
 
-    Ids are the texts of our UUIDs. A node's rank is that of its nearest ancestor (or itself)
-    that its organization's policy lists, 0 without one. A class's grace period is cut to
-    its organization's, and an organization has its policy's rules. Quotas of archived nodes
-    are not in force. Four queries, whatever the size; one snapshot only inside a transaction
-    that reads one.
+    Ids are the texts of our UUIDs. A node's rank is that of its nearest ancestor (or itself) in its
+    organization's policy; 0 without one. A class's grace period is at most its organization's. An
+    organization has its policy's rules. Quotas of archived nodes are omitted. Takes four queries.
+    Only a transaction with a snapshot makes them consistent.
     """
     quotas = Quota.objects.filter(node__archived_at=None)
     if pools is not None:
@@ -104,7 +103,7 @@ def quota_snapshot(pools: Collection[UUID] | None = None) -> QuotaSnapshot:
 
 
 def _tree(ranked: dict[str, int], rules: dict[str, OrganizationPolicy]) -> Iterable[TreeNode]:
-    """Nodes in the order of their paths, so that parents come first."""
+    """Yield nodes in the order of their paths, so that parents come first."""
     ranks: dict[str | None, int] = {None: 0}
     for pk, parent, path in Node.objects.order_by("path").values_list(
         Cast("id", TextField()), Cast("parent_id", TextField()), "path"
@@ -127,10 +126,10 @@ def _tree(ranked: dict[str, int], rules: dict[str, OrganizationPolicy]) -> Itera
 
 
 def record_use(uses: Sequence[PlannedUse], *, as_of: datetime) -> set[UUID]:
-    """Store where the nodes stand after a cycle. Return the organizations with a row that changed.
+    """Store the use of the nodes after a cycle. Return the organizations with a changed row.
 
-    One statement. Rows that say the same already are not written, so `as_of` is when a row
-    last changed; uses of nodes or pools that no longer exist are passed over.
+    One statement. Unchanged rows are not written, so `as_of` is the time of a row's last change.
+    Use of nodes or pools that no longer exist is ignored.
     """
     if not uses:
         return set()
@@ -181,11 +180,11 @@ def record_use(uses: Sequence[PlannedUse], *, as_of: datetime) -> set[UUID]:
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """A quota as pages and the API show it.
+    """A quota for pages and the API.
 
-    `reserve_mgpu` is what of the guarantee no child is guaranteed; `use` is where the last
-    cycle that changed it left the node (None: no cycle has looked yet); `can_edit` is what the
-    asking actor may change (`administration.editable_fields`).
+    `reserve_mgpu` is the part of the guarantee without a child. `use` is that of the last cycle
+    that changed it (None: no cycle yet). `can_edit` are the settings that the actor may change
+    (`administration.editable_fields`).
     """
 
     quota: Quota
@@ -195,8 +194,7 @@ class QuotaRow:
 
 
 def visible_quotas(actor: Actor) -> QuerySet[Quota]:
-    """The quotas that the actor may see, with nodes and pools, in tree order: by path, so
-    that parents come first, then by pool."""
+    """Return the visible quotas, with nodes and pools, sorted by path (parents first) and pool."""
     return visible(
         actor,
         Quota.objects.select_related("node", "pool").order_by("node__path", "pool__name"),
@@ -206,7 +204,7 @@ def visible_quotas(actor: Actor) -> QuerySet[Quota]:
 
 
 def quota_rows(actor: Actor, quotas: Sequence[Quota]) -> list[QuotaRow]:
-    """`quotas` with their reserve and use. Two queries, however many there are."""
+    """Return `quotas` with their reserve and use. Two queries."""
     nodes = [quota.node_id for quota in quotas]
     pools = {quota.pool_id for quota in quotas}
     given = {

@@ -1,4 +1,4 @@
-"""What quotas keep of a node goes with it, when it is deleted unused."""
+"""Deletes the quotas of a node that is deleted unused."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tenants.models import Node
 
 
 def remove_quotas(node: Node) -> None:
-    """Delete the quotas of a node that is deleted, with their history, and an organization's rules.
+    """Delete the quotas of a deleted node with their history, and an organization's rules.
 
-    Not by the models, which would look for more to delete. Must run in the transaction that deleted
-    the node.
+    Without the models, which would look for more rows to delete. Must run in the transaction that
+    deleted the node.
     """
     with connection.cursor() as cursor:
         cursor.execute(

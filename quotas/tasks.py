@@ -1,4 +1,4 @@
-"""Planned changes on a timer; the task may be late, lost or run twice without harm."""
+"""The timer of planned changes. The task may be late, lost or run twice without harm."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from quotas.planned_changes import carry_out_due
 
 @shared_task
 def carry_out_planned_changes() -> None:
-    """Expire, apply and take back what is due; the rest of more than a hundred comes next time."""
+    """Expire, apply and revert due changes, up to a hundred. Others follow the next time."""
     carry_out_due(now=SystemClock().now())

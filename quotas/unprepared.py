@@ -1,5 +1,4 @@
-"""Teams that can submit nothing to a cluster yet: a push of the quotas makes what they need there
-first."""
+"""Teams that cannot submit to a cluster until a push of the quotas creates their objects."""
 
 from __future__ import annotations
 
@@ -14,8 +13,10 @@ from tenants.models import Node, NodeKind
 
 
 def unprepared_clusters(team: UUID, pool: UUID, pinned: UUID | None) -> tuple[str, ...]:
-    """The names of the clusters with nodes of `pool`, or of the `pinned` one alone, that `team` may
-    not use only for that. At most three queries."""
+    """Return the clusters of `pool` that `team` cannot use yet for that reason, by name.
+
+    With `pinned`, only that cluster. At most three queries.
+    """
     clusters = unprepared_teams().get(team)
     if not clusters:
         return ()
@@ -25,9 +26,11 @@ def unprepared_clusters(team: UUID, pool: UUID, pinned: UUID | None) -> tuple[st
 
 
 def unprepared_teams() -> Mapping[UUID, Mapping[UUID, str]]:
-    """By team, the clusters of which the last comparison says so, with their names. What was never
-    compared is taken for prepared: the cluster itself says if it is not. One query, a second where
-    there are any."""
+    """Return the clusters that each team cannot use yet, by the last comparison, with their names.
+
+    A cluster that was never compared counts as prepared, because it reports problems itself. One
+    query, and a second one if there are any.
+    """
     subjects = {name: kind.team_subject for name, kind in KINDS.items() if kind.team_subject}
     with connection.cursor() as cursor:
         cursor.execute(_TO_BE_MADE, [list(subjects)])
@@ -44,8 +47,8 @@ def unprepared_teams() -> Mapping[UUID, Mapping[UUID, str]]:
     return found
 
 
-#: What is to be made by the newest comparison with a result, and what somebody lets be missing.
-#: Where nothing is to be after it there is one already, which is somebody else's.
+#: Objects to create by the newest comparison with a result, and accepted missing ones. A creation
+#: without intended settings means that a foreign object exists already.
 _TO_BE_MADE = """
 SELECT c.id, c.name, c.kind, missing.subject
 FROM clusters_cluster c

@@ -1,7 +1,7 @@
-"""As whom jobs of a person run on local clusters: a user number of their own, theirs for good.
+"""Fixed UNIX user numbers, one per person, for jobs on local clusters.
 
-Where a local cluster cannot isolate its jobs at all, they would run as the portal itself. Then only
-the people of the demo may run there, unless a setting allows it to everybody.
+If a local cluster cannot isolate its jobs, they would run as the portal itself. Then only the
+demo's people may run jobs there, unless a setting allows it to all.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from connectors.registry import kind_named
 from quotas.models import UserNumber
 from tenants.models import User
 
-#: Serializes who gets which number; the key has no meaning.
+#: Lock for the assignment of numbers. The key has no meaning.
 _LOCK = 7_244_003
-#: Numbers that this machine has for others, passed over at most for one person.
+#: Most numbers skipped per person because this machine uses them.
 _PASSED_OVER_MAX = 1_000
 
 
 def needs_number(cluster: Cluster) -> bool:
-    """Whether jobs run on `cluster` as the user number of their owner."""
+    """Return whether jobs run on `cluster` with the user number of their owner."""
     return _runs_here(cluster) and cluster.isolation not in ("", Level.NONE)
 
 
@@ -36,9 +36,9 @@ def _runs_here(cluster: Cluster) -> bool:
 
 
 def numbers_of(user_ids: Collection[UUID]) -> dict[UUID, str]:
-    """The numbers of these users, given now to those who have none.
+    """Return the numbers of these users, assigning new ones where missing.
 
-    Without any left in the range of the setting, the rest is missing.
+    Users are missing in the result if the setting's range is used up.
     """
     found = _known(user_ids)
     missing = sorted(set(user_ids) - found.keys())
@@ -63,7 +63,7 @@ def _known(user_ids: Collection[UUID]) -> dict[UUID, int]:
 
 
 def _free_numbers(count: int) -> list[int]:
-    """The first numbers of the range that nobody has, here or on this machine."""
+    """Return the first numbers of the range that no user has, here or on this machine."""
     first, last = settings.LOCAL_UIDS
     given = set(
         UserNumber.objects.filter(number__range=(first, last)).values_list("number", flat=True)
@@ -83,37 +83,39 @@ def _free_numbers(count: int) -> list[int]:
 
 
 def is_for_the_demo(cluster: Cluster) -> bool:
-    """Whether `cluster` cannot isolate jobs, so that only those of the demo's people run there."""
+    """Return whether `cluster` cannot isolate jobs, so that only the demo's people may use it."""
     return _runs_here(cluster) and cluster.isolation == Level.NONE and not settings.LOCAL_UNISOLATED
 
 
 def isolation_of(cluster: Cluster) -> str:
-    """How far `cluster` isolates jobs and who may run there, in sentences; "" where it is not known
-    or not ours to say."""
+    """Return how well `cluster` isolates jobs and who may use it, in sentences.
+
+    It is "" if that is unknown or not applicable.
+    """
     told = described(cluster.isolation, cluster.isolation_reason)
     if cluster.isolation != Level.NONE:
         return told
     if is_for_the_demo(cluster):
         return f"{told} Only jobs of the demo's people run there."
-    return f"{told} Everybody's jobs run there, as the setting TIDEGATE_LOCAL_UNISOLATED allows."
+    return f"{told} Jobs of all users run there, because TIDEGATE_LOCAL_UNISOLATED allows it."
 
 
 def is_refused(cluster: Cluster, login: str) -> bool:
-    """Whether jobs of the user `login` may not run on `cluster`, which cannot isolate them."""
+    """Return whether jobs of user `login` may not run on `cluster`, which cannot isolate them."""
     return is_for_the_demo(cluster) and login not in demo_logins()
 
 
 def refusal(clusters: Sequence[str], login: str) -> str:
-    """Why jobs of the user do not run on these clusters, and what to do."""
+    """Return why the user's jobs cannot run on these clusters, and what to do."""
     return (
-        f"Jobs are not isolated on {', '.join(clusters)}, so only those of the demo's people run "
-        f"there, and {login} is none of them. Whoever runs this installation can start it as root, "
-        "or allow it with TIDEGATE_LOCAL_UNISOLATED=true."
+        f"Jobs are not isolated on {', '.join(clusters)}, so only the demo's people may use it, "
+        f"which {login} is not. The operator can start the installation as root, or allow it with "
+        "TIDEGATE_LOCAL_UNISOLATED=true."
     )
 
 
 def demo_logins() -> frozenset[str]:
-    """The people of the demo, as `load_demo` wrote them; nobody where it is not loaded."""
+    """Return the logins of the demo's people, as `load_demo` wrote them; empty without a demo."""
     try:
         personas = json.loads((settings.STATE_DIR / "demo.json").read_bytes())["personas"]
         return frozenset(str(persona["login"]) for persona in personas)
@@ -122,5 +124,5 @@ def demo_logins() -> frozenset[str]:
 
 
 def demo_users() -> list[UUID]:
-    """The ids of those of them who are here."""
+    """Return the ids of the demo's people who exist."""
     return list(User.objects.filter(login__in=demo_logins()).values_list("pk", flat=True))

@@ -94,7 +94,7 @@ export function thePlannedChanges(): PlannedChange[] {
       node: "ai-company/exploration",
       reason: "more room for exploration",
       status: "failed",
-      note: "ai-company/production in h100 was changed since this change was decided.",
+      note: "ai-company/production in h100 has changed since this change was decided.",
       can_manage: false,
       apply_at: iso(now - 8_000_000),
       ended_at: iso(now - 8_000_000),
@@ -288,7 +288,7 @@ export function plannedChanges(
       return told(change);
     case "apply":
       if (request.headers["if-match"] !== etagOf(company, change)) {
-        return aProblem(412, "precondition_failed", "The change, or a quota beside those that it changes, is not as it was when you looked.", {
+        return aProblem(412, "precondition_failed", "The change or a related quota has changed since you looked.", {
           current: shown(company, change),
         });
       }

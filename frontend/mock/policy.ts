@@ -57,7 +57,7 @@ export function priorityClasses(stored: TheRules, request: MockRequest, id: stri
   if (found === undefined && request.method === "POST") {
     const given = request.body as Partial<PriorityClass> & { name: string };
     if (stored.classes.some((each) => each.name === given.name)) {
-      return aProblem(409, "conflict", `ai-company has a priority class ${given.name} already; change it.`);
+      return aProblem(409, "conflict", `ai-company has a priority class ${given.name} already. Change that one.`);
     }
     const made = { ...thePriorityClasses()[2], ...given, id: `01935000-0000-7000-8000-00000000ff${stored.classes.length}0`, version: 1 };
     stored.classes.push(made as PriorityClass);
@@ -66,7 +66,7 @@ export function priorityClasses(stored: TheRules, request: MockRequest, id: stri
   if (found === undefined) return { status: 200, body: { items: stored.classes, next: null } };
   if (request.method === "DELETE") {
     if (thePriorityClasses().some((each) => each.id === id)) {
-      return aProblem(409, "conflict", `Jobs are or were of the class ${found.name}, so it stays known. Retire it.`);
+      return aProblem(409, "conflict", `Jobs use or used the class ${found.name}, so it cannot be removed. Retire it instead.`);
     }
     stored.classes = stored.classes.filter((each) => each !== found);
     return { status: 204 };

@@ -1,4 +1,4 @@
-"""Names of users on clusters that have users of their own. For platform administrators."""
+"""Names of users on clusters with their own users. For platform administrators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOGIN_LENGTH_MAX = 127
 
 
 class ClusterUserSerializer(serializers.Serializer[Any]):
-    """What a user is called on a cluster."""
+    """The name of a user on a cluster."""
 
     id = serializers.UUIDField()
     user = serializers.CharField(source="user.login", help_text="`username@organization`")
@@ -33,7 +33,7 @@ class ClusterUserSerializer(serializers.Serializer[Any]):
 
 
 class ClusterUserMapSerializer(StrictSerializer):
-    """Who is to be called what."""
+    """A user and the name for it."""
 
     user = TextField(max_length=_LOGIN_LENGTH_MAX)
     name = TextField(max_length=32)
@@ -44,12 +44,12 @@ class ClusterUserList(APIView):
 
     @extend_schema(
         operation_id="list_cluster_users",
-        summary="Users of a cluster",
+        summary="List the users of a cluster",
         parameters=PAGE_PARAMETERS,
         responses=answers({200: page_of(ClusterUserSerializer)}, 403, 404),
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
-        """A page of mappings, by name."""
+        """List mappings, by name."""
         refuse_unknown_filters(request, set())
         administrator(actor_from(request))
         mapped = ClusterUser.objects.filter(cluster=cluster_by_id(cluster_id))
@@ -58,12 +58,12 @@ class ClusterUserList(APIView):
 
     @extend_schema(
         operation_id="map_cluster_user",
-        summary="Map a user to their name on a cluster",
+        summary="Map a user to a name on a cluster",
         request=ClusterUserMapSerializer,
         responses=answers({200: ClusterUserSerializer}, 403, 404, 409),
     )
     def put(self, request: Request, cluster_id: UUID) -> Response:
-        """The mapping; a user has one name on a cluster, which this replaces."""
+        """Map a user. A user has one name on a cluster, which this replaces."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         by = administrator(actor)
@@ -80,15 +80,15 @@ class ClusterUserList(APIView):
 
 
 class ClusterUserDetail(APIView):
-    """One mapping."""
+    """The mapping of one user."""
 
     @extend_schema(
         operation_id="unmap_cluster_user",
-        summary="Take a user's name on a cluster away",
+        summary="Delete the mapping of a user on a cluster",
         responses=answers({204: None}, 403, 404),
     )
     def delete(self, request: Request, cluster_id: UUID, mapping_id: UUID) -> Response:
-        """Nothing. New jobs of the user start elsewhere; what runs goes on."""
+        """Delete a mapping. New jobs of the user start elsewhere, and running jobs continue."""
         refuse_unknown_parameters(request, set())
         by = administrator(actor_from(request))
         unmap_user(cluster_by_id(cluster_id), mapping_id, by=by, now=SystemClock().now())

@@ -1,4 +1,4 @@
-"""Shapes of pools, clusters and their nodes."""
+"""Shapes of pools and clusters."""
 
 from __future__ import annotations
 
@@ -37,44 +37,45 @@ from webapi.serializers import (
 )
 
 WEIGHT_MAX = 1_000_000
-OPTIONS_HELP = "The connector's; never shown again where they hold a secret"
+OPTIONS_HELP = "Options of the connector; never shown again if they hold a secret"
 _POOL_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 _CLUSTER_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)
 
 
 class PoolSerializer(serializers.Serializer[Any]):
-    """Devices of one kind that are interchangeable for quota: GPUs, or CPU cores."""
+    """A pool of devices of one kind (GPUs or CPU cores) that are interchangeable for quota."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
     description = serializers.CharField()
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     weight = serializers.IntegerField(
-        help_text="Worth of one device against the reference GPU, per mille"
+        help_text="Worth of one device relative to the reference GPU, per mille"
     )
     archived_at = serializers.DateTimeField(
-        allow_null=True, help_text="Since when nothing starts in it and its capacity counts no more"
+        allow_null=True, help_text="Since then, nothing starts in it and its capacity is ignored"
     )
     capacity_mgpu = serializers.IntegerField(
-        help_text="Healthy as last seen, on all enabled clusters"
+        help_text="Last seen healthy capacity on all enabled clusters"
     )
     capacity_as_of = serializers.DateTimeField(
         allow_null=True,
-        help_text="When the first of its clusters to stop answering was last seen; null while all "
+        help_text="Oldest answer behind the capacity, if a cluster does not answer; null while all "
         "answer",
     )
     guaranteed_mgpu = serializers.IntegerField(
-        allow_null=True, help_text="To all organizations; null unless you administer the platform"
+        allow_null=True,
+        help_text="Sum over all organizations; null unless you administer the platform",
     )
     is_overcommitted = serializers.BooleanField(
-        help_text="Whether more is guaranteed to organizations than is healthy now"
+        help_text="Whether guarantees of organizations exceed the healthy capacity"
     )
     features = serializers.ListField(
-        child=serializers.CharField(), help_text="What its nodes have, for jobs to ask for"
+        child=serializers.CharField(), help_text="Features of its nodes that jobs may require"
     )
 
     def to_representation(self, instance: PoolRow) -> dict[str, Any]:
-        """The row as JSON."""
+        """Return the row as JSON."""
         pool = instance.pool
         return super().to_representation(
             {
@@ -94,31 +95,31 @@ class PoolSerializer(serializers.Serializer[Any]):
 
 
 def shown_pool(pool: Pool, *, actor: Actor) -> dict[str, Any]:
-    """The pool as the API answers it to `actor` now."""
+    """Return the pool's answer for `actor`."""
     (row,) = pool_rows(actor, [pool], now=SystemClock().now())
     return dict(PoolSerializer(row).data)
 
 
 class PoolUpdateSerializer(StrictSerializer):
-    """What to change of a pool; what is left out stays."""
+    """The settings of a pool to change. Missing settings stay."""
 
     description = TextField(max_length=200, allow_blank=True, required=False)
     weight = WholeNumberField(
         min_value=1,
         max_value=WEIGHT_MAX,
         required=False,
-        help_text="Worth of one device against the reference GPU, per mille; of a new pool "
-        + ", ".join(f"{worth} for {kind.plural}" for kind, worth in DEFAULT_WEIGHTS.items())
-        + " where it is left out",
+        help_text="Worth of one device relative to the reference GPU, per mille. Default for a new "
+        "pool: "
+        + ", ".join(f"{worth} for {kind.plural}" for kind, worth in DEFAULT_WEIGHTS.items()),
     )
     device = serializers.ChoiceField(
         choices=DEVICES,
         required=False,
-        help_text="Of a new pool gpu where it is left out; stays once nodes, quotas or jobs use it",
+        help_text="Default for a new pool: gpu. Fixed once nodes, quotas or jobs use the pool",
     )
 
     def validate_device(self, device: str) -> DeviceKind:
-        """What was checked to be one."""
+        """Return the validated kind."""
         return DeviceKind(device)
 
 
@@ -128,26 +129,26 @@ class PoolCreateSerializer(PoolUpdateSerializer):
     name = TextField(max_length=63)
 
     def validate_name(self, name: str) -> str:
-        """Raises ValidationError unless the name is plain."""
+        """Return the name. Raises ValidationError unless it is plain."""
         return _plain(name, _POOL_NAME, "lower-case letters, digits, '-' and '.'")
 
 
 class ClusterPoolSerializer(serializers.Serializer[Any]):
-    """What a cluster has of one pool."""
+    """The part of a pool on one cluster."""
 
     pool = serializers.CharField()
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     capacity_mgpu = serializers.IntegerField()
-    healthy_mgpu = serializers.IntegerField(help_text="On schedulable nodes")
+    healthy_mgpu = serializers.IntegerField(help_text="Capacity of schedulable nodes")
     outside_mgpu = serializers.IntegerField(
-        help_text="Healthy ones held by workloads that belong to no team: neither offered nor idle"
+        help_text="Healthy capacity used by workloads of no team: neither available nor idle"
     )
     nodes = serializers.IntegerField()
     nodes_healthy = serializers.IntegerField()
 
 
 class OutsideHolderSerializer(serializers.Serializer[Any]):
-    """What somebody holds of one pool without counting for a team, by the cluster's names."""
+    """Use of one pool by a user of the cluster that counts for no team, by the cluster's names."""
 
     account = serializers.CharField()
     user = serializers.CharField()
@@ -158,12 +159,12 @@ class OutsideHolderSerializer(serializers.Serializer[Any]):
 
 
 class OutsideSerializer(serializers.Serializer[Any]):
-    """Workloads that were given to the cluster beside the portal, as last listed."""
+    """Workloads submitted directly to the cluster, as last listed."""
 
-    running = serializers.IntegerField(help_text="Those that belong to no team")
-    running_mgpu = serializers.IntegerField(help_text="What they hold")
+    running = serializers.IntegerField(help_text="Number of workloads of no team")
+    running_mgpu = serializers.IntegerField(help_text="Their use")
     pending = serializers.IntegerField(
-        help_text="Those that wait for the cluster's own scheduler, whosever they are"
+        help_text="Number of workloads that wait for the cluster's own scheduler, of any user"
     )
     pending_mgpu = serializers.IntegerField()
     holders = OutsideHolderSerializer(
@@ -172,62 +173,62 @@ class OutsideSerializer(serializers.Serializer[Any]):
 
 
 class DefaultImageSerializer(serializers.Serializer[Any]):
-    """In which container image jobs of a pool run that name none."""
+    """The container image of jobs in a pool that name none."""
 
     pool = serializers.CharField()
-    image = serializers.CharField(allow_null=True, help_text="null: they must name one")
+    image = serializers.CharField(allow_null=True, help_text="null: jobs must name one")
 
 
 class ClusterSerializer(serializers.Serializer[Any]):
-    """A place where jobs run, as last seen."""
+    """A cluster, as last seen."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
     kind = serializers.CharField()
-    kind_label = serializers.CharField(help_text="The name of the kind, as people read it")
+    kind_label = serializers.CharField(help_text="Name of the kind for people")
     has_users = serializers.BooleanField(
-        help_text="Whether jobs run as users of the cluster, who must be mapped first"
+        help_text="Whether jobs run as users of the cluster, which must be mapped first"
     )
     keeps_limits = serializers.BooleanField(
-        help_text="Whether the cluster keeps limits of its own, to which quotas are pushed"
+        help_text="Whether the cluster has limits of its own, to which quotas are pushed"
     )
-    is_enabled = serializers.BooleanField(help_text="Disabled: no new starts, what runs goes on")
+    is_enabled = serializers.BooleanField(help_text="false: no new starts; running jobs continue")
     archived_at = serializers.DateTimeField(
-        allow_null=True, help_text="Since when nothing starts there and its capacity counts no more"
+        allow_null=True, help_text="Since then, nothing starts there and its capacity is ignored"
     )
     state = serializers.ChoiceField(choices=[(state.value, state.name) for state in State])
     seen_at = serializers.DateTimeField(
-        allow_null=True, help_text="Last complete answer: `pools` and nodes are as of then"
+        allow_null=True, help_text="Time of the last complete answer, and of `pools` and nodes"
     )
     stale_after_s = serializers.IntegerField(
         help_text="Age of the last answer from which the cluster counts as unreachable"
     )
     message = serializers.CharField(
-        help_text="Why it does not answer, or what of its answer could not be used; in the "
-        "cluster's own words only for those who may manage clusters"
+        help_text="Why it does not answer, or which part of its answer was not usable. Users who "
+        "manage clusters see the cluster's own message"
     )
     api_version = serializers.CharField(
-        help_text="What was last spoken with it; empty where there is only one, or none yet"
+        help_text="Last version in use; empty if there is only one, or none yet"
     )
     isolation = serializers.CharField(
-        help_text="How far jobs are kept from the portal and from each other, where they run on "
-        "its own machine; empty elsewhere"
+        help_text="How well jobs are isolated from the portal and each other, if they run on the "
+        "portal's machine; else empty"
     )
     nodes_refusal = serializers.CharField(
-        help_text="Why its nodes cannot be drained and resumed from here; empty when they can"
+        help_text="Why its nodes cannot be drained and resumed here; empty if they can"
     )
     eviction_refusal = serializers.CharField(
-        help_text="Why a drain cannot evict what runs on a node; empty when it can"
+        help_text="Why a drain cannot evict workloads from a node; empty if it can"
     )
     pools = ClusterPoolSerializer(many=True)
     outside = OutsideSerializer()
     runs_images = serializers.BooleanField(help_text="Whether jobs may name a container image")
     default_images = DefaultImageSerializer(
-        many=True, help_text="Where every job runs in an image; empty elsewhere"
+        many=True, help_text="Images of pools if all jobs run in an image; else empty"
     )
     options = serializers.DictField(
         allow_null=True,
-        help_text="The connector's, where they hold no secret; null unless you manage clusters",
+        help_text="Options of the connector without secrets; null unless you manage clusters",
     )
 
 
@@ -239,7 +240,7 @@ def shown_cluster(
     now: datetime,
     quarantine: Quarantine | None,
 ) -> dict[str, Any]:
-    """A cluster as JSON, as the actor may see it."""
+    """Return a cluster as JSON, as the actor may see it."""
     stale_after = timedelta(seconds=settings.STALE_AFTER_S)
     kind = kind_named(cluster.kind)
     return dict(
@@ -279,7 +280,7 @@ def _may_read_options(actor: Actor, cluster: Cluster) -> bool:
 
 
 class ClusterUpdateSerializer(StrictSerializer):
-    """What to change of a cluster; `options` are replaced whole."""
+    """The settings of a cluster to change. `options` are replaced as a whole."""
 
     is_enabled = YesOrNoField(required=False)
     options = serializers.DictField(required=False, help_text=OPTIONS_HELP)
@@ -301,7 +302,7 @@ class ClusterCreateSerializer(StrictSerializer):
     is_enabled = YesOrNoField(required=False, default=True)
 
     def validate_name(self, name: str) -> str:
-        """Raises ValidationError unless the name is plain."""
+        """Return the name. Raises ValidationError unless it is plain."""
         return _plain(name, _CLUSTER_NAME, "lower-case letters, digits and '-'")
 
 

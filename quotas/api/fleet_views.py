@@ -1,4 +1,4 @@
-"""Pools, clusters and their nodes: for everybody to see, for platform administrators to change."""
+"""Pools and clusters. All users may see them, and platform administrators may change them."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class PoolList(APIView):
 
     @extend_schema(
         operation_id="list_pools",
-        summary="Pools",
+        summary="List pools",
         parameters=PAGE_PARAMETERS,
         responses=answers({200: page_of(PoolSerializer)}),
     )
     def get(self, request: Request) -> Response:
-        """A page of pools, by name."""
+        """List pools, by name."""
         refuse_unknown_filters(request, set())
         page = page_by_text(request, Pool.objects.all(), "name")
         rows = Page(
@@ -71,7 +71,7 @@ class PoolList(APIView):
         responses=answers({201: PoolSerializer}, 403, 409, 422),
     )
     def post(self, request: Request) -> Response:
-        """The new pool. For platform administrators."""
+        """Add a pool. For platform administrators."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         by = administrator(actor)
@@ -97,10 +97,10 @@ class PoolDetail(APIView):
     """One pool."""
 
     @extend_schema(
-        operation_id="get_pool", summary="One pool", responses=answers({200: PoolSerializer}, 404)
+        operation_id="get_pool", summary="Get a pool", responses=answers({200: PoolSerializer}, 404)
     )
     def get(self, request: Request, pool_id: UUID) -> Response:
-        """The pool."""
+        """Get a pool."""
         refuse_unknown_parameters(request, set())
         return Response(shown_pool(pool_by_id(pool_id), actor=actor_from(request)))
 
@@ -111,7 +111,7 @@ class PoolDetail(APIView):
         responses=answers({200: PoolSerializer}, 403, 404),
     )
     def patch(self, request: Request, pool_id: UUID) -> Response:
-        """The changed pool. For platform administrators; the name stays."""
+        """Change a pool. For platform administrators. The name stays."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         by = administrator(actor)
@@ -125,7 +125,7 @@ class PoolDetail(APIView):
     @extend_schema(
         operation_id="delete_pool",
         summary="Delete a pool that was never used",
-        description="409 names what used it. For platform administrators.",
+        description="409 lists what refers to it. For platform administrators.",
         responses=answers({204: None}, 403, 404, 409),
     )
     def delete(self, request: Request, pool_id: UUID) -> Response:
@@ -141,12 +141,12 @@ class ClusterList(APIView):
 
     @extend_schema(
         operation_id="list_clusters",
-        summary="Clusters",
+        summary="List clusters",
         parameters=PAGE_PARAMETERS,
         responses=answers({200: page_of(ClusterSerializer)}),
     )
     def get(self, request: Request) -> Response:
-        """A page of clusters, by name."""
+        """List clusters, by name."""
         refuse_unknown_filters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         page = page_by_text(request, Cluster.objects.all(), "name")
@@ -173,7 +173,7 @@ class ClusterList(APIView):
         responses=answers({201: ClusterSerializer}, 403, 409, 422),
     )
     def post(self, request: Request) -> Response:
-        """The new cluster, not seen yet. For platform administrators."""
+        """Add a cluster. For platform administrators."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         by = administrator(actor)
@@ -202,11 +202,11 @@ class ClusterDetail(APIView):
 
     @extend_schema(
         operation_id="get_cluster",
-        summary="One cluster",
+        summary="Get a cluster",
         responses=answers({200: ClusterSerializer}, 404),
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
-        """The cluster."""
+        """Get a cluster."""
         refuse_unknown_parameters(request, set())
         cluster = cluster_by_id(cluster_id)
         shares = shares_of([cluster]).get(cluster.pk, [])
@@ -227,7 +227,7 @@ class ClusterDetail(APIView):
         responses=answers({200: ClusterSerializer}, 403, 404),
     )
     def patch(self, request: Request, cluster_id: UUID) -> Response:
-        """The changed cluster. For platform administrators; name and kind stay."""
+        """Change a cluster. For platform administrators. Name and kind stay."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         by = administrator(actor)
@@ -245,7 +245,7 @@ class ClusterDetail(APIView):
     @extend_schema(
         operation_id="delete_cluster",
         summary="Delete a cluster that never answered",
-        description="409 names what used it. For platform administrators.",
+        description="409 lists what refers to it. For platform administrators.",
         responses=answers({204: None}, 403, 404, 409),
     )
     def delete(self, request: Request, cluster_id: UUID) -> Response:

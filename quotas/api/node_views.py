@@ -1,4 +1,4 @@
-"""The nodes of the clusters: for everybody to see, for platform administrators to drain."""
+"""The nodes of the clusters. All users may see them, and platform administrators may drain them."""
 
 from __future__ import annotations
 
@@ -44,28 +44,31 @@ from webapi.serializers import (
 
 
 class NodeRequestSerializer(serializers.Serializer[Any]):
-    """What a cluster was last asked to do with a node, and what became of it."""
+    """The last request to a cluster about a node, and its result."""
 
     action = serializers.ChoiceField(choices=NodeAction.values)
     reason = serializers.CharField()
     evict_grace_s = serializers.IntegerField(
-        allow_null=True, help_text="As the drain was asked for; null: nothing is evicted"
+        allow_null=True, help_text="As requested for the drain; null: nothing is evicted"
     )
     requested_by = serializers.CharField()
     requested_at = serializers.DateTimeField()
     state = serializers.ChoiceField(
         choices=NodeRequestState.values,
-        help_text="pending until the cluster answered and, where a drain evicts, the node is "
-        "empty; given_up when it did not answer for 15 minutes, or was not empty after 2 hours",
+        help_text="pending until the cluster answered and, for a drain with eviction, the node is "
+        "empty; given_up without an answer for 15 minutes, or if not empty after 2 hours",
     )
     answered_at = serializers.DateTimeField(allow_null=True)
     message = serializers.CharField(
-        help_text="Why it was refused or given up, or what of a node is not evicted yet, or empty"
+        help_text="Why it was refused or given up, or which workloads remain; else empty"
     )
 
 
 class ClusterNodeSerializer(serializers.Serializer[Any]):
-    """A node of a cluster as last seen; in state "gone" once its cluster lists it no more."""
+    """A node of a cluster, as last seen.
+
+    Its state is "gone" once its cluster no longer lists it.
+    """
 
     id = serializers.UUIDField()
     cluster = serializers.CharField()
@@ -73,25 +76,25 @@ class ClusterNodeSerializer(serializers.Serializer[Any]):
     pool = serializers.CharField()
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     capacity_mgpu = serializers.IntegerField()
-    is_schedulable = serializers.BooleanField(help_text="Whether new work may start on it")
-    state = serializers.CharField(help_text="The cluster's own word")
+    is_schedulable = serializers.BooleanField(help_text="Whether new jobs may start on it")
+    state = serializers.CharField(help_text="State as the cluster calls it")
     reason = serializers.CharField(
-        help_text="What the cluster's administrators wrote beside the state; empty unless you "
-        "may manage clusters"
+        help_text="Note of the cluster's administrators on the state; empty unless you manage "
+        "clusters"
     )
     features = serializers.ListField(child=serializers.CharField())
     domains = serializers.DictField(
         child=serializers.CharField(),
-        help_text="By level (block, rack, nvlink) where it stands, as far as its cluster says so",
+        help_text="Its topology domain by level (block, rack, nvlink), as reported by the cluster",
     )
-    seen_at = serializers.DateTimeField(help_text="When it was last in an answer of its cluster")
+    seen_at = serializers.DateTimeField(help_text="Time of the cluster's last answer with it")
     request = NodeRequestSerializer(
-        allow_null=True, help_text="null for none, and unless you may manage clusters"
+        allow_null=True, help_text="null: none, or you do not manage clusters"
     )
 
 
 class NodeDrainSerializer(StrictSerializer):
-    """Why a node is taken out."""
+    """The reason and options of a drain."""
 
     reason = TextField(max_length=REASON_LENGTH_MAX, help_text="One line")
     evict_grace_s = serializers.IntegerField(
@@ -99,15 +102,14 @@ class NodeDrainSerializer(StrictSerializer):
         allow_null=True,
         min_value=1,
         max_value=EVICT_GRACE_S_MAX,
-        help_text="Evict what runs on it, too. Jobs get their notice and the grace of their class, "
-        "are stopped whole and queue again; all else gets the grace that it asks for itself, and "
-        f"these seconds at most ({EVICT_GRACE_S_DEFAULT} where you have no other wish). Left out: "
-        "nothing is evicted",
+        help_text="Also evict running workloads. Jobs get their notice and the grace period of "
+        "their class, are stopped as a whole and requeued. Other workloads get their own grace "
+        f"period, at most these seconds (suggested: {EVICT_GRACE_S_DEFAULT}). Default: no eviction",
     )
 
 
 class NodeResumeSerializer(StrictSerializer):
-    """Nothing is to be said."""
+    """An empty body."""
 
 
 class ClusterNodeList(APIView):
@@ -115,16 +117,16 @@ class ClusterNodeList(APIView):
 
     @extend_schema(
         operation_id="list_cluster_nodes",
-        summary="Nodes of the clusters",
+        summary="List the nodes of clusters",
         parameters=[
-            OpenApiParameter("cluster", OpenApiTypes.STR, description="Only of this cluster"),
-            OpenApiParameter("pool", OpenApiTypes.STR, description="Only of this pool"),
+            OpenApiParameter("cluster", OpenApiTypes.STR, description="Only this cluster"),
+            OpenApiParameter("pool", OpenApiTypes.STR, description="Only this pool"),
             *PAGE_PARAMETERS,
         ],
         responses=answers({200: page_of(ClusterNodeSerializer)}),
     )
     def get(self, request: Request) -> Response:
-        """A page of nodes, by cluster, name and pool."""
+        """List nodes, by cluster, name and pool."""
         refuse_unknown_filters(request, {"cluster", "pool"})
         nodes = ClusterNode.objects.select_related("cluster", "pool")
         if "cluster" in request.query_params:
@@ -141,49 +143,49 @@ class ClusterNodeDetail(APIView):
 
     @extend_schema(
         operation_id="get_cluster_node",
-        summary="One node of a cluster",
+        summary="Get a node of a cluster",
         responses=answers({200: ClusterNodeSerializer}, 404),
     )
     def get(self, request: Request, node_id: UUID) -> Response:
-        """The node."""
+        """Get a node."""
         refuse_unknown_parameters(request, set())
         (shown,) = _shown([_node(node_id)], actor_from(request))
         return Response(shown)
 
 
 class ClusterNodeDrain(APIView):
-    """Taking a node out."""
+    """Drains a node."""
 
     @extend_schema(
         operation_id="drain_cluster_node",
         summary="Drain a node",
-        description="Nothing new starts on it; what runs there goes on, unless it is evicted "
-        "(the cluster's `eviction_refusal` says where that cannot be). The cluster is asked "
-        "soon after the answer: the node's `request` says what became of it, and its `state` "
-        "what the cluster then says. For platform administrators.",
+        description="No new jobs start on it. Running workloads continue, unless they are evicted "
+        "(the cluster's `eviction_refusal` says where that is impossible). The cluster is asked "
+        "soon after the answer. The node's `request` has the result, and its `state` what the "
+        "cluster reports then. For platform administrators.",
         request=NodeDrainSerializer,
         parameters=[IDEMPOTENCY_KEY],
         responses=answers({202: ClusterNodeSerializer}, 403, 404, 409, 422),
     )
     def post(self, request: Request, node_id: UUID) -> Response:
-        """The node with the request."""
+        """Drain a node."""
         return _ask(request, node_id, NodeAction.DRAIN, NodeDrainSerializer)
 
 
 class ClusterNodeResume(APIView):
-    """Letting a node in again."""
+    """Resumes a node."""
 
     @extend_schema(
         operation_id="resume_cluster_node",
         summary="Resume a node",
-        description="New work may start on it again, as soon as the cluster says so. For "
-        "platform administrators.",
+        description="New jobs may start on it once the cluster confirms. For platform "
+        "administrators.",
         request=NodeResumeSerializer,
         parameters=[IDEMPOTENCY_KEY],
         responses=answers({202: ClusterNodeSerializer}, 403, 404, 409, 422),
     )
     def post(self, request: Request, node_id: UUID) -> Response:
-        """The node with the request."""
+        """Resume a node."""
         return _ask(request, node_id, NodeAction.RESUME, NodeResumeSerializer)
 
 
@@ -214,7 +216,7 @@ def _ask(
 
 
 def _shown(nodes: Iterable[ClusterNode], actor: Actor) -> list[dict[str, Any]]:
-    """Nodes, loaded with their clusters and pools, as JSON, as the actor may see them."""
+    """Return nodes, loaded with clusters and pools, as JSON, as the actor may see them."""
     found = list(nodes)
     tells_all = may_manage_clusters(actor)
     requests: dict[tuple[UUID, str], NodeRequest] = latest_requests(found) if tells_all else {}

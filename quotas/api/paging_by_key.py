@@ -1,4 +1,4 @@
-"""Pages of lists that are ordered by several columns together."""
+"""Pages of lists that are sorted by several columns together."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ Row = TypeVar("Row", bound=Model)
 
 
 def page_by_key(request: Request, rows: QuerySet[Row], *fields: str) -> Page[Row]:
-    """One page of `rows` in the order of text `fields` (with `__` for related rows, which must
-    be loaded along), which together are unique."""
+    """Return one page of `rows`, sorted by text `fields` that are unique together.
+
+    Fields of related rows have `__` in their names. These rows must be loaded with
+    `select_related`.
+    """
     cursor = request.query_params.get("cursor")
     if cursor is not None:
         key = decode_cursor(cursor, parts=len(fields))

@@ -33,25 +33,25 @@ from webapi.serializers import (
 
 
 class PlannedEditRequestSerializer(QuotaSettingsSerializer):
-    """What to set of one quota; what is left out stays."""
+    """The settings of one quota to change. Missing settings stay."""
 
     quota = serializers.UUIDField()
 
 
 class PlannedChangeCreateSerializer(StrictSerializer):
-    """Several edits of quotas of one organization, to be made as one."""
+    """Several edits of quotas of one organization, which are applied together."""
 
     edits = BoundedListField(
         child=PlannedEditRequestSerializer(), min_length=1, max_length=EDITS_MAX
     )
     reason = TextField(
-        max_length=REASON_LENGTH_MAX, help_text="Why; kept in the history for everybody to read"
+        max_length=REASON_LENGTH_MAX, help_text="Reason, stored in the history that all users read"
     )
     apply_at = UtcTimeField(
         required=False,
         allow_null=True,
         default=None,
-        help_text="When it is to be applied; null: as soon as somebody decides so",
+        help_text="Time to apply it; null: once approved",
     )
     revert_after_s = WholeNumberField(
         required=False,
@@ -59,13 +59,13 @@ class PlannedChangeCreateSerializer(StrictSerializer):
         default=None,
         min_value=REVERT_AFTER_S_MIN,
         max_value=REVERT_AFTER_S_MAX,
-        help_text="Take it back that long after, unless something else changed its quotas; "
-        "null: it stays",
+        help_text="Seconds after which it is reverted, unless its quotas changed meanwhile; "
+        "null: never",
     )
 
 
 class QuotaSetSerializer(serializers.Serializer[Any]):
-    """What an edit sets, by the names that a change takes; what it leaves alone is absent."""
+    """The settings of an edit, by their names in a change. Unchanged settings are absent."""
 
     guaranteed_mgpu = serializers.IntegerField(required=False)
     guaranteed_percent = serializers.CharField(required=False)
@@ -74,13 +74,12 @@ class QuotaSetSerializer(serializers.Serializer[Any]):
     weight = serializers.IntegerField(required=False)
 
     def to_representation(self, instance: Mapping[str, Any]) -> dict[str, Any]:
-        """What is set, null included."""
+        """Return the settings, including nulls."""
         return dict(instance)
 
 
 class PlannedEditSerializer(serializers.Serializer[Any]):
-    """One quota three ways: as it was when the change was drafted or decided, as it is now, and
-    what the change sets of it."""
+    """One quota in three versions: when drafted or decided, now, and the settings of the change."""
 
     quota = serializers.UUIDField()
     node = serializers.CharField()
@@ -89,46 +88,48 @@ class PlannedEditSerializer(serializers.Serializer[Any]):
     before = QuotaValuesSerializer()
     current = QuotaValuesSerializer()
     is_stale = serializers.BooleanField(
-        help_text="Somebody changed its settings since, by whatever way; GPUs that its percentage "
-        "comes to anew are no change of it"
+        help_text="Its settings were changed since. A percentage that resolves to other GPUs is "
+        "no change"
     )
     set = QuotaSetSerializer()
 
 
 class PlannedChangeSerializer(serializers.Serializer[Any]):
-    """A planned change and where it stands."""
+    """A planned change and its status."""
 
     id = serializers.UUIDField()
-    node = serializers.CharField(help_text="The lowest node that all edits lie below")
+    node = serializers.CharField(help_text="Lowest node above all edited nodes")
     reason = serializers.CharField()
     status = serializers.ChoiceField(choices=PlannedStatus.values)
     created_by = serializers.CharField()
     created_at = serializers.DateTimeField()
-    expires_at = serializers.DateTimeField(help_text="When a draft that nobody decides on is over")
+    expires_at = serializers.DateTimeField(help_text="When a draft without a decision expires")
     apply_at = serializers.DateTimeField(allow_null=True)
     revert_after_s = serializers.IntegerField(allow_null=True)
-    decided_by = serializers.CharField(allow_null=True, help_text="Who applied or scheduled it")
+    decided_by = serializers.CharField(
+        allow_null=True, help_text="Login of the user who applied or scheduled it"
+    )
     decided_at = serializers.DateTimeField(allow_null=True)
     applied_at = serializers.DateTimeField(allow_null=True)
     revert_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
-    note = serializers.CharField(help_text="Why it failed, or was kept")
+    note = serializers.CharField(help_text="Why it failed, or was not reverted")
     can_manage = serializers.BooleanField(help_text="Whether you may cancel it")
     can_preview = serializers.BooleanField(
-        help_text="Whether you may preview it, as long as it is not decided"
+        help_text="Whether you may preview it, while it is not decided"
     )
     can_apply = serializers.BooleanField(
-        help_text="Whether it is a draft and you have the rights to every edit, as things stand"
+        help_text="Whether it is a draft and you have the rights to all edits at present"
     )
     edits = PlannedEditSerializer(many=True)
 
 
-#: What was taken back is compared with what it was before, like what was never applied.
+#: A reverted change is compared with the settings before it, like one that was never applied.
 _IN_FORCE = (PlannedStatus.APPLIED, PlannedStatus.KEPT)
 
 
 def shown_change(planned: PlannedChange, *, actor: Actor) -> dict[str, Any]:
-    """A planned change as JSON. One query for its edits."""
+    """Return a planned change as JSON. One query for its edits."""
     edits = edits_of(planned)
     return dict(
         PlannedChangeSerializer(

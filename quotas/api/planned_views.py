@@ -1,4 +1,4 @@
-"""Changes of several quotas as one: drafted, applied now or at a time, taken back."""
+"""Changes of several quotas together: drafted, applied now or at a time, reverted."""
 
 from __future__ import annotations
 
@@ -48,26 +48,29 @@ from webapi.serializers import (
     page_of,
 )
 
-_IF_MATCH = if_match_header("The ETag of what you looked at: of the draft, or of its preview")
+_IF_MATCH = if_match_header("The ETag of the draft, or of its preview")
 _ETAG = etag_header("State of the change and of the quotas of its organization in its pools")
 
 
 class PlannedChangeList(APIView):
-    """The planned changes that the caller may see, and new drafts."""
+    """The planned changes that the caller may see."""
 
     @extend_schema(
         operation_id="list_planned_quota_changes",
-        summary="Planned changes of quotas, newest first",
+        summary="List planned changes of quotas, newest first",
         parameters=[
             OpenApiParameter(
-                "status", OpenApiTypes.STR, enum=PlannedStatus.values, description="Only these"
+                "status",
+                OpenApiTypes.STR,
+                enum=PlannedStatus.values,
+                description="Only this status",
             ),
             *PAGE_PARAMETERS,
         ],
         responses=answers({200: page_of(PlannedChangeSerializer)}),
     )
     def get(self, request: Request) -> Response:
-        """A page of planned changes."""
+        """List planned changes, newest first."""
         refuse_unknown_filters(request, {"status"})
         actor = actor_from(request)
         planned = visible_planned(actor)
@@ -83,14 +86,15 @@ class PlannedChangeList(APIView):
     @extend_schema(
         operation_id="draft_quota_change",
         summary="Draft a change of several quotas",
-        description="Nothing changes yet: preview it, then apply it with the ETag. Who may change "
-        "anything of each quota may draft; who applies it needs the rights to every edit.",
+        description="Nothing changes yet. Preview the draft, then apply it with the ETag. A draft "
+        "needs the right to change some setting of each quota. Applying needs the rights to all "
+        "edits.",
         request=PlannedChangeCreateSerializer,
         parameters=[IDEMPOTENCY_KEY, _ETAG],
         responses=answers({201: PlannedChangeSerializer}, 403, 404, 422),
     )
     def post(self, request: Request) -> Response:
-        """The draft and its ETag."""
+        """Draft a change."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = PlannedChangeCreateSerializer(data=request.data)
@@ -128,30 +132,31 @@ class PlannedChangeDetail(APIView):
 
     @extend_schema(
         operation_id="get_planned_quota_change",
-        summary="One planned change of quotas",
+        summary="Get a planned change of quotas",
         parameters=[_ETAG],
         responses=answers({200: PlannedChangeSerializer}, 404),
     )
     def get(self, request: Request, planned_id: UUID) -> Response:
-        """The change, its quotas three ways, and its ETag."""
+        """Get a planned change, with its quotas in three versions."""
         refuse_unknown_parameters(request, set())
         return _answer(actor_from(request), planned_id)
 
 
 class PlannedChangeApply(APIView):
-    """The decision for a draft."""
+    """Applies or schedules a draft."""
 
     @extend_schema(
         operation_id="apply_planned_quota_change",
         summary="Apply a drafted change, or schedule it for its time",
-        description="All edits or none. 412 when the change, or any quota of its organization in "
-        "its pools, is not as it was: the answer shows `current`, each quota three ways.",
+        description="All edits are made, or none. 412 if the change, or a quota of its "
+        "organization in its pools, has changed. The answer then has `current`, with each quota in "
+        "three versions.",
         request=None,
         parameters=[_IF_MATCH, _ETAG],
         responses=answers({200: PlannedChangeSerializer}, 403, 404, 409, 412, 428),
     )
     def post(self, request: Request, planned_id: UUID) -> Response:
-        """The change, applied or scheduled."""
+        """Apply or schedule a draft."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         refuse_body(request)
@@ -165,17 +170,17 @@ class PlannedChangeApply(APIView):
 
 
 class PlannedChangeCancel(APIView):
-    """Giving a planned change up."""
+    """Cancels a planned change."""
 
     @extend_schema(
         operation_id="cancel_planned_quota_change",
-        summary="Cancel a draft or a scheduled change, or keep what would be taken back",
+        summary="Cancel a draft or a scheduled change, or keep a change that would be reverted",
         request=None,
         parameters=[_ETAG],
         responses=answers({200: PlannedChangeSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, planned_id: UUID) -> Response:
-        """The change, cancelled or kept."""
+        """Cancel or keep a change."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         refuse_body(request)

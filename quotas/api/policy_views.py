@@ -1,4 +1,4 @@
-"""The policies of the installation and of an organization, and priority classes."""
+"""Policies of the installation and of organizations, and priority classes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from webapi.serializers import (
     page_of,
 )
 
-_IF_MATCH = if_match_header("The ETag that the change is based on")
+_IF_MATCH = if_match_header("The ETag of the version on which the change is based")
 _ETAG = etag_header("Version")
 
 
@@ -62,26 +62,26 @@ class InstallationPolicyDetail(APIView):
 
     @extend_schema(
         operation_id="get_installation_policy",
-        summary="The policy of the installation",
-        description="What holds for all organizations alike. Everybody may read it.",
+        summary="Get the policy of the installation",
+        description="Rules for all organizations. All users may read them.",
         parameters=[_ETAG],
         responses=answers({200: InstallationPolicySerializer}),
     )
     def get(self, request: Request) -> Response:
-        """The policy and its ETag."""
+        """Get the policy."""
         refuse_unknown_parameters(request, set())
         return _answer(_installation())
 
     @extend_schema(
         operation_id="change_installation_policy",
         summary="Change the policy of the installation",
-        description="Takes effect in the arbiter's next cycle.",
+        description="Takes effect in the scheduler's next cycle.",
         request=InstallationPolicyUpdateSerializer,
         parameters=[_IF_MATCH, _ETAG],
         responses=answers({200: InstallationPolicySerializer}, 403, 412, 428),
     )
     def patch(self, request: Request) -> Response:
-        """The changed policy and its new ETag. A 412 shows the `current` one."""
+        """Change the policy. A 412 has the `current` one."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = InstallationPolicyUpdateSerializer(data=request.data)
@@ -103,25 +103,25 @@ class PolicyDetail(APIView):
 
     @extend_schema(
         operation_id="get_policy",
-        summary="An organization's policy",
+        summary="Get an organization's policy",
         parameters=[_ETAG],
         responses=answers({200: PolicySerializer}, 404),
     )
     def get(self, request: Request, organization_id: UUID) -> Response:
-        """The policy and its ETag."""
+        """Get the policy."""
         refuse_unknown_parameters(request, set())
         return _answer(_policy(actor_from(request), organization_id))
 
     @extend_schema(
         operation_id="change_policy",
         summary="Change an organization's policy",
-        description="Takes effect in the arbiter's next cycle.",
+        description="Takes effect in the scheduler's next cycle.",
         request=PolicyUpdateSerializer,
         parameters=[_IF_MATCH, _ETAG],
         responses=answers({200: PolicySerializer}, 403, 404, 412, 428),
     )
     def patch(self, request: Request, organization_id: UUID) -> Response:
-        """The changed policy and its new ETag. A 412 shows the `current` one."""
+        """Change the policy. A 412 has the `current` one."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = PolicyUpdateSerializer(data=request.data)
@@ -145,15 +145,17 @@ class PriorityClassList(APIView):
 
     @extend_schema(
         operation_id="list_priority_classes",
-        summary="Priority classes",
+        summary="List priority classes",
         parameters=[
-            OpenApiParameter("organization", OpenApiTypes.STR, description="Only of this slug"),
+            OpenApiParameter(
+                "organization", OpenApiTypes.STR, description="Only this organization, by its slug"
+            ),
             *PAGE_PARAMETERS,
         ],
         responses=answers({200: page_of(PriorityClassSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
-        """A page of priority classes."""
+        """List priority classes."""
         refuse_unknown_filters(request, {"organization"})
         actor = actor_from(request)
         classes = visible(
@@ -171,13 +173,13 @@ class PriorityClassList(APIView):
     @extend_schema(
         operation_id="create_priority_class",
         summary="Add a priority class",
-        description="Jobs can be of it at once. For administrators of the organization.",
+        description="Jobs can use it at once. For administrators of the organization.",
         request=PriorityClassCreateSerializer,
         parameters=[IDEMPOTENCY_KEY, _ETAG],
         responses=answers({201: PriorityClassSerializer}, 403, 404, 409, 422),
     )
     def post(self, request: Request) -> Response:
-        """The new class and its ETag."""
+        """Add a priority class."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = PriorityClassCreateSerializer(data=request.data)
@@ -209,25 +211,25 @@ class PriorityClassDetail(APIView):
 
     @extend_schema(
         operation_id="get_priority_class",
-        summary="One priority class",
+        summary="Get a priority class",
         parameters=[_ETAG],
         responses=answers({200: PriorityClassSerializer}, 404),
     )
     def get(self, request: Request, class_id: UUID) -> Response:
-        """The class and its ETag."""
+        """Get a priority class."""
         refuse_unknown_parameters(request, set())
         return _answer(_class(actor_from(request), class_id))
 
     @extend_schema(
         operation_id="change_priority_class",
         summary="Change a priority class",
-        description="Takes effect in the arbiter's next cycle.",
+        description="Takes effect in the scheduler's next cycle.",
         request=PriorityClassUpdateSerializer,
         parameters=[_IF_MATCH, _ETAG],
         responses=answers({200: PriorityClassSerializer}, 403, 404, 412, 428),
     )
     def patch(self, request: Request, class_id: UUID) -> Response:
-        """The changed class and its new ETag. A 412 shows the `current` one."""
+        """Change a priority class. A 412 has the `current` one."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = PriorityClassUpdateSerializer(data=request.data)
@@ -246,13 +248,13 @@ class PriorityClassDetail(APIView):
 
     @extend_schema(
         operation_id="remove_priority_class",
-        summary="Remove a priority class that no job was ever of",
-        description="One that jobs are or were of is retired instead (409 says so).",
+        summary="Remove a priority class that no job ever used",
+        description="Retire a class that jobs use or used instead (409 says so).",
         parameters=[_IF_MATCH],
         responses=answers({204: None}, 403, 404, 409, 412, 428),
     )
     def delete(self, request: Request, class_id: UUID) -> Response:
-        """Nothing. A 412 shows the `current` class."""
+        """Remove a priority class. A 412 has the `current` one."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         try:

@@ -1,4 +1,4 @@
-"""The quota tree against a cluster's own limits. For platform administrators."""
+"""The quota tree and a cluster's own limits. For platform administrators."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ _SUBJECT_LENGTH_MAX = 400
 
 @extend_schema_field(OpenApiTypes.OBJECT)
 class SettingsField(serializers.DictField):
-    """Settings of a thing on a cluster by name: numbers, texts, lists of texts, or null."""
+    """Settings of an object on a cluster by name: numbers, texts, lists of texts, or null."""
 
 
 class QuotaPushChangeSerializer(serializers.Serializer[Any]):
-    """One difference: what the cluster has and what it should have."""
+    """One difference: the present and the intended settings on the cluster."""
 
     kind = serializers.ChoiceField(
         choices=[kind.value for kind in ChangeKind],
-        help_text="What is taken (lower, delete) comes before what is given",
+        help_text="Reductions (lower, delete) come before increases",
     )
     subject = serializers.CharField(
-        help_text="What differs: `THING NAME`, as in `account NAME` or `member USER of NAME` on "
-        "Slurm and `cluster queue NAME (PATH)` on Kubernetes, where the path is the tree's"
+        help_text="The object: `KIND NAME`, such as `account NAME` or `member USER of NAME` on "
+        "Slurm and `cluster queue NAME (PATH)` on Kubernetes, with the path in the tree"
     )
-    before = SettingsField(help_text="What the cluster has; null is no limit")
-    after = SettingsField(help_text="What it should have; null is no limit")
+    before = SettingsField(help_text="Present settings; null: no limit")
+    after = SettingsField(help_text="Intended settings; null: no limit")
     note = serializers.CharField()
     result = serializers.CharField(
-        help_text="planned, waits, done, accepted, not tried, or `refused: ` and why"
+        help_text="planned, waits, done, accepted, not tried, or `refused: ` and the reason"
     )
 
 
@@ -75,12 +75,12 @@ class QuotaPushSummarySerializer(serializers.Serializer[Any]):
         source="requested_by.login",
         default=None,
         allow_null=True,
-        help_text="null: the observer by itself",
+        help_text="null: the observer itself",
     )
     requested_at = serializers.DateTimeField()
     done_at = serializers.DateTimeField(allow_null=True)
     status = serializers.ChoiceField(choices=QuotaPushStatus.values)
-    change_count = serializers.IntegerField(help_text="Differences in all")
+    change_count = serializers.IntegerField(help_text="Number of all differences")
     error = serializers.CharField(help_text="Why it waits or failed")
 
 
@@ -91,8 +91,11 @@ class QuotaPushSerializer(QuotaPushSummarySerializer):
 
 
 class QuotaPushRequestSerializer(StrictSerializer):
-    """What to do. check and dry_run only compare; push makes the cluster as the tree says; accept
-    lets the differences stand that there are, or those of `subjects`."""
+    """A request about a cluster's limits.
+
+    check and dry_run only compare. push sets the cluster's limits to the tree. accept keeps the
+    present differences, or those of `subjects`.
+    """
 
     kind = serializers.ChoiceField(choices=QuotaPushKind.values)
     subjects = BoundedListField(
@@ -104,13 +107,15 @@ class QuotaPushRequestSerializer(StrictSerializer):
 
 
 class AcceptedDifferenceSerializer(serializers.Serializer[Any]):
-    """A difference that an administrator lets stand: no push changes it, and no comparison shows
-    it, until either side of it changes."""
+    """A difference that an administrator accepted.
+
+    No push changes it, and no comparison shows it, until one of its sides changes.
+    """
 
     id = serializers.IntegerField()
-    subject = serializers.CharField(help_text="What differs, as in a comparison")
-    before = SettingsField(help_text="What the cluster has; null is no limit")
-    after = SettingsField(help_text="What it should have; null is no limit")
+    subject = serializers.CharField(help_text="The object, as in a comparison")
+    before = SettingsField(help_text="Settings on the cluster; null: no limit")
+    after = SettingsField(help_text="Settings by the tree; null: no limit")
     accepted_by = serializers.CharField()
     accepted_at = serializers.DateTimeField()
 
@@ -120,12 +125,12 @@ class QuotaPushList(APIView):
 
     @extend_schema(
         operation_id="list_quota_pushes",
-        summary="Comparisons of a cluster's limits with the quotas",
+        summary="List comparisons of a cluster's limits with the quotas",
         parameters=PAGE_PARAMETERS,
         responses=answers({200: page_of(QuotaPushSummarySerializer)}, 403, 404),
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
-        """A page of requests, newest first."""
+        """List requests, newest first."""
         refuse_unknown_filters(request, set())
         administrator(actor_from(request))
         pushes = QuotaPush.objects.filter(cluster=cluster_by_id(cluster_id)).defer("changes")
@@ -134,13 +139,13 @@ class QuotaPushList(APIView):
 
     @extend_schema(
         operation_id="request_quota_push",
-        summary="Compare a cluster's limits with the quotas, or push or accept the difference",
+        summary="Compare a cluster's limits with the quotas, or push or accept the differences",
         request=QuotaPushRequestSerializer,
         parameters=[IDEMPOTENCY_KEY],
         responses=answers({201: QuotaPushSerializer}, 403, 404, 409, 422),
     )
     def post(self, request: Request, cluster_id: UUID) -> Response:
-        """The request, which waits for its cluster: ask for it again until it is done."""
+        """Create a request. It waits for its cluster, so poll it until it is done."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         by = administrator(actor)
@@ -174,27 +179,27 @@ class QuotaPushDetail(APIView):
 
     @extend_schema(
         operation_id="get_quota_push",
-        summary="One comparison of a cluster's limits with the quotas",
+        summary="Get a comparison of a cluster's limits with the quotas",
         responses=answers({200: QuotaPushSerializer}, 403, 404),
     )
     def get(self, request: Request, cluster_id: UUID, push_id: UUID) -> Response:
-        """The request with what has become of it."""
+        """Get a request with its result."""
         refuse_unknown_parameters(request, set())
         administrator(actor_from(request))
         return Response(QuotaPushSerializer(push_by_id(cluster_by_id(cluster_id), push_id)).data)
 
 
 class AcceptedDifferenceList(APIView):
-    """What an administrator lets stand on one cluster."""
+    """The accepted differences of one cluster."""
 
     @extend_schema(
         operation_id="list_accepted_differences",
-        summary="Differences of a cluster from the quotas that were let stand",
+        summary="List accepted differences between a cluster and the quotas",
         parameters=PAGE_PARAMETERS,
         responses=answers({200: page_of(AcceptedDifferenceSerializer)}, 403, 404),
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
-        """A page of differences, newest first."""
+        """List differences, newest first."""
         refuse_unknown_filters(request, set())
         administrator(actor_from(request))
         rows = accepted_differences(cluster_by_id(cluster_id))
@@ -207,15 +212,18 @@ class AcceptedDifferenceList(APIView):
 
 
 class AcceptedDifferenceDetail(APIView):
-    """One of them."""
+    """One accepted difference."""
 
     @extend_schema(
         operation_id="withdraw_accepted_difference",
-        summary="Let a difference stand no longer",
+        summary="Withdraw the acceptance of a difference",
         responses=answers({204: None}, 403, 404),
     )
     def delete(self, request: Request, cluster_id: UUID, difference_id: int) -> Response:
-        """Nothing. The next comparison shows it again, and the next push changes it."""
+        """Withdraw an acceptance.
+
+        The next comparison shows the difference, and the next push changes it.
+        """
         refuse_unknown_parameters(request, set())
         by = administrator(actor_from(request))
         now = SystemClock().now()

@@ -1,4 +1,4 @@
-"""Shapes of quotas and priority classes."""
+"""Shapes of quotas, policies and priority classes."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _PERCENT = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,2}))?", re.ASCII)
 
 @extend_schema_field({"type": "string", "pattern": r"^[0-9]{1,3}(\.[0-9]{1,2})?$"})
 class PercentField(serializers.Field[int, str, str, int]):
-    """A percentage with at most two decimals, as text ("33.33"); inside, basis points."""
+    """A percentage with at most two decimals, as text ("33.33"). Its value is in basis points."""
 
     def to_internal_value(self, data: Any) -> int:
-        """Basis points. Raises ValidationError unless it is text from "0" to "100"."""
+        """Return basis points. Raises ValidationError unless it is text from "0" to "100"."""
         match = _PERCENT.fullmatch(data) if isinstance(data, str) else None
         if match is not None:
             basis_points = int(match[1]) * 100 + int((match[2] or "").ljust(2, "0"))
@@ -55,34 +55,37 @@ class PercentField(serializers.Field[int, str, str, int]):
         )
 
     def to_representation(self, value: int) -> str:
-        """Basis points as text with two decimals."""
+        """Return basis points as text with two decimals."""
         return percent_text(value) or ""
 
 
 class QuotaUseSerializer(serializers.Serializer[Any]):
-    """Where the arbiter's last cycle left the node; all 0 with `as_of` null before the first."""
+    """The node's use after the scheduler's last cycle.
 
-    in_use_mgpu = serializers.IntegerField(help_text="Starting, running or being stopped")
-    protected_mgpu = serializers.IntegerField(help_text="Of that, protected at this node")
-    borrowed_mgpu = serializers.IntegerField(help_text="In use above the guarantee")
-    lent_mgpu = serializers.IntegerField(help_text="Of its idle guarantee, in use by others")
+    All 0, with `as_of` null, before the first one.
+    """
+
+    in_use_mgpu = serializers.IntegerField(help_text="Use of starting, running and stopping jobs")
+    protected_mgpu = serializers.IntegerField(help_text="Part of it that is protected at this node")
+    borrowed_mgpu = serializers.IntegerField(help_text="Use above the guarantee")
+    lent_mgpu = serializers.IntegerField(help_text="Unused guarantee that others use")
     available_mgpu = serializers.IntegerField(
-        help_text="What could still start here by quota; negative when too much is held"
+        help_text="How much its quota still allows to start here; negative if use is over the limit"
     )
-    waiting_mgpu = serializers.IntegerField(help_text="What its queued jobs ask for")
+    waiting_mgpu = serializers.IntegerField(help_text="Size of its queued jobs")
     as_of = serializers.DateTimeField(
-        allow_null=True, help_text="When one of these numbers last changed"
+        allow_null=True, help_text="Time of the last change of these numbers"
     )
 
 
 class QuotaSerializer(serializers.Serializer[Any]):
-    """A node's quota in one pool. Limits of null are no limit of their own."""
+    """A node's quota in one pool. A limit of null means no limit of its own."""
 
     id = serializers.UUIDField()
     node = serializers.CharField(help_text="Path of the tree node")
     node_kind = serializers.ChoiceField(choices=NodeKind.values)
     node_name = serializers.CharField()
-    # The stubs know `parent` as the enclosing serializer; here it is a member of the answer.
+    # In the stubs, `parent` is the enclosing serializer. Here it is a member of the answer.
     parent = serializers.CharField(  # type: ignore[assignment]
         allow_null=True, help_text="Path of the parent"
     )
@@ -90,13 +93,13 @@ class QuotaSerializer(serializers.Serializer[Any]):
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     guaranteed_mgpu = serializers.IntegerField()
     guaranteed_percent = serializers.CharField(
-        allow_null=True, help_text='Of the parent, like "40.00", when it is written so'
+        allow_null=True, help_text='Percentage of the parent ("40.00"), if given as a percentage'
     )
     borrow_limit_mgpu = serializers.IntegerField(allow_null=True)
     lend_limit_mgpu = serializers.IntegerField(allow_null=True)
     weight = serializers.IntegerField()
     version = serializers.IntegerField(help_text='The ETag is "v" and this number, quoted')
-    reserve_mgpu = serializers.IntegerField(help_text="Guaranteed, but to no child")
+    reserve_mgpu = serializers.IntegerField(help_text="Part of the guarantee without a child")
     use = QuotaUseSerializer()
     can_edit = serializers.ListField(
         child=serializers.ChoiceField(
@@ -108,12 +111,12 @@ class QuotaSerializer(serializers.Serializer[Any]):
                 "weight",
             ]
         ),
-        help_text="What the caller may change, by the names that PATCH takes. Without "
-        "`guaranteed_mgpu`, a borrow limit that is set may only be lowered",
+        help_text="Settings that the caller may change, by their names in PATCH. Without "
+        "`guaranteed_mgpu`, an existing borrow limit may only be lowered",
     )
 
     def to_representation(self, instance: QuotaRow) -> dict[str, Any]:
-        """The row as JSON."""
+        """Return the row as JSON."""
         quota, node = instance.quota, instance.quota.node
         return super().to_representation(
             {
@@ -149,7 +152,7 @@ _NO_USE: Mapping[str, Any] = {
 
 
 class QuotaSettingsSerializer(StrictSerializer):
-    """What to set; what is left out stays."""
+    """The settings to change. Missing settings stay."""
 
     guaranteed_mgpu = WholeNumberField(min_value=0, max_value=MGPU_MAX, required=False)
     guaranteed_percent = PercentField(required=False)
@@ -162,12 +165,12 @@ class QuotaSettingsSerializer(StrictSerializer):
     weight = WholeNumberField(min_value=1, max_value=WEIGHT_MAX, required=False)
 
     def to_edit(self) -> QuotaEdit:
-        """What to set, as the domain takes it."""
+        """Return the settings as an edit."""
         return self.edit_of(self.validated_data)
 
     @staticmethod
     def edit_of(given: Mapping[str, Any]) -> QuotaEdit:
-        """The same of fields that are validated already."""
+        """Return an edit from validated fields."""
         edit = QuotaEdit()
         if "guaranteed_mgpu" in given:
             edit["guaranteed_mgpu"] = given["guaranteed_mgpu"]
@@ -183,15 +186,15 @@ class QuotaSettingsSerializer(StrictSerializer):
 
 
 class QuotaUpdateSerializer(QuotaSettingsSerializer):
-    """What to change; what is left out stays."""
+    """A change of a quota. Missing settings stay."""
 
     reason = TextField(
-        max_length=REASON_LENGTH_MAX, help_text="Why; kept in the history for everybody to read"
+        max_length=REASON_LENGTH_MAX, help_text="Reason, stored in the history that all users read"
     )
 
 
 class QuotaCreateSerializer(QuotaSettingsSerializer):
-    """A first quota for a node in a pool; one of the two guarantees is needed."""
+    """A first quota for a node in a pool. One of the two guarantees is required."""
 
     node = TextField(max_length=2_000, help_text="Path of the tree node")
     pool = TextField(max_length=63)
@@ -209,7 +212,7 @@ class QuotaValuesSerializer(serializers.Serializer[Any]):
 
 
 class QuotaChangeSerializer(serializers.ModelSerializer[QuotaChange]):
-    """One change of a quota; `before` is null for the first."""
+    """One change of a quota. `before` is null for the first."""
 
     actor = serializers.CharField(
         source="actor.login", allow_null=True, help_text="Login; null: the system"
@@ -223,7 +226,7 @@ class QuotaChangeSerializer(serializers.ModelSerializer[QuotaChange]):
 
 
 class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
-    """A priority class of an organization; higher `order` is served first."""
+    """A priority class of an organization. A higher `order` means a higher priority."""
 
     organization = serializers.CharField(source="organization.slug")
 
@@ -246,73 +249,81 @@ class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
 
 
 class _ClassRulesSerializer(StrictSerializer):
-    """What a priority class means, as far as it is given."""
+    """The given rules of a priority class."""
 
     order = WholeNumberField(
         min_value=0,
         max_value=CLASS_ORDER_MAX,
         required=False,
-        help_text="Higher is served first inside a team",
+        help_text="Priority value inside a team; higher starts first",
     )
-    preempts_within_team = YesOrNoField(required=False, help_text="Lower classes of its own team")
+    preempts_within_team = YesOrNoField(
+        required=False, help_text="Preempts jobs of lower classes in its own team"
+    )
     preempts_across_teams = YesOrNoField(
         required=False,
-        help_text="Lower classes of all teams of the organization, protected or not, up to "
-        "`team_cap_mgpu`, which it needs",
+        help_text="Preempts jobs of lower classes in all teams of the organization, protected or "
+        "not, up to `team_cap_mgpu`, which is then required",
     )
     grace_period_s = WholeNumberField(
-        min_value=0, max_value=86_400, required=False, help_text="From notice to forced stop"
+        min_value=0,
+        max_value=86_400,
+        required=False,
+        help_text="Seconds from notice to forced stop",
     )
     team_cap_mgpu = WholeNumberField(
         min_value=0,
         max_value=MGPU_MAX,
         required=False,
         allow_null=True,
-        help_text="What its jobs may hold in one team, in each pool; null: no cap",
+        help_text="Limit of its jobs in one team and pool; null: no limit",
     )
     price_multiplier_ppm = WholeNumberField(
         min_value=0,
         max_value=PRICE_MULTIPLIER_PPM_MAX,
         required=False,
-        help_text="Parts per million of the price; holds for what starts from then on, and is set "
-        "by who manages prices",
+        help_text="Factor of the price in parts per million. It applies to jobs that start from "
+        "then on. Only price managers may set it",
     )
     description = TextField(max_length=200, required=False, allow_blank=True)
 
 
 class PriorityClassCreateSerializer(_ClassRulesSerializer):
-    """A new priority class; what is left out is as of `normal`, without a cap."""
+    """A new priority class. Defaults are those of `normal`, without a cap."""
 
-    organization = TextField(max_length=SLUG_LENGTH_MAX, help_text="Its slug")
+    organization = TextField(max_length=SLUG_LENGTH_MAX, help_text="Slug of the organization")
     name = TextField(
         max_length=SLUG_LENGTH_MAX,
-        help_text=f"`{SLUG_PATTERN}`; once in an organization, and it never changes",
+        help_text=f"`{SLUG_PATTERN}`. Unique in an organization. It never changes",
     )
     order = WholeNumberField(
-        min_value=0, max_value=CLASS_ORDER_MAX, help_text="Higher is served first inside a team"
+        min_value=0,
+        max_value=CLASS_ORDER_MAX,
+        help_text="Priority value inside a team; higher starts first",
     )
 
     def to_rules(self) -> ClassRules:
-        """What was given, as the domain takes it."""
+        """Return the given values as rules."""
         given = {**self.validated_data}
         del given["organization"], given["name"]
         return ClassRules(**given)
 
 
 class PriorityClassUpdateSerializer(_ClassRulesSerializer):
-    """What to change; what is left out stays."""
+    """A change of a priority class. Missing settings stay."""
 
     is_retired = YesOrNoField(
-        required=False, help_text="Takes no new jobs; those that are of it go on"
+        required=False, help_text="Accepts no new jobs; its present jobs continue"
     )
 
 
 class PolicySerializer(serializers.ModelSerializer[OrganizationPolicy]):
-    """An organization's rules of service."""
+    """An organization's policy."""
 
     organization = serializers.CharField(source="organization.slug")
     rank = serializers.ListField(
-        child=serializers.CharField(), help_text="Paths of nodes: who gets spare GPUs first"
+        child=serializers.CharField(),
+        help_text="Paths of nodes; the first one gets spare GPUs first",
     )
 
     class Meta:
@@ -333,11 +344,14 @@ class PolicySerializer(serializers.ModelSerializer[OrganizationPolicy]):
 
 
 class PolicyUpdateSerializer(StrictSerializer):
-    """What to change; what is left out stays."""
+    """A change of an organization's policy. Missing settings stay."""
 
     rank = BoundedListField(child=TextField(max_length=2_000), max_length=1_000, required=False)
     grace_period_s = WholeNumberField(
-        min_value=0, max_value=86_400, required=False, help_text="From notice to forced stop"
+        min_value=0,
+        max_value=86_400,
+        required=False,
+        help_text="Seconds from notice to forced stop",
     )
     fair_share_half_life_s = WholeNumberField(
         min_value=3_600, max_value=315_360_000, required=False
@@ -345,23 +359,23 @@ class PolicyUpdateSerializer(StrictSerializer):
     spare_order = serializers.ChoiceField(
         choices=[order.value for order in SpareOrder],
         required=False,
-        help_text="What decides between teams of equal rank that may use spare GPUs",
+        help_text="Order of teams of equal rank that may use spare GPUs",
     )
     min_run_s = WholeNumberField(
         min_value=0,
         max_value=86_400,
         required=False,
-        help_text="Who has run for less than this is stopped last",
+        help_text="Jobs younger than this are preempted last, in seconds",
     )
     preemptions_max = WholeNumberField(
         min_value=1,
         max_value=1_000,
         required=False,
-        help_text="So is who was stopped for others as often as this",
+        help_text="Jobs preempted this often are preempted last",
     )
     skips_blocked_within_team = YesOrNoField(
         required=False,
-        help_text="Whether a job may start before an earlier one of its team that cannot",
+        help_text="Whether a job may start before an earlier, blocked job of its team",
     )
     time_zone = TextField(max_length=TIME_ZONE_LENGTH_MAX, required=False, help_text=TIME_ZONE_HELP)
 
@@ -372,7 +386,7 @@ def _installation_number(name: str, help_text: str) -> WholeNumberField:
 
 
 class InstallationPolicySerializer(serializers.ModelSerializer[InstallationPolicy]):
-    """What holds for all organizations alike."""
+    """The rules for all organizations."""
 
     class Meta:
         model = InstallationPolicy
@@ -380,32 +394,32 @@ class InstallationPolicySerializer(serializers.ModelSerializer[InstallationPolic
 
 
 class InstallationPolicyUpdateSerializer(StrictSerializer):
-    """What to change; what is left out stays."""
+    """A change of the installation's policy. Missing settings stay."""
 
     grace_period_s_max = _installation_number(
-        "grace_period_s_max", "From notice to forced stop, whatever an organization says"
+        "grace_period_s_max", "Longest time from notice to forced stop, for all organizations"
     )
-    starts_max = _installation_number("starts_max", "Jobs started in one cycle")
-    reclaims_max = _installation_number("reclaims_max", "Jobs that get GPUs back in one cycle")
+    starts_max = _installation_number("starts_max", "Most jobs started in one cycle")
+    reclaims_max = _installation_number("reclaims_max", "Most jobs that reclaim GPUs in one cycle")
     claim_overdue_s = _installation_number(
-        "claim_overdue_s", "How long after its grace GPUs of a victim are still waited for"
+        "claim_overdue_s", "Seconds after its grace period for which a victim's GPUs are awaited"
     )
     credit_floor_s = _installation_number(
-        "credit_floor_s", "Seconds of its guarantee: how deep a team's credits may go"
+        "credit_floor_s", "Lowest balance of a team's credits, as seconds of its guarantee"
     )
     reservations_max = _installation_number(
-        "reservations_max", "Blocked jobs of each pool that hold a reservation"
+        "reservations_max", "Most blocked jobs of each pool with a reservation"
     )
     reservation_horizon_s = _installation_number(
-        "reservation_horizon_s", "For how long at most GPUs are kept free for a job"
+        "reservation_horizon_s", "Longest time for which GPUs are reserved for a job"
     )
     min_run_s = _installation_number(
         "min_run_s",
-        "Who has run for less than this is stopped last, where another organization takes back",
+        "Jobs younger than this are preempted last when another organization reclaims GPUs",
     )
     preemptions_max = _installation_number(
-        "preemptions_max", "So is who was stopped for others as often as this"
+        "preemptions_max", "Jobs preempted this often are preempted last as well"
     )
     costly_loss_s = _installation_number(
-        "costly_loss_s", "Who would lose more seconds of work than this is stopped after all others"
+        "costly_loss_s", "Jobs that would lose more work than this (seconds) are preempted last"
     )

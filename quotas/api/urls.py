@@ -1,4 +1,4 @@
-"""Routes under /api/v1/ of quotas, priority classes and the fleet."""
+"""Routes under /api/v1/ for quotas, priority classes and the fleet."""
 
 from __future__ import annotations
 

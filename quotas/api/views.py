@@ -44,29 +44,31 @@ from webapi.serializers import (
     page_of,
 )
 
-_IF_MATCH = if_match_header("The ETag that the change is based on")
+_IF_MATCH = if_match_header("The ETag of the version on which the change is based")
 _ETAG = etag_header("Version")
 
 
 class QuotaList(APIView):
-    """The quotas that the caller may see, and new ones."""
+    """The quotas that the caller may see."""
 
     @extend_schema(
         operation_id="list_quotas",
-        summary="Quotas in tree order",
-        description="Parents first, siblings by path, then by pool.",
+        summary="List quotas, in tree order",
+        description="Sorted by path, so parents come first, then by pool.",
         parameters=[
             OpenApiParameter("pool", OpenApiTypes.STR, description="Only this pool"),
-            OpenApiParameter("node", OpenApiTypes.STR, description="Only this node (path)"),
+            OpenApiParameter("node", OpenApiTypes.STR, description="Only the node with this path"),
             OpenApiParameter(
-                "subtree", OpenApiTypes.STR, description="Only this node and what is below it"
+                "subtree",
+                OpenApiTypes.STR,
+                description="Only the node with this path, and below it",
             ),
             *PAGE_PARAMETERS,
         ],
         responses=answers({200: page_of(QuotaSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
-        """A page of quotas."""
+        """List quotas."""
         refuse_unknown_filters(request, {"pool", "node", "subtree"})
         actor = actor_from(request)
         quotas = visible_quotas(actor)
@@ -83,13 +85,13 @@ class QuotaList(APIView):
 
     @extend_schema(
         operation_id="create_quota",
-        summary="Give a node a quota in a pool",
+        summary="Create a quota of a node in a pool",
         request=QuotaCreateSerializer,
         parameters=[IDEMPOTENCY_KEY],
         responses=answers({201: QuotaSerializer}, 403, 404, 409, 422),
     )
     def post(self, request: Request) -> Response:
-        """The new quota."""
+        """Create a quota."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = QuotaCreateSerializer(data=request.data)
@@ -122,12 +124,12 @@ class QuotaDetail(APIView):
 
     @extend_schema(
         operation_id="get_quota",
-        summary="One quota",
+        summary="Get a quota",
         parameters=[_ETAG],
         responses=answers({200: QuotaSerializer}, 404),
     )
     def get(self, request: Request, quota_id: UUID) -> Response:
-        """The quota and its ETag."""
+        """Get a quota."""
         refuse_unknown_parameters(request, set())
         shown = _shown(actor_from(request), quota_id)
         return Response(shown, headers={"ETag": etag_of(shown["version"])})
@@ -135,14 +137,14 @@ class QuotaDetail(APIView):
     @extend_schema(
         operation_id="change_quota",
         summary="Change a quota",
-        description="Takes effect in the arbiter's next cycle. Guarantees below and beside it "
-        "that are percentages follow.",
+        description="Takes effect in the scheduler's next cycle. Percentages that depend on it are "
+        "resolved again.",
         request=QuotaUpdateSerializer,
         parameters=[_IF_MATCH, _ETAG],
         responses=answers({200: QuotaSerializer}, 403, 404, 409, 412, 428),
     )
     def patch(self, request: Request, quota_id: UUID) -> Response:
-        """The changed quota and its new ETag. A 412 shows the `current` one."""
+        """Change a quota. A 412 has the `current` one."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = QuotaUpdateSerializer(data=request.data)
@@ -167,12 +169,12 @@ class QuotaChanges(APIView):
 
     @extend_schema(
         operation_id="list_quota_changes",
-        summary="Changes of a quota, newest first",
+        summary="List the changes of a quota, newest first",
         parameters=PAGE_PARAMETERS,
         responses=answers({200: page_of(QuotaChangeSerializer)}, 404),
     )
     def get(self, request: Request, quota_id: UUID) -> Response:
-        """A page of changes."""
+        """List changes, newest first."""
         refuse_unknown_filters(request, set())
         quota = _visible_quota(actor_from(request), quota_id)
         page = page_by_id(request, quota.changes.select_related("actor"), newest_first=True)

@@ -169,7 +169,7 @@ def test_a_new_child_and_a_lowered_parent_do_not_pass_each_other() -> None:
             later.result(WAIT_S)
 
     assert refusal.value.detail == (
-        "research guarantees 16 GPUs to its teams but would have only 8; lower speech, nlp or "
+        "research guarantees 16 GPUs to its teams but would have only 8. Lower speech, nlp or "
         "vision first."
     )
 

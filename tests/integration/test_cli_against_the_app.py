@@ -160,7 +160,7 @@ def test_a_planned_change_from_its_draft_to_its_end(site: Site) -> None:
     preview = json.loads(site.run("quota-changes", "preview", change[-12:], "-o", "json"))
     assert [quota["after"]["guaranteed_mgpu"] for quota in preview["quotas"]] == [12_000, 4_000]
     told = site.run("quota-changes", "apply", change, "--if-match", "another", exit_code=3)
-    assert "is not as it was when you looked" in told
+    assert "has changed since you looked" in told
     assert "\nstatus            applied\n" in site.run("quota-changes", "apply", change)
     assert site.run("quota", "get", TEAM).splitlines()[1].split()[2] == "12"
     kept = site.run("quota-changes", "cancel", change)

@@ -32,14 +32,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Clusters
-         * @description A page of clusters, by name.
+         * List clusters
+         * @description List clusters, by name.
          */
         get: operations["list_clusters"];
         put?: never;
         /**
          * Add a cluster
-         * @description The new cluster, not seen yet. For platform administrators.
+         * @description Add a cluster. For platform administrators.
          */
         post: operations["create_cluster"];
         delete?: never;
@@ -56,22 +56,22 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One cluster
-         * @description The cluster.
+         * Get a cluster
+         * @description Get a cluster.
          */
         get: operations["get_cluster"];
         put?: never;
         post?: never;
         /**
          * Delete a cluster that never answered
-         * @description 409 names what used it. For platform administrators.
+         * @description 409 lists what refers to it. For platform administrators.
          */
         delete: operations["delete_cluster"];
         options?: never;
         head?: never;
         /**
          * Change a cluster
-         * @description The changed cluster. For platform administrators; name and kind stay.
+         * @description Change a cluster. For platform administrators. Name and kind stay.
          */
         patch: operations["change_cluster"];
         trace?: never;
@@ -84,8 +84,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Differences of a cluster from the quotas that were let stand
-         * @description A page of differences, newest first.
+         * List accepted differences between a cluster and the quotas
+         * @description List differences, newest first.
          */
         get: operations["list_accepted_differences"];
         put?: never;
@@ -107,8 +107,10 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Let a difference stand no longer
-         * @description Nothing. The next comparison shows it again, and the next push changes it.
+         * Withdraw the acceptance of a difference
+         * @description Withdraw an acceptance.
+         *
+         *     The next comparison shows the difference, and the next push changes it.
          */
         delete: operations["withdraw_accepted_difference"];
         options?: never;
@@ -168,14 +170,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Comparisons of a cluster's limits with the quotas
-         * @description A page of requests, newest first.
+         * List comparisons of a cluster's limits with the quotas
+         * @description List requests, newest first.
          */
         get: operations["list_quota_pushes"];
         put?: never;
         /**
-         * Compare a cluster's limits with the quotas, or push or accept the difference
-         * @description The request, which waits for its cluster: ask for it again until it is done.
+         * Compare a cluster's limits with the quotas, or push or accept the differences
+         * @description Create a request. It waits for its cluster, so poll it until it is done.
          */
         post: operations["request_quota_push"];
         delete?: never;
@@ -192,8 +194,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One comparison of a cluster's limits with the quotas
-         * @description The request with what has become of it.
+         * Get a comparison of a cluster's limits with the quotas
+         * @description Get a request with its result.
          */
         get: operations["get_quota_push"];
         put?: never;
@@ -232,13 +234,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Users of a cluster
-         * @description A page of mappings, by name.
+         * List the users of a cluster
+         * @description List mappings, by name.
          */
         get: operations["list_cluster_users"];
         /**
-         * Map a user to their name on a cluster
-         * @description The mapping; a user has one name on a cluster, which this replaces.
+         * Map a user to a name on a cluster
+         * @description Map a user. A user has one name on a cluster, which this replaces.
          */
         put: operations["map_cluster_user"];
         post?: never;
@@ -259,8 +261,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Take a user's name on a cluster away
-         * @description Nothing. New jobs of the user start elsewhere; what runs goes on.
+         * Delete the mapping of a user on a cluster
+         * @description Delete a mapping. New jobs of the user start elsewhere, and running jobs continue.
          */
         delete: operations["unmap_cluster_user"];
         options?: never;
@@ -748,8 +750,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Nodes of the clusters
-         * @description A page of nodes, by cluster, name and pool.
+         * List the nodes of clusters
+         * @description List nodes, by cluster, name and pool.
          */
         get: operations["list_cluster_nodes"];
         put?: never;
@@ -768,8 +770,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One node of a cluster
-         * @description The node.
+         * Get a node of a cluster
+         * @description Get a node.
          */
         get: operations["get_cluster_node"];
         put?: never;
@@ -791,7 +793,7 @@ export interface paths {
         put?: never;
         /**
          * Drain a node
-         * @description Nothing new starts on it; what runs there goes on, unless it is evicted (the cluster's `eviction_refusal` says where that cannot be). The cluster is asked soon after the answer: the node's `request` says what became of it, and its `state` what the cluster then says. For platform administrators.
+         * @description No new jobs start on it. Running workloads continue, unless they are evicted (the cluster's `eviction_refusal` says where that is impossible). The cluster is asked soon after the answer. The node's `request` has the result, and its `state` what the cluster reports then. For platform administrators.
          */
         post: operations["drain_cluster_node"];
         delete?: never;
@@ -811,7 +813,7 @@ export interface paths {
         put?: never;
         /**
          * Resume a node
-         * @description New work may start on it again, as soon as the cluster says so. For platform administrators.
+         * @description New jobs may start on it once the cluster confirms. For platform administrators.
          */
         post: operations["resume_cluster_node"];
         delete?: never;
@@ -876,8 +878,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * An organization's policy
-         * @description The policy and its ETag.
+         * Get an organization's policy
+         * @description Get the policy.
          */
         get: operations["get_policy"];
         put?: never;
@@ -887,7 +889,7 @@ export interface paths {
         head?: never;
         /**
          * Change an organization's policy
-         * @description Takes effect in the arbiter's next cycle.
+         * @description Takes effect in the scheduler's next cycle.
          */
         patch: operations["change_policy"];
         trace?: never;
@@ -940,8 +942,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The policy of the installation
-         * @description What holds for all organizations alike. Everybody may read it.
+         * Get the policy of the installation
+         * @description Rules for all organizations. All users may read them.
          */
         get: operations["get_installation_policy"];
         put?: never;
@@ -951,7 +953,7 @@ export interface paths {
         head?: never;
         /**
          * Change the policy of the installation
-         * @description Takes effect in the arbiter's next cycle.
+         * @description Takes effect in the scheduler's next cycle.
          */
         patch: operations["change_installation_policy"];
         trace?: never;
@@ -964,14 +966,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Pools
-         * @description A page of pools, by name.
+         * List pools
+         * @description List pools, by name.
          */
         get: operations["list_pools"];
         put?: never;
         /**
          * Add a pool
-         * @description The new pool. For platform administrators.
+         * @description Add a pool. For platform administrators.
          */
         post: operations["create_pool"];
         delete?: never;
@@ -988,22 +990,22 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One pool
-         * @description The pool.
+         * Get a pool
+         * @description Get a pool.
          */
         get: operations["get_pool"];
         put?: never;
         post?: never;
         /**
          * Delete a pool that was never used
-         * @description 409 names what used it. For platform administrators.
+         * @description 409 lists what refers to it. For platform administrators.
          */
         delete: operations["delete_pool"];
         options?: never;
         head?: never;
         /**
          * Change a pool
-         * @description The changed pool. For platform administrators; the name stays.
+         * @description Change a pool. For platform administrators. The name stays.
          */
         patch: operations["change_pool"];
         trace?: never;
@@ -1060,14 +1062,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Priority classes
-         * @description A page of priority classes.
+         * List priority classes
+         * @description List priority classes.
          */
         get: operations["list_priority_classes"];
         put?: never;
         /**
          * Add a priority class
-         * @description Jobs can be of it at once. For administrators of the organization.
+         * @description Jobs can use it at once. For administrators of the organization.
          */
         post: operations["create_priority_class"];
         delete?: never;
@@ -1084,22 +1086,22 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One priority class
-         * @description The class and its ETag.
+         * Get a priority class
+         * @description Get a priority class.
          */
         get: operations["get_priority_class"];
         put?: never;
         post?: never;
         /**
-         * Remove a priority class that no job was ever of
-         * @description One that jobs are or were of is retired instead (409 says so).
+         * Remove a priority class that no job ever used
+         * @description Retire a class that jobs use or used instead (409 says so).
          */
         delete: operations["remove_priority_class"];
         options?: never;
         head?: never;
         /**
          * Change a priority class
-         * @description Takes effect in the arbiter's next cycle.
+         * @description Takes effect in the scheduler's next cycle.
          */
         patch: operations["change_priority_class"];
         trace?: never;
@@ -1136,14 +1138,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Planned changes of quotas, newest first
-         * @description A page of planned changes.
+         * List planned changes of quotas, newest first
+         * @description List planned changes, newest first.
          */
         get: operations["list_planned_quota_changes"];
         put?: never;
         /**
          * Draft a change of several quotas
-         * @description Nothing changes yet: preview it, then apply it with the ETag. Who may change anything of each quota may draft; who applies it needs the rights to every edit.
+         * @description Nothing changes yet. Preview the draft, then apply it with the ETag. A draft needs the right to change some setting of each quota. Applying needs the rights to all edits.
          */
         post: operations["draft_quota_change"];
         delete?: never;
@@ -1160,8 +1162,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One planned change of quotas
-         * @description The change, its quotas three ways, and its ETag.
+         * Get a planned change of quotas
+         * @description Get a planned change, with its quotas in three versions.
          */
         get: operations["get_planned_quota_change"];
         put?: never;
@@ -1183,7 +1185,7 @@ export interface paths {
         put?: never;
         /**
          * Apply a drafted change, or schedule it for its time
-         * @description All edits or none. 412 when the change, or any quota of its organization in its pools, is not as it was: the answer shows `current`, each quota three ways.
+         * @description All edits are made, or none. 412 if the change, or a quota of its organization in its pools, has changed. The answer then has `current`, with each quota in three versions.
          */
         post: operations["apply_planned_quota_change"];
         delete?: never;
@@ -1202,8 +1204,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancel a draft or a scheduled change, or keep what would be taken back
-         * @description The change, cancelled or kept.
+         * Cancel a draft or a scheduled change, or keep a change that would be reverted
+         * @description Cancel or keep a change.
          */
         post: operations["cancel_planned_quota_change"];
         delete?: never;
@@ -1240,14 +1242,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Quotas in tree order
-         * @description Parents first, siblings by path, then by pool.
+         * List quotas, in tree order
+         * @description Sorted by path, so parents come first, then by pool.
          */
         get: operations["list_quotas"];
         put?: never;
         /**
-         * Give a node a quota in a pool
-         * @description The new quota.
+         * Create a quota of a node in a pool
+         * @description Create a quota.
          */
         post: operations["create_quota"];
         delete?: never;
@@ -1264,8 +1266,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One quota
-         * @description The quota and its ETag.
+         * Get a quota
+         * @description Get a quota.
          */
         get: operations["get_quota"];
         put?: never;
@@ -1275,7 +1277,7 @@ export interface paths {
         head?: never;
         /**
          * Change a quota
-         * @description Takes effect in the arbiter's next cycle. Guarantees below and beside it that are percentages follow.
+         * @description Takes effect in the scheduler's next cycle. Percentages that depend on it are resolved again.
          */
         patch: operations["change_quota"];
         trace?: never;
@@ -1288,8 +1290,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Changes of a quota, newest first
-         * @description A page of changes.
+         * List the changes of a quota, newest first
+         * @description List changes, newest first.
          */
         get: operations["list_quota_changes"];
         put?: never;
@@ -1881,23 +1883,24 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
-         * @description A difference that an administrator lets stand: no push changes it, and no comparison shows
-         *     it, until either side of it changes.
+         * @description A difference that an administrator accepted.
+         *
+         *     No push changes it, and no comparison shows it, until one of its sides changes.
          */
         AcceptedDifference: {
             /** Format: date-time */
             accepted_at: string;
             accepted_by: string;
-            /** @description What it should have; null is no limit */
+            /** @description Settings by the tree; null: no limit */
             after: {
                 [key: string]: unknown;
             };
-            /** @description What the cluster has; null is no limit */
+            /** @description Settings on the cluster; null: no limit */
             before: {
                 [key: string]: unknown;
             };
             id: number;
-            /** @description What differs, as in a comparison */
+            /** @description The object, as in a comparison */
             subject: string;
         };
         AcceptedDifferencePage: {
@@ -2251,38 +2254,38 @@ export interface components {
             /** @description Must be the attempt that runs now, which is also the default */
             attempt?: number;
         };
-        /** @description A place where jobs run, as last seen. */
+        /** @description A cluster, as last seen. */
         Cluster: {
-            /** @description What was last spoken with it; empty where there is only one, or none yet */
+            /** @description Last version in use; empty if there is only one, or none yet */
             api_version: string;
             /**
              * Format: date-time
-             * @description Since when nothing starts there and its capacity counts no more
+             * @description Since then, nothing starts there and its capacity is ignored
              */
             archived_at: string | null;
-            /** @description Where every job runs in an image; empty elsewhere */
+            /** @description Images of pools if all jobs run in an image; else empty */
             default_images: components["schemas"]["DefaultImage"][];
-            /** @description Why a drain cannot evict what runs on a node; empty when it can */
+            /** @description Why a drain cannot evict workloads from a node; empty if it can */
             eviction_refusal: string;
-            /** @description Whether jobs run as users of the cluster, who must be mapped first */
+            /** @description Whether jobs run as users of the cluster, which must be mapped first */
             has_users: boolean;
             /** Format: uuid */
             id: string;
-            /** @description Disabled: no new starts, what runs goes on */
+            /** @description false: no new starts; running jobs continue */
             is_enabled: boolean;
-            /** @description How far jobs are kept from the portal and from each other, where they run on its own machine; empty elsewhere */
+            /** @description How well jobs are isolated from the portal and each other, if they run on the portal's machine; else empty */
             isolation: string;
-            /** @description Whether the cluster keeps limits of its own, to which quotas are pushed */
+            /** @description Whether the cluster has limits of its own, to which quotas are pushed */
             keeps_limits: boolean;
             kind: string;
-            /** @description The name of the kind, as people read it */
+            /** @description Name of the kind for people */
             kind_label: string;
-            /** @description Why it does not answer, or what of its answer could not be used; in the cluster's own words only for those who may manage clusters */
+            /** @description Why it does not answer, or which part of its answer was not usable. Users who manage clusters see the cluster's own message */
             message: string;
             name: string;
-            /** @description Why its nodes cannot be drained and resumed from here; empty when they can */
+            /** @description Why its nodes cannot be drained and resumed here; empty if they can */
             nodes_refusal: string;
-            /** @description The connector's, where they hold no secret; null unless you manage clusters */
+            /** @description Options of the connector without secrets; null unless you manage clusters */
             options: {
                 [key: string]: unknown;
             } | null;
@@ -2292,7 +2295,7 @@ export interface components {
             runs_images: boolean;
             /**
              * Format: date-time
-             * @description Last complete answer: `pools` and nodes are as of then
+             * @description Time of the last complete answer, and of `pools` and nodes
              */
             seen_at: string | null;
             /** @description Age of the last answer from which the cluster counts as unreachable */
@@ -2312,12 +2315,16 @@ export interface components {
             is_enabled?: boolean;
             kind: components["schemas"]["ClusterCreateKindEnum"];
             name: string;
-            /** @description The connector's; never shown again where they hold a secret */
+            /** @description Options of the connector; never shown again if they hold a secret */
             options: {
                 [key: string]: unknown;
             };
         };
-        /** @description A node of a cluster as last seen; in state "gone" once its cluster lists it no more. */
+        /**
+         * @description A node of a cluster, as last seen.
+         *
+         *     Its state is "gone" once its cluster no longer lists it.
+         */
         ClusterNode: {
             capacity_mgpu: number;
             cluster: string;
@@ -2328,27 +2335,27 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
-            /** @description By level (block, rack, nvlink) where it stands, as far as its cluster says so */
+            /** @description Its topology domain by level (block, rack, nvlink), as reported by the cluster */
             domains: {
                 [key: string]: string;
             };
             features: string[];
             /** Format: uuid */
             id: string;
-            /** @description Whether new work may start on it */
+            /** @description Whether new jobs may start on it */
             is_schedulable: boolean;
             name: string;
             pool: string;
-            /** @description What the cluster's administrators wrote beside the state; empty unless you may manage clusters */
+            /** @description Note of the cluster's administrators on the state; empty unless you manage clusters */
             reason: string;
-            /** @description null for none, and unless you may manage clusters */
+            /** @description null: none, or you do not manage clusters */
             request: components["schemas"]["NodeRequest"] | null;
             /**
              * Format: date-time
-             * @description When it was last in an answer of its cluster
+             * @description Time of the cluster's last answer with it
              */
             seen_at: string;
-            /** @description The cluster's own word */
+            /** @description State as the cluster calls it */
             state: string;
         };
         ClusterNodePage: {
@@ -2361,7 +2368,7 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description What a cluster has of one pool. */
+        /** @description The part of a pool on one cluster. */
         ClusterPool: {
             capacity_mgpu: number;
             /**
@@ -2371,11 +2378,11 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
-            /** @description On schedulable nodes */
+            /** @description Capacity of schedulable nodes */
             healthy_mgpu: number;
             nodes: number;
             nodes_healthy: number;
-            /** @description Healthy ones held by workloads that belong to no team: neither offered nor idle */
+            /** @description Healthy capacity used by workloads of no team: neither available nor idle */
             outside_mgpu: number;
             pool: string;
         };
@@ -2386,15 +2393,15 @@ export interface components {
          * @enum {string}
          */
         ClusterState: "reachable" | "unreachable" | "never_seen";
-        /** @description What to change of a cluster; `options` are replaced whole. */
+        /** @description The settings of a cluster to change. `options` are replaced as a whole. */
         ClusterUpdateRequest: {
             is_enabled?: boolean;
-            /** @description The connector's; never shown again where they hold a secret */
+            /** @description Options of the connector; never shown again if they hold a secret */
             options?: {
                 [key: string]: unknown;
             };
         };
-        /** @description What a user is called on a cluster. */
+        /** @description The name of a user on a cluster. */
         ClusterUser: {
             /** Format: uuid */
             id: string;
@@ -2403,7 +2410,7 @@ export interface components {
             /** @description `username@organization` */
             user: string;
         };
-        /** @description Who is to be called what. */
+        /** @description A user and the name for it. */
         ClusterUserMapRequest: {
             name: string;
             user: string;
@@ -2564,9 +2571,9 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description In which container image jobs of a pool run that name none. */
+        /** @description The container image of jobs in a pool that name none. */
         DefaultImage: {
-            /** @description null: they must name one */
+            /** @description null: jobs must name one */
             image: string | null;
             pool: string;
         };
@@ -2788,7 +2795,7 @@ export interface components {
             /** @description false: nobody can sign in yet; run `tidegate-admin create-admin` on the server */
             has_administrator: boolean;
         };
-        /** @description What holds for all organizations alike. */
+        /** @description The rules for all organizations. */
         InstallationPolicy: {
             claim_overdue_s?: number;
             costly_loss_s?: number;
@@ -2802,27 +2809,27 @@ export interface components {
             starts_max?: number;
             version?: number;
         };
-        /** @description What to change; what is left out stays. */
+        /** @description A change of the installation's policy. Missing settings stay. */
         InstallationPolicyUpdateRequest: {
-            /** @description How long after its grace GPUs of a victim are still waited for */
+            /** @description Seconds after its grace period for which a victim's GPUs are awaited */
             claim_overdue_s?: number;
-            /** @description Who would lose more seconds of work than this is stopped after all others */
+            /** @description Jobs that would lose more work than this (seconds) are preempted last */
             costly_loss_s?: number;
-            /** @description Seconds of its guarantee: how deep a team's credits may go */
+            /** @description Lowest balance of a team's credits, as seconds of its guarantee */
             credit_floor_s?: number;
-            /** @description From notice to forced stop, whatever an organization says */
+            /** @description Longest time from notice to forced stop, for all organizations */
             grace_period_s_max?: number;
-            /** @description Who has run for less than this is stopped last, where another organization takes back */
+            /** @description Jobs younger than this are preempted last when another organization reclaims GPUs */
             min_run_s?: number;
-            /** @description So is who was stopped for others as often as this */
+            /** @description Jobs preempted this often are preempted last as well */
             preemptions_max?: number;
-            /** @description Jobs that get GPUs back in one cycle */
+            /** @description Most jobs that reclaim GPUs in one cycle */
             reclaims_max?: number;
-            /** @description For how long at most GPUs are kept free for a job */
+            /** @description Longest time for which GPUs are reserved for a job */
             reservation_horizon_s?: number;
-            /** @description Blocked jobs of each pool that hold a reservation */
+            /** @description Most blocked jobs of each pool with a reservation */
             reservations_max?: number;
-            /** @description Jobs started in one cycle */
+            /** @description Most jobs started in one cycle */
             starts_max?: number;
         };
         /** @description A job. */
@@ -3665,28 +3672,28 @@ export interface components {
             /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`. It never changes */
             slug: string;
         };
-        /** @description Why a node is taken out. */
+        /** @description The reason and options of a drain. */
         NodeDrainRequest: {
-            /** @description Evict what runs on it, too. Jobs get their notice and the grace of their class, are stopped whole and queue again; all else gets the grace that it asks for itself, and these seconds at most (300 where you have no other wish). Left out: nothing is evicted */
+            /** @description Also evict running workloads. Jobs get their notice and the grace period of their class, are stopped as a whole and requeued. Other workloads get their own grace period, at most these seconds (suggested: 300). Default: no eviction */
             evict_grace_s?: number | null;
             /** @description One line */
             reason: string;
         };
-        /** @description What a cluster was last asked to do with a node, and what became of it. */
+        /** @description The last request to a cluster about a node, and its result. */
         NodeRequest: {
             action: components["schemas"]["NodeAction"];
             /** Format: date-time */
             answered_at: string | null;
-            /** @description As the drain was asked for; null: nothing is evicted */
+            /** @description As requested for the drain; null: nothing is evicted */
             evict_grace_s: number | null;
-            /** @description Why it was refused or given up, or what of a node is not evicted yet, or empty */
+            /** @description Why it was refused or given up, or which workloads remain; else empty */
             message: string;
             reason: string;
             /** Format: date-time */
             requested_at: string;
             requested_by: string;
             /**
-             * @description pending until the cluster answered and, where a drain evicts, the node is empty; given_up when it did not answer for 15 minutes, or was not empty after 2 hours
+             * @description pending until the cluster answered and, for a drain with eviction, the node is empty; given_up without an answer for 15 minutes, or if not empty after 2 hours
              *
              *     * `pending` - pending
              *     * `done` - done
@@ -3781,19 +3788,19 @@ export interface components {
          * @enum {string}
          */
         OriginEnum: "portal" | "native";
-        /** @description Workloads that were given to the cluster beside the portal, as last listed. */
+        /** @description Workloads submitted directly to the cluster, as last listed. */
         Outside: {
             /** @description Largest first; null unless you manage clusters */
             holders: components["schemas"]["OutsideHolder"][] | null;
-            /** @description Those that wait for the cluster's own scheduler, whosever they are */
+            /** @description Number of workloads that wait for the cluster's own scheduler, of any user */
             pending: number;
             pending_mgpu: number;
-            /** @description Those that belong to no team */
+            /** @description Number of workloads of no team */
             running: number;
-            /** @description What they hold */
+            /** @description Their use */
             running_mgpu: number;
         };
-        /** @description What somebody holds of one pool without counting for a team, by the cluster's names. */
+        /** @description Use of one pool by a user of the cluster that counts for no team, by the cluster's names. */
         OutsideHolder: {
             account: string;
             mgpu: number;
@@ -3861,38 +3868,38 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description A planned change and where it stands. */
+        /** @description A planned change and its status. */
         PlannedChange: {
             /** Format: date-time */
             applied_at: string | null;
             /** Format: date-time */
             apply_at: string | null;
-            /** @description Whether it is a draft and you have the rights to every edit, as things stand */
+            /** @description Whether it is a draft and you have the rights to all edits at present */
             can_apply: boolean;
             /** @description Whether you may cancel it */
             can_manage: boolean;
-            /** @description Whether you may preview it, as long as it is not decided */
+            /** @description Whether you may preview it, while it is not decided */
             can_preview: boolean;
             /** Format: date-time */
             created_at: string;
             created_by: string;
             /** Format: date-time */
             decided_at: string | null;
-            /** @description Who applied or scheduled it */
+            /** @description Login of the user who applied or scheduled it */
             decided_by: string | null;
             edits: components["schemas"]["PlannedEdit"][];
             /** Format: date-time */
             ended_at: string | null;
             /**
              * Format: date-time
-             * @description When a draft that nobody decides on is over
+             * @description When a draft without a decision expires
              */
             expires_at: string;
             /** Format: uuid */
             id: string;
-            /** @description The lowest node that all edits lie below */
+            /** @description Lowest node above all edited nodes */
             node: string;
-            /** @description Why it failed, or was kept */
+            /** @description Why it failed, or was not reverted */
             note: string;
             reason: string;
             revert_after_s: number | null;
@@ -3900,17 +3907,17 @@ export interface components {
             revert_at: string | null;
             status: components["schemas"]["PlannedChangeStatusEnum"];
         };
-        /** @description Several edits of quotas of one organization, to be made as one. */
+        /** @description Several edits of quotas of one organization, which are applied together. */
         PlannedChangeCreateRequest: {
             /**
              * Format: date-time
-             * @description When it is to be applied; null: as soon as somebody decides so
+             * @description Time to apply it; null: once approved
              */
             apply_at?: string | null;
             edits: components["schemas"]["PlannedEditRequestRequest"][];
-            /** @description Why; kept in the history for everybody to read */
+            /** @description Reason, stored in the history that all users read */
             reason: string;
-            /** @description Take it back that long after, unless something else changed its quotas; null: it stays */
+            /** @description Seconds after which it is reverted, unless its quotas changed meanwhile; null: never */
             revert_after_s?: number | null;
         };
         PlannedChangePage: {
@@ -3930,10 +3937,7 @@ export interface components {
          * @enum {string}
          */
         PlannedChangeStatusEnum: "draft" | "scheduled" | "applied" | "reverted" | "kept" | "cancelled" | "expired" | "failed";
-        /**
-         * @description One quota three ways: as it was when the change was drafted or decided, as it is now, and
-         *     what the change sets of it.
-         */
+        /** @description One quota in three versions: when drafted or decided, now, and the settings of the change. */
         PlannedEdit: {
             before: components["schemas"]["QuotaValues"];
             current: components["schemas"]["QuotaValues"];
@@ -3944,7 +3948,7 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
-            /** @description Somebody changed its settings since, by whatever way; GPUs that its percentage comes to anew are no change of it */
+            /** @description Its settings were changed since. A percentage that resolves to other GPUs is no change */
             is_stale: boolean;
             node: string;
             pool: string;
@@ -3952,7 +3956,7 @@ export interface components {
             quota: string;
             set: components["schemas"]["QuotaSet"];
         };
-        /** @description What to set of one quota; what is left out stays. */
+        /** @description The settings of one quota to change. Missing settings stay. */
         PlannedEditRequestRequest: {
             /** Format: int64 */
             borrow_limit_mgpu?: number | null;
@@ -3965,14 +3969,14 @@ export interface components {
             quota: string;
             weight?: number;
         };
-        /** @description An organization's rules of service. */
+        /** @description An organization's policy. */
         Policy: {
             fair_share_half_life_s?: number;
             grace_period_s?: number;
             min_run_s?: number;
             organization: string;
             preemptions_max?: number;
-            /** @description Paths of nodes: who gets spare GPUs first */
+            /** @description Paths of nodes; the first one gets spare GPUs first */
             rank: string[];
             skips_blocked_within_team?: boolean;
             spare_order?: components["schemas"]["SpareOrderEnum"];
@@ -3980,20 +3984,20 @@ export interface components {
             time_zone?: string;
             version?: number;
         };
-        /** @description What to change; what is left out stays. */
+        /** @description A change of an organization's policy. Missing settings stay. */
         PolicyUpdateRequest: {
             fair_share_half_life_s?: number;
-            /** @description From notice to forced stop */
+            /** @description Seconds from notice to forced stop */
             grace_period_s?: number;
-            /** @description Who has run for less than this is stopped last */
+            /** @description Jobs younger than this are preempted last, in seconds */
             min_run_s?: number;
-            /** @description So is who was stopped for others as often as this */
+            /** @description Jobs preempted this often are preempted last */
             preemptions_max?: number;
             rank?: string[];
-            /** @description Whether a job may start before an earlier one of its team that cannot */
+            /** @description Whether a job may start before an earlier, blocked job of its team */
             skips_blocked_within_team?: boolean;
             /**
-             * @description What decides between teams of equal rank that may use spare GPUs
+             * @description Order of teams of equal rank that may use spare GPUs
              *
              *     * `credits_then_fair_share` - credits_then_fair_share
              *     * `fair_share_then_credits` - fair_share_then_credits
@@ -4003,19 +4007,19 @@ export interface components {
             /** @description IANA name such as Europe/Berlin. Later, billing periods will follow it */
             time_zone?: string;
         };
-        /** @description Devices of one kind that are interchangeable for quota: GPUs, or CPU cores. */
+        /** @description A pool of devices of one kind (GPUs or CPU cores) that are interchangeable for quota. */
         Pool: {
             /**
              * Format: date-time
-             * @description Since when nothing starts in it and its capacity counts no more
+             * @description Since then, nothing starts in it and its capacity is ignored
              */
             archived_at: string | null;
             /**
              * Format: date-time
-             * @description When the first of its clusters to stop answering was last seen; null while all answer
+             * @description Oldest answer behind the capacity, if a cluster does not answer; null while all answer
              */
             capacity_as_of: string | null;
-            /** @description Healthy as last seen, on all enabled clusters */
+            /** @description Last seen healthy capacity on all enabled clusters */
             capacity_mgpu: number;
             description: string;
             /**
@@ -4025,16 +4029,16 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
-            /** @description What its nodes have, for jobs to ask for */
+            /** @description Features of its nodes that jobs may require */
             features: string[];
-            /** @description To all organizations; null unless you administer the platform */
+            /** @description Sum over all organizations; null unless you administer the platform */
             guaranteed_mgpu: number | null;
             /** Format: uuid */
             id: string;
-            /** @description Whether more is guaranteed to organizations than is healthy now */
+            /** @description Whether guarantees of organizations exceed the healthy capacity */
             is_overcommitted: boolean;
             name: string;
-            /** @description Worth of one device against the reference GPU, per mille */
+            /** @description Worth of one device relative to the reference GPU, per mille */
             weight: number;
         };
         /** @description Healthy capacity of a pool, its use by all organizations, and the difference. */
@@ -4058,14 +4062,14 @@ export interface components {
         PoolCreateRequest: {
             description?: string;
             /**
-             * @description Of a new pool gpu where it is left out; stays once nodes, quotas or jobs use it
+             * @description Default for a new pool: gpu. Fixed once nodes, quotas or jobs use the pool
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
              */
             device?: components["schemas"]["DeviceEnum"];
             name: string;
-            /** @description Worth of one device against the reference GPU, per mille; of a new pool 1000 for GPUs, 10 for cores where it is left out */
+            /** @description Worth of one device relative to the reference GPU, per mille. Default for a new pool: 1000 for GPUs, 10 for cores */
             weight?: number;
         };
         /** @description A pool after the change. */
@@ -4089,20 +4093,20 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description What to change of a pool; what is left out stays. */
+        /** @description The settings of a pool to change. Missing settings stay. */
         PoolUpdateRequest: {
             description?: string;
             /**
-             * @description Of a new pool gpu where it is left out; stays once nodes, quotas or jobs use it
+             * @description Default for a new pool: gpu. Fixed once nodes, quotas or jobs use the pool
              *
              *     * `gpu` - gpu
              *     * `cpu` - cpu
              */
             device?: components["schemas"]["DeviceEnum"];
-            /** @description Worth of one device against the reference GPU, per mille; of a new pool 1000 for GPUs, 10 for cores where it is left out */
+            /** @description Worth of one device relative to the reference GPU, per mille. Default for a new pool: 1000 for GPUs, 10 for cores */
             weight?: number;
         };
-        /** @description A priority class of an organization; higher `order` is served first. */
+        /** @description A priority class of an organization. A higher `order` means a higher priority. */
         PriorityClass: {
             description?: string;
             grace_period_s?: number;
@@ -4119,26 +4123,26 @@ export interface components {
             team_cap_mgpu?: number | null;
             version?: number;
         };
-        /** @description A new priority class; what is left out is as of `normal`, without a cap. */
+        /** @description A new priority class. Defaults are those of `normal`, without a cap. */
         PriorityClassCreateRequest: {
             description?: string;
-            /** @description From notice to forced stop */
+            /** @description Seconds from notice to forced stop */
             grace_period_s?: number;
-            /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`; once in an organization, and it never changes */
+            /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`. Unique in an organization. It never changes */
             name: string;
-            /** @description Higher is served first inside a team */
+            /** @description Priority value inside a team; higher starts first */
             order: number;
-            /** @description Its slug */
+            /** @description Slug of the organization */
             organization: string;
-            /** @description Lower classes of all teams of the organization, protected or not, up to `team_cap_mgpu`, which it needs */
+            /** @description Preempts jobs of lower classes in all teams of the organization, protected or not, up to `team_cap_mgpu`, which is then required */
             preempts_across_teams?: boolean;
-            /** @description Lower classes of its own team */
+            /** @description Preempts jobs of lower classes in its own team */
             preempts_within_team?: boolean;
-            /** @description Parts per million of the price; holds for what starts from then on, and is set by who manages prices */
+            /** @description Factor of the price in parts per million. It applies to jobs that start from then on. Only price managers may set it */
             price_multiplier_ppm?: number;
             /**
              * Format: int64
-             * @description What its jobs may hold in one team, in each pool; null: no cap
+             * @description Limit of its jobs in one team and pool; null: no limit
              */
             team_cap_mgpu?: number | null;
         };
@@ -4147,24 +4151,24 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description What to change; what is left out stays. */
+        /** @description A change of a priority class. Missing settings stay. */
         PriorityClassUpdateRequest: {
             description?: string;
-            /** @description From notice to forced stop */
+            /** @description Seconds from notice to forced stop */
             grace_period_s?: number;
-            /** @description Takes no new jobs; those that are of it go on */
+            /** @description Accepts no new jobs; its present jobs continue */
             is_retired?: boolean;
-            /** @description Higher is served first inside a team */
+            /** @description Priority value inside a team; higher starts first */
             order?: number;
-            /** @description Lower classes of all teams of the organization, protected or not, up to `team_cap_mgpu`, which it needs */
+            /** @description Preempts jobs of lower classes in all teams of the organization, protected or not, up to `team_cap_mgpu`, which is then required */
             preempts_across_teams?: boolean;
-            /** @description Lower classes of its own team */
+            /** @description Preempts jobs of lower classes in its own team */
             preempts_within_team?: boolean;
-            /** @description Parts per million of the price; holds for what starts from then on, and is set by who manages prices */
+            /** @description Factor of the price in parts per million. It applies to jobs that start from then on. Only price managers may set it */
             price_multiplier_ppm?: number;
             /**
              * Format: int64
-             * @description What its jobs may hold in one team, in each pool; null: no cap
+             * @description Limit of its jobs in one team and pool; null: no limit
              */
             team_cap_mgpu?: number | null;
         };
@@ -4208,10 +4212,10 @@ export interface components {
             held: number;
             strangers: number;
         };
-        /** @description A node's quota in one pool. Limits of null are no limit of their own. */
+        /** @description A node's quota in one pool. A limit of null means no limit of its own. */
         Quota: {
             borrow_limit_mgpu: number | null;
-            /** @description What the caller may change, by the names that PATCH takes. Without `guaranteed_mgpu`, a borrow limit that is set may only be lowered */
+            /** @description Settings that the caller may change, by their names in PATCH. Without `guaranteed_mgpu`, an existing borrow limit may only be lowered */
             can_edit: components["schemas"]["CanEditEnum"][];
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
@@ -4221,7 +4225,7 @@ export interface components {
              */
             device: components["schemas"]["DeviceEnum"];
             guaranteed_mgpu: number;
-            /** @description Of the parent, like "40.00", when it is written so */
+            /** @description Percentage of the parent ("40.00"), if given as a percentage */
             guaranteed_percent: string | null;
             /** Format: uuid */
             id: string;
@@ -4233,14 +4237,14 @@ export interface components {
             /** @description Path of the parent */
             parent: string | null;
             pool: string;
-            /** @description Guaranteed, but to no child */
+            /** @description Part of the guarantee without a child */
             reserve_mgpu: number;
             use: components["schemas"]["QuotaUse"];
             /** @description The ETag is "v" and this number, quoted */
             version: number;
             weight: number;
         };
-        /** @description One change of a quota; `before` is null for the first. */
+        /** @description One change of a quota. `before` is null for the first. */
         QuotaChange: {
             /** @description Login; null: the system */
             actor: string | null;
@@ -4257,7 +4261,7 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description A first quota for a node in a pool; one of the two guarantees is needed. */
+        /** @description A first quota for a node in a pool. One of the two guarantees is required. */
         QuotaCreateRequest: {
             /** Format: int64 */
             borrow_limit_mgpu?: number | null;
@@ -4336,7 +4340,7 @@ export interface components {
         };
         /** @description A request to compare a cluster's limits with the quota tree, and its result. */
         QuotaPush: {
-            /** @description Differences in all */
+            /** @description Number of all differences */
             change_count: number;
             /** @description The first 1,000, in their order */
             changes: components["schemas"]["QuotaPushChange"][];
@@ -4349,23 +4353,23 @@ export interface components {
             kind: components["schemas"]["QuotaPushKind"];
             /** Format: date-time */
             requested_at: string;
-            /** @description null: the observer by itself */
+            /** @description null: the observer itself */
             requested_by?: string | null;
             status: components["schemas"]["QuotaPushStatus"];
             subjects: string[];
         };
-        /** @description One difference: what the cluster has and what it should have. */
+        /** @description One difference: the present and the intended settings on the cluster. */
         QuotaPushChange: {
-            /** @description What it should have; null is no limit */
+            /** @description Intended settings; null: no limit */
             after: {
                 [key: string]: unknown;
             };
-            /** @description What the cluster has; null is no limit */
+            /** @description Present settings; null: no limit */
             before: {
                 [key: string]: unknown;
             };
             /**
-             * @description What is taken (lower, delete) comes before what is given
+             * @description Reductions (lower, delete) come before increases
              *
              *     * `lower` - lower
              *     * `delete` - delete
@@ -4375,9 +4379,9 @@ export interface components {
              */
             kind: components["schemas"]["QuotaPushChangeKindEnum"];
             note: string;
-            /** @description planned, waits, done, accepted, not tried, or `refused: ` and why */
+            /** @description planned, waits, done, accepted, not tried, or `refused: ` and the reason */
             result: string;
-            /** @description What differs: `THING NAME`, as in `account NAME` or `member USER of NAME` on Slurm and `cluster queue NAME (PATH)` on Kubernetes, where the path is the tree's */
+            /** @description The object: `KIND NAME`, such as `account NAME` or `member USER of NAME` on Slurm and `cluster queue NAME (PATH)` on Kubernetes, with the path in the tree */
             subject: string;
         };
         /**
@@ -4398,8 +4402,10 @@ export interface components {
          */
         QuotaPushKind: "check" | "dry_run" | "push" | "accept";
         /**
-         * @description What to do. check and dry_run only compare; push makes the cluster as the tree says; accept
-         *     lets the differences stand that there are, or those of `subjects`.
+         * @description A request about a cluster's limits.
+         *
+         *     check and dry_run only compare. push sets the cluster's limits to the tree. accept keeps the
+         *     present differences, or those of `subjects`.
          */
         QuotaPushRequestRequest: {
             kind: components["schemas"]["QuotaPushKind"];
@@ -4414,7 +4420,7 @@ export interface components {
         QuotaPushStatus: "waiting" | "done" | "failed";
         /** @description A request without its differences. */
         QuotaPushSummary: {
-            /** @description Differences in all */
+            /** @description Number of all differences */
             change_count: number;
             /** Format: date-time */
             done_at: string | null;
@@ -4425,7 +4431,7 @@ export interface components {
             kind: components["schemas"]["QuotaPushKind"];
             /** Format: date-time */
             requested_at: string;
-            /** @description null: the observer by itself */
+            /** @description null: the observer itself */
             requested_by?: string | null;
             status: components["schemas"]["QuotaPushStatus"];
             subjects: string[];
@@ -4435,7 +4441,7 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description What an edit sets, by the names that a change takes; what it leaves alone is absent. */
+        /** @description The settings of an edit, by their names in a change. Unchanged settings are absent. */
         QuotaSet: {
             borrow_limit_mgpu?: number | null;
             guaranteed_mgpu?: number;
@@ -4443,7 +4449,7 @@ export interface components {
             lend_limit_mgpu?: number | null;
             weight?: number;
         };
-        /** @description What to change; what is left out stays. */
+        /** @description A change of a quota. Missing settings stay. */
         QuotaUpdateRequest: {
             /** Format: int64 */
             borrow_limit_mgpu?: number | null;
@@ -4452,28 +4458,32 @@ export interface components {
             guaranteed_percent?: string;
             /** Format: int64 */
             lend_limit_mgpu?: number | null;
-            /** @description Why; kept in the history for everybody to read */
+            /** @description Reason, stored in the history that all users read */
             reason: string;
             weight?: number;
         };
-        /** @description Where the arbiter's last cycle left the node; all 0 with `as_of` null before the first. */
+        /**
+         * @description The node's use after the scheduler's last cycle.
+         *
+         *     All 0, with `as_of` null, before the first one.
+         */
         QuotaUse: {
             /**
              * Format: date-time
-             * @description When one of these numbers last changed
+             * @description Time of the last change of these numbers
              */
             as_of: string | null;
-            /** @description What could still start here by quota; negative when too much is held */
+            /** @description How much its quota still allows to start here; negative if use is over the limit */
             available_mgpu: number;
-            /** @description In use above the guarantee */
+            /** @description Use above the guarantee */
             borrowed_mgpu: number;
-            /** @description Starting, running or being stopped */
+            /** @description Use of starting, running and stopping jobs */
             in_use_mgpu: number;
-            /** @description Of its idle guarantee, in use by others */
+            /** @description Unused guarantee that others use */
             lent_mgpu: number;
-            /** @description Of that, protected at this node */
+            /** @description Part of it that is protected at this node */
             protected_mgpu: number;
-            /** @description What its queued jobs ask for */
+            /** @description Size of its queued jobs */
             waiting_mgpu: number;
         };
         /** @description A quota's settings at one time. */
@@ -7909,13 +7919,13 @@ export interface operations {
     list_cluster_nodes: {
         parameters: {
             query?: {
-                /** @description Only of this cluster */
+                /** @description Only this cluster */
                 cluster?: string;
                 /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
-                /** @description Only of this pool */
+                /** @description Only this pool */
                 pool?: string;
             };
             header?: never;
@@ -8412,7 +8422,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The ETag that the change is based on */
+                /** @description The ETag of the version on which the change is based */
                 "If-Match": string;
             };
             path: {
@@ -8637,7 +8647,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The ETag that the change is based on */
+                /** @description The ETag of the version on which the change is based */
                 "If-Match": string;
             };
             path?: never;
@@ -9147,7 +9157,7 @@ export interface operations {
                 cursor?: string;
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
-                /** @description Only of this slug */
+                /** @description Only this organization, by its slug */
                 organization?: string;
             };
             header?: never;
@@ -9317,7 +9327,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The ETag that the change is based on */
+                /** @description The ETag of the version on which the change is based */
                 "If-Match": string;
             };
             path: {
@@ -9396,7 +9406,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The ETag that the change is based on */
+                /** @description The ETag of the version on which the change is based */
                 "If-Match": string;
             };
             path: {
@@ -9563,7 +9573,7 @@ export interface operations {
                 cursor?: string;
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
-                /** @description Only these */
+                /** @description Only this status */
                 status?: "applied" | "cancelled" | "draft" | "expired" | "failed" | "kept" | "reverted" | "scheduled";
             };
             header?: never;
@@ -9717,7 +9727,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The ETag of what you looked at: of the draft, or of its preview */
+                /** @description The ETag of the draft, or of its preview */
                 "If-Match": string;
             };
             path: {
@@ -9940,11 +9950,11 @@ export interface operations {
                 cursor?: string;
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
-                /** @description Only this node (path) */
+                /** @description Only the node with this path */
                 node?: string;
                 /** @description Only this pool */
                 pool?: string;
-                /** @description Only this node and what is below it */
+                /** @description Only the node with this path, and below it */
                 subtree?: string;
             };
             header?: never;
@@ -10112,7 +10122,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The ETag that the change is based on */
+                /** @description The ETag of the version on which the change is based */
                 "If-Match": string;
             };
             path: {

@@ -223,7 +223,7 @@ describe("priority classes", () => {
     const drawer = within(await screen.findByRole("dialog", { name: "Priority class low" }));
     await user.click(drawer.getByRole("button", { name: "Remove…" }));
     await user.click(await screen.findByRole("button", { name: "Remove it" }));
-    expect(await drawer.findByRole("alert")).toHaveTextContent(/Jobs are or were of the class low/);
+    expect(await drawer.findByRole("alert")).toHaveTextContent(/Jobs use or used the class low/);
     const [removal] = requests.filter(({ method }) => method === "DELETE");
     expect(removal?.headers["if-match"]).toBe('"v1"');
     await user.click(drawer.getByRole("switch", { name: /^Retired/ }));

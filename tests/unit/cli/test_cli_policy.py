@@ -192,13 +192,13 @@ def test_a_class_is_retired_or_removed_in_the_version_that_was_read(server: Serv
     assert server.body() == {"is_retired": True}
     server.routes[f"DELETE priority-classes/{CLASS}"] = [
         {},
-        a_problem(409, detail="Jobs are or were of the class critical."),
+        a_problem(409, detail="Jobs use or used the class critical."),
     ]
     ran = server.run("policy", "remove-class", "critical")
     assert (ran.exit_code, ran.err) == (0, "Removed critical of ai-company.\n")
     assert server.requests[-1].headers["If-Match"] == '"v2"'
     ran = server.run("policy", "remove-class", "critical", "--if-match", "1")
-    assert (ran.exit_code, "Jobs are or were of" in ran.err) == (3, True)
+    assert (ran.exit_code, "Jobs use or used" in ran.err) == (3, True)
     assert server.requests[-1].headers["If-Match"] == '"v1"'
 
 

@@ -277,8 +277,8 @@ def test_its_quotas_stay_and_may_only_be_lowered(company: Company, cast: Cast, o
     )
     assert (answer.status_code, answer.json()["detail"]) == (
         409,
-        "a100 is archived, so nobody gets a new quota in it. Restore it first, or name another "
-        "pool.",
+        "a100 is archived, so no new quotas can be created in it. Restore it first, or choose "
+        "another pool.",
     )
 
 

@@ -306,7 +306,7 @@ def test_guarantees_must_fit_below_the_new_parent(company: Company, cast: Cast) 
     with pytest.raises(Conflict) as missing:
         move(company.nlp.pk, other.path, actor=alice, clock=ClockAt(MOVED))
     assert missing.value.detail == (
-        "ai-company/other has no quota in h100; give it one first, of at least the 8 GPUs that "
+        "ai-company/other has no quota in h100. Give it one first, of at least the 8 GPUs that "
         "nlp is guaranteed."
     )
     assert not FormerPlace.objects.exists()

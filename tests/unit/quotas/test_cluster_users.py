@@ -64,7 +64,7 @@ def test_a_name_is_of_one_user_on_a_cluster() -> None:
     answer = admin.put(f"clusters/{cluster.pk}/users", {"user": stranger.login, "name": "ana"})
     assert answer.status_code == 409
     assert answer.json()["detail"] == (
-        "ana on hpc is mapped to another user; remove that mapping first."
+        "ana on hpc is mapped to another user. Remove that mapping first."
     )
     second = a_cluster("hpc2", kind="slurm")
     answer = admin.put(f"clusters/{second.pk}/users", {"user": stranger.login, "name": "ana"})
@@ -105,7 +105,7 @@ def test_nobody_is_the_user_as_whom_tidegate_acts() -> None:
     )
     assert answer.status_code == 400
     assert answer.json()["detail"] == (
-        "tidegate is the user as whom Tidegate itself acts on hpc; nobody's jobs can run as that. "
+        "tidegate is the user of Tidegate itself on hpc, so jobs cannot run as it. "
         "Give the person a UNIX user of their own."
     )
     assert users_by_name(cluster) == {}

@@ -182,7 +182,7 @@ def test_a_post_with_a_key_adds_one_pool() -> None:
         (
             None,
             "1 nodes are listed twice for one pool; the first entry counts: n1.",
-            "Something there is not as it should be; an administrator can see what.",
+            "Something there is not as it should be. An administrator can see the details.",
         ),
         (None, "", ""),
     ],

@@ -137,11 +137,11 @@ def test_a_name_stands_once_in_an_organization(company: Company, cast: Cast, ali
     again = alice.post("priority-classes", DEADLINE)
     assert (again.status_code, again.json()["detail"]) == (
         409,
-        "ai-company has a priority class deadline already; change it.",
+        "ai-company has a priority class deadline already. Change that one.",
     )
     PriorityClass.objects.filter(name="deadline").update(is_retired=True)
     told = alice.post("priority-classes", DEADLINE).json()["detail"]
-    assert told.endswith("already; it is retired: change is_retired of it.")
+    assert told.endswith("already. It is retired: change is_retired.")
 
 
 def test_an_answer_that_was_lost_makes_no_second_class(alice: Caller) -> None:
@@ -218,7 +218,7 @@ def test_jobs_that_name_no_class_keep_theirs(company: Company, alice: Caller) ->
     ):
         assert (refused.status_code, refused.json()["detail"]) == (
             409,
-            "Jobs that name no class are of the class normal, so it stays.",
+            "normal is the class of jobs that name none, so it must stay.",
         )
 
 
@@ -226,7 +226,7 @@ def test_the_last_class_that_takes_jobs_stays(company: Company, alice: Caller) -
     PriorityClass.objects.update(name="only")
     path = path_of("only")
     refused = alice.patch(path, {"is_retired": True}, If_Match='"v1"')
-    assert (refused.status_code, "only class that takes jobs" in refused.json()["detail"]) == (
+    assert (refused.status_code, "only class that accepts jobs" in refused.json()["detail"]) == (
         409,
         True,
     )
@@ -263,8 +263,8 @@ def test_a_class_that_jobs_were_of_stays_known(company: Company, cast: Cast, ali
     refused = alice.delete(path_of("deadline"), If_Match='"v1"')
     assert (refused.status_code, refused.json()["detail"]) == (
         409,
-        "Jobs are or were of the class deadline, so it stays known. Retire it (is_retired): then "
-        "no new job can be of it, and those that are go on.",
+        "Jobs use or used the class deadline, so it cannot be removed. Retire it instead "
+        "(is_retired): it then accepts no new jobs, and its present jobs continue.",
     )
     assert alice.get(path_of("deadline")).status_code == 200
     assert not AuditEvent.objects.filter(action="priority_class.removed").exists()

@@ -192,7 +192,7 @@ def test_a_parent_cannot_have_less_than_its_children() -> None:
         change(admin, research, guaranteed_mgpu=350_000)
 
     assert refusal.value.detail == (
-        "research guarantees 400 GPUs to its teams but would have only 350; lower nlp, vision "
+        "research guarantees 400 GPUs to its teams but would have only 350. Lower nlp, vision "
         "or speech first."
     )
     assert refusal.value.data == {
@@ -213,7 +213,7 @@ def test_a_fixed_grandchild_stops_a_percentage_above_it() -> None:
 
     # Research would have 200 GPUs, of which vision and speech follow with 60 and 40.
     assert refusal.value.detail == (
-        "research guarantees 300 GPUs to its teams but would have only 200; lower nlp, vision "
+        "research guarantees 300 GPUs to its teams but would have only 200. Lower nlp, vision "
         "or speech first."
     )
     assert guarantees(*nodes.values()) == [1_000, 400, 200, 120, 80, 400, 280, 120, 200, 200]
@@ -268,7 +268,7 @@ def test_more_names_than_five_are_counted() -> None:
         change(platform_admin(), root, guaranteed_mgpu=6_000)
 
     assert refusal.value.detail == (
-        "org guarantees 7 GPUs to its teams but would have only 6; lower t0, t1, t2, t3, t4 or "
+        "org guarantees 7 GPUs to its teams but would have only 6. Lower t0, t1, t2, t3, t4 or "
         "one of 2 others first."
     )
 
@@ -291,10 +291,10 @@ def test_refusals_in_a_pool_of_cores_count_cores() -> None:
         "departments and teams; 8 are left."
     )
     assert refusal(admin, root, guaranteed_mgpu=3_000) == (
-        "org guarantees 4 cores to its teams but would have only 3; lower nlp first."
+        "org guarantees 4 cores to its teams but would have only 3. Lower nlp first."
     )
     assert refusal(admin, team, guaranteed_mgpu=1_000) == (
-        "nlp lends up to 2 cores but would be guaranteed only 1; lower its lend limit too, or "
+        "nlp lends up to 2 cores but would be guaranteed only 1. Lower its lend limit too, or "
         "clear it, which lends everything."
     )
     lead = an_actor(team, Role.TEAM_LEAD, "leo")
@@ -309,7 +309,7 @@ def test_nobody_lends_more_than_the_guarantee() -> None:
         change(admin, company.nlp, lend_limit_mgpu=8_001)
 
     assert refusal.value.detail == (
-        "nlp lends up to 8.001 GPUs but would be guaranteed only 8; lower its lend limit too, or "
+        "nlp lends up to 8.001 GPUs but would be guaranteed only 8. Lower its lend limit too, or "
         "clear it, which lends everything."
     )
     change(admin, company.nlp, lend_limit_mgpu=8_000)
@@ -395,7 +395,7 @@ def test_a_stale_version_changes_nothing() -> None:
 def test_an_organization_has_no_percentage() -> None:
     company = a_company()
 
-    with pytest.raises(InvalidRequest, match="no parent that a percentage could be of"):
+    with pytest.raises(InvalidRequest, match="no parent for a percentage"):
         change(platform_admin(), company.organization, guaranteed_bp=5000)
 
 
@@ -546,13 +546,13 @@ def test_what_a_first_quota_needs() -> None:
     team = a_new_team(company)
 
     assert refused(Conflict, company.nlp, guaranteed_mgpu=0) == (
-        "ai-company/research/nlp has a quota in h100 already; change that one."
+        "ai-company/research/nlp has a quota in h100 already. Change that one."
     )
     assert refused(Conflict, orphan, guaranteed_mgpu=0) == (
-        "ai-company/empty has no quota in h100; give it one first."
+        "ai-company/empty has no quota in h100. Give it one first."
     )
     assert refused(InvalidRequest, team, weight=5) == (
-        "Say what is guaranteed: guaranteed_mgpu or guaranteed_percent."
+        "The guarantee is missing: give guaranteed_mgpu or guaranteed_percent."
     )
     assert refused(EnvelopeBroken, team, guaranteed_mgpu=9_000).startswith(
         "speech would be guaranteed 9 GPUs, but research has 16 and guarantees 8"

@@ -240,7 +240,7 @@ def test_a_refusal_names_the_numbers() -> None:
     problem = answer.json()
     assert problem["code"] == "quota_envelope"
     assert problem["detail"] == (
-        "research guarantees 16 GPUs to its teams but would have only 12; lower nlp or vision "
+        "research guarantees 16 GPUs to its teams but would have only 12. Lower nlp or vision "
         "first."
     )
     assert (problem["guaranteed_mgpu"], problem["children_mgpu"]) == (12_000, 16_000)

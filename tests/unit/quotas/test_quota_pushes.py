@@ -248,7 +248,7 @@ def test_nothing_is_compared_before_the_nodes_are_known(
     cluster.nodes.all().delete()
     push = ask(root, cluster, kind)
     assert (push["status"], push["error"]) == (
-        *("waiting", "hpc1 has not told its nodes yet, so nobody's share of it is known"),
+        *("waiting", "hpc1 has not reported its nodes yet, so no team's share of it is known"),
     )
     a_cluster_node(cluster, a_pool())
     Cluster.objects.filter(pk=cluster.pk).update(seen_at=None)
@@ -366,8 +366,8 @@ def test_who_may_ask_for_what(control: AControl, cluster: Cluster, root: Caller)
     answer = root.send("POST", path(local), {"kind": "push"})
     assert (answer.status_code, answer.json()["detail"]) == (
         400,
-        "A local cluster keeps no limits of its own: the portal alone holds the quotas there, so "
-        "nothing is to be pushed.",
+        "A local cluster has no limits of its own. The portal alone enforces the quotas there, so "
+        "there is nothing to push.",
     )
     assert root.send("POST", path(cluster), {"kind": "shove"}).status_code == 400
     assert (
