@@ -1,4 +1,5 @@
 import { Button, Checkbox, Modal, Select, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useClipboard } from "@mantine/hooks";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
@@ -103,12 +104,14 @@ function Secret({ token, onDone }: { token: NewToken; onDone: () => void }) {
 
 function TokenForm({ user, onCreated }: { user?: string; onCreated: (token: NewToken) => void }) {
   const queryClient = useQueryClient();
-  const [name, setName] = useState("");
-  const [scopes, setScopes] = useState<TokenScope[]>(["read"]);
-  const [days, setDays] = useState("30");
+  const form = useForm({ initialValues: { name: "", scopes: ["read"] as TokenScope[], days: "30" } });
   const create = useMutation({
     mutationFn: () =>
-      unwrap(client.POST("/api/v1/tokens", { body: { name, scopes, expires_in_days: Number(days), user: user ?? null } })),
+      unwrap(
+        client.POST("/api/v1/tokens", {
+          body: { name: form.values.name, scopes: form.values.scopes, expires_in_days: Number(form.values.days), user: user ?? null },
+        }),
+      ),
     onSuccess: (token) => {
       void queryClient.invalidateQueries({ queryKey: tokensQuery(user).queryKey });
       onCreated(token);
@@ -118,22 +121,22 @@ function TokenForm({ user, onCreated }: { user?: string; onCreated: (token: NewT
   return (
     <form
       className="stack"
-      onSubmit={(event) => {
-        event.preventDefault();
-        create.mutate();
-      }}
+      onSubmit={form.onSubmit(() => create.mutate())}
     >
       <TextInput
         label="Name"
         description="What it is for."
         required
         data-autofocus
-        value={name}
+        {...form.getInputProps("name")}
         error={refusals.name}
-        onChange={(event) => setName(event.currentTarget.value)}
       />
-      <Checkbox.Group label="It may" value={scopes} error={refusals.scopes} onChange={(chosen) =>
-          setScopes(SCOPES.map(([scope]) => scope).filter((scope) => chosen.includes(scope)))
+      <Checkbox.Group
+        label="Rights"
+        value={form.values.scopes}
+        error={refusals.scopes}
+        onChange={(chosen) =>
+          form.setFieldValue("scopes", SCOPES.map(([scope]) => scope).filter((scope) => chosen.includes(scope)))
         }
       >
         <div className="stack" style={{ gap: 8, marginTop: 6 }}>
@@ -146,9 +149,8 @@ function TokenForm({ user, onCreated }: { user?: string; onCreated: (token: NewT
         label="Expires in"
         allowDeselect={false}
         data={LIFETIMES}
-        value={days}
+        {...form.getInputProps("days")}
         error={refusals.expires_in_days}
-        onChange={(value) => value && setDays(value)}
       />
       {create.error && (
         <p className="bad-text" role="alert">
@@ -156,7 +158,7 @@ function TokenForm({ user, onCreated }: { user?: string; onCreated: (token: NewT
         </p>
       )}
       <div className="inline end">
-        <Button type="submit" loading={create.isPending} disabled={name.trim() === "" || scopes.length === 0}>
+        <Button type="submit" loading={create.isPending} disabled={form.values.name.trim() === "" || form.values.scopes.length === 0}>
           Create
         </Button>
       </div>

@@ -1,4 +1,5 @@
 import { Button, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState, type ReactNode } from "react";
@@ -30,13 +31,14 @@ export function ClusterForm({
 }) {
   const navigate = useNavigate();
   const queryClient = useQueryClient();
-  const [name, setName] = useState(cluster?.name ?? "");
+  const form = useForm({ initialValues: { name: cluster?.name ?? "" } });
+  const name = form.values.name.trim();
   const [isTried, setTried] = useState(false);
   const save = useMutation({
     mutationFn: () =>
       unwrap(
         cluster === undefined
-          ? client.POST("/api/v1/clusters", { body: { name: name.trim(), kind, options, is_enabled: true } })
+          ? client.POST("/api/v1/clusters", { body: { name, kind, options, is_enabled: true } })
           : client.PATCH("/api/v1/clusters/{cluster_id}", {
               params: { path: { cluster_id: cluster.id } },
               body: { options },
@@ -57,11 +59,10 @@ export function ClusterForm({
     <form
       noValidate
       className={cluster === undefined ? "card stack form-width" : "stack form-width"}
-      onSubmit={(event) => {
-        event.preventDefault();
+      onSubmit={form.onSubmit(() => {
         setTried(true);
-        if (Object.keys(problems).length === 0 && name.trim() !== "") save.mutate();
-      }}
+        if (Object.keys(problems).length === 0 && name !== "") save.mutate();
+      })}
     >
       {cluster === undefined && (
         <TextInput
@@ -70,9 +71,8 @@ export function ClusterForm({
           placeholder="hpc"
           required
           maxLength={63}
-          value={name}
-          error={refusals.name ?? (isTried && name.trim() === "" ? "is needed" : undefined)}
-          onChange={(event) => setName(event.currentTarget.value)}
+          {...form.getInputProps("name")}
+          error={refusals.name ?? (isTried && name === "" ? "is needed" : undefined)}
         />
       )}
       {children(errorOf)}

@@ -1,4 +1,5 @@
 import { Button, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
@@ -34,8 +35,8 @@ export function ClusterUsers({ cluster }: { cluster: Cluster }) {
 
 function MapUser({ cluster }: { cluster: Cluster }) {
   const queryClient = useQueryClient();
-  const [user, setUser] = useState("");
-  const [name, setName] = useState("");
+  const form = useForm({ initialValues: { user: "", name: "" } });
+  const { user, name } = form.values;
   const map = useMutation({
     mutationFn: () =>
       unwrap(
@@ -47,36 +48,30 @@ function MapUser({ cluster }: { cluster: Cluster }) {
     onSuccess: (mapped) => {
       toastDone(`${mapped.user} runs as ${mapped.name} on ${cluster.name}`);
       void queryClient.invalidateQueries({ queryKey: clusterUsersQuery(cluster.id).queryKey });
-      setUser("");
-      setName("");
+      form.reset();
     },
   });
   const refusals = map.error instanceof ApiError ? map.error.fieldErrors : {};
   const isElsewhere = map.error && !refusals.user && !refusals.name;
   return (
     <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        map.mutate();
-      }}
+      onSubmit={form.onSubmit(() => map.mutate())}
     >
       <div className="filters">
         <TextInput
           label="User"
           placeholder="ana@ai-company"
           required
-          value={user}
+          {...form.getInputProps("user")}
           error={refusals.user}
-          onChange={(event) => setUser(event.currentTarget.value)}
         />
         <TextInput
           label="Name on the cluster"
           placeholder="ana"
           required
           maxLength={32}
-          value={name}
+          {...form.getInputProps("name")}
           error={refusals.name}
-          onChange={(event) => setName(event.currentTarget.value)}
         />
         <Button
           className="fit"

@@ -1,6 +1,6 @@
 import { Button, Checkbox, SegmentedControl, Select, Textarea } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 
 import { poolsQuery } from "../api/queries";
 import type { Cluster } from "../api/types";
@@ -45,10 +45,11 @@ const KIND_WORDS: Record<string, string> = {
 
 /** A new Kubernetes cluster, or other options of one that is there. */
 export function KubernetesForm({ cluster }: { cluster?: Cluster }) {
-  const [fields, setFields] = useState<KubernetesFields>(() =>
-    cluster?.options ? fieldsOf(cluster.options) : NO_FIELDS,
-  );
-  const set = (change: Partial<KubernetesFields>) => setFields((before) => ({ ...before, ...change }));
+  const form = useForm<KubernetesFields>({
+    initialValues: cluster?.options ? fieldsOf(cluster.options) : NO_FIELDS,
+  });
+  const fields = form.values;
+  const set = form.setValues;
   const hasKueue = fields.scheduler === "kueue";
   const more = hasKueue ? [...MORE_FIELDS, ...ACCOUNT_FIELDS] : [QUEUE, ...MORE_FIELDS];
   return (
@@ -59,9 +60,9 @@ export function KubernetesForm({ cluster }: { cluster?: Cluster }) {
           <OptionInput
             key={field.name}
             field={field}
-            value={fields.texts[field.name]}
+            value={fields.texts[field.name] ?? ""}
             error={errorOf(field.name)}
-            onChange={(text) => setText(field.name, text)}
+            onChange={(event) => setText(field.name, event.currentTarget.value)}
           />
         );
         return (
@@ -209,9 +210,9 @@ function Pools({
           <OptionInput
             key={field.name}
             field={field}
-            value={pool.texts[field.name]}
+            value={pool.texts[field.name] ?? ""}
             error={undefined}
-            onChange={(text) => set(i, { texts: { ...pool.texts, [field.name]: text } })}
+            onChange={(event) => set(i, { texts: { ...pool.texts, [field.name]: event.currentTarget.value } })}
           />
         );
         return (

@@ -1,18 +1,15 @@
-import { TextInput } from "@mantine/core";
+import { TextInput, type TextInputProps } from "@mantine/core";
 
 import type { OptionField } from "./options";
 
 export function OptionInput({
   field,
-  value,
   error,
-  onChange,
+  ...input
 }: {
   field: OptionField;
-  value: string | undefined;
   error: string | undefined;
-  onChange: (value: string) => void;
-}) {
+} & Pick<TextInputProps, "value" | "onChange" | "onFocus" | "onBlur">) {
   return (
     <TextInput
       label={field.label}
@@ -21,9 +18,8 @@ export function OptionInput({
       required={field.isRequired}
       inputMode={field.isNumber ? "numeric" : undefined}
       spellCheck={false}
-      value={value ?? ""}
+      {...input}
       error={error}
-      onChange={(event) => onChange(event.currentTarget.value)}
     />
   );
 }

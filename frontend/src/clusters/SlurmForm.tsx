@@ -1,38 +1,35 @@
 import { Button, SegmentedControl, TextInput } from "@mantine/core";
+import { useForm, type UseFormReturnType } from "@mantine/form";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 
 import { poolsQuery } from "../api/queries";
 import { ClusterForm } from "./ClusterForm";
 import { OptionInput } from "./OptionInput";
 import type { OptionField } from "./options";
-import { MAIN_FIELDS, MORE_FIELDS, NO_POOL, readOptions, type PoolFields, type SlurmFields } from "./slurmOptions";
+import { MAIN_FIELDS, MORE_FIELDS, NO_POOL, readOptions, type SlurmFields } from "./slurmOptions";
 
+/** Every option is empty at first. */
+const NO_TEXTS = Object.fromEntries([...MAIN_FIELDS, ...MORE_FIELDS].map((field) => [field.name, ""]));
 const SHOWN = ["pools", ...[...MAIN_FIELDS, ...MORE_FIELDS].map((field) => field.name)];
 
 /** A new Slurm cluster. The options of one that is there are not shown again: they may hold a secret. */
 export function SlurmForm() {
-  const [fields, setFields] = useState<SlurmFields>({ texts: {}, pools: [NO_POOL], isFast: false });
+  const form = useForm<SlurmFields>({ initialValues: { texts: NO_TEXTS, pools: [NO_POOL], isFast: false } });
   return (
-    <ClusterForm kind="slurm" reading={readOptions(fields)} fields={SHOWN}>
+    <ClusterForm kind="slurm" reading={readOptions(form.values)} fields={SHOWN}>
       {(errorOf) => {
         const input = (field: OptionField) => (
           <OptionInput
             key={field.name}
             field={field}
-            value={fields.texts[field.name]}
+            {...form.getInputProps(`texts.${field.name}`)}
             error={errorOf(field.name)}
-            onChange={(text) => setFields({ ...fields, texts: { ...fields.texts, [field.name]: text } })}
           />
         );
         return (
           <>
             {MAIN_FIELDS.map(input)}
-            <PoolRows
-              pools={fields.pools}
-              error={errorOf("pools")}
-              onChange={(pools) => setFields({ ...fields, pools })}
-            />
+            <PoolRows form={form} error={errorOf("pools")} />
             <div>
               <div id="settling">Starts</div>
               <p className="dim small">
@@ -41,8 +38,8 @@ export function SlurmForm() {
               </p>
               <SegmentedControl
                 aria-labelledby="settling"
-                value={fields.isFast ? "fast" : "strict"}
-                onChange={(value) => setFields({ ...fields, isFast: value === "fast" })}
+                value={form.values.isFast ? "fast" : "strict"}
+                onChange={(value) => form.setFieldValue("isFast", value === "fast")}
                 data={[
                   { value: "strict", label: "Strict" },
                   { value: "fast", label: "Fast" },
@@ -60,18 +57,9 @@ export function SlurmForm() {
   );
 }
 
-function PoolRows({
-  pools,
-  error,
-  onChange,
-}: {
-  pools: readonly PoolFields[];
-  error: string | undefined;
-  onChange: (pools: PoolFields[]) => void;
-}) {
+function PoolRows({ form, error }: { form: UseFormReturnType<SlurmFields>; error: string | undefined }) {
   const known = (useQuery(poolsQuery).data ?? []).filter((each) => each.archived_at === null);
-  const set = (at: number, change: Partial<PoolFields>) =>
-    onChange(pools.map((pool, i) => (i === at ? { ...pool, ...change } : pool)));
+  const { pools } = form.values;
   return (
     <fieldset className="advanced stack">
       <legend>Pools</legend>
@@ -79,40 +67,36 @@ function PoolRows({
         Which of the portal&apos;s pools this cluster has: in which partition, and what its GPUs are called in gres.conf.
         {known.length > 0 && ` There are: ${known.map((pool) => pool.name).join(", ")}.`}
       </p>
-      {pools.map((pool, i) => (
+      {pools.map((_, i) => (
         <div className="pool-row" key={i}>
           <TextInput
             label="Pool"
             required
             placeholder={known[0]?.name ?? "h100"}
-            value={pool.pool}
-            onChange={(event) => set(i, { pool: event.currentTarget.value })}
+            {...form.getInputProps(`pools.${i}.pool`)}
           />
           <TextInput
             label="Partition"
             required
             placeholder="gpu"
-            value={pool.partition}
-            onChange={(event) => set(i, { partition: event.currentTarget.value })}
+            {...form.getInputProps(`pools.${i}.partition`)}
           />
           <TextInput
             label="GPU type"
             required
             placeholder="h100"
-            value={pool.gres_type}
-            onChange={(event) => set(i, { gres_type: event.currentTarget.value })}
+            {...form.getInputProps(`pools.${i}.gres_type`)}
           />
           <TextInput
             label="Features"
             placeholder="any"
-            value={pool.constraint}
-            onChange={(event) => set(i, { constraint: event.currentTarget.value })}
+            {...form.getInputProps(`pools.${i}.constraint`)}
           />
           <Button
             variant="default"
             aria-label={`Remove pool ${i + 1}`}
             disabled={pools.length === 1}
-            onClick={() => onChange(pools.filter((_, at) => at !== i))}
+            onClick={() => form.removeListItem("pools", i)}
           >
             Remove
           </Button>
@@ -124,7 +108,7 @@ function PoolRows({
         </p>
       )}
       <div>
-        <Button variant="default" size="xs" onClick={() => onChange([...pools, NO_POOL])}>
+        <Button variant="default" size="xs" onClick={() => form.insertListItem("pools", NO_POOL)}>
           Another pool
         </Button>
       </div>

@@ -1,4 +1,5 @@
 import { Button, Modal, Select, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
@@ -178,11 +179,16 @@ function AccountForm({ onCreated }: { onCreated: (user: User) => void }) {
   const organizations = (tree.data ?? []).filter(
     ({ kind, path }) => kind === "organization" && may(session, "manage_members", path),
   );
-  const [organization, setOrganization] = useState<string | null>(session.user.organization?.slug ?? null);
-  const [kind, setKind] = useState<User["kind"]>("person");
-  const [username, setUsername] = useState("");
-  const [name, setName] = useState("");
-  const [email, setEmail] = useState("");
+  const form = useForm<{ organization: string | null; kind: User["kind"]; username: string; name: string; email: string }>({
+    initialValues: {
+      organization: session.user.organization?.slug ?? null,
+      kind: "person",
+      username: "",
+      name: "",
+      email: "",
+    },
+  });
+  const { organization, kind, username, name, email } = form.values;
   const create = useMutation({
     mutationFn: () =>
       unwrap(client.POST("/api/v1/users", { body: { organization, username, name, kind, email: kind === "person" ? email : "" } })),
@@ -196,17 +202,13 @@ function AccountForm({ onCreated }: { onCreated: (user: User) => void }) {
   return (
     <form
       className="stack"
-      onSubmit={(event) => {
-        event.preventDefault();
-        create.mutate();
-      }}
+      onSubmit={form.onSubmit(() => create.mutate())}
     >
       <Select
         label="Organization"
         data={organizations.map(({ slug, name: shown }) => ({ value: slug, label: shown }))}
-        value={organization}
+        {...form.getInputProps("organization")}
         error={refusals.organization}
-        onChange={setOrganization}
       />
       <Select
         label="Kind"
@@ -215,31 +217,27 @@ function AccountForm({ onCreated }: { onCreated: (user: User) => void }) {
           { value: "person", label: "Person" },
           { value: "service", label: "Service account" },
         ]}
-        value={kind}
-        onChange={(value) => setKind(value === "service" ? "service" : "person")}
+        {...form.getInputProps("kind")}
       />
       <TextInput
         label="User name"
         description="Lower case letters, digits, dot, dash. The login is user name@organization."
         required
-        value={username}
+        {...form.getInputProps("username")}
         error={refusals.username}
-        onChange={(event) => setUsername(event.currentTarget.value)}
       />
       <TextInput
         label="Name"
         required
-        value={name}
+        {...form.getInputProps("name")}
         error={refusals.name}
-        onChange={(event) => setName(event.currentTarget.value)}
       />
       {kind === "person" && (
         <TextInput
           label="Email"
           description="Optional. Password links are mailed to it where mail is configured."
-          value={email}
+          {...form.getInputProps("email")}
           error={refusals.email}
-          onChange={(event) => setEmail(event.currentTarget.value)}
         />
       )}
       {create.error && Object.keys(refusals).length === 0 && (

@@ -1,6 +1,6 @@
 import { Button, PasswordInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
 import { sessionQuery } from "../api/queries";
@@ -8,16 +8,13 @@ import { sessionQuery } from "../api/queries";
 /** Changes my password. The session goes on with a new CSRF token. */
 export function PasswordForm({ login, onChanged }: { login: string; onChanged: () => void }) {
   const queryClient = useQueryClient();
-  const [old, setOld] = useState("");
-  const [fresh, setFresh] = useState("");
-  const [again, setAgain] = useState("");
+  const form = useForm({ initialValues: { old: "", fresh: "", again: "" } });
+  const { old, fresh, again } = form.values;
   const change = useMutation({
     mutationFn: () =>
       unwrap(client.POST("/api/v1/password", { body: { old_password: old, new_password: fresh } })),
     onSuccess: async () => {
-      setOld("");
-      setFresh("");
-      setAgain("");
+      form.reset();
       await queryClient.invalidateQueries({ queryKey: sessionQuery.queryKey });
       onChanged();
     },
@@ -26,10 +23,7 @@ export function PasswordForm({ login, onChanged }: { login: string; onChanged: (
   return (
     <form
       className="stack"
-      onSubmit={(event) => {
-        event.preventDefault();
-        change.mutate();
-      }}
+      onSubmit={form.onSubmit(() => change.mutate())}
     >
       {/* Password managers file the new password under this. */}
       <input type="hidden" name="username" autoComplete="username" value={login} readOnly />
@@ -38,11 +32,10 @@ export function PasswordForm({ login, onChanged }: { login: string; onChanged: (
         autoComplete="current-password"
         required
         withAsterisk={false}
-        value={old}
+        {...form.getInputProps("old")}
         error={refusals.old_password}
-        onChange={(event) => setOld(event.currentTarget.value)}
       />
-      <NewPassword value={fresh} error={refusals.new_password} onChange={setFresh} again={again} onAgain={setAgain} />
+      <NewPassword value={fresh} error={refusals.new_password} onChange={(value) => form.setFieldValue("fresh", value)} again={again} onAgain={(value) => form.setFieldValue("again", value)} />
       {change.error && !refusals.old_password && !refusals.new_password && (
         <p className="bad-text" role="alert">
           {change.error.message}
