@@ -176,7 +176,7 @@ def is_about_to_be_lost(attempt: Attempt) -> bool:
 def _ask_accounting(
     connector: ClusterConnector, attempt: Attempt, questions: Questions, now: datetime
 ) -> tuple[Observation | None, str | None]:
-    """Return accounting's answer about a missing attempt, and a doubt if nobody knows if it ran.
+    """Return accounting's answer about a missing attempt, and any doubt about whether it ran.
 
     A submission that was held and never released has not run. A released one that is in no list and
     no account may have run. The same holds for an attempt in no list whose account stays open, for
@@ -290,7 +290,7 @@ def apply_one(
 
 @dataclass(slots=True)
 class _Effects:
-    """Further rows to store for a batch, beside those of attempts and jobs."""
+    """Further rows to store for a batch, in addition to attempts and jobs."""
 
     metered: list[Observed] = field(default_factory=list)
     classed: list[tuple[UUID, int]] = field(default_factory=list)

@@ -109,7 +109,7 @@ def _what_is_no_difference(push: QuotaPush, changes: Sequence[Change]) -> str:
         return ""
     named = ", ".join(f'"{subject[:200]}"' for subject in unknown[:_NAMED_MAX])
     more = f" and {len(unknown) - _NAMED_MAX} more" if len(unknown) > _NAMED_MAX else ""
-    return f"Nothing differs by the name of {named}{more}; a comparison names all that does."
+    return f"There is no difference named {named}{more}; a comparison lists all differences."
 
 
 def _apply(

@@ -1,10 +1,10 @@
-"""A database that was restored from a backup: detect it, and adopt what clusters know more.
+"""A database that was restored from a backup: detect it, and adopt the attempts that it forgot.
 
 Each attempt's key follows from its job and its number (`jobs.models.attempt_id`). So the tag alone
-identifies what a later incarnation of this database started: a workload with our signature, of an
-attempt that this database never made. Then nothing is started (`outbox.quarantine`) until a person
-ends the quarantine. Meanwhile each cluster's queue and accounting are read, and the workloads found
-become attempts here, with the cluster's times.
+identifies workloads that a later incarnation of this database started. They have our signature, and
+an attempt that this database never made. Then nothing is started (`outbox.quarantine`) until a
+person ends the quarantine. Meanwhile each cluster's queue and accounting are read, and the
+workloads found become attempts here, with the cluster's times.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ def _begin(
     cluster: Cluster, since: datetime, count: int, leadership: Leadership, now: datetime
 ) -> Quarantine:
     reason = (
-        f"{cluster.name} knows {count} workloads of ours that this database did not start: it is "
-        "older than they are, as after a restore from a backup."
+        f"{cluster.name} knows {count} workloads of ours that this database did not start. "
+        "The database is older than they are, as after a restore from a backup."
     )
     with leadership.fence():
         return freeze(reason, since=since, now=now)
@@ -383,7 +383,7 @@ def _give_up(job: Job, attempt: Attempt, outcome: str, now: datetime) -> None:
     attempt.outcome = outcome
     attempt.ended_at = attempt.ended_at or now
     attempt.released_at = attempt.ended_at
-    attempt.message = "Not known any more since the database was restored from a backup."
+    attempt.message = "Unknown since the database was restored from a backup."
     attempt.save()
     if attempt.started_at is not None:
         record_lost(attempt.id, at=attempt.ended_at, now=now)

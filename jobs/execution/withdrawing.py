@@ -52,10 +52,10 @@ LISTED_WITHIN = timedelta(seconds=60)
 #: How long a cluster may leave a submission unanswered, in seconds, while it answers nothing else
 #: either, before a job that any cluster may run is placed on another one.
 UNANSWERED_S = 20
-#: Attempts taken back after one listing at most; the next listing goes on.
+#: The most attempts withdrawn after one listing; the next listing goes on.
 WITHDRAWN_MAX = 100
 _WAITING = frozenset({WorkloadPhase.HELD, WorkloadPhase.STARTING})
-_REQUEUED = "Its cluster ended this run and queued it anew; its next attempt is another one."
+_REQUEUED = "The cluster ended this run and requeued it. The job goes on with a new attempt."
 #: No number is recorded, so nothing was ever released.
 _UNACKNOWLEDGED = Q(
     native_id=None,
@@ -270,7 +270,7 @@ def _give_up_one(attempt_id: UUID, job_id: UUID, silence: str, now: datetime) ->
     attempt.stop_reason = StopReason.WITHDRAWN
     attempt.ended_at = attempt.released_at = now
     attempt.message = (
-        f"{attempt.cluster.name} {silence}, so the job was taken back. Nothing of it runs there."
+        f"{attempt.cluster.name} {silence}, so the start was withdrawn. Nothing of it runs there."
     )
     attempt.save()
     happenings = [
@@ -316,7 +316,7 @@ def withdraw(
     if observation.phase is WorkloadPhase.HELD and not has_reason:
         said = "The cluster kept it held after it was asked to release it."
     after = "" if observation.never_starts else f" after {minutes} minutes"
-    attempt.message = (why or f"Taken back{after}. {said}")[:2000]
+    attempt.message = (why or f"Withdrawn{after}. {said}")[:2000]
     attempt.save()
     intend([stop_intention("stop_attempt", attempt)], now=now)
     record_events([Happening(job.id, now, "withdrawn", {"attempt": attempt.number})])

@@ -1,4 +1,4 @@
-"""Whether a request could ever run: the arbiter decides it on an otherwise idle fleet."""
+"""Check whether a request could ever run: the arbiter decides on an otherwise idle fleet."""
 
 from __future__ import annotations
 

@@ -517,7 +517,7 @@ def _environment(reader: _Reader) -> dict[str, str]:
 
 def _key_problem(key: str) -> str | None:
     if not _ENVIRONMENT_KEY.fullmatch(key):
-        return "is no name of a variable: letters, digits and _, not starting with a digit"
+        return "is not a variable name: letters, digits and _, not starting with a digit"
     if key in RESERVED_ENVIRONMENT:
         return "is set by Tidegate for every job"
     if key in _DENIED_KEYS or key.startswith(_DENIED_PREFIXES):

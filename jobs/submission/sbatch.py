@@ -97,7 +97,7 @@ def parse_sbatch(text: str) -> SbatchReading:
                 number,
                 line,
                 Verdict.IGNORED,
-                "It stands after the first command, where sbatch does not read it either.",
+                "It follows the first command, where sbatch does not read it either.",
             )
             continue
         _read_line(reading, number, line)
@@ -538,7 +538,7 @@ _OTHER_CONDITIONS = {
 def _dependency(value: str) -> _Read:
     """Read `TYPE:ID[:ID...]` with commas between; the ids are Tidegate's."""
     if "?" in value:
-        raise NotUnderstood("Only all of the jobs can be waited for: write , instead of ?.")
+        raise NotUnderstood("A job can only wait for all of the jobs: write , instead of ?.")
     wishes = []
     for part in value.split(","):
         kind, *ids = part.split(":")

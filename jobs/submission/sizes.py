@@ -165,8 +165,8 @@ def notes_on(size: Size, chosen: LaidOut) -> tuple[Note, ...]:
             f"{each}"
         )
     detail = (
-        f"{told} and runs its script on each of them. To share out otherwise, ask for nodes and "
-        "GPUs per node instead of GPUs in all."
+        f"{told} and runs its script on each of them. To choose the layout, ask for nodes and "
+        "GPUs per node instead."
     )
     return (Note(0, "", Verdict.UNDERSTOOD, detail),)
 

@@ -608,18 +608,18 @@ def _refuse_too_many(offer: Offer, more: int) -> None:
 def _refuse_too_many_dependencies(team: Node, actor: Actor, more: int) -> None:
     of_organization, of_user = open_dependencies(team.organization_id, actor.user.pk)
     for whose, count, most in (
-        ("Your open jobs wait", of_user, OPEN_DEPENDENCIES_PER_USER_MAX),
+        ("Your open jobs have", of_user, OPEN_DEPENDENCIES_PER_USER_MAX),
         (
-            "The open jobs of your organization wait",
+            "The open jobs of your organization have",
             of_organization,
             OPEN_DEPENDENCIES_PER_ORGANIZATION_MAX,
         ),
     ):
         if count + more > most:
             raise TooManyDependencies(
-                f"{whose} for {count:,} jobs or arrays, each counted for every job that waits for "
-                f"it; with this it would be {count + more:,}, and {most:,} are allowed. Wait for "
-                "some to end, or let one job wait for many and the others for that one.",
+                f"{whose} {count:,} dependencies. With this request they would have "
+                f"{count + more:,}; at most {most:,} are allowed. Wait for some to end, or let one "
+                "job wait for many and the others for that one.",
                 open_dependencies=count,
                 open_dependencies_max=most,
             )

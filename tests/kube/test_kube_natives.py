@@ -232,7 +232,7 @@ def test_one_that_pod_security_refuses_is_given_back_and_told_why(
         status, _, message = condition(person.workload(body), GRANTED)
         return message if status == "False" and "PodSecurity" in message else None
 
-    assert eventually(told).startswith("Taken back after ")
+    assert eventually(told).startswith("Withdrawn after ")
     job.refresh_from_db()
     attempt = Attempt.objects.get(job=job)
     assert (job.state, attempt.outcome, attempt.started_at) == ("queued", "not_started", None)

@@ -95,7 +95,7 @@ def test_a_job_placed_on_a_slurm_that_fell_silent_runs_elsewhere(
     assert first.cluster.name == "local"
     assert (first.outcome, first.started_at) == ("not_started", None)
     assert first.message == (
-        "local did not answer within 20 s, so the job was taken back. Nothing of it runs there."
+        "local did not answer within 20 s, so the start was withdrawn. Nothing of it runs there."
     )
     assert second.cluster.name == "here"
     assert first.released_at is not None

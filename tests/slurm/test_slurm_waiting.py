@@ -185,10 +185,10 @@ def test_what_slurm_will_not_start_is_taken_back_and_tried_again(
     assert eventually(withdraw) == 1
     loop.until(job, "queued")
     first = job.attempts.get()
-    assert (first.outcome, first.message) == ("not_started", f"Taken back after 5 minutes. {why}")
+    assert (first.outcome, first.message) == ("not_started", f"Withdrawn after 5 minutes. {why}")
     assert first.started_at is None
     loop.cycle()
-    assert told(job, loop).startswith(f"{name} did not start attempt 1. Taken back after ")
+    assert told(job, loop).startswith(f"{name} did not start attempt 1. Withdrawn after ")
     bed.run(["scontrol", "update", "partition=h100", "state=UP"])
     loop.turn()
     assert Attempt.objects.count() == 1
@@ -264,7 +264,7 @@ def test_a_time_limit_that_the_partition_does_not_allow_holds_no_gpus(
         assert (first.outcome, first.started_at, first.message) == (
             "not_started",
             None,
-            "Taken back. The cluster does not start it: its time limit is longer than its "
+            "Withdrawn. The cluster does not start it: its time limit is longer than its "
             "partition allows (PartitionTimeLimit).",
         )
         monkeypatch.setattr(avoided_clusters, "AVOIDED_FOR", timedelta(0))

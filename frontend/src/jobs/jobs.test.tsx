@@ -92,7 +92,7 @@ describe("words", () => {
     expect(describeDetail({ waited_for: null, condition: "failed", state: "failed" }, "gpu")).toBe(
       "a job that you may not see has ended without success",
     );
-    const because = "slurm_a did not answer within 20 s, so the job was taken back.";
+    const because = "slurm_a did not answer within 20 s, so the start was withdrawn.";
     expect(describeDetail({ attempt: 1, because }, "gpu")).toBe(`attempt 1 · ${because}`);
     expect(describeDetail({ what: "time_limit", is_final: true, gone: null }, "gpu")).toBe("what time limit · is final yes");
   });

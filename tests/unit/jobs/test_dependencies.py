@@ -516,9 +516,8 @@ def test_too_many_that_are_open(
     answer = by_token(bob).post("jobs", a_body(depends_on=both[:1]))
     assert answer.status_code == 429
     assert answer.json()["detail"] == (
-        "Your open jobs wait for 4 jobs or arrays, each counted for every job that waits for it; "
-        "with this it would be 5, and 4 are allowed. Wait for some to end, or let one job wait "
-        "for many and the others for that one."
+        "Your open jobs have 4 dependencies. With this request they would have 5; at most 4 are "
+        "allowed. Wait for some to end, or let one job wait for many and the others for that one."
     )
     assert answer.json()["open_dependencies"] == 4
     assert answer.json()["open_dependencies_max"] == 4

@@ -131,8 +131,8 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
                 "text": "",
                 "verdict": "understood",
                 "detail": "No node has 12 GPUs, so this job takes 3 nodes with 4 GPUs each and "
-                "runs its script on each of them. To share out otherwise, ask for nodes and GPUs "
-                "per node instead of GPUs in all.",
+                "runs its script on each of them. To choose the layout, ask for nodes and GPUs "
+                "per node instead.",
             }
         ],
         "fits": True,

@@ -51,7 +51,7 @@ pytestmark = pytest.mark.django_db
 
 AT = int(NOW.timestamp())
 STUCK = "The cluster does not start it: its partition is down (PartitionDown)."
-TAKEN_BACK = f"Taken back after 5 minutes. {STUCK}"
+TAKEN_BACK = f"Withdrawn after 5 minutes. {STUCK}"
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_what_its_cluster_queues_anew_after_it_ran_is_taken_back_at_once(
     attempt.refresh_from_db()
     assert (attempt.state, attempt.stop_reason) == ("stopping", "withdrawn")
     assert attempt.message == (
-        "Its cluster ended this run and queued it anew; its next attempt is another one."
+        "The cluster ended this run and requeued it. The job goes on with a new attempt."
     )
     assert [(one.kind, one.subject) for one in Message.objects.all()] == [
         ("stop_attempt", attempt.id)
@@ -214,7 +214,7 @@ def test_what_can_never_start_is_taken_back_soon_and_not_released_again(
     assert look(company.cluster, never, now=NOW - timedelta(seconds=1)) == 0
     assert look(company.cluster, never) == 1
     attempt.refresh_from_db()
-    assert attempt.message == f"Taken back. {NEVER}"
+    assert attempt.message == f"Withdrawn. {NEVER}"
     look(company.cluster, gone(attempt))
     attempt.refresh_from_db()
     assert (attempt.outcome, attempt.stop_reason) == ("not_started", "withdrawn")
@@ -496,8 +496,8 @@ def test_what_a_silent_cluster_had_not_taken_queues_again(
     assert avoided_clusters(NOW) == {}
     Job.objects.update(explanation={"code": "x", "sentence": "One job is ahead."})
     assert told(attempt.job, actor_of(bob)) == (
-        f"{company.cluster.name} has not answered since 2026-11-21 11:55:00 UTC, so the job was "
-        "taken back. Nothing of it runs there. One job is ahead."
+        f"{company.cluster.name} has not answered since 2026-11-21 11:55:00 UTC, so the start "
+        "was withdrawn. Nothing of it runs there. One job is ahead."
     )
     # A late answer is recorded by whoever waited for it; its held copy is removed.
     Attempt.objects.filter(pk=attempt.pk).update(native_id="7")
@@ -534,7 +534,7 @@ def test_what_is_held_in_spite_of_its_release_is_taken_back(company: Company, bo
     assert took == [0] * 10 + [1]
     attempt.refresh_from_db()
     assert attempt.message == (
-        "Taken back after 5 minutes. The cluster kept it held after it was asked to release it."
+        "Withdrawn after 5 minutes. The cluster kept it held after it was asked to release it."
     )
 
 
@@ -574,7 +574,7 @@ def test_what_somebody_holds_there_is_taken_back(
     by_others = replace(by_others, is_stuck=True, message="Somebody holds it.")
     assert look(company.cluster, by_others) == 1
     attempt.refresh_from_db()
-    assert attempt.message == "Taken back after 5 minutes. Somebody holds it."
+    assert attempt.message == "Withdrawn after 5 minutes. Somebody holds it."
 
 
 def test_what_waits_to_be_released_is_not_taken_back(company: Company, bob: User) -> None:

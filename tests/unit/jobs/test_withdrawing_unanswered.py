@@ -33,7 +33,9 @@ from tenants.models import User
 pytestmark = pytest.mark.django_db
 
 AT = int(NOW.timestamp())
-TAKEN_BACK = "dead did not answer within 20 s, so the job was taken back. Nothing of it runs there."
+TAKEN_BACK = (
+    "dead did not answer within 20 s, so the start was withdrawn. Nothing of it runs there."
+)
 
 
 @pytest.fixture

@@ -295,12 +295,12 @@ def test_who_accepts_what_is_no_difference_is_told(
     assert (nothing["status"], results(nothing), nothing["error"]) == (
         "failed",
         [],
-        'Nothing differs by the name of "account A"; a comparison names all that does.',
+        'There is no difference named "account A"; a comparison lists all differences.',
     )
     some = ask(root, cluster, "accept", subjects=["account a", *(f"x{n}" for n in range(7))])
     assert (some["status"], results(some)) == ("done", [("account a", "accepted")])
-    assert some["error"].startswith('Nothing differs by the name of "x0", "x1",')
-    assert some["error"].endswith(' "x4" and 2 more; a comparison names all that does.')
+    assert some["error"].startswith('There is no difference named "x0", "x1",')
+    assert some["error"].endswith(' "x4" and 2 more; a comparison lists all differences.')
 
 
 def test_what_was_let_stand_is_listed_and_can_be_taken_back(

@@ -105,7 +105,7 @@ def test_one_that_gets_no_pods_is_given_back_and_costs_nothing(story: Story) -> 
     job = story.job()
     assert (job.state, story.states()) == ("queued", [(1, "ended", "not_started")])
     assert Attempt.objects.get().message == (
-        "Taken back after 5 minutes. The cluster does not start it: no."
+        "Withdrawn after 5 minutes. The cluster does not start it: no."
     )
     assert segments() == []
     # It is not granted again at once, and its owner reads why.
@@ -114,7 +114,7 @@ def test_one_that_gets_no_pods_is_given_back_and_costs_nothing(story: Story) -> 
     assert len(story.states()) == 1
     assert story.cluster.told[-1][:2] == ("uid-1", "cluster_unavailable")
     assert story.cluster.told[-1][2].startswith(
-        "Taken back after 5 minutes. The cluster does not start it: no. No cluster"
+        "Withdrawn after 5 minutes. The cluster does not start it: no. No cluster"
     )
 
 
