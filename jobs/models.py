@@ -762,7 +762,7 @@ class Change(models.Model):
     id = models.BigAutoField(primary_key=True)
     #: PostgreSQL's transaction id.
     transaction = models.BigIntegerField()
-    #: No reference: the job may be gone by now.
+    #: No foreign key, because the job may be deleted by now.
     job_id = models.UUIDField(null=True)
 
     class Meta:

@@ -225,7 +225,7 @@ class _Started(NamedTuple):
 def _mark_starting(planned: Mapping[UUID, Start]) -> list[tuple[_Started, _Granted]]:
     """Move the jobs that are still queued to their next attempt."""
     with connection.cursor() as cursor:
-        # Locked in the order of their ids, as everywhere: an update goes by none.
+        # Locked in the order of their ids, as everywhere, because an update has no order.
         cursor.execute(
             f"""
             SELECT j.id, j.organization_id, j.team_id, j.user_id, j.pool_id, j.name,
@@ -553,7 +553,7 @@ def _apply_classes(plan: Plan, now: datetime) -> None:
         return
     planned = {UUID(item.attempt): item.guaranteed_mgpu for item in plan.classed}
     with connection.cursor() as cursor:
-        # Locked in the order of their ids, as everywhere: an update goes by none.
+        # Locked in the order of their ids, as everywhere, because an update has no order.
         cursor.execute(
             """
             SELECT id, mgpu FROM jobs_attempt WHERE id = ANY(%s)

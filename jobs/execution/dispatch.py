@@ -258,7 +258,7 @@ def _name_users(attempts: Sequence[Attempt], leadership: Leadership) -> None:
     if not named:
         return
     with leadership.fence(), connection.cursor() as cursor:
-        # Locked in the order of their ids, as everywhere: an update goes by none.
+        # Locked in the order of their ids, as everywhere, because an update has no order.
         cursor.execute(
             "SELECT FROM jobs_attempt WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
             [list(named)],

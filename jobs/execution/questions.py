@@ -18,7 +18,7 @@ from jobs.models import Attempt
 
 Answered = TypeVar("Answered")
 
-#: Questions after one listing at most; accounting may take half a second for each.
+#: The most questions after one listing; accounting may take half a second for each.
 ACCOUNTING_MAX = 20
 #: No question begins after so many seconds, because the cluster is not observed meanwhile.
 ASKING_S_MAX = 5

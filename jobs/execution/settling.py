@@ -28,7 +28,7 @@ from outbox.quarantine import is_quarantined
 
 log = logging.getLogger(__name__)
 
-#: Releases and removals after one listing at most; the next listing goes on.
+#: The most releases and removals after one listing; the next listing goes on.
 SETTLED_MAX = 1_000
 #: No call begins after so many seconds. A cluster may take five seconds to refuse one, and is not
 #: observed meanwhile.

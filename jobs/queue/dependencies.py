@@ -22,7 +22,7 @@ from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
 
-#: Dependencies of one job at most.
+#: The most dependencies of a job.
 DEPENDENCIES_MAX = 100
 #: The most dependencies read in one cycle, and the longest chain of ends followed from job to job.
 SETTLED_MAX = 1_000

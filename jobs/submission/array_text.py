@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-#: Tasks of one array at most, and the largest index.
+#: The most tasks of an array, and the largest index.
 TASKS_MAX = 1_000
 INDEX_MAX = 1_000_000
 TEXT_MAX = 8_000

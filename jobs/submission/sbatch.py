@@ -16,7 +16,7 @@ from typing import Any
 from jobs.submission.array_text import parse_array
 from primitives.durations import duration_of_seconds
 
-#: Directive lines of one text at most.
+#: The most directive lines of a text.
 DIRECTIVES_MAX = 200
 NOTE_TEXT_MAX = 200
 NOTICE_SIGNALS = ("TERM", "USR1", "USR2", "INT", "HUP")
