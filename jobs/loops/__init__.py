@@ -1,1 +1,1 @@
-"""The processes that never end: the arbiter's loop, and the observer's with its agents."""
+"""The processes that run for ever: the arbiter's loop, and the observer's with its agents."""

@@ -1,6 +1,6 @@
-"""The arbiter's loop: a cycle at every notice, and every few seconds anyway.
+"""The arbiter's loop: a cycle at each notice, and at least every few seconds.
 
-It survives the database going away: it says so once, waits a little and tries again.
+The loop survives a loss of the database. It logs the loss once, waits a little and tries again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from primitives.clock import Clock
 
 log = logging.getLogger(__name__)
 
-#: As `STEP_WITHIN_S`; of a cycle at its largest the statements alone may take longer.
+#: Like `STEP_WITHIN_S`, for a cycle. The statements of the largest cycle alone may take longer.
 CYCLE_WITHIN_S = 180.0
 
 
 def run_arbiter(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> None:
-    """Decide again and again: at every notice, and every few seconds anyway."""
+    """Run cycles until `stopping`: at each notice, and at least every few seconds."""
     pulse = pulse or Pulse(None)
 
     def act(leadership: Leadership) -> None:

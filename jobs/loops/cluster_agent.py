@@ -1,7 +1,8 @@
-"""The observer's threads for one cluster: they look, start, stop, change nodes and compare.
+"""The threads of the observer for one cluster: they observe, start, stop, set nodes and compare.
 
-Every one survives the database, Valkey or the cluster going away: it says so once, waits a little
-and tries again. A cluster that hangs never slows another: each has threads of its own.
+Every thread survives a loss of the database, of Valkey or of the cluster. It logs the loss once,
+waits a little and tries again. Each cluster has its own threads, so that a cluster that hangs slows
+no other.
 """
 
 from __future__ import annotations
@@ -59,15 +60,15 @@ from quotas.pushes import is_check_due, push_shard, request_check
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-#: However much happens on a cluster, from one look at it to the next it takes at least so long, and
-#: at least as long as the look took.
+#: Minimum pause in seconds between two observations of a cluster, however much happens there. The
+#: pause is also at least as long as the observation took.
 LOOK_AGAIN_S = 0.2
 SILENCE_PAUSE_MAX_S = 15.0
-#: Threads that start what is granted on one cluster; most of a start is waiting for answers.
+#: Threads that start jobs on one cluster. A start is mostly waiting for answers.
 STARTERS = 3
-#: Messages that one of them claims together: what they need of the database is asked for at once.
+#: Messages that a thread claims together, so that one query serves them all.
 CLAIMED_AT_ONCE = 8
-#: Nodes that make no sense are told by name up to so many.
+#: Maximum number of complaints about nodes.
 ODD_NODES_TOLD = 3
 PLAN_DAYS_EVERY_S = 60.0
 
@@ -75,14 +76,17 @@ PLAN_DAYS_EVERY_S = 60.0
 def _recall(
     cluster: Cluster, since: int, listed: Collection[str]
 ) -> Mapping[str, tuple[Observation, ...]]:
-    """What the cluster's accounting says of workloads that ended since then."""
+    """Return what the cluster's accounting reports of workloads that ended since then."""
     opener = kind_named(cluster.kind).open_recaller
     return {} if opener is None else opener(cluster.options).ended_since(since, listed=listed)
 
 
 class ClusterAgent:
-    """Threads for one cluster: one looks, some start, and one each stops, changes nodes, compares
-    limits, and compares accounts. Where nobody `looks`, only the last of them."""
+    """The threads for one cluster.
+
+    One thread observes, and some start jobs. One thread each stops jobs, changes nodes, compares
+    limits, and compares accounts. Without `looks` only the thread for accounts runs.
+    """
 
     def __init__(
         self,
@@ -105,7 +109,7 @@ class ClusterAgent:
         self._leadership = leadership
         self._clock = clock
         self._monotonic_s = monotonic_s
-        # Its own: a draw from the module's generator would disturb whoever seeds that one.
+        # Its own generator: a draw from the module's would disturb tests that seed it.
         self._chance = random.Random()  # noqa: S311 - no secret
         self._listed_at: datetime | None = None
         self._counted_at: datetime | None = None
@@ -138,29 +142,35 @@ class ClusterAgent:
             thread.start()
 
     def end(self) -> None:
-        """Let the threads end; a call to the cluster under way may take its time-out."""
+        """Tell the threads to end.
+
+        A call to the cluster that is under way may take until its time-out.
+        """
         self.stopping.set()
         self.tell()
         self._news_there().set()
 
     @property
     def has_compared(self) -> bool:
-        """The cluster was compared with the database in this term, and holds nothing forgotten."""
+        """Return whether the cluster was compared with the database in this term.
+
+        After the comparison the cluster holds nothing that the database has forgotten.
+        """
         return self._memory.is_compared
 
     @property
     def is_gone(self) -> bool:
-        """Whether no thread is left."""
+        """Return whether no thread is left."""
         return not any(thread.is_alive() for thread in self._threads)
 
     def join(self, within_s: float) -> None:
-        """Wait until no thread is left, `within_s` at most."""
+        """Wait until no thread is left, at most `within_s` seconds."""
         deadline_s = monotonic() + within_s
         for thread in self._threads:
             thread.join(timeout=max(0.0, deadline_s - monotonic()))
 
     def tell(self) -> None:
-        """There is something new to carry out."""
+        """Wake the threads, because there is something new to carry out."""
         for event in self._news.values():
             event.set()
 
@@ -178,17 +188,20 @@ class ClusterAgent:
         self._loop(look, lambda pause_s: self._pause(pause_s, looked_s))
 
     def _pause(self, pause_s: float, looked_s: float) -> None:
-        """Wait for news after a look that took `looked_s`, `pause_s` at most."""
+        """Wait for news after an observation of `looked_s`, at most `pause_s` seconds."""
         news = self._news_there()
         rest_s = min(pause_s, max(LOOK_AGAIN_S, looked_s))
         if not self.stopping.wait(rest_s):
-            # `stop` sets it too.
+            # `end` sets it too.
             news.wait(pause_s - rest_s)
             news.clear()
 
     def _news_there(self) -> Event:
-        """What ends a pause: the cluster's own news where it tells any, else only a release that is
-        due."""
+        """Return the event that ends a pause.
+
+        It is the event of the connector, if its cluster sends events. Otherwise only a due release
+        ends the pause.
+        """
         connector = None if self._opened is None else self._opened[1]
         return connector.news if isinstance(connector, TellsNews) else self._look_now
 
@@ -214,10 +227,10 @@ class ClusterAgent:
                     close_old_connections()
                     pause_s = RETRY_S
                 except Exception:
-                    # One bad answer must not end the watch over all the other jobs.
+                    # One bad answer must not end the observation of all other jobs.
                     log.exception("observer of cluster %s stumbled", self._cluster_id)
                     pause_s = RETRY_S
-                # Back to the pool, which has fewer than there are threads for many clusters.
+                # Back to the pool, which has fewer connections than many clusters have threads.
                 connection.close()
                 pause(pause_s)
         finally:
@@ -225,19 +238,19 @@ class ClusterAgent:
             with self._opening:
                 self._working -= 1
                 if not self._working:
-                    # What it watches ends with it: whoever leads next has one of its own.
+                    # Its watch on the cluster ends with it. The next leader opens its own.
                     self._opened = None
 
     def _look(self) -> float:
         cluster = Cluster.objects.get(pk=self._cluster_id)
-        # A cluster that hangs must not keep what other threads could use.
+        # A cluster that hangs must not occupy a connection that other threads could use.
         connection.close()
         try:
             connector = self._connector(cluster)
             # At every look, so that nothing is started on a node that was just taken out.
             inventory = connector.inventory()
             check_is_no_other(cluster, inventory)
-            # That query's.
+            # The connection of that check.
             connection.close()
             listing = connector.observe()
         except ConnectorError as error:
@@ -246,12 +259,12 @@ class ClusterAgent:
                 record_silence(cluster, str(error), now=now)
             if self._opened is not None and self._opened[1].submits_held:
                 withdraw_unacknowledged(cluster, leadership=self._leadership, now=now)
-            # Not by `failing_since`: a clock that is set back would have it knock all the time.
+            # Not by `failing_since`: a clock that is set back would cause calls all the time.
             if self._silent_since_s is None:
                 self._silent_since_s = self._monotonic_s()
             failing_s = self._monotonic_s() - self._silent_since_s
             pause_s = min(1 + failing_s / 4, SILENCE_PAUSE_MAX_S)
-            # Jitter, so that many portals do not knock at once when a cluster comes back.
+            # Jitter, so that many portals do not call at once when a cluster comes back.
             return pause_s * self._chance.uniform(0.8, 1.2)
         self._silent_since_s = None
         now = self._clock.now()
@@ -270,7 +283,7 @@ class ClusterAgent:
             questions=self._questions,
         )
         if problem is not None:
-            # The time of its last answer stays, from which on it will be asked.
+            # The time of its last answer stays: accounting is asked from then on.
             with self._leadership.fence():
                 record_silence(cluster, f"Nothing is started there yet: {problem}", now=now)
             return RETRY_S
@@ -279,7 +292,7 @@ class ClusterAgent:
         leadership = self._leadership
 
         def settle_held() -> None:
-            # First, so that nothing of it is released again.
+            # First, so that a changed workload is not released again.
             withdraw_changed(cluster, listing, leadership=leadership, now=now)
             settle(cluster, connector, listing, leadership=leadership, complain=complaints.append)
             withdraw_stuck(
@@ -303,7 +316,7 @@ class ClusterAgent:
                 cluster,
                 found.among_natives(listing),
                 control=control,
-                # What ended since the last listing in which they were counted is still charged.
+                # Workloads that ended since the last count are still charged.
                 previous_at=self._counted_at,
                 leadership=leadership,
                 now=now,
@@ -313,11 +326,11 @@ class ClusterAgent:
             self._counted_at = from_epoch(listing.observed_at)
             return add_strays(use, found.strays, control=control, complain=odd.append)
 
-        # Whatever is odd in one of them, the nodes and the others must not wait for it.
+        # A failure of one step must block neither the other nor the nodes.
         self._guarded("The release of held workloads", settle_held, odd)
         outside = self._guarded("The count of native jobs", count_outside, odd)
         self._listed_at = from_epoch(listing.observed_at)
-        # Together, so that no node is ever offered with what others hold on it.
+        # In one transaction, so that GPUs held outside are never offered.
         with self._leadership.fence():
             record_inventory(cluster, inventory, now=now, complaints=(*odd, *complaints[:1]))
             if outside is not None:
@@ -327,7 +340,11 @@ class ClusterAgent:
     def _guarded(
         self, what: str, step: Callable[[], Result], complaints: list[str]
     ) -> Result | None:
-        """What `step` returns; None when it stumbles, which is told."""
+        """Return the result of `step`; None if it fails.
+
+        A failure is logged and added to `complaints`. Errors of the database and of the leadership
+        are raised.
+        """
         try:
             return step()
         except (NotLeading, DatabaseError, InterfaceError) as error:
@@ -341,7 +358,10 @@ class ClusterAgent:
         return None
 
     def _compare(self, cluster: Cluster, listing: Listing, now: datetime) -> ConnectorError | None:
-        """Find out whether the cluster knows more than the database; why that cannot be."""
+        """Compare the listing with the database, which a restore may have set back.
+
+        Return the error if the comparison is not possible now.
+        """
         had_waited = not self._memory.is_compared
         try:
             self._memory.compare(
@@ -358,7 +378,10 @@ class ClusterAgent:
         return None
 
     def _connector(self, cluster: Cluster) -> ClusterConnector:
-        """The same connector as long as the options stay: it remembers what has ended."""
+        """Return the connector, which stays the same until its options change.
+
+        It remembers what has ended.
+        """
         with self._opening:
             opened_as = (cluster.kind, cluster.options, cluster.identity)
             if self._opened is None or self._opened[0] != opened_as:
@@ -371,7 +394,7 @@ class ClusterAgent:
         if shard == account_shard(self._cluster_id):
             self._plan_due_days()
         if shard == start_shard(self._cluster_id) and not self._memory.is_compared:
-            # Whether it has run already is found out first.
+            # First the comparison finds out whether it has run already.
             return float(settings.OBSERVATION_PERIOD_S)
         deliver_due(
             handlers(self._leadership, self._clock.now, self._connector),
@@ -385,8 +408,10 @@ class ClusterAgent:
         return float(settings.OBSERVATION_PERIOD_S)
 
     def _hurry_releases(self) -> None:
-        """Have the cluster looked at now where a started job was submitted held before: all that it
-        waits for is a listing that releases it. Once for each."""
+        """Observe the cluster now if a job that was submitted held awaits its release.
+
+        The next listing releases such a job. Each job causes this once.
+        """
         if self._opened is None or not self._opened[1].submits_held:
             return
         due = due_for_release(self._cluster_id)
@@ -395,7 +420,7 @@ class ClusterAgent:
         self._hurried = due
 
     def _request_due_check(self) -> None:
-        """So that what somebody changed on the cluster by hand is seen."""
+        """Request a check of limits when due, to detect changes by hand."""
         now = self._clock.now()
         cluster = Cluster.objects.get(pk=self._cluster_id)
         if is_check_due(cluster, now=now):
@@ -403,7 +428,7 @@ class ClusterAgent:
                 request_check(cluster, now=now)
 
     def _plan_due_days(self) -> None:
-        """So that every day is reconciled once it is over."""
+        """Plan the reconciliation of each day once the day is over."""
         now_s = self._monotonic_s()
         if self._planned_s is None or now_s - self._planned_s >= PLAN_DAYS_EVERY_S:
             with self._leadership.fence():

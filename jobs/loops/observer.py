@@ -1,4 +1,4 @@
-"""The observer's loop: an agent for each cluster that matters, as long as this process leads."""
+"""The observer's loop: an agent for each relevant cluster, while this process leads."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ FORMER_MAX = 32
 #: How long a process that ends waits for each of its agents.
 ENDED_WITHIN_S = 30.0
 CLUSTERS_AGAIN_S = 2.0
-#: The observer's turns are CLUSTERS_AGAIN_S apart; one so late says that it was stopped meanwhile.
+#: Rounds are CLUSTERS_AGAIN_S apart. A round that is so late shows that the process stood still.
 STOOD_STILL_S = 5.0
-#: So long after the last look at an archived cluster its accounting is asked.
+#: So long after its last observation the accounting of an archived cluster is compared.
 LAST_DAYS = timedelta(days=DAYS_MAX + 1)
 
 
 def run_observer(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> None:
-    """Watch every cluster that matters and carry out what is intended for it."""
+    """Observe every relevant cluster, and carry out what is intended for it."""
     pulse = pulse or Pulse(None)
 
     # Agents that were ended and whose threads may still wait for their clusters.
@@ -53,17 +53,17 @@ def run_observer(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> N
                     for one, agent in list(agents.items()):
                         if one not in watched:
                             agent.end()
-                        # Only then: one that is watched again has never two agents in one term.
+                        # Only then, so that a cluster never has two agents in one term.
                         if agent.is_gone:
                             del agents[one]
-                    # One that is looked at again waits until its former agent is gone.
+                    # A cluster that is observed again waits until its former agent is gone.
                     served = {one.cluster_id for one in agents}
                     for one in watched:
                         if one.cluster_id not in served:
                             agents[one] = ClusterAgent(
                                 one.cluster_id, leadership, clock, looks=one.looks
                             )
-                    # Here, as no cluster is called here: threads of one that hangs wait for it.
+                    # In this loop, because it calls no cluster. Threads of a hanging cluster wait.
                     silences.withdraw(
                         [one.cluster_id for one, agent in agents.items() if agent.has_compared]
                     )
@@ -72,8 +72,8 @@ def run_observer(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> N
                         for agent in agents.values():
                             agent.tell()
         finally:
-            # Nobody waits for them: a call to a cluster may take its time-out, and what they write
-            # after that is refused, as the term is over.
+            # Without waiting for them: a call to a cluster may take until its time-out. Their later
+            # writes are refused, because the term is over.
             for agent in agents.values():
                 agent.end()
             former.extend(agents.values())
@@ -96,15 +96,18 @@ def _join_oldest(former: list[ClusterAgent], stopping: Event, pulse: Pulse) -> N
 
 
 class _Watched(NamedTuple):
-    """A cluster, and whether it is looked at. If not, only its accounting is asked."""
+    """A cluster, and whether it is observed. If not, only its accounting is compared."""
 
     cluster_id: UUID
     looks: bool = True
 
 
 def _clusters_to_watch(now: datetime) -> set[_Watched]:
-    """Enabled clusters, and others as long as something of ours runs there. The last days of an
-    archived one are compared with its accounting after that."""
+    """Return the enabled clusters, and others on which attempts still run.
+
+    An archived cluster stays for `LAST_DAYS`, so that its last days are compared with its
+    accounting.
+    """
     runs = Exists(Attempt.objects.filter(cluster=OuterRef("pk"), released_at=None))
     looked_at = Q(is_enabled=True) | runs
     accounting = kinds_where(lambda kind: kind.open_account)
@@ -118,8 +121,10 @@ def _clusters_to_watch(now: datetime) -> set[_Watched]:
 
 
 class _Silences:
-    """Takes starts back from silent clusters, once this process has asked them for long enough: of
-    a time in which it stood still itself no cluster's silence follows."""
+    """Withdraws starts from silent clusters, once this process has asked them for long enough.
+
+    While the process itself stood still, it asked nothing, so that time does not count.
+    """
 
     def __init__(
         self,
@@ -133,7 +138,10 @@ class _Silences:
         self._turned_s = self._asking_since_s = monotonic_s()
 
     def withdraw(self, clusters: Collection[UUID]) -> int:
-        """Give up what `clusters` left unanswered, see `withdraw_unanswered`; returns how many."""
+        """Give up the starts that `clusters` left unanswered; return how many.
+
+        See `withdraw_unanswered`.
+        """
         now_s = self._monotonic_s()
         if now_s - self._turned_s > STOOD_STILL_S:
             self._asking_since_s = now_s

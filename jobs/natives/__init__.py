@@ -1,4 +1,5 @@
-"""Jobs that people gave to a cluster beside the portal.
+"""Native jobs: jobs that people submitted directly to a cluster.
 
-`natives` counts what runs (Slurm), `waiting_natives` has the arbiter start what waits (Kueue).
+`natives` counts those that run (Slurm). `waiting_natives` lets the arbiter start those that wait
+(Kueue).
 """

@@ -1,4 +1,4 @@
-"""What is asked of a cluster about its natives after a listing, and what is remembered of that."""
+"""Calls to a cluster about its native jobs after a listing, and the memory that saves calls."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ log = logging.getLogger(__name__)
 
 One = TypeVar("One")
 
-#: Of each kind, what is asked of the cluster after one listing at most; the next one goes on.
+#: Maximum number of calls of each kind after one listing. The next listing continues.
 CALLS_MAX = 20
-#: Most of these say nothing to the cluster, as it has stopped; victims wait for no others.
+#: Maximum number of stops. Most find the workload stopped already, and victims must not wait.
 STOPS_MAX = 500
 _NEVER = datetime.fromtimestamp(0, UTC)
 
 
 class Told(NamedTuple):
-    """Why a workload waits, as it was last written onto it, and when."""
+    """The reason that was last written onto a waiting workload, and when."""
 
     code: str
     sentence: str
@@ -32,25 +32,27 @@ class Told(NamedTuple):
 
 
 class Memory:
-    """What one observer remembers of the natives of one cluster: only what saves calls."""
+    """The memory of one observer about the native jobs of one cluster. It only saves calls."""
 
     def __init__(self) -> None:
         self.told: dict[UUID, Told] = {}
-        #: By kind and workload, when the cluster was last asked for it.
+        #: By kind and workload, when the cluster was last called for it.
         self.asked: dict[tuple[str, UUID], datetime] = {}
         self.still_held = StillHeld()
         self.still_stuck = StillHeld()
 
     def forget_all_but(self, known: Collection[UUID]) -> None:
-        """Nothing is asked any more for workloads that are not `known`."""
+        """Forget the calls for workloads that are not `known`."""
         for kind, key in list(self.asked):
             if key not in known:
                 del self.asked[kind, key]
 
 
 class Asking:
-    """Asks a cluster for one native after the other, of each kind no more than is allowed after one
-    listing."""
+    """Calls to a cluster for one native job after the other.
+
+    After one listing the number of calls of each kind is bounded.
+    """
 
     def __init__(self, memory: Memory, now: datetime) -> None:
         self._asked = memory.asked
@@ -60,7 +62,7 @@ class Asking:
     def in_turn(
         self, kinds: Collection[str], ones: Iterable[One], key_of: Callable[[One], UUID]
     ) -> list[One]:
-        """`ones`, those first for which it was asked longest ago for anything of `kinds`."""
+        """Return `ones`, ordered by the last call for any of `kinds`, the longest ago first."""
 
         def turn(one: One) -> tuple[datetime, UUID]:
             key = key_of(one)
@@ -69,7 +71,10 @@ class Asking:
         return sorted(ones, key=turn)
 
     def call(self, kind: str, job: UUID, act: Callable[[NativeRef], None], ref: NativeRef) -> bool:
-        """Ask the cluster for it, unless enough of this kind was asked for; whether it was done."""
+        """Call the cluster for the job; return whether the call succeeded.
+
+        False without a call if enough calls of this kind were made after this listing.
+        """
         most = STOPS_MAX if kind == "stop" else CALLS_MAX
         if self._calls.get(kind, 0) >= most:
             return False
@@ -78,12 +83,12 @@ class Asking:
         try:
             act(ref)
         except (NativeRefused, AccountUndecided) as error:
-            # It answers, and says so of this one alone.
+            # The cluster answers, and refuses this workload alone.
             log.warning("%s of native job %s: %s", kind, job, error)
             return False
         except ConnectorError as error:
             log.warning("%s of native job %s: %s", kind, job, error)
-            # A cluster that does not answer is not waited for once for each of them.
+            # The cluster does not answer: no further call of this kind waits for its time-out.
             self._calls[kind] = most
             return False
         return True

@@ -1,4 +1,4 @@
-"""Why natives wait, written onto their workloads."""
+"""The reasons why native jobs wait, written onto their workloads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobs.models import Attempt, Job, JobState
 from jobs.natives.asking_natives import Asking, Memory, Told
 from jobs.natives.natives import mgpu_of
 
-#: A reason of which only the numbers changed is written again after so long at the earliest.
+#: A reason with other numbers alone is written again after so long at the earliest.
 TOLD_AGAIN_AFTER = timedelta(seconds=60)
 CHANGED_TOO_MUCH = (
     "changed_too_much",
@@ -51,8 +51,10 @@ def explain(
     memory: Memory,
     now: datetime,
 ) -> None:
-    """Write why they wait onto those of `listed` where it is news: the `jobs`, and the
-    `strangers` that are nobody's."""
+    """Write the reasons why they wait onto workloads of `listed`, where the reason is new.
+
+    They are the workloads of `jobs`, and the `strangers`, which count for no team.
+    """
     wanted: dict[UUID, tuple[NativeRef, str, str]] = {}
     jobs = list(jobs)
     not_started = _not_started(jobs)
@@ -94,7 +96,10 @@ def _is_news(told: Told | None, code: str, sentence: str, now: datetime) -> bool
 
 
 def _not_started(jobs: Iterable[Job]) -> Mapping[UUID, str]:
-    """Of those that have no cluster now because theirs did not start them, what it said."""
+    """Return what the cluster said about its failed start, for jobs that wait for a cluster.
+
+    Only jobs whose latest attempt was not started are included.
+    """
     waiting = [
         job.id
         for job in jobs

@@ -1,13 +1,13 @@
-"""Jobs that people gave to a cluster beside the portal, made jobs of their teams (R-101).
+"""Native jobs: jobs that people submitted directly to a cluster, as jobs of their teams (R-101).
 
-A native workload whose account is a team's and whose user is somebody of that team's organization
-becomes a job with one attempt as soon as it holds GPUs: from then on it is in use, metered,
-classed, reclaimed and shown like all others. It was never queued here, and it is never started,
-held or queued again by us. What is anybody else's counts as held outside (`clusters.outside`).
+A native workload belongs to a team if its account is the team's and its user is of the team's
+organization. Once it holds GPUs it becomes a job with one attempt. From then on it is in use,
+metered, classed, reclaimed and shown like all other jobs. It was never queued here, and Tidegate
+never starts, holds or requeues it. All other workloads count as held outside (`clusters.outside`).
 
-Level-triggered like `jobs.execution.observation`: a repeated listing changes nothing, absent is
-never finished. The ids of job and attempt follow from what the cluster says, so that two observers
-would make the same rows.
+Level-triggered like `jobs.execution.observation`: a repeated listing changes nothing, and absent is
+never finished. The ids of job and attempt are derived from the data of the cluster, so that two
+observers would create the same rows.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from tenants.places import nodes_by_path
 
 log = logging.getLogger(__name__)
 
-#: Natives that become jobs after one listing at most; the others are held outside until the next.
+#: Maximum number of new jobs after one listing. The rest is held outside until the next.
 ADOPTED_MAX = 500
 _NAME_MAX = 200
 _NATIVE_ID_MAX = 200
-#: Told by name after one listing at most.
+#: Maximum number of workloads that a complaint names.
 _NAMED_MAX = 5
 #: The last second of the year 9999.
 _LATEST = 253_402_300_799
@@ -74,15 +74,15 @@ def apply_natives(
     questions: Questions | None = None,
     complain: Callable[[str], None] | None = None,
 ) -> OutsideUse:
-    """Bring the native jobs of `cluster` up to `listing`; returns what is held outside.
+    """Update the native jobs of `cluster` to `listing`; return what is held outside.
 
-    `previous_at` is the time of the last listing that they were brought up to. What ran then and
-    was nobody's (its user is mapped only now, or the cluster is new) counts from this listing on:
-    nobody is charged for time in which it was held outside. What is found ended and was never
-    counted is taken up only if it ended since then.
+    `previous_at` is the time of the listing of the last update. A workload may have run then
+    without an owner, because its user was mapped later or the cluster is new. It counts from this
+    listing on, so that no team is charged for time in which it was held outside. A workload that
+    has ended and was never counted becomes a job only if it ended after `previous_at`.
 
-    `questions` are those of the same look at the cluster's attempts, in the same round. What
-    cannot be counted for its team is held outside and told to `complain`; it stops nothing else.
+    `questions` are those of the same observation, in the same round. A workload that cannot be
+    counted is held outside and reported to `complain`; the others are not affected.
 
     Raises NotLeading when the leadership is over.
     """
@@ -135,7 +135,7 @@ def apply_natives(
 
 
 def is_possible(native: NativeWorkload) -> bool:
-    """Whether a job and an attempt of it can be stored at all."""
+    """Return whether the workload can be stored as a job and an attempt."""
     times = (native.submitted_at, native.started_at or 0, native.ended_at or 0)
     return (
         0 < len(native.native_id) <= _NATIVE_ID_MAX
@@ -147,7 +147,10 @@ def is_possible(native: NativeWorkload) -> bool:
 def odd_ones(
     held: Iterable[tuple[NativeWorkload, Stranger]], listing: Listing, control: NativeControl
 ) -> str:
-    """What is told of workloads that could not be counted or read; "" when there are none."""
+    """Return sentences on workloads that could not be counted or read.
+
+    "" if there are none.
+    """
     odd = [
         f"job {native.native_id[:20]} of {native.user[:32]}"
         for native, why in held
@@ -171,13 +174,16 @@ def _first_of(odd: Sequence[str]) -> str:
 
 
 def attempt_id(cluster: Cluster, native: NativeWorkload) -> UUID:
-    """The id that the attempt of `native` has, whoever makes it and whenever."""
+    """Return the id of the attempt of `native`, the same for every observer and time."""
     return uuid5(cluster.pk, f"{native.native_id}/{native.submitted_at}")
 
 
 def job_id(cluster: Cluster, native: NativeWorkload) -> UUID:
-    """The id of the job of `native`: a version 7 of its submit time, as all jobs have, so that it
-    takes its place in lists, and for the rest a digest of what is unique of it."""
+    """Return the id of the job of `native`.
+
+    It is a UUID of version 7 of its submit time, as all jobs have, so that lists sort it correctly.
+    The other bits are a digest of what identifies the workload.
+    """
     digest = hashlib.sha256(attempt_id(cluster, native).bytes).digest()
     millis = max(0, native.submitted_at) * 1000 % (1 << 48)
     value = millis << 80 | int.from_bytes(digest[:10], "big")
@@ -186,12 +192,12 @@ def job_id(cluster: Cluster, native: NativeWorkload) -> UUID:
 
 
 def holds_gpus(native: NativeWorkload) -> bool:
-    """Whether GPUs are taken for it now."""
+    """Return whether the workload holds GPUs now."""
     return bool(native.slots) and not native.is_released
 
 
 def ended_since(native: NativeWorkload, previous_at: datetime | None) -> bool:
-    """Whether it ran and was over after `previous_at`."""
+    """Return whether the workload ran, and ended after `previous_at`."""
     return (
         native.is_released
         and native.started_at is not None
@@ -212,10 +218,10 @@ def _follow(
     leadership: Leadership,
     now: datetime,
 ) -> None:
-    """Apply the listing to the attempts that are counted already."""
+    """Apply the listing to attempts that are counted already."""
     for attempt in attempts:
         native = listed.get(attempt.id)
-        # One that waits again was requeued by its cluster: this run of it is over.
+        # A workload that waits again was requeued by its cluster: this run is over.
         is_listed = native is not None and (holds_gpus(native) or native.is_released)
         if native is not None and is_listed:
             observation = observation_of(attempt.key, native)
@@ -241,13 +247,13 @@ def _follow(
         except (NotLeading, OperationalError, InterfaceError):
             raise
         except Exception:
-            # Whatever is wrong with one answer, the attempts behind it must not wait for it.
+            # An error of one attempt must not block the attempts after it.
             log.exception("attempt %s could not be brought up to date", attempt.id)
 
 
 def observation_of(key: str, native: NativeWorkload) -> Observation:
-    """What the cluster says of the attempt `key`."""
-    # Of ranks that are still being started, some say nothing of the whole.
+    """Return the cluster's data as an observation of the attempt `key`."""
+    # While ranks are still being started, the slots of some say nothing of the whole.
     is_partial = native.phase is WorkloadPhase.STARTING and (
         sum(slot.mgpu for slot in native.slots) < sum(native.ranks_mgpu)
     )
@@ -271,7 +277,7 @@ def observation_of(key: str, native: NativeWorkload) -> Observation:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose a native workload is, and what it counts as."""
+    """The owner of a native workload, and the pool and class in which it counts."""
 
     native: NativeWorkload
     team: Node
@@ -280,12 +286,15 @@ class Owner:
     priority_class: PriorityClass
 
 
-#: Who in the portal each (organization, name on the cluster) is.
+#: The users in the portal, by organization and name on the cluster.
 Users = Callable[[Collection[tuple[UUID, str]]], Mapping[tuple[UUID, str], UUID]]
 
 
 def mapped_users(cluster: Cluster) -> Users:
-    """Those whom administrators have mapped, as on a cluster that has users of its own."""
+    """Return the users whom administrators have mapped.
+
+    For clusters that have users of their own.
+    """
     names = users_by_name(cluster)
     return lambda wanted: {key: names[key[1]] for key in wanted if key[1] in names}
 
@@ -296,16 +305,16 @@ def owners_of(
     users_of: Users,
     counted: Collection[UUID],
 ) -> tuple[dict[UUID, Owner], dict[UUID, Stranger]]:
-    """Whose each workload is; or why it is nobody's.
+    """Return the owner of each workload, or the reason why it has none.
 
-    The keys of what is `counted` are those of something that has ended here. Raises
-    ClusterUnavailable when the cluster could not say whose its accounts are.
+    `counted` are the keys of workloads whose attempt has ended here. Raises ClusterUnavailable if
+    the cluster could not tell to whom its accounts belong.
     """
     accounts = {
         account: control.team_of(account) for account in {one.account for one in natives.values()}
     }
-    # An account of a path that the team had before it was moved is its still: a push removes it
-    # once nothing runs there.
+    # An account with a former path of the team, from before a move, still belongs to the team. A
+    # push removes it once nothing runs there.
     teams = nodes_by_path([path for path in accounts.values() if path], NodeKind.TEAM)
     of_teams = {
         (team.organization_id, native.user)
@@ -326,7 +335,7 @@ def owners_of(
         mgpu = mgpu_of(native)
         if key in counted:
             if holds_gpus(native):
-                # Its attempt was called lost, and here it is after all.
+                # Its attempt was declared lost, but the workload still runs.
                 strangers[key] = Stranger.GIVEN_UP
         elif native.is_mixed:
             strangers[key] = Stranger.MIXED
@@ -344,7 +353,10 @@ def owners_of(
 
 
 def _default_classes(organizations: Collection[UUID]) -> dict[UUID, PriorityClass]:
-    """The class of those who name none: the one of that name, else the lowest that there is."""
+    """Return the default priority class of each organization.
+
+    It is the class with the default name, else the lowest class.
+    """
     found: dict[UUID, PriorityClass] = {}
     for one in PriorityClass.objects.filter(
         organization__in=organizations, is_retired=False
@@ -360,8 +372,10 @@ def _default_classes(organizations: Collection[UUID]) -> dict[UUID, PriorityClas
 def take_up(
     owners: Mapping[UUID, Owner], make: Callable[[Mapping[UUID, Owner]], None]
 ) -> tuple[set[UUID], set[UUID]]:
-    """Make jobs of the workloads, by `make` all or none of those that it is given; returns the
-    keys of those that are counted from now on, and of those that cannot be."""
+    """Create jobs of workloads; return the keys that count now, and those that cannot.
+
+    `make` creates the jobs of all workloads that it is given, or of none.
+    """
     chosen = sorted(owners.items(), key=lambda item: (item[1].native.started_at or 0, item[0]))
     chosen = chosen[:ADOPTED_MAX]
     if not chosen:
@@ -374,7 +388,7 @@ def take_up(
         log.exception("of %d native jobs one cannot be counted", len(chosen))
     else:
         return {key for key, _ in chosen}, set()
-    # One by one, so that the others do not wait for it.
+    # One by one, so that one failure does not block the others.
     odd = set()
     for key, owner in chosen:
         try:
@@ -395,7 +409,7 @@ def _make(
     now: datetime,
     owners: Mapping[UUID, Owner],
 ) -> None:
-    """Make a job of each workload, or of none."""
+    """Create a job of each workload, or of none."""
     with leadership.fence():
         jobs = {key: job_of(cluster, owner) for key, owner in owners.items()}
         new = insert_jobs(jobs.values())
@@ -414,7 +428,7 @@ def _make(
 
 
 def insert_jobs(jobs: Collection[Job]) -> set[UUID]:
-    """Store those of `jobs` that are not there yet; returns their ids."""
+    """Store the `jobs` that are not stored yet; return their ids."""
     new = set(insert_rows(Job, [columns_of(job) for job in jobs], ignore_conflicts=True))
     by_organization: dict[UUID, list[UUID]] = {}
     for job in jobs:
@@ -432,7 +446,10 @@ def count_running(
     attempt_of: Callable[[UUID, Owner, Job, Room], Attempt],
     now: datetime,
 ) -> dict[UUID, Attempt]:
-    """Store an attempt for each of these jobs, which run without a grant of ours, and meter it."""
+    """Store and meter an attempt for each of these jobs.
+
+    They run without a grant by the arbiter.
+    """
     room = Room([owner for owner, _ in owners.values()])
     attempts = {key: attempt_of(key, owner, job, room) for key, (owner, job) in owners.items()}
     insert_rows(Attempt, [columns_of(attempt) for attempt in attempts.values()])
@@ -452,7 +469,7 @@ def conclude_ended(
     leadership: Leadership,
     now: datetime,
 ) -> None:
-    """What was over when it was found is concluded as if it had been seen before."""
+    """Conclude workloads that had ended when they were found, like observed ones."""
     for key, attempt in attempts.items():
         if owners[key].native.is_released:
             observation = observation_of(attempt.key, owners[key].native)
@@ -461,7 +478,7 @@ def conclude_ended(
 
 
 class Room:
-    """What the guarantees of some teams have left, to class new attempts until the next cycle."""
+    """The unused guarantees of some teams, to class new attempts until the next cycle."""
 
     def __init__(self, owners: Sequence[Owner]) -> None:
         teams = {owner.team.pk for owner in owners}
@@ -480,7 +497,10 @@ class Room:
                 self._left_mgpu[team, pool] -= taken_mgpu
 
     def take(self, owner: Owner) -> int:
-        """As much of what the workload holds, or held, as there is room for."""
+        """Return the milli-GPU of the workload that fit into its team's guarantee.
+
+        They are used up if the workload still holds them.
+        """
         place = (owner.team.pk, owner.pool.pk)
         taken = max(0, min(mgpu_of(owner.native), self._left_mgpu.get(place, 0)))
         if taken and holds_gpus(owner.native):
@@ -489,10 +509,10 @@ class Room:
 
 
 def job_of(cluster: Cluster, owner: Owner) -> Job:
-    """The job that a workload which runs, or ran, is found to be."""
+    """Return the job for a workload that runs or ran."""
     native = owner.native
     sizes = {slot.mgpu for slot in native.slots}
-    # Where nodes give differently many, only the sum is told; the attempt has the truth.
+    # If the nodes differ, the job has only the sum. The attempt has the exact slots.
     is_even = len(sizes) == 1 and len(native.slots) <= RANKS_MAX
     nodes = len(native.slots) if is_even else 1
     started_at = None if native.started_at is None else from_epoch(native.started_at)
@@ -522,13 +542,16 @@ def job_of(cluster: Cluster, owner: Owner) -> Job:
 
 
 def plain_name(native: NativeWorkload) -> str:
-    """The workload's name as far as it can be shown: anybody may have written it."""
+    """Return the workload's name in printable characters, since any user may have set it."""
     name = "".join(char for char in native.name if char.isprintable()).strip()[:_NAME_MAX]
     return name or f"job {native.native_id}"[:_NAME_MAX]
 
 
 def mgpu_of(native: NativeWorkload) -> int:
-    """What it holds or held; of one that waits for us what it asks for."""
+    """Return the milli-GPU that the workload holds or held.
+
+    For a workload that waits for the arbiter, return its request.
+    """
     return sum(slot.mgpu for slot in native.slots) or sum(native.ranks_mgpu)
 
 
@@ -541,7 +564,7 @@ def running_attempt(
     job: Job,
     room: Room,
 ) -> Attempt:
-    """The attempt that counts what runs; `key` is its id."""
+    """Return the attempt that counts a running workload. `key` is its id."""
     native = owner.native
     observed_at = from_epoch(listing.observed_at)
     since = job.started_at or observed_at
@@ -601,7 +624,7 @@ def outside_use(
     strangers: Mapping[UUID, tuple[NativeWorkload, Stranger]],
     waiting: Collection[NativeWorkload],
 ) -> OutsideUse:
-    """What `strangers` hold, and what is `waiting` without being a job here."""
+    """Return the GPUs that `strangers` hold, and the `waiting` workloads that are no jobs."""
     by_node: dict[tuple[str, str], int] = {}
     held: dict[tuple[str, str, str, str], tuple[int, int]] = {}
     for native, why in strangers.values():

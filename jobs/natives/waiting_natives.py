@@ -1,20 +1,23 @@
-"""Jobs that people gave to a cluster beside the portal, where they wait for the arbiter.
+"""Native jobs that wait on their cluster for the arbiter.
 
-Such a cluster (`connectors.natives.NativeStarter`) starts none of them by itself. One whose account
-is a team's becomes a queued job of it as soon as it is listed, pinned to its cluster, in the order
-of its submit time. What is granted to it is an attempt like any other, which
-`jobs.execution.dispatch` has the cluster start; what ends a run and leaves the workload there (a
-preemption, a node that failed) makes it wait again, as the next attempt of the same job. One whose
-owner removes it is cancelled, and one that is cancelled here is ended there. Why it waits is
-written onto it.
+Such a cluster (`connectors.natives.NativeStarter`) starts no native job by itself.
 
-Its owner may change what it asks for as long as it waits. Its job follows each listing while
-nothing is granted to it; what was granted is the most that is started, and is given back when the
-listing says something else.
+- A listed workload whose account is a team's becomes a queued job of that team. It is pinned to its
+  cluster, and ordered by its submit time.
+- A grant is an attempt like any other, which `jobs.execution.dispatch` has the cluster start.
+- A run may end without its workload, by a preemption or a failed node. Then the workload waits
+  again, as the next attempt of the same job.
+- If its owner removes the workload, the job is cancelled. If the job is cancelled, the workload is
+  ended.
+- The reason of the wait is written onto the workload.
 
-Level-triggered like `jobs.execution.observation`: a repeated listing changes nothing. The ids
-follow from what the cluster says, so that two observers would make the same rows. What runs there
-without a grant of ours counts for its team all the same, and can be reclaimed.
+The owner may change the request while the workload waits. The job follows each listing until a
+grant. Nothing larger than the grant is started. If the listing differs from the grant, the grant is
+given up.
+
+Level-triggered like `jobs.execution.observation`: a repeated listing changes nothing. Ids are
+derived from the data of the cluster, so that two observers would create the same rows. A workload
+that runs without a grant counts for its team all the same, and can be reclaimed.
 """
 
 from __future__ import annotations
@@ -80,7 +83,7 @@ from quotas.cluster_users import users_beside_the_portal
 
 log = logging.getLogger(__name__)
 
-#: Jobs that follow what their workloads ask for after one listing at most.
+#: Maximum number of jobs that change their size after one listing.
 RESIZED_MAX = 500
 _CHANGED = "Its request was changed while it waited. It was requeued with the new request."
 
@@ -98,9 +101,9 @@ def apply_waiting_natives(
     memory: Memory | None = None,
     complain: Callable[[str], None] | None = None,
 ) -> OutsideUse:
-    """Bring the native jobs of `cluster` up to `listing`; returns what is held outside.
+    """Update the native jobs of `cluster` to `listing`; return what is held outside.
 
-    Parameters as those of `jobs.natives.natives.apply_natives`. Raises NotLeading when the
+    The parameters are those of `jobs.natives.natives.apply_natives`. Raises NotLeading when the
     leadership is over.
     """
     if questions is None:
@@ -189,7 +192,7 @@ def apply_waiting_natives(
 
 
 class _Look:
-    """One listing of one cluster, and what is asked of the cluster after it."""
+    """One listing of one cluster, and the calls to the cluster after it."""
 
     def __init__(
         self,
@@ -205,7 +208,7 @@ class _Look:
         self.listed = {
             job_id(cluster, native): native for native in listing.natives if is_possible(native)
         }
-        #: What is not over.
+        #: Workloads that have not ended.
         self.left = [
             key for key, one in self.listed.items() if one.phase is not WorkloadPhase.ENDED
         ]
@@ -221,10 +224,10 @@ class _Look:
         self.asking = Asking(memory, now)
         self._resized = 0
 
-    # What has an attempt
+    # Jobs with an attempt
 
     def follow(self, attempts: Iterable[Attempt], questions: Questions, memory: Memory) -> None:
-        """Apply the listing to the attempts that are counted already."""
+        """Apply the listing to attempts that are counted already."""
         held: list[Attempt] = []
         stuck: list[Attempt] = []
         to_start: list[Attempt] = []
@@ -235,12 +238,12 @@ class _Look:
             elif native.phase is not WorkloadPhase.HELD:
                 self._apply(attempt, native)
                 if attempt.forced_at is not None and holds_gpus(native):
-                    # A start that was under way may have come after the stop.
+                    # A start that was under way may have arrived after the stop.
                     self.asking.call("stop", attempt.job_id, self._control.stop, ref_of(attempt))
                 elif native.is_stuck and attempt.started_at is None:
                     stuck.append(attempt)
             elif attempt.state in (AttemptState.RESERVED, AttemptState.STARTING):
-                # It has not begun: its cluster is told again, as it may have forgotten.
+                # It has not begun: the start is repeated, as the cluster may have lost it.
                 if attempt.release_sent_at is None:
                     continue
                 if size_asked(native) != granted_to(attempt):
@@ -290,8 +293,10 @@ class _Look:
         native: NativeWorkload,
         and_then: Callable[[], None] = lambda: None,
     ) -> None:
-        """Its run is over and its workload waits again: kept from starting before it is granted
-        again, then closed here."""
+        """Close an attempt whose run is over while its workload waits again.
+
+        First the cluster is told to stop it, so that it does not start before the next grant.
+        """
         if self._is_frozen or not self.asking.call(
             "stop", attempt.job_id, self._control.stop, ref_of(attempt)
         ):
@@ -305,7 +310,7 @@ class _Look:
             replace(
                 native,
                 phase=WorkloadPhase.ENDED,
-                # By the cluster's own rules, or since its node failed: it may run again.
+                # Preempted by the cluster's own rules, or by a failed node: it may run again.
                 outcome=Outcome.STOPPED if is_asked else Outcome.PREEMPTED,
                 started_at=None,
                 ended_at=ended_at,
@@ -315,10 +320,10 @@ class _Look:
         )
 
     def _give_back(self, attempt: Attempt, native: NativeWorkload) -> None:
-        """It asks for something else than what was granted to it: it is not started."""
+        """Give up a grant that differs from the present request. Nothing is started."""
         size = size_asked(native)
         if size is not None and may_become(native, attempt.job.pool.name):
-            # At once, so that it is not granted again as it was.
+            # In the same transaction, so that the old request is not granted again.
             resize = partial(self._resize, attempt.job_id, size)
             self._close(attempt, replace(native, message=_CHANGED), resize)
             return
@@ -327,13 +332,14 @@ class _Look:
         self._apply(attempt, native)
         observation = observation_of(attempt.key, native)
         with self._leadership.fence():
-            # Granted again no sooner than its owner may have mended it.
+            # Its owner gets time to correct the request before the next grant.
             withdraw(attempt.id, attempt.job_id, observation, self._now, why=CHANGED_TOO_MUCH[1])
 
     def _released_at(self, native: NativeWorkload) -> int:
-        """Since when nothing of its run is left: this listing is the first to say so.
+        """Return since when nothing of the run is left (epoch seconds).
 
-        Of a time in which nobody looked, only that up to its end is certain to have been its.
+        This listing is the first to say so. If nobody observed the cluster before, only the time up
+        to its end certainly belongs to the run.
         """
         observed_at = self._listing.observed_at
         before = None if self._previous_at is None else int(self._previous_at.timestamp())
@@ -362,18 +368,21 @@ class _Look:
         except (NotLeading, OperationalError, InterfaceError):
             raise
         except Exception:
-            # Whatever is wrong with one answer, the attempts behind it must not wait for it.
+            # An error of one attempt must not block the attempts after it.
             log.exception("attempt %s could not be brought up to date", attempt.id)
 
-    # What has none
+    # Jobs without an attempt
 
     def end_there(self, job: Job) -> None:
-        """What has ended here is not started there any more."""
+        """End the workload of a job that has ended here, so that it never starts."""
         if not self._is_frozen:
             self.asking.call("cancel", job.id, self._starter.cancel, ref_of_job(job))
 
     def end_here(self, job: Job, native: NativeWorkload | None) -> None:
-        """Its workload is gone, or ended without ever running for this job: it waits no longer."""
+        """Cancel a waiting job whose workload is gone.
+
+        The workload may also have ended without a run for this job.
+        """
         if native is None:
             if self._listing.may_have(job.native_id):
                 return
@@ -401,7 +410,7 @@ class _Look:
             wake("arbiter")
 
     def resize(self, job: Job, native: NativeWorkload) -> None:
-        """Nothing is granted to it: its job asks for what it asks for now."""
+        """Update a job without a grant to the present request of its workload."""
         size = size_asked(native)
         if size is None or size == size_of_job(job) or not may_become(native, job.pool.name):
             return
@@ -412,7 +421,7 @@ class _Look:
             self._resize(job.id, size)
 
     def _resize(self, job_id: UUID, size: NativeSize) -> None:
-        """Must run behind the fence."""
+        """Set the size of a waiting job. Must run behind the fence."""
         job = Job.objects.select_for_update(of=("self",)).get(pk=job_id)
         if job.state not in lifecycle.WAITING:
             return
@@ -428,9 +437,9 @@ class _Look:
         wake("arbiter")
 
     def count(self, job: Job, native: NativeWorkload) -> dict[UUID, Stranger]:
-        """It runs though nothing was granted to it here, as after a restore from a backup."""
+        """Count a workload that runs without a grant, as after a restore from a backup."""
         if job.state != JobState.QUEUED:
-            # Somebody holds it here.
+            # The job is on hold here.
             if not self._is_frozen:
                 self.asking.call("stop", job.id, self._control.stop, ref_of_job(job))
             return {job.id: Stranger.BACK}
@@ -466,7 +475,7 @@ class _Look:
         return {}
 
     def take_up(self, unknown: Mapping[UUID, NativeWorkload]) -> dict[UUID, Stranger]:
-        """Make jobs of those that are a team's; why the others are strangers."""
+        """Create jobs of workloads that belong to a team; return why the others do not."""
         try:
             owners, strangers = owners_of(
                 self._control, unknown, partial(users_beside_the_portal, now=self._now), ()
@@ -480,7 +489,7 @@ class _Look:
             native = unknown[key]
             is_free = why is Stranger.ACCOUNT and native.account and mgpu_of(native) == 0
             if is_free and native.phase is WorkloadPhase.HELD and not self._is_frozen:
-                # Nothing of what it asks for is anybody's quota.
+                # It requests no GPUs, so no quota applies.
                 start = partial(self._starter.start, granted=None)
                 self.asking.call("start_free", key, start, ref_of_native(native))
         made, odd = take_up(owners, self._make)
@@ -489,7 +498,7 @@ class _Look:
         return strangers | dict.fromkeys(odd, Stranger.ODD)
 
     def _make(self, owners: Mapping[UUID, Owner]) -> None:
-        """Make a job of each workload, or of none."""
+        """Create a job of each workload, or of none."""
         with self._leadership.fence():
             jobs = {key: _waiting_job(self._cluster, owner) for key, owner in owners.items()}
             new = insert_jobs(jobs.values())
@@ -523,7 +532,7 @@ class _Look:
                 job,
                 room,
             )
-            # Its cluster knows it by the id of the job's workload alone.
+            # The cluster knows it only by the id of the workload.
             attempt.cluster_user = None
             attempt.release_sent_at = attempt.granted_at
             return attempt
@@ -537,7 +546,7 @@ class _Look:
 
 
 def _waiting_job(cluster: Cluster, owner: Owner) -> Job:
-    """The job of a workload that waits for us, or ran before we knew it."""
+    """Return the job of a workload that waits for the arbiter, or ran before it was known."""
     native = owner.native
     job = job_of(cluster, owner)
     job.cluster = cluster

@@ -1,4 +1,4 @@
-"""What people are told of jobs: lists, pages, logs, reasons and decisions.
+"""Reading of jobs for people: lists, pages, logs, reasons and decisions.
 
-Nothing here changes a job; all of it is cut to what the reader may see (`jobs.access`).
+Nothing here changes a job. All answers are limited to what the reader may see (`jobs.access`).
 """

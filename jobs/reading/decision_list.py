@@ -1,9 +1,10 @@
-"""What recorded cycles did, one line for each job, for lists of who may see the job.
+"""Decisions of recorded cycles, one line for each job, for lists.
 
-`jobs.arbitration.recording` writes a line with the record of its cycle, of what that cycle really
-did (a plan may name what had changed meanwhile), and it goes when the record goes. Of the other job
-of a reclaim it is told what the reader may know: all, or its team, or nothing of another
-organization.
+`jobs.arbitration.recording` writes a line with the record of its cycle, and the line is deleted
+with the record. It describes what the cycle did. Its plan may also name jobs that had changed
+meanwhile.
+
+The other job of a reclaim is limited to what the reader may see: all of it, its team, or nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ def list_decisions(
     since: datetime | None,
     until: datetime | None,
 ) -> QuerySet[Decision]:
-    """Lines in [since, until) of the jobs that the actor may see; `team` is a path and means its
-    subtree. Raises NotFound for one that the actor may not see, InvalidRequest for an unknown
-    pool."""
+    """Return the decisions in [since, until) about jobs that the actor may see.
+
+    `team` is a path and means its subtree. Raises NotFound for a team that the actor may not see,
+    and InvalidRequest for an unknown pool.
+    """
     found = visible(
         actor,
         Decision.objects.select_related("job__team", "job__user", "pool"),
@@ -56,7 +59,7 @@ def list_decisions(
 
 
 def decision_line(line: Decision, *, actor: Actor) -> dict[str, Any]:
-    """A line as `actor` may read it."""
+    """Return a line as the actor may see it."""
     return {
         "id": line.pk,
         "cycle": str(line.cycle_id),
@@ -80,7 +83,7 @@ def decision_line(line: Decision, *, actor: Actor) -> dict[str, Any]:
 
 
 def named_job(job: Job | None, *, actor: Actor) -> dict[str, Any]:
-    """What the actor may know of a job: all, or its team in their own tree, or nothing."""
+    """Return a job as far as the actor may see it: all, its team in their tree, or nothing."""
     if job is None:
         return {"id": None, "name": None, "user": None, "team": None}
     path = job.team.path

@@ -1,8 +1,8 @@
-"""What recorded cycles did and why, told to people; each is told of others' jobs what they may see.
+"""Decisions of recorded cycles with their reasons, for people.
 
-A job's own decisions are for whoever may see the job. Whole cycles, and whether they would be
-decided otherwise today (`jobs.whatif.replaying`), are for platform administrators: they hold jobs
-of every organization.
+Everybody who may see a job may read the decisions about it. Other jobs are limited to what the
+reader may see. Whole cycles and their replays (`jobs.whatif.replaying`) are for platform
+administrators, as they name jobs of every organization.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from quotas.models import PriorityClass
 from tenants.access import Actor, require_platform_admin
 from tenants.roles import Permission
 
-#: Of one job at most so many cycles are told at once: each is unpacked whole.
+#: Maximum number of cycles in one answer about a job. Each record is unpacked whole.
 CYCLES_MAX = 20
-#: Differences named in one answer at most.
+#: Maximum number of differences in one answer.
 DIFFERENCES_MAX = 500
 
 
 def list_cycles(*, actor: Actor, since: datetime | None, until: datetime | None) -> QuerySet[Cycle]:
-    """Recorded cycles in [since, until), without their bodies. Raises Forbidden."""
+    """Return recorded cycles in [since, until), without their bodies. Raises Forbidden."""
     require_platform_admin(actor)
     return _between(since, until)
 
@@ -56,9 +56,10 @@ def _between(since: datetime | None, until: datetime | None) -> QuerySet[Cycle]:
 def decisions_about(
     job_id: UUID, *, actor: Actor, since: datetime | None, until: datetime | None, limit: int
 ) -> list[dict[str, Any]]:
-    """What recorded cycles in [since, until) did with a visible job, the latest first.
+    """Return the decisions in [since, until) about a visible job, newest first.
 
-    Raises NotFound for a job that is absent or foreign, and Conflict for an unreadable record.
+    `limit` is the number of cycles. Raises NotFound for a job that is absent or not visible, and
+    Conflict for an unreadable record.
     """
     if not visible_jobs(actor).filter(pk=job_id).exists():
         raise NotFound("It does not exist, or you may not see it.")
@@ -79,7 +80,7 @@ def decisions_about(
 
 
 def cycle_body(cycle: Cycle) -> dict[str, Any]:
-    """A cycle in a list."""
+    """Return a cycle as lists show it."""
     return {
         "id": str(cycle.pk),
         "decided_at": iso(cycle.decided_at),
@@ -94,7 +95,7 @@ def cycle_body(cycle: Cycle) -> dict[str, Any]:
 
 
 class Teller:
-    """Tells decisions of one cycle to one actor."""
+    """Describes the decisions of one cycle to one actor."""
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class Teller:
         }
 
     def told(self, one: Decided) -> dict[str, Any]:
-        """A decision with its numbers and its sentence."""
+        """Return a decision with its numbers and its sentence."""
         own = one.stopped[0] if one.kind is Kind.STOPPED else None
         asked = one.queued or one.beneficiary
         team, pool = (
@@ -175,7 +176,7 @@ class Teller:
         }
 
     def difference(self, one: Difference) -> dict[str, Any]:
-        """What was done with a job, and what would be today."""
+        """Return the decision about a job then, and the one of today."""
         return {
             "job": self._job(one.job),
             "then": self._fate(one.then),
@@ -216,7 +217,7 @@ class Teller:
         }
 
     def _standings(self, team: str | None, pool: str | None) -> list[dict[str, Any]]:
-        """The nodes from the team up that the actor may see the numbers of."""
+        """Return the nodes from the team up whose numbers the actor may see."""
         if team is None or pool is None:
             return []
         return [
@@ -234,7 +235,7 @@ class Teller:
         return path is not None and self._actor.holds(Permission.VIEW_TREE, f"{path}/")
 
     def _device(self, pool: str | None) -> DeviceKind:
-        """What the devices of the pool are."""
+        """Return the kind of the devices in the pool."""
         return device_of("" if pool is None else pool, self._names)
 
     # -- sentences ------------------------------------------------------------------------
@@ -295,7 +296,10 @@ class Teller:
         stopped: Sequence[Stopped],
         count: Callable[[int], str],
     ) -> str:
-        """On whose guarantee GPUs were asked back for `job`; "" where the actor may not know."""
+        """Return a sentence on the guarantee that allowed the reclaim for `job`.
+
+        "" if the actor may not see the node of the guarantee.
+        """
         found = self._replayed.entitling_node(job, [one.run for one in stopped])
         standing = found.standing
         if not self._may_see_node(standing):
@@ -329,7 +333,7 @@ class Teller:
 def _because(
     own: Stopped, standings: Sequence[Mapping[str, Any]], count: Callable[[int], str]
 ) -> str:
-    """Why this job could be stopped."""
+    """Return the rule that allowed the preemption, in a sentence."""
     match own.right:
         case Right.PRIORITY:
             return "That job has a higher priority class, which may preempt lower ones."
@@ -361,7 +365,10 @@ def _standing(who: str, standings: Sequence[Mapping[str, Any]], count: Callable[
 
 
 def _granted_mgpu(start: Start) -> int:
-    """What a job was started with: of an elastic one more than the least, for which it waited."""
+    """Return the milli-GPU that a job was started with.
+
+    For an elastic job that may be more than its minimum.
+    """
     return sum(slot.mgpu for slot in start.slots)
 
 

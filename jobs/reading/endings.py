@@ -1,4 +1,4 @@
-"""How an attempt ended, for people: what its exit code means, and whether it heeded its notice."""
+"""The end of an attempt for people: what its exit code means, and whether it ignored its notice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from connectors.protocol import Outcome
 
-#: Clusters tell ends in whole seconds; the portal asks with microseconds.
+#: Clusters report ends in whole seconds; the portal has deadlines with microseconds.
 _CLUSTERS_CLOCK = timedelta(seconds=1)
 #: Shells and container runtimes add this to the number of the signal that killed a process.
 _SIGNAL_BASE = 128
@@ -44,9 +44,10 @@ _MEMORY_WORDS = ("out_of_memory", "oomkilled", "oom_kill", "out of memory", "mor
 def exit_code_meaning(
     code: int, *, outcome: str | None = None, native_state: str = "", message: str = ""
 ) -> str:
-    """What an exit code says, in a few words; a negative one is the signal that killed the rank.
+    """Return the meaning of an exit code in a few words.
 
-    The rest is of the attempt: where it says who killed the rank, no other cause is guessed.
+    A negative code is the signal that killed the rank. The other arguments are those of the
+    attempt. If they tell who killed the rank, no other cause is guessed.
     """
     number = -code if code < 0 else code - _SIGNAL_BASE
     try:
@@ -76,7 +77,7 @@ def ignored_notice(
     grace_until: datetime | None,
     ended_at: datetime | None,
 ) -> bool:
-    """Return whether an attempt had its notice, used all of its grace and was stopped by force."""
+    """Return whether an attempt got a notice, used all of its grace and was killed."""
     return (
         outcome == Outcome.STOPPED
         and notice_at is not None

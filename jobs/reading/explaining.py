@@ -1,4 +1,4 @@
-"""Why a job waits, as one object that pages, the API, the command and refusals all show."""
+"""Why a job waits, as one object for pages, the API, the command line and errors."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ NOT_YET_DECIDED = "not_yet_decided"
 NOT_WAITING = "not_waiting"
 WOULD_START = "would_start"
 
-#: States in which a job waits for somebody or something that is known without the arbiter.
+#: States whose reason is known without the arbiter.
 _ALWAYS_TOLD = (JobState.HELD.value, JobState.STARTING.value)
 
 
 def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, Any]:
-    """Why the job waits now, or that it does not, or that nobody knows yet."""
+    """Return why the job waits, or that it does not wait, or that no reason is known yet."""
     job = view.job
     if job.state == JobState.HELD:
         return plain_explanation(HELD_BY_USER, _why_held(view.ended_attempt), now)
@@ -60,7 +60,7 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     if job.explanation is None:
         return plain_explanation(NOT_YET_DECIDED, "The arbiter has not looked at it yet.", now)
     shown = {
-        # What an earlier version stored has none.
+        # Reasons that an earlier version stored have none.
         "pool": None,
         **arranged(job.explanation),
         "victims": [shown_victim(victim, actor, now) for victim in view.victims],
@@ -93,14 +93,14 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
 
 
 def _archived(clusters: Sequence[str]) -> str:
-    """That clusters which might run it are archived."""
+    """Return a sentence that names archived clusters with suitable nodes."""
     if len(clusters) == 1:
         return f"{clusters[0]}, which has such nodes, is archived and starts nothing."
     return f"{', '.join(clusters)}, which have such nodes, are archived and start nothing."
 
 
 def _freed_since(view: JobView, numbers: Mapping[str, int]) -> int:
-    """Milli-GPU of a claim that its victims held when the reason was stored and hold no more."""
+    """Return the milli-GPU that victims have released since the reason was stored."""
     if len(view.victims) == VICTIMS_MAX:
         return 0
     still_held = sum(victim.mgpu for victim in view.victims)
@@ -108,7 +108,7 @@ def _freed_since(view: JobView, numbers: Mapping[str, int]) -> int:
 
 
 def _count_as_free(shown: dict[str, Any], freed_mgpu: int, device: DeviceKind) -> None:
-    """Let sentence and numbers say that so much came free since the reason was stored."""
+    """Add to sentence and numbers what became free since the reason was stored."""
     numbers = shown["numbers"]
     shown["numbers"] = numbers | {
         "coming_back_mgpu": numbers["coming_back_mgpu"] - freed_mgpu,
@@ -121,7 +121,10 @@ def _count_as_free(shown: dict[str, Any], freed_mgpu: int, device: DeviceKind) -
 
 
 def _waits_for(rows: Sequence[WaitedForRow], numbers: Mapping[str, int], actor: Actor) -> str:
-    """What a dependent job waits for, by name where the actor may see it."""
+    """Return a sentence on the jobs that a dependent job waits for.
+
+    It has the names of those that the actor may see.
+    """
     seen = [row for row in rows if may_see(actor, user_id=row.user_id, team_path=row.team_path)]
     others = max(numbers.get("jobs_waited_for", 0), len(rows)) - len(seen)
     return waited_for_sentence([(row.name, row.condition, row.state) for row in seen], others)
@@ -135,7 +138,10 @@ _UNTIL = {
 
 
 def waited_for_sentence(named: Sequence[tuple[str, str, str]], others: int) -> str:
-    """What a job waits for: (name, condition, state) of some predecessors, and how many others."""
+    """Return a sentence on the jobs that a job waits for.
+
+    `named` has (name, condition, state) of some predecessors; `others` is the number of the rest.
+    """
     never = [(name, state) for name, condition, state in named if fate(condition, state) is False]
     if never:
         name, state = never[0]
@@ -149,7 +155,7 @@ def waited_for_sentence(named: Sequence[tuple[str, str, str]], others: int) -> s
 
 
 def _being_started(view: JobView, actor: Actor) -> str:
-    """Where it is to start, and why that takes its time."""
+    """Return where the job is to start, and what delays it."""
     attempt, devices = view.attempt, DeviceKind(view.job.pool__device).plural
     if attempt is None:
         return f"Its {devices} are reserved and it is being started."
@@ -164,7 +170,10 @@ def _being_started(view: JobView, actor: Actor) -> str:
 
 
 def _trouble(view: JobView, actor: Actor) -> str:
-    """Why the cluster may not know yet what is wanted; its own words for who manages clusters."""
+    """Return why the cluster may not have received the portal's request yet.
+
+    Only managers of clusters get the words of the cluster itself.
+    """
     trouble, attempt = view.trouble, view.attempt
     if trouble is None or attempt is None:
         return ""
@@ -186,8 +195,11 @@ def _trouble(view: JobView, actor: Actor) -> str:
 
 
 def _larger_than_guarantees(view: JobView, need_mgpu: int, actor: Actor) -> str:
-    """That no job must give back for one that is larger than every guarantee it could use, as far
-    as the actor may see those."""
+    """Return a sentence if the job is larger than every guarantee it could use.
+
+    No other job is preempted for such a job. The sentence names the guarantees that the actor may
+    see; it is "" if there are none.
+    """
     guarantees = view.guarantees
     if not guarantees or any(mgpu >= need_mgpu for _, mgpu in guarantees):
         return ""
@@ -208,11 +220,11 @@ def _larger_than_guarantees(view: JobView, need_mgpu: int, actor: Actor) -> str:
 
 
 def _not_started(attempt: AttemptRow | None, now: datetime) -> str:
-    """That a cluster did not start the job lately, and until when it is avoided."""
+    """Return that a cluster did not start the job lately, and until when it is avoided."""
     if attempt is None or attempt.outcome != NOT_STARTED or attempt.released_at is None:
         return ""
     if attempt.notice_at is None:
-        # It was never asked to give it back: it did not answer.
+        # It got no notice to withdraw the start, because it did not answer.
         return attempt.message
     until = attempt.released_at + AVOIDED_FOR
     if until <= now:
@@ -225,7 +237,7 @@ def _not_started(attempt: AttemptRow | None, now: datetime) -> str:
 
 
 def _too_long(job: JobRow, cluster: str, limit_s: int) -> str:
-    """That a cluster does not let the job run for as long as it asks."""
+    """Return that the job's time limit is longer than a cluster allows."""
     assert job.time_limit_s is not None
     return (
         f"{cluster} lets no job run for longer than {duration_text(limit_s)}, and this one asks "
@@ -234,7 +246,7 @@ def _too_long(job: JobRow, cluster: str, limit_s: int) -> str:
 
 
 def _nobody_mapped(job: JobRow, clusters: Sequence[str]) -> str:
-    """On which clusters the job's user has no user, and who can help."""
+    """Return on which clusters the job's user has no user, and who can help."""
     return (
         f"{job.user__username} has no user on {', '.join(clusters)}; an administrator of the "
         "platform can map one."
@@ -242,7 +254,7 @@ def _nobody_mapped(job: JobRow, clusters: Sequence[str]) -> str:
 
 
 def not_set_up(team: str, clusters: Sequence[str]) -> str:
-    """On which clusters a team can submit nothing yet, and who can help."""
+    """Return on which clusters a team cannot submit yet, and who can help."""
     return (
         f"{team} is not set up on {', '.join(clusters)} yet; an administrator of the platform "
         "pushes the quotas to it."
@@ -265,7 +277,7 @@ def _why_held(attempt: AttemptRow | None) -> str:
 
 
 def _being_stopped(job: JobRow, attempt: AttemptRow, actor: Actor) -> str:
-    """What the owner of a victim needs to know: since when, until when, and what then."""
+    """Return what the owner of a victim should know: since when, until when, and what next."""
     until = "" if attempt.grace_until is None else f", by force at {iso(attempt.grace_until)}"
     since = "" if attempt.notice_at is None else f" It got its notice at {iso(attempt.notice_at)}."
     device = DeviceKind(job.pool__device)
@@ -277,7 +289,10 @@ def _being_stopped(job: JobRow, attempt: AttemptRow, actor: Actor) -> str:
 
 
 def waiting_explanation(view: JobView, *, actor: Actor, now: datetime) -> dict[str, Any] | None:
-    """The explanation of a job that waits, None for one that does not or is not decided yet."""
+    """Return the explanation of a job that waits.
+
+    None for a job that does not wait, or that is not decided yet.
+    """
     job = view.job
     is_told = job.state in _ALWAYS_TOLD or (
         job.state == JobState.QUEUED and job.explanation is not None
@@ -288,5 +303,5 @@ def waiting_explanation(view: JobView, *, actor: Actor, now: datetime) -> dict[s
 def plain_explanation(
     code: str, sentence: str, now: datetime, numbers: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
-    """An explanation that names neither nodes nor other jobs."""
+    """Return an explanation that names neither nodes nor other jobs."""
     return {**stored_reason(code, sentence, now, numbers), "victims": []}

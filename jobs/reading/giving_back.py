@@ -1,5 +1,7 @@
-"""Two sides of a reclaim, as far as a reader may see them: the job that gets GPUs, and those that
-give them back."""
+"""Both sides of a reclaim, as far as a reader may see them.
+
+One side is the job that gets GPUs, the other the jobs that are preempted for it.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from primitives.units import DeviceKind
 from tenants.access import Actor
 from tenants.roles import Permission
 
-#: The signal of a job that asked for none.
+#: The notice signal by default.
 _PLAIN_SIGNAL = "TERM"
 
 
 class NoticeHandling(StrEnum):
-    """Why a job is expected to save its work at its notice."""
+    """The reason to expect that a job saves its work at its notice."""
 
     REPORTS_CHECKPOINTS = "reports_checkpoints"
     HAS_CHECKPOINT_PATH = "has_checkpoint_path"
@@ -27,9 +29,10 @@ class NoticeHandling(StrEnum):
 
 
 def beneficiary_of(attempt: AttemptRow, actor: Actor) -> dict[str, Any] | None:
-    """The job that an attempt makes or made room for; what the actor may not see of it is None.
+    """Return the job for which an attempt is or was preempted.
 
-    None for an attempt that was stopped for no other job.
+    Members that the actor may not see are None. None for an attempt that was not preempted for
+    another job.
     """
     user_id, path = attempt.reclaim__job__user_id, attempt.reclaim__job__team__path
     per_node, nodes = attempt.reclaim__job__mgpu_per_node, attempt.reclaim__job__node_count
@@ -46,7 +49,7 @@ def beneficiary_of(attempt: AttemptRow, actor: Actor) -> dict[str, Any] | None:
 
 
 def beneficiary_text(attempt: AttemptRow, actor: Actor, device: DeviceKind) -> str:
-    """For whom an attempt is stopped, such as " for a job of a/b that needs 8 GPUs", or ""."""
+    """Return for whom an attempt is stopped: " for a job of a/b that needs 8 GPUs", or ""."""
     found = beneficiary_of(attempt, actor)
     if found is None:
         return ""
@@ -56,7 +59,7 @@ def beneficiary_text(attempt: AttemptRow, actor: Actor, device: DeviceKind) -> s
 
 
 def shown_victim(victim: VictimRow, actor: Actor, now: datetime) -> dict[str, Any]:
-    """What the actor may know of a job that makes room for theirs, and of its work at risk."""
+    """Return what the actor may see of a victim and of its work at risk."""
     path = victim.job__team__path
     is_seen = may_see(actor, user_id=victim.job__user_id, team_path=path)
     is_team_seen = actor.holds(Permission.VIEW_TREE, path)
@@ -74,7 +77,7 @@ def shown_victim(victim: VictimRow, actor: Actor, now: datetime) -> dict[str, An
 
 
 def _at_risk_mgpu_s(victim: VictimRow, now: datetime) -> int:
-    """Its GPU time since its last checkpoint, else since its start, in milli-GPU-seconds."""
+    """Return its milli-GPU-seconds since its last checkpoint, or since its start."""
     since = victim.checkpoint_at or victim.started_at
     return 0 if since is None else victim.mgpu * max(0, int((now - since).total_seconds()))
 

@@ -1,4 +1,4 @@
-"""Whether the loops that lead do their work: the arbiter decides, the observer watches clusters."""
+"""The health of the loops: whether the arbiter decides and the observer watches clusters."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 
 from jobs.models import Heartbeat
 
-#: Both work every few seconds; one that has not done so for this long is late.
+#: Both work every few seconds. A loop that did no work for so many seconds is late.
 LATE_AFTER_S = 15
 ROLES = ("arbiter", "observer")
 
 
 @dataclass(frozen=True, slots=True)
 class LoopHealth:
-    """When a loop last did its work (None: never), and whether that is too long ago."""
+    """The time of a loop's last work (None: never), and whether it is too long ago."""
 
     worked_at: datetime | None
     is_late: bool

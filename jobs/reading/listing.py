@@ -1,10 +1,11 @@
-"""Which jobs a page of the list has.
+"""The jobs on a page of the list.
 
-One statement by hand, because building it costs more than running it. The filter's values stand
-in it, so that the planner can choose among the indexes. Where several conditions let an actor see
-a job (their own, and those of some teams) each is asked for a page by its own index, and the page
-is the first of what came: one condition with OR would read jobs of everybody until enough are
-theirs.
+The statement is written by hand, because building it costs more than running it. The values of the
+filter stand in its text, so that the planner can choose among the indexes.
+
+Several conditions may let an actor see a job: own jobs, and the jobs of some teams. Each condition
+is a query for a page of its own, with its own index. The page is the first part of their union. One
+query with OR would read jobs of all users until it has found enough.
 """
 
 from __future__ import annotations
@@ -29,15 +30,18 @@ _END_OF_ID = re.compile(r"[0-9a-f]{4,12}")
 #: The beginning of an id, as people copy it: at least its first group.
 _START_OF_ID = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
 _DIGITS_OF_ID = 32
-#: With more conditions than these, those on teams and on organizations become one each.
+#: Maximum number of conditions. Beyond it, those on teams become one, and those on organizations.
 _BRANCHES_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs a list shows; None is no condition. `team` is a path and means its subtree,
-    `name` a part of the name in any case, or the end or the beginning of the id, times are
-    half-open `[from, before)`."""
+    """A filter of the list of jobs. A member that is None is no condition.
+
+    - `team`: a path, which means its subtree.
+    - `name`: a part of the name in any case, or the end or the beginning of the id.
+    - `submitted_from`, `submitted_before`: a half-open interval `[from, before)`.
+    """
 
     states: Collection[str] | None = None
     team: str | None = None
@@ -62,11 +66,11 @@ class _Condition:
 def ids_of_page(
     actor: Actor, wanted: JobFilter, *, after: UUID | None, limit: int, newest_first: bool
 ) -> str:
-    """Ids of at most `limit` visible jobs behind `after`, in the order of submission or its
-    reverse, as the text of an array.
+    """Return the ids of at most `limit` visible jobs after `after`, as the text of an array.
 
-    Exactly the jobs of `jobs.access.visible_jobs` that meet the filter. Raises InvalidRequest
-    for a team that the actor cannot see.
+    They are in the order of submission, or in its reverse. They are exactly the jobs of
+    `jobs.access.visible_jobs` that meet the filter. Raises InvalidRequest for a team that the actor
+    cannot see.
     """
     branches = _scope(actor, wanted.team)
     conditions = list(_conditions(wanted))
@@ -92,10 +96,10 @@ def ids_of_page(
 
 
 def _scope(actor: Actor, top_path: str | None) -> list[_Condition]:
-    """What the actor may see at or below `top_path`: a job of the page meets one of these.
+    """Return the conditions for jobs that the actor may see at or below `top_path`.
 
-    Organizations and teams are told by their ids (a job's organization is that of its team), so
-    that the indexes of jobs serve instead of a join.
+    A job must meet one of them. They name organizations and teams by id, so that the indexes of
+    jobs serve instead of a join. The organization of a job is that of its team.
     """
     if top_path is None:
         return _seen(actor)
@@ -122,11 +126,11 @@ def _scope(actor: Actor, top_path: str | None) -> list[_Condition]:
 
 
 def _seen(actor: Actor) -> list[_Condition]:
-    """The conditions of `jobs.access.visible_jobs`."""
+    """Return the conditions of `jobs.access.visible_jobs`."""
     prefixes = actor.prefixes(Permission.VIEW_JOBS)
     if PLATFORM in prefixes:
         return [_Condition("TRUE")]
-    # An organization's path is one slug, so no other prefix has one below it.
+    # The path of an organization is one slug, so longer prefixes have no organization below.
     whole = [prefix for prefix in prefixes if prefix.count("/") == 1]
     parts = [prefix for prefix in prefixes if prefix.count("/") > 1]
     own_id = actor.user.organization_id
@@ -140,14 +144,14 @@ def _seen(actor: Actor) -> list[_Condition]:
         "j.team_id", ids_below(parts, NodeKind.TEAM), max(1, _BRANCHES_MAX - len(conditions))
     )
     is_member = actor.user.is_active and actor.permits(Permission.VIEW_JOBS)
-    # Their own are in their organization, of which they may see all anyway.
+    # Own jobs are in the own organization, and need no condition if all of it is visible.
     if is_member and own_id not in organizations:
         conditions.append(_Condition("j.user_id = %s", [actor.user.pk]))
     return conditions
 
 
 def _one_of(column: str, ids: Sequence[UUID], branches_max: int) -> list[_Condition]:
-    """A condition for each id, or one for all of them where they are many; none for none."""
+    """Return a condition for each id, or one for all of them if they are too many."""
     if len(ids) > branches_max:
         return [_Condition(f"{column} = ANY(%s)", [list(ids)])]
     return [_Condition(f"{column} = %s", [pk]) for pk in ids]
@@ -161,7 +165,7 @@ def _any(conditions: Sequence[_Condition]) -> _Condition:
 
 
 def _conditions(wanted: JobFilter) -> Iterator[_Condition]:
-    """What a job must meet beside being visible."""
+    """Yield the conditions of the filter."""
     if wanted.states is not None:
         names = sorted(wanted.states)
         yield _Condition(f"j.state IN ({', '.join(['%s'] * len(names))})", names)
@@ -178,11 +182,11 @@ def _conditions(wanted: JobFilter) -> Iterator[_Condition]:
     if wanted.origin is not None:
         yield _Condition("j.origin = %s", [wanted.origin])
     if wanted.name is not None:
-        # In the words of the index `job_by_part_of_name`.
+        # Written as in the index `job_by_part_of_name`.
         pattern = f"%{connection.ops.prep_for_like_query(wanted.name)}%"
         named = _Condition("UPPER(j.name::text) LIKE UPPER(%s)", [pattern])
         end = wanted.name.lower()
-        # The first half is in the words of the index `job_by_end_of_id`.
+        # The first half is written as in the index `job_by_end_of_id`.
         ending = _Condition(
             "RIGHT(j.id::text, 4) = %s AND j.id::text LIKE %s", [end[-4:], f"%{end}"]
         )
@@ -211,7 +215,7 @@ _HOLDS_ITS_OWN = _HOLDS_BORROWED.replace("<", "=")
 
 
 def _users(username: str) -> list[UUID]:
-    """Ids of all who go by this name: one in each organization at most."""
+    """Return the ids of all users with this username: at most one in each organization."""
     with prepared_cursor() as cursor:
         cursor.execute("SELECT id FROM tenants_user WHERE username = %s::text", [username])
         return [pk for (pk,) in cursor.fetchall()]

@@ -1,4 +1,4 @@
-"""Which streams of a log have output, and the last lines of the one that says why it failed."""
+"""A summary of a log: the streams with output, and the last lines of the error."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from primitives.errors import NotFound
 
 ERROR_LINES_MAX = 12
 ERROR_LINE_CHARS_MAX = 500
-#: What is read from the end of each stream.
+#: Bytes that are read from the end of each stream.
 _TAIL_BYTES = 8_192
-#: An attempt with one of these outcomes did not fail by what it ran.
+#: Outcomes of attempts that did not fail by themselves.
 _NO_FAILURES = frozenset(
     {None, Outcome.SUCCEEDED, Outcome.STOPPED, Outcome.PREEMPTED, "not_started", "unknown"}
 )
@@ -23,8 +23,11 @@ _NO_FAILURES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class LogSummary:
-    """The log of one rank. `error_stream` is None unless the attempt failed and wrote something;
-    `error_lines` are its last ones."""
+    """The summary of the log of one rank.
+
+    `error_stream` is None unless the attempt failed and wrote something. `error_lines` are the last
+    lines of that stream.
+    """
 
     attempt: int
     rank: int
@@ -36,9 +39,10 @@ class LogSummary:
 
 
 def summarize_log(job_id: UUID, *, attempt: int | None, rank: int | None) -> LogSummary:
-    """The streams of a rank (of the first that failed if None) of an attempt (the latest if None).
+    """Return the summary of one rank of an attempt.
 
-    The caller has checked that the log may be read. Raises NotFound for a job without such an
+    The default for `rank` is the first rank that failed, and for `attempt` the latest. The caller
+    must have checked that the actor may read the log. Raises NotFound for a job without such an
     attempt or rank, and ClusterAway.
     """
     attempts = Attempt.objects.filter(job_id=job_id).order_by("-number")
@@ -82,12 +86,12 @@ def summarize_log(job_id: UUID, *, attempt: int | None, rank: int | None) -> Log
 
 
 def first_failed_rank(exit_codes: Mapping[str, int]) -> int:
-    """The lowest rank with an exit code other than 0, whose code the job shows; else 0."""
+    """Return the lowest rank with an exit code other than 0, else 0."""
     return min((int(rank) for rank, code in exit_codes.items() if code != 0), default=0)
 
 
 def last_lines(text: str) -> tuple[str, ...]:
-    """The last lines of a text without the blank ones at its end, each cut to a bound."""
+    """Return the last lines of a text without blank lines at its end, each cut to a bound."""
     lines = text.rstrip().splitlines()[-ERROR_LINES_MAX:]
     return tuple(
         line if len(line) <= ERROR_LINE_CHARS_MAX else f"{line[: ERROR_LINE_CHARS_MAX - 1]}…"
@@ -96,7 +100,7 @@ def last_lines(text: str) -> tuple[str, ...]:
 
 
 def _has_failed(attempt: Attempt) -> bool:
-    """Return whether the attempt failed by itself, not by a stop that it was told of."""
+    """Return whether the attempt failed by itself, not because of its notice."""
     if attempt.state != AttemptState.ENDED or attempt.outcome in _NO_FAILURES:
         return False
     if attempt.notice_at is None or attempt.ended_at is None:

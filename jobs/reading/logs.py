@@ -1,4 +1,4 @@
-"""A job's log, read from its cluster by what the job's record says, as clean text."""
+"""The log of a job, read from its cluster and cleaned."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202
 
 @dataclass(frozen=True, slots=True)
 class LogText:
-    """Text of the bytes `[offset, next_offset)`. Reading on at `next_offset` loses nothing.
+    """The text of the bytes `[offset, next_offset)`. The next piece begins at `next_offset`.
 
-    `is_final`: the stream has ended there. `is_truncated`: its size cap cut it.
+    - `is_final`: the stream has ended, and this is its end.
+    - `is_truncated`: the log was cut at its maximum size.
     """
 
     attempt: int
@@ -48,11 +49,11 @@ class LogText:
 def read_log(
     job_id: UUID, *, attempt: int | None, rank: int, stream: str, offset: int, limit: int
 ) -> LogText:
-    """At most `limit` bytes of one rank's stream, of the latest attempt if none is named.
+    """Return at most `limit` bytes of one stream of a rank.
 
-    A negative offset counts from the end. Whoever calls has checked that the job is
-    visible and its content may be read. Raises NotFound when there is no such log (the
-    sentence says why) and ClusterAway.
+    The default attempt is the latest. A negative offset counts from the end. The caller must have
+    checked that the actor may read the content of the job. Raises NotFound if there is no such log,
+    with the reason in its sentence, and ClusterAway.
     """
     attempts = Attempt.objects.filter(job_id=job_id).select_related("cluster", "job")
     found = (
@@ -107,7 +108,7 @@ def read_log(
 
 
 def _reader_of(cluster: Cluster) -> LogReader:
-    """Raises ClusterUnavailable for options that cannot be used."""
+    """Return the reader of logs. Raises ClusterUnavailable for options that cannot be used."""
     opener = kind_named(cluster.kind).open_logs
     if opener is None:
         return connector_of(cluster)
@@ -118,11 +119,11 @@ def _reader_of(cluster: Cluster) -> LogReader:
 
 
 def decoded(chunk: LogChunk, *, from_end: bool) -> tuple[int, int, str]:
-    """(offset, next offset, clean text) of a chunk, cut at whole characters.
+    """Return (offset, next offset, clean text) of a chunk, cut at whole characters.
 
-    Bytes that are no UTF-8 become U+FFFD. A character (or a carriage return that a line feed
-    may follow) that the chunk's end cuts is left for the next reading, unless the stream ends
-    there; one that its start cuts is skipped when the reader had no say in where it starts.
+    Bytes that are not UTF-8 become U+FFFD. A character that the end of the chunk cuts is left for
+    the next piece, unless the stream ends there. So is a carriage return, because a line feed may
+    follow. A character that the start of the chunk cuts is skipped if `from_end`.
     """
     data, start = chunk.data, chunk.offset
     if from_end and start > 0:
@@ -140,7 +141,9 @@ def decoded(chunk: LogChunk, *, from_end: bool) -> tuple[int, int, str]:
 
 
 def clean(text: str) -> str:
-    """`text` without escape sequences and control characters but line feed and tab; what
-    returned to the start of the line (progress bars) is a line of its own."""
+    """Return `text` without escape sequences and control characters.
+
+    Line feed and tab stay. A carriage return, as of a progress bar, becomes a line feed.
+    """
     text = _ESCAPE_SEQUENCE.sub("", text)
     return _UNSEEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -1,4 +1,4 @@
-"""What of ours is on the nodes of a cluster, as far as an actor may see it."""
+"""The placements of jobs on the nodes of a cluster, as far as an actor may see them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenants.access import Actor
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One attempt that holds GPUs of the cluster. `slots` has a node and its milli-GPU per rank."""
+    """An attempt that holds GPUs of the cluster. `slots` has node and milli-GPU of each rank."""
 
     attempt_id: UUID
     job: UUID
@@ -29,9 +29,9 @@ class Placement:
 def placements(
     actor: Actor, cluster: Cluster, *, after: UUID | None, limit: int
 ) -> list[Placement]:
-    """At most `limit` of what holds GPUs of `cluster`, oldest first, after the attempt `after`.
+    """Return at most `limit` attempts that hold GPUs of `cluster`, oldest first.
 
-    One query. Jobs that the actor may not see are left out.
+    They come after the attempt `after`. One query. Jobs that the actor may not see are left out.
     """
     found = Attempt.objects.filter(
         cluster=cluster, released_at=None, job__in=visible_jobs(actor).order_by()

@@ -1,9 +1,11 @@
-"""What of the jobs an actor may see, for lists, pages and the API.
+"""Jobs and everything around them that an actor may see, for lists, pages and the API.
 
-A page of jobs costs a constant number of queries, whatever its size, and never loads scripts or
-environments; nothing is counted. Which jobs a page has is asked first, with the filter's values in
-the statement, so that the planner can choose among the indexes; what is shown of them is one
-statement by their ids, which is planned once.
+A page of jobs costs a constant number of queries, whatever its size. It never loads scripts or
+environments, and nothing is counted.
+
+The ids of a page come from a first statement with the filter's values in its text, so that the
+planner can choose among the indexes. A second statement reads the jobs by their ids; it is planned
+once.
 """
 
 from __future__ import annotations
@@ -41,15 +43,15 @@ from tenants.roles import Permission
 from webapi.middleware import current_request_id
 from webapi.statements import array_text, prepared_cursor
 
-#: Victims named in one explanation at most.
+#: Maximum number of victims in one explanation.
 VICTIMS_MAX = 100
-#: Predecessors named in one explanation at most.
+#: Maximum number of named predecessors in one explanation.
 WAITED_FOR_MAX = 3
-#: Lines of one job's timeline at most, the latest.
+#: Maximum number of lines of a timeline: the latest.
 HISTORY_MAX = 1_000
-#: An administrator who keeps reading the same job is recorded once in this time.
+#: Repeated reading of a job by an administrator is recorded once in this time.
 READING_RECORDED_EVERY = timedelta(minutes=15)
-#: How many of the organization's latest audit events are searched for that.
+#: Number of the organization's latest audit events that are searched for that.
 _EVENTS_SEARCHED = 200
 #: In these states an attempt waits for its cluster.
 _BETWEEN_STATES = frozenset({AttemptState.RESERVED, AttemptState.STARTING, AttemptState.STOPPING})
@@ -60,13 +62,13 @@ _TOLD_KINDS = ("start_attempt", "notify_attempt", "stop_attempt")
 
 
 def require_log(view: JobView, actor: Actor) -> None:
-    """Raises Forbidden for a visible job whose log the actor may not read."""
+    """Raise Forbidden for a visible job whose log the actor may not read."""
     if not may_read_content(actor, user_id=view.job.user_id, team_path=view.job.team__path):
         raise Forbidden("You can see this job but not read its log; its owner can.")
 
 
 class JobRow(NamedTuple):
-    """What a list shows of a job, in the order of `_PAGE`."""
+    """A job as lists show it. The members have the order of `_PAGE`."""
 
     id: UUID
     name: str
@@ -112,13 +114,16 @@ class JobRow(NamedTuple):
 
     @property
     def mgpu(self) -> int:
-        """What the job asks for in all, in milli-GPU; of an elastic one the most."""
+        """Return the milli-GPU that the job requests in total; of an elastic job the maximum."""
         return self.mgpu_per_node * self.node_count
 
 
 class AttemptRow(NamedTuple):
-    """What is shown of an attempt, in the order of `_PAGE`. `reclaim__*` say for whom it was or is
-    being stopped. Of a page, whose JSON nobody looks into, `slots` and `exit_codes` are texts."""
+    """An attempt as pages show it. The members have the order of `_PAGE`.
+
+    `reclaim__*` name the job for which it is or was preempted. In a page of jobs `slots` and
+    `exit_codes` are JSON texts, because nothing reads them.
+    """
 
     id: UUID
     job_id: UUID
@@ -149,7 +154,7 @@ class AttemptRow(NamedTuple):
 
 
 class VictimRow(NamedTuple):
-    """A job that gives its GPUs back for the job `reclaim__job_id`."""
+    """A job that is preempted for the job `reclaim__job_id`."""
 
     reclaim__job_id: UUID
     job_id: UUID
@@ -166,11 +171,12 @@ class VictimRow(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """What keeps the portal from being understood by the cluster of an attempt.
+    """The reason why the portal cannot reach the cluster of an attempt.
 
-    `failing_since` is since when the cluster does not answer. `kind` is what it could not be told
-    yet (a message's kind, "" for nothing), `tries` how often since `asked_at`, and `error` the
-    connector's words for the last time.
+    - `failing_since`: since when the cluster does not answer; None: it answers.
+    - `kind`: the kind of the message that is not delivered yet; "" for none.
+    - `tries`: the number of tries since `asked_at`.
+    - `error`: the connector's words at the last try.
     """
 
     failing_since: datetime | None
@@ -181,7 +187,7 @@ class Trouble(NamedTuple):
 
 
 class WaitedForRow(NamedTuple):
-    """An open dependency of `job_id`, and its predecessor: a job, or an array, which is running."""
+    """An open dependency of `job_id` and its predecessor: a job, or an array that runs."""
 
     job_id: UUID
     id: UUID
@@ -194,19 +200,24 @@ class WaitedForRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job with everything around it that is shown. Usage in milli-GPU-seconds so far.
+    """A job with everything around it that is shown. Usage so far is in milli-GPU-seconds.
 
-    `attempt` is the latest unless the job waits. `ended_attempt` is the latest of a job that waits
-    again, where its end says why; `trouble` is that of an attempt which starts, runs or stops;
-    `unmapped` are the clusters that it may not use only because nobody mapped its user there,
-    `unisolated` those that take jobs of the demo's people alone,
-    `unprepared` those to which the quotas were not pushed since its team is there, and
-    `too_short` those with their time limits that allow it less time than it asks for; `quarantine`
-    says that nothing at all is started. `first_task` is what the other tasks of its array that are
-    kept back wait for. `archived` are the archived clusters with nodes that would do.
-    `guarantees` are those by which it could take GPUs back (path, milli-GPU), of one job by itself
-    that waits for free GPUs. `taken_back` says of a placed job by itself that a silent cluster had
-    it before.
+    - `attempt`: the latest, unless the job waits.
+    - `ended_attempt`: the latest of a job that waits again, if its end explains why.
+    - `trouble`: that of an attempt which starts, runs or stops.
+    - `waited_for`: the first open dependencies.
+    - `unmapped`: the clusters that it may not use only because its user is not mapped there.
+    - `unisolated`: the clusters that accept jobs of demo users only.
+    - `unprepared`: the clusters that need a push of the quotas for its team.
+    - `too_short`: the clusters with a shorter time limit than it requests, and that limit in
+      seconds.
+    - `quarantine`: the sentence of a quarantine, in which nothing starts; else "".
+    - `first_task`: the task of its array that starts before it, if the array's limit delays it.
+    - `archived`: the archived clusters with suitable nodes.
+    - `guarantees`: the guarantees by which it could reclaim GPUs, as (path, milli-GPU). Only for a
+      single job that waits for free GPUs.
+    - `taken_back`: a sentence if its previous attempt was withdrawn from a silent cluster. Only for
+      a single job that is placed.
     """
 
     job: JobRow
@@ -230,8 +241,10 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class JobContent:
-    """What only one job by itself is asked for. Script and environment are None for who may not
-    read them."""
+    """The content of a job, which only the page of that job shows.
+
+    Script and environment are None if the actor may not read them.
+    """
 
     script: str | None
     environment: Mapping[str, str] | None
@@ -248,7 +261,7 @@ def list_jobs(
     newest_first: bool,
     now: datetime,
 ) -> list[JobView]:
-    """At most `limit` visible jobs behind `after`, in the order of submission or its reverse.
+    """Return at most `limit` visible jobs after `after`, in the order of submission or its reverse.
 
     Raises InvalidRequest for a team that the actor cannot see.
     """
@@ -257,7 +270,7 @@ def list_jobs(
 
 
 def get_job(job_id: UUID, *, actor: Actor, now: datetime) -> JobView:
-    """One visible job. Raises NotFound for absent and foreign alike."""
+    """Return one visible job. Raises NotFound, whether the job is absent or not visible."""
     _require_visible(job_id, actor)
     view = _views(array_text([job_id]), now=now)[0]
     if _waits_for_free_gpus(view.job):
@@ -268,7 +281,7 @@ def get_job(job_id: UUID, *, actor: Actor, now: datetime) -> JobView:
 
 
 def _taken_back(row: JobRow) -> str:
-    """That the attempt before the latest was taken back from a silent cluster, or ""."""
+    """Return the message of a previous attempt withdrawn from a silent cluster, or ""."""
     messages = Attempt.objects.filter(
         job=row.id, number=row.attempt_number - 1, outcome=NOT_STARTED, notice_at=None
     ).values_list("message", flat=True)
@@ -280,8 +293,11 @@ def _waits_for_free_gpus(row: JobRow) -> bool:
 
 
 def _guarantees(row: JobRow) -> list[tuple[str, int]]:
-    """The guarantees by which it could take GPUs back, in the explanation's pool: of its team, of
-    the departments above, and of its organization where others have quota in the pool, too."""
+    """Return the guarantees by which the job could reclaim GPUs, with their paths.
+
+    They are those of its team and of the departments above, in the pool of the explanation. The
+    organization's guarantee counts too if other organizations have quota in the pool.
+    """
     assert row.explanation is not None
     quotas = Quota.objects.filter(pool__name=row.explanation.get("pool") or row.pool__name)
     names = row.team__path.rstrip("/").split("/")
@@ -293,9 +309,9 @@ def _guarantees(row: JobRow) -> list[tuple[str, int]]:
 
 
 def get_content(view: JobView, *, actor: Actor, now: datetime) -> JobContent:
-    """What was submitted of a visible job; script and environment if the actor may read them.
+    """Return the content of a visible job; script and environment if the actor may read them.
 
-    A platform administrator who reads what is another's leaves an audit event.
+    A platform administrator who reads the content of another user's job leaves an audit event.
     """
     script, environment, notes, signal = Job.objects.values_list(
         "script", "environment", "notes", "notice_signal"
@@ -307,9 +323,9 @@ def get_content(view: JobView, *, actor: Actor, now: datetime) -> JobContent:
 
 
 def record_reading(job: JobRow, what: str, *, actor: Actor, now: datetime) -> None:
-    """Leave an audit event when a platform administrator reads another's `what`.
+    """Record an audit event if a platform administrator reads `what` of another user's job.
 
-    Reading on leaves no second one within a quarter of an hour (unless much happened since).
+    Repeated reading within a quarter of an hour is recorded once, unless much happened meanwhile.
     """
     if job.user_id == actor.user.pk or not actor.is_platform_admin:
         return
@@ -338,7 +354,7 @@ def record_reading(job: JobRow, what: str, *, actor: Actor, now: datetime) -> No
 
 
 class DependencyRow(NamedTuple):
-    """One dependency of a job, and its predecessor; `predecessor__state` may be an array's."""
+    """A dependency of a job and its predecessor. `predecessor__state` may be that of an array."""
 
     predecessor_id: UUID | None
     predecessor__name: str | None
@@ -354,8 +370,10 @@ class DependencyRow(NamedTuple):
 
 
 def get_dependencies(view: JobView) -> list[DependencyRow]:
-    """What a visible job waits or waited for, as it was submitted; an array is running until it is
-    known how it ends."""
+    """Return all dependencies of a visible job, in the order of its request.
+
+    The state of an array is `running` until the results of all its tasks are known.
+    """
     found = Dependency.objects.filter(job=view.job.id).order_by("pk")
     rows = [DependencyRow(*values) for values in found.values_list(*DependencyRow._fields)]
     states = array_states({row.array_id for row in rows if row.array_id is not None})
@@ -366,17 +384,18 @@ def get_dependencies(view: JobView) -> list[DependencyRow]:
 
 
 def get_attempts(job_id: UUID, *, actor: Actor) -> list[AttemptRow]:
-    """The latest 500 attempts of a visible job, first to last. Raises NotFound."""
+    """Return the latest 500 attempts of a visible job, oldest first. Raises NotFound."""
     _require_visible(job_id, actor)
     latest = Attempt.objects.filter(job_id=job_id).order_by("-number")
     return [AttemptRow(*values) for values in latest.values_list(*AttemptRow._fields)[:500]][::-1]
 
 
 def get_history(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, str, Mapping[str, Any]]]:
-    """(time, event, detail) of a visible job, first to last. Raises NotFound.
+    """Return (time, event, detail) of a visible job, oldest first. Raises NotFound.
 
-    Clusters are told by name, and the team for which a job was stopped by its path, or as
-    null to those who cannot see that team. So is a job that was waited for, with its name.
+    Clusters are given by name, and the team for which the job was stopped by its path. The path is
+    None if the actor cannot see that team. So is a job or array that was waited for; else its name
+    is added.
     """
     _require_visible(job_id, actor)
     latest = JobEvent.objects.filter(job_id=job_id).order_by("-pk")
@@ -407,7 +426,7 @@ def get_history(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, str, Mapp
 
 
 def _named(rows: QuerySet[Any], field: str, ids: Collection[str | None]) -> Mapping[str, str]:
-    """`field` of the rows with these ids, by the id's text; no query for none."""
+    """Return `field` of the rows with these ids, by the text of the id. No ids: no query."""
     wanted = {text for text in ids if text is not None}
     if not wanted:
         return {}
@@ -415,7 +434,7 @@ def _named(rows: QuerySet[Any], field: str, ids: Collection[str | None]) -> Mapp
 
 
 def row_of(job: Job) -> JobRow:
-    """The row of a job whose related rows are loaded."""
+    """Return the row of a job whose related rows are loaded."""
 
     def value(path: str) -> Any:
         found: Any = job
@@ -432,8 +451,10 @@ def _require_visible(job_id: UUID, actor: Actor) -> None:
 
 
 def _views(job_ids: str, *, now: datetime) -> list[JobView]:
-    """The jobs with these ids (the text of an array), in their order, less those that are gone
-    meanwhile."""
+    """Return the jobs with these ids (the text of an array), in their order.
+
+    Jobs that were deleted meanwhile are left out.
+    """
     with prepared_cursor() as cursor:
         cursor.execute(_PAGE, {"jobs": job_ids, "waiting": _WAITING, "now": now})
         found = cursor.fetchall()
@@ -478,7 +499,10 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
 
 
 def _ended_attempts(job_ids: Sequence[UUID]) -> Mapping[UUID, AttemptRow]:
-    """The latest attempts of these jobs, where nobody knows or can repeat what became of them."""
+    """Return the latest attempts of these jobs whose outcome must be explained.
+
+    Their result is unknown, or their cluster did not start them.
+    """
     if not job_ids:
         return {}
     latest = Attempt.objects.filter(
@@ -489,14 +513,14 @@ def _ended_attempts(job_ids: Sequence[UUID]) -> Mapping[UUID, AttemptRow]:
 
 
 def _silence(attempt_state: str | None, failing_since: datetime | None) -> Trouble | None:
-    """What is to be said of a running attempt whose cluster does not answer."""
+    """Return the trouble of a running attempt whose cluster does not answer."""
     if attempt_state != AttemptState.RUNNING or failing_since is None:
         return None
     return Trouble(failing_since)
 
 
 def _troubles(attempt_ids: Sequence[UUID]) -> Mapping[UUID, Trouble]:
-    """What keeps these attempts from starting or stopping; two queries at most."""
+    """Return what keeps these attempts from starting or stopping. At most two queries."""
     if not attempt_ids:
         return {}
     found = {
@@ -505,7 +529,7 @@ def _troubles(attempt_ids: Sequence[UUID]) -> Mapping[UUID, Trouble]:
             pk__in=attempt_ids, cluster__failing_since__isnull=False
         ).values_list("pk", "cluster__failing_since")
     }
-    # The last message wins: what is to be stopped need not start any more.
+    # The last message wins: an attempt to be stopped need not start any more.
     for message in (
         Message.objects.filter(kind__in=_TOLD_KINDS, subject__in=attempt_ids, done_at=None)
         .exclude(error="")
@@ -519,9 +543,9 @@ def _troubles(attempt_ids: Sequence[UUID]) -> Mapping[UUID, Trouble]:
 
 
 # The columns are those of JobRow, then those of AttemptRow: of the latest attempt, unless the job
-# waits again. The last two are since when its cluster is silent and what the job has used.
-# Names out of small tables are sub-selects, since planning takes the longer the more ways there
-# are to order joins: 2 ms so, 20 ms with all of them joined.
+# waits again. The last two are since when its cluster is silent, and the use of the job so far.
+# Names from small tables are sub-selects, because planning takes longer with more orders of joins:
+# 2 ms with sub-selects, 20 ms with joins.
 _PAGE = f"""
 SELECT j.id, j.name, j.type, j.origin, j.state,
        j.organization_id, split_part(t.path, '/', 1), t.path, j.user_id, u.username,
@@ -570,7 +594,7 @@ def _waits_for_tasks(row: JobRow) -> bool:
 
 
 def _waited_for(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[WaitedForRow]]:
-    """The first few open dependencies of each of these jobs."""
+    """Return the first few open dependencies of each of these jobs."""
     if not job_ids:
         return {}
     found: dict[UUID, list[WaitedForRow]] = {}
@@ -608,8 +632,7 @@ _WITHOUT_PLACE = (Code.CLUSTER_UNAVAILABLE, Code.NEVER_FITS)
 
 
 def _archived(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
-    """The names of the archived clusters whose nodes have the pool and the features of these
-    jobs."""
+    """Return the names of archived clusters whose nodes have the pool and features of a job."""
     if not job_ids:
         return {}
     found: dict[UUID, list[str]] = {}
@@ -636,8 +659,10 @@ ORDER BY c.name
 
 
 def _unmapped(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
-    """The names of the clusters with nodes of their pool on which the users of these jobs have no
-    user; of a job that is pinned, only that cluster."""
+    """Return the names of the clusters on which the user of a job has no user.
+
+    Only clusters with nodes of its pools count, and for a pinned job only that cluster.
+    """
     if not job_ids:
         return {}
     found: dict[UUID, list[str]] = {}
@@ -667,8 +692,10 @@ ORDER BY c.name
 
 
 def _unisolated(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
-    """The names of the clusters that could run these jobs, did they isolate them; see
-    `quotas.user_numbers`."""
+    """Return the names of the clusters that could run these jobs if they isolated them.
+
+    See `quotas.user_numbers`.
+    """
     if not job_ids:
         return {}
     kinds = kinds_where(lambda kind: kind.runs_on_portal_machine)
@@ -683,7 +710,10 @@ def _unisolated(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
 
 
 def _unprepared(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
-    """See `quotas.unprepared`; jobs of one team that ask for the same are asked about once."""
+    """Return the clusters that need a push of the quotas; see `quotas.unprepared`.
+
+    Jobs of one team with the same pool and cluster share one look-up.
+    """
     if not job_ids:
         return {}
     known: dict[tuple[UUID, UUID, UUID | None], Sequence[str]] = {}
@@ -700,8 +730,10 @@ def _unprepared(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
 
 
 def _too_short(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[tuple[str, int]]]:
-    """The clusters that let these jobs run for less than they ask, each with its limit in seconds;
-    of a job that is pinned, only that cluster."""
+    """Return the clusters with a shorter time limit than a job requests.
+
+    Each has its limit in seconds. For a pinned job only that cluster counts.
+    """
     if not job_ids:
         return {}
     found: dict[UUID, list[tuple[str, int]]] = {}
@@ -727,8 +759,11 @@ def _waits_for_victims(row: JobRow) -> bool:
 
 
 def _victims(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[VictimRow]]:
-    """Attempts that still hold GPUs which open claims of these jobs wait for: those stopped for the
-    job, else those on its nodes that are stopped for nobody any more."""
+    """Return attempts that still hold GPUs which open claims of these jobs wait for.
+
+    These are the attempts stopped for the job. Without such attempts, they are those on its nodes
+    whose own reclaim is closed.
+    """
     if not job_ids:
         return {}
     found: dict[UUID, list[VictimRow]] = {}

@@ -1,4 +1,4 @@
-"""The reasons for which a job has waited, one after another, for whoever may see the job."""
+"""The history of reasons for which a job waited, for all who may see the job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenants.access import Actor
 
 
 def get_reasons(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, Mapping[str, Any]]]:
-    """Since when a visible job waits or waited for each reason, and the reason, the latest first.
+    """Return the reasons of a visible job, each with its beginning, newest first.
 
     Raises NotFound.
     """

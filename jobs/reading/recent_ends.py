@@ -1,8 +1,8 @@
-"""Attempts of a reader's jobs that ended lately, the work that they lost, and changes of quotas.
+"""Recent ends of a reader's jobs: ended attempts, lost work, and changes of quotas.
 
-Work is lost where an attempt failed, ran into its time limit, was preempted, was withdrawn from its
-cluster or lost its node: all that it used since its last known checkpoint, or its start, as the
-meter counted it. An attempt that failed at once used nothing and is listed with that.
+Work is lost if an attempt fails, exceeds its time limit, is preempted, is withdrawn from its
+cluster or loses its node. The loss is the metered use since the last known checkpoint, or since the
+start. An attempt that failed at once is listed with no use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tenants.access import Actor, under, visible, visible_node
 from tenants.models import Node, NodeKind
 from tenants.roles import Permission
 
-#: How far back it may reach.
+#: The longest time back to `since`.
 REACH_MAX = timedelta(days=7)
 WASTE_MAX = 10
 ENDS_MAX = 20
@@ -31,10 +31,12 @@ CHANGES_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class RecentEnds:
-    """`team` is a path, None for all that the reader may see. Of waste the largest, of ends and
-    changes the latest; `totals` are of all attempts that ended in [since, until).
+    """Lost work, ended attempts and changes of quotas in [since, until).
 
-    An attempt is in it once it has released its GPUs: until then it is not known what follows.
+    `team` is a path; None means all that the reader may see. `waste` has the largest losses; `ends`
+    and `quota_changes` have the latest entries; `totals` count all ended attempts.
+
+    An attempt counts once it has released its GPUs, because its result is not known before.
     """
 
     team: str | None
@@ -47,10 +49,12 @@ class RecentEnds:
 
 
 def recent_ends(*, actor: Actor, team: str | None, since: datetime, now: datetime) -> RecentEnds:
-    """Return what happened in [since, now) to the jobs that the actor may see, and to the quotas
-    of the nodes whose jobs the actor may see. `team` is a path and means its subtree.
+    """Return lost work, ended attempts and changes of quotas in [since, now).
 
-    Raises NotFound for a team that the actor may not see, InvalidRequest for a `since` in the
+    The attempts are those of jobs that the actor may see. The quotas are those of nodes whose jobs
+    the actor may see. `team` is a path and means its subtree.
+
+    Raises NotFound for a team that the actor may not see, and InvalidRequest for a `since` in the
     future or more than `REACH_MAX` ago.
     """
     if not now - REACH_MAX <= since <= now:
@@ -72,7 +76,7 @@ def recent_ends(*, actor: Actor, team: str | None, since: datetime, now: datetim
 
 
 def _asked(actor: Actor, top: Node | None, *, since: datetime, until: datetime) -> dict[str, Any]:
-    """Parameters of the statement: whose jobs, and of when."""
+    """Return the parameters of the statement."""
     teams = Node.objects.filter(kind=NodeKind.TEAM)
     below = None if top is None else teams.filter(under([top.path], "path"))
     seen = (teams if below is None else below).filter(
@@ -110,7 +114,10 @@ def _ends(asked: dict[str, Any]) -> list[list[dict[str, Any]]]:
 def _quota_changes(
     actor: Actor, top: Node | None, *, since: datetime, until: datetime
 ) -> list[QuotaChange]:
-    """The latest changes; one query. Whoever sees the tree alone is concerned by none."""
+    """Return the latest changes, with one query.
+
+    Users who may see the tree but not its jobs get none.
+    """
     changes = visible(
         actor,
         QuotaChange.objects.filter(at__gte=since, at__lt=until),
@@ -128,17 +135,17 @@ def _quota_changes(
 
 _IS_LOST = "how IN ('failed', 'timed_out', 'preempted', 'withdrawn', 'node_lost')"
 
-# Apart, as an index serves a comparison, or IS NULL, and no OR of both.
+# Separate queries: an index serves a comparison or IS NULL, but not OR of both.
 _JOBS = "SELECT id FROM jobs_job WHERE attempt_number > 0"
 _OF_TEAMS = "team_id = ANY(%(teams)s::uuid[])"
 _OWN = """user_id = %(own)s::uuid
       AND (%(below)s::uuid[] IS NULL OR team_id = ANY(%(below)s::uuid[]))"""
 
-# An attempt ends no later than its job, so that attempts of the window are of jobs that are open or
-# ended in it: the indexes `job_ended_by_team` and `job_ended_by_user` have those of the reader.
-# A job ends when its last attempt does, or later, while it waits: what the end of an attempt meant
-# is as in `jobs.lifecycle.verdict`. An attempt that ended within its first second has no segment.
-# One that never started is an end only where the job ended with it: the others queued again.
+# An attempt ends no later than its job. So the attempts of the window belong to jobs that are open
+# or ended after `since`; the indexes `job_ended_by_team` and `job_ended_by_user` find the reader's.
+# A job ends with its last attempt, or later, while it waits. The meaning of an attempt's end is
+# that of `jobs.lifecycle.verdict`. An attempt that ended within its first second has no segment.
+# An attempt that never started counts only if its job ended with it: otherwise it was requeued.
 _STATEMENT = f"""
 WITH theirs AS (
     {_JOBS} AND ended_at >= %(since)s AND {_OF_TEAMS} UNION

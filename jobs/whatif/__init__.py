@@ -1,4 +1,4 @@
-"""Questions to the arbiter that have no effect: previews, estimates, alternatives, replays.
+"""Questions to the arbiter without any effect: previews, estimates, alternatives and replays.
 
-`heavy_answers` bounds how many are worked out at once.
+`heavy_answers` bounds how many are computed at once.
 """

@@ -1,4 +1,4 @@
-"""What a person whose job waits could ask for instead, each tried on the arbiter without effect."""
+"""The alternatives to a waiting job. The arbiter decides each of them without any effect."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ from primitives.units import MGPU_PER_GPU, DeviceKind
 from tenants.access import Actor, visible_node
 from tenants.roles import Permission
 
-#: No further one is tried after so many seconds of trying.
+#: After so many seconds no further alternative is tried.
 TRYING_S_MAX = 5.0
 
-#: What is waited for here has nothing to do with what is asked for.
+#: Reasons that no other request would change.
 _NO_HELP = frozenset(
     {
         HELD_BY_USER,
@@ -73,14 +73,16 @@ _NO_HELP = frozenset(
     }
 )
 _DOES_NOT_HELP = "No other request would start sooner."
-#: The arbiter asks for no script, and this is told nobody.
+#: A placeholder, as the arbiter needs no script. No answer contains it.
 _SOME_SCRIPT = "true\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """The same work asked for otherwise. `request` is the whole body to send; None for who may not
-    read the job's script."""
+    """Another request for the same work, and its preview.
+
+    `request` is the body to send; None if the actor may not read the job's script.
+    """
 
     variant: Variant
     request: Mapping[str, Any] | None
@@ -89,9 +91,11 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """In the order of `jobs.whatif.variants.outcome`, the smaller concession first among equals.
-    `sentence` sums them up, or says why there are none; `untried` are those that there was no time
-    for."""
+    """The alternatives to a job, in the order of `jobs.whatif.variants.outcome`.
+
+    Among equal outcomes the smaller concession comes first. `sentence` summarizes the alternatives,
+    or says why there are none. `untried` is the number of alternatives that there was no time for.
+    """
 
     as_of: datetime
     sentence: str
@@ -106,11 +110,11 @@ def alternatives_to(
     now: datetime,
     monotonic_s: Callable[[], float] = time.monotonic,
 ) -> Alternatives:
-    """What would become of other requests if one of them were sent now, in place of the job.
+    """Return previews of other requests, as if one of them replaced the job now.
 
-    Changes nothing. All are decided on one snapshot, each alone, with the job taken out of it and
-    the actor as the one who sends. Raises NotFound, Forbidden without the right to submit to the
-    job's team, and TooManyRequests while others are worked out.
+    Changes nothing. All are decided on one snapshot without the job, each on its own, with the
+    actor as submitter. Raises NotFound, Forbidden without the right to submit to the job's team,
+    and TooManyRequests while other alternatives are computed.
     """
     view = get_job(job_id, actor=actor, now=now)
     team = visible_node(actor, view.job.team__path, Permission.SUBMIT_JOBS)
@@ -150,7 +154,7 @@ def alternatives_to(
                 break
         untried = len(asked) - len(found)
         if (gathered := _gathered(found, body, device, hints.room_mgpu, further)) is not None:
-            # More than any other part that starts, so it is the smaller concession.
+            # It is larger than any other part that starts now, so it is the smallest concession.
             found.insert(0, gathered)
     own_latest = _latest(explanation)
     if own_latest is not None and own_latest <= iso(now):
@@ -161,7 +165,7 @@ def alternatives_to(
 
 
 def _why_none(view: JobView, explanation: Mapping[str, Any]) -> str:
-    """Why nothing is tried; "" where asking otherwise may help."""
+    """Return why no alternative is tried; "" if alternatives may help."""
     code, told = explanation["code"], explanation["sentence"]
     if code == NOT_WAITING:
         return str(told)
@@ -173,9 +177,11 @@ def _why_none(view: JobView, explanation: Mapping[str, Any]) -> str:
 
 
 def _body_of(job: JobRow, content: JobContent) -> dict[str, Any]:
-    """The body of a request for the same job, of an array's task for that one alone: its size by
-    node, as it is stored, without what it has waited for already, and without the script where the
-    caller may not read that."""
+    """Return the body of a request for the same job, with its size by node.
+
+    For a task of an array it requests that task alone. Dependencies and begin time are left out,
+    because the job has waited for them already. So is the script if the actor may not read it.
+    """
     index, pools = job.array_index, list(job.pool_names)
     by_default = JobType.DISTRIBUTED if job.node_count > 1 else JobType.TRAINING
     body: dict[str, Any] = {
@@ -218,10 +224,10 @@ def _hints(view: JobView, explanation: Mapping[str, Any], offer: Offer, now: dat
     own = classes.get(job.priority_class__name)
     lower = None
     if own is not None and own.team_cap_mgpu is not None:
-        # The highest comes first.
+        # The classes are in descending order.
         lower = next((one.name for one in classes.values() if one.order < own.order), None)
     allowed_s = [max(limit_s for _, limit_s in view.too_short)] if view.too_short else []
-    # It may start in any of its pools, so the most that one of them has room for will do.
+    # It may start in any of its pools, so the pool with the most room counts.
     reasons = [explanation, *explanation["elsewhere"]]
     rooms = [room_of(reason["code"], reason["numbers"]) for reason in reasons]
     numbers = [reason["numbers"] for reason in reasons]
@@ -250,10 +256,11 @@ def _gathered(
     room_mgpu: int | None,
     further: Callable[[Variant], Alternative | None],
 ) -> Alternative | None:
-    """Where what is free is scattered: as many nodes as have enough of it, in parts as large as
-    makes the most of them, if that starts now with more than anything `found` does.
+    """Return a request for all nodes with enough free devices, where free devices are scattered.
 
-    How many nodes have enough is what the arbiter says of those that it was asked for.
+    The devices per node are chosen so that the total is largest. None unless this request starts
+    now with more than any of `found`. The number of nodes with enough free devices comes from the
+    arbiter's reasons for the requests tried so far.
     """
     if not any(map(_fitting, found)):
         return None
@@ -274,7 +281,7 @@ def _gathered(
 
 
 def _fitting(one: Alternative) -> int:
-    """How many nodes have what was asked for of each, where that is too few; else 0."""
+    """Return how many nodes have the requested devices free, where they are too few; else 0."""
     told = one.preview.explanation
     if one.preview.would_start_now or told["code"] != Code.TOPOLOGY_FRAGMENTED:
         return 0
@@ -282,8 +289,10 @@ def _fitting(one: Alternative) -> int:
 
 
 def _resolved(body: Mapping[str, Any], actor: Actor) -> ResolvedRequest | None:
-    """The request, None for one that would be refused, as where no cluster of another pool runs
-    its image: nobody could send that."""
+    """Return the resolved request; None if it would be refused.
+
+    For example, no cluster of another pool may run its image.
+    """
     try:
         return resolve(read_job_request({"script": _SOME_SCRIPT, **body}), actor=actor)
     except InvalidRequest:
@@ -291,7 +300,7 @@ def _resolved(body: Mapping[str, Any], actor: Actor) -> ResolvedRequest | None:
 
 
 def _without(moment: Moment, job_id: str) -> Moment | None:
-    """The moment as if the job had been cancelled; None where it does not wait for GPUs then."""
+    """Return the moment as if the job were cancelled; None if it does not wait for GPUs."""
     snapshot = moment.snapshot
     queued = tuple(job for job in snapshot.queued if job.id != job_id)
     if len(queued) == len(snapshot.queued):

@@ -1,8 +1,8 @@
-"""How many answers that cost a run of the arbiter are worked out at once, in all web processes.
+"""A bound on the number of answers that run the arbiter at once, over all web processes.
 
-Each takes a core for as long as it takes, and any user may ask for one: without a bound a handful
-of them would keep every page waiting, and the arbiter itself. The slots are session locks of the
-database, which a web process that dies gives back by itself.
+Each such answer keeps a core busy, and any user may request one. Without a bound, a few of them
+would block every page, and the arbiter itself. The slots are session locks of the database. When a
+web process dies, the database releases its slots.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ from django.db import connection
 
 from primitives.errors import TooManyRequests
 
-#: Any numbers that no other session lock has.
+#: Numbers that no other session lock uses.
 _FIRST_SLOT = 7_206_119_425_031_441
-#: Between two looks for a free slot.
+#: Pause in seconds between two attempts to take a slot.
 LOOK_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class HeavyAnswer:
-    """A kind of answer: the locks that are its slots, for how many seconds one is waited for, and
-    what is told when none is free, with the seconds after which to ask again."""
+    """A kind of answer that runs the arbiter, with a limited number of slots.
+
+    `slots` are the numbers of its locks. A request waits `wait_s` seconds for a free slot. If none
+    becomes free, it is refused with `refusal`, and may be repeated after `retry_after_s` seconds.
+    """
 
     slots: tuple[int, ...]
     wait_s: float
@@ -33,8 +36,7 @@ class HeavyAnswer:
     retry_after_s: int
 
 
-#: One cycle: what would become of a job, what an old cycle would decide today. Waited for, as it
-#: is over in a moment.
+#: One cycle: previews of jobs, and replays. A request waits for its slot, because a cycle is short.
 ONE_CYCLE = HeavyAnswer(
     slots=(_FIRST_SLOT + 1, _FIRST_SLOT + 2),
     wait_s=2.0,
@@ -42,15 +44,15 @@ ONE_CYCLE = HeavyAnswer(
     "without a preview.",
     retry_after_s=2,
 )
-#: A cycle for each of a handful of requests: what could be asked for instead. Previews, which forms
-#: ask for while they are filled in, do not wait behind it.
+#: A cycle for each of a few requests: alternatives. Their slot is separate, so that the previews of
+#: forms do not wait for them.
 SEVERAL_CYCLES = HeavyAnswer(
     slots=(_FIRST_SLOT + 3,),
     wait_s=2.0,
     refusal="The alternatives to another job are being computed; ask again in 5 seconds.",
     retry_after_s=5,
 )
-#: A whole future, cycle after cycle: when a job is to start, what a change of quotas would do.
+#: A whole future, cycle after cycle: start estimates, and previews of changes of quotas.
 FUTURE = HeavyAnswer(
     slots=(_FIRST_SLOT,),
     wait_s=0.0,
@@ -66,7 +68,10 @@ def worked_out(
     monotonic_s: Callable[[], float] = time.monotonic,
     pause: Callable[[float], object] = time.sleep,
 ) -> Iterator[None]:
-    """Hold a slot of `kind` meanwhile. Raises TooManyRequests when none comes free in time."""
+    """Hold a slot of `kind` while the context lasts.
+
+    Raises TooManyRequests if no slot becomes free in time.
+    """
     until_s = monotonic_s() + kind.wait_s
     while (slot := _free_slot(kind)) is None:
         if monotonic_s() >= until_s:

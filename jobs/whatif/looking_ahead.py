@@ -1,4 +1,4 @@
-"""When a waiting job is to start, by a look ahead."""
+"""The estimated start of a waiting job, by a look-ahead."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ HORIZON_S_MIN, HORIZON_S_MAX = 300, 7 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class StartEstimate:
-    """A waiting job starts from `earliest` to `latest` (None: nobody knows, not before `until`), if
-    all that runs takes all of its time and nobody asks for anything more."""
+    """The estimated start of a waiting job, from `earliest` to `latest`.
+
+    `latest` is None if the job does not start before `until`. The estimate assumes that running
+    jobs use their full time limit, and that no new jobs are submitted.
+    """
 
     as_of: datetime
     earliest: datetime
@@ -34,10 +37,10 @@ class StartEstimate:
 
 
 def estimate_start(job_id: UUID, *, horizon_s: int, actor: Actor, now: datetime) -> StartEstimate:
-    """When a visible job is to start, looked at `horizon_s` ahead. Changes nothing.
+    """Return the estimated start of a visible job, looking `horizon_s` seconds ahead.
 
-    Raises NotFound, Conflict for a job that waits for no GPUs, and TooManyRequests while another
-    future is worked out.
+    Changes nothing. Raises NotFound, Conflict for a job that does not wait for GPUs, and
+    TooManyRequests while another look-ahead is computed.
     """
     state = visible_jobs(actor).filter(pk=job_id).values_list("state", flat=True).first()
     if state is None:

@@ -1,4 +1,4 @@
-"""What would become of a request if it were sent now: the arbiter, asked without effect."""
+"""The preview of a request: the arbiter decides as if it were submitted now, without effect."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ from tenants.access import Actor
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The arbiter's answer. Feasibility at this moment, not a reservation.
+    """The arbiter's answer to a request at this moment. It reserves nothing.
 
-    It would start with `mgpu` now, or wait for so much. `guaranteed_mgpu` of that would be inside
-    the team's guarantee, now or when it starts, in `pool`, which is the first that it accepts where
-    it waits; `cost` is nano-currency an hour, with its currency.
+    - `mgpu`: the milli-GPU that the job would start with now, or would wait for.
+    - `guaranteed_mgpu`: the part of them inside the team's guarantee.
+    - `pool`: the pool of the start, or of the reason why the job would wait.
+    - `cost`: nano-currency an hour and its currency; None without a price.
     """
 
     resolved: ResolvedRequest
@@ -59,10 +60,10 @@ class Preview:
 
 
 def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
-    """Decide as if `request` were queued now, and forget it. Changes nothing.
+    """Decide as if `request` were submitted now. Changes nothing.
 
-    Raises as `jobs.submission.submission.resolve` does, and TooManyRequests while others are worked
-    out.
+    Raises as `jobs.submission.submission.resolve` does, and TooManyRequests while other previews
+    are computed.
     """
     resolved = check_begin(resolve(request, actor=actor), now)
     with worked_out(ONE_CYCLE):
@@ -70,7 +71,7 @@ def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
 
 
 class Moment(NamedTuple):
-    """What is decided on, all of one instant."""
+    """The input of decisions, read at one instant."""
 
     snapshot: Snapshot
     policy: Policy
@@ -79,14 +80,17 @@ class Moment(NamedTuple):
 
 
 def read_moment(now: datetime) -> Moment:
-    """The present one. It must be the outermost transaction, or in one of `one_instant`."""
+    """Return the input of decisions at this moment.
+
+    It must be the outermost transaction, or run within `one_instant`.
+    """
     with one_instant():
         snapshot, policy, _ = read_queue(now)
         return Moment(snapshot, policy, display_names(), UsableClusters())
 
 
 class Previews:
-    """Requests of one actor, each decided as if it alone were queued at one moment."""
+    """Previews of requests of one actor, each decided as if it alone were queued at one moment."""
 
     def __init__(self, moment: Moment, *, actor: Actor, now: datetime) -> None:
         self._moment = moment
@@ -95,7 +99,7 @@ class Previews:
         self._now = now
 
     def of(self, resolved: ResolvedRequest) -> Preview:
-        """What would become of the request."""
+        """Return the preview of the request."""
         job = _as_queued(resolved, self._moment, self._actor)
         self._core.queue(job)
         try:
@@ -106,7 +110,7 @@ class Previews:
 
 
 def _as_queued(resolved: ResolvedRequest, moment: Moment, actor: Actor) -> QueuedJob:
-    """The job that the request would be."""
+    """Return the queued job that the request would become."""
     request, usable = resolved.request, moment.usable
     return QueuedJob(
         id=str(uuid7()),
@@ -137,7 +141,7 @@ def _preview_of(
 ) -> Preview:
     request = resolved.request
     start = next((item for item in decided.plan.starts if item.job == job.id), None)
-    # Why the rest wait is worked out only where this one is among them.
+    # Reasons are computed only if this job is among those that wait.
     plan = decided.plan if start is not None else decided.explained()
     waiting = next((item for item in plan.waiting if item.job == job.id), None)
     cluster, mgpu = None, job.mgpu
@@ -214,7 +218,7 @@ def _preview_of(
 
 
 def _not_set_up(resolved: ResolvedRequest) -> str:
-    """More on why there is no cluster for it, "" where a push of the quotas would not help."""
+    """Return a sentence on clusters that need a push of the quotas; "" if there are none."""
     clusters = unprepared_clusters(
         resolved.team.pk,
         resolved.pool.pk,
@@ -226,7 +230,7 @@ def _not_set_up(resolved: ResolvedRequest) -> str:
 def _usable(
     resolved: ResolvedRequest, usable: UsableClusters, actor: Actor
 ) -> frozenset[str] | None:
-    """The clusters that may run the request in its pool."""
+    """Return the clusters that may run the request in its pool."""
     return usable.of(
         team=str(resolved.team.pk),
         user=str(actor.user.pk),
@@ -239,7 +243,7 @@ def _usable(
 
 
 def _so_many(job: QueuedJob, mgpu: int, pool: Pool) -> str:
-    """With how much an elastic job would start."""
+    """Return the size that an elastic job would start with, in words; "" for other jobs."""
     if job.node_count_max is None or job.node_count_max == job.node_count:
         return ""
     return f" with {pool.kind.text(mgpu)}"

@@ -1,4 +1,4 @@
-"""What a planned change of quotas would do: the arbiter's two futures, cut to who asks."""
+"""The preview of a planned change of quotas: two futures, limited to what the actor may see."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ from tenants.access import Actor
 from tenants.models import Node, NodeKind
 from tenants.roles import Permission
 
-#: The most jobs that are named of each kind; the teams' rows count them all.
+#: Maximum number of named jobs of each kind. The rows of the teams count all jobs.
 NAMED_MAX = 200
 
 
 @dataclass(slots=True)
 class TeamEffect:
-    """What a change means for a team in a pool; amounts without and with it. Costs are None where
-    they may not be seen, or where there is no price."""
+    """The effect of a change on a team in a pool, with amounts before and after it.
+
+    Costs are None if the actor may not see them, or if there is no price.
+    """
 
     team: str
     pool: str
@@ -58,8 +60,11 @@ class TeamEffect:
 
 @dataclass(slots=True)
 class ChangePreview:
-    """What a planned change would do. `refusal` is why the rules refuse it as things stand; then
-    nothing else is known. Times are UTC; see `simulator.what_if.Difference`."""
+    """The effect of a planned change.
+
+    `refusal` says why the rules would refuse the change now; then nothing else is known. Times are
+    in UTC; see `simulator.what_if.Difference`.
+    """
 
     as_of: datetime
     until: datetime
@@ -77,17 +82,17 @@ class ChangePreview:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the work was cut before the horizon."""
+        """Return whether the look-ahead ended before its horizon, to limit the work."""
         return self.until < self.asked_until
 
 
 def preview_change(
     planned_id: UUID, *, horizon_s: int, actor: Actor, now: datetime
 ) -> ChangePreview:
-    """Look `horizon_s` ahead without and with a planned change. Changes nothing.
+    """Look `horizon_s` seconds ahead, without and with a planned change. Changes nothing.
 
-    Nothing of other organizations is told. Raises NotFound, Forbidden, Conflict for a change that
-    is decided, and TooManyRequests while another preview is worked out.
+    The preview names nothing of other organizations. Raises NotFound, Forbidden, Conflict for a
+    change that is decided already, and TooManyRequests while another look-ahead is computed.
     """
     planned = planned_by_id(actor, planned_id)
     require_preview(actor, planned)
@@ -103,7 +108,7 @@ def preview_change(
 
 
 def _change(planned: PlannedChange, quotas: tuple[ArbiterQuota, ...], now: datetime) -> Change:
-    """The change from its time on, or from now, and until it is taken back."""
+    """Return the change as it begins at its time, or now, and ends when it is reverted."""
     begins_at = max(now, planned.apply_at or now)
     ends_at = None
     if planned.revert_after_s is not None:
@@ -185,7 +190,7 @@ def _shown(
 def _pools(
     changed: list[tuple[Quota, dict[str, Any]]], actor: Actor, now: datetime
 ) -> Iterator[dict[str, Any]]:
-    """What the organizations together would be guaranteed of each pool that is touched."""
+    """Yield the pools of the change, each with the guarantees of all organizations after it."""
     more: dict[UUID, int] = {}
     touched = {quota.pool_id: quota.pool for quota, _ in changed}
     for quota, before in changed:
@@ -209,7 +214,7 @@ def _pools(
 def _named(
     actor: Actor, shifts: tuple[Shift, ...], losses: list[Loss]
 ) -> dict[str, dict[str, str]]:
-    """Name, team and user of the jobs that the actor may see, by id."""
+    """Return name, team and user of the jobs that the actor may see, by id."""
     ids = {one.job for one in shifts} | {one.job for one in losses}
     ids |= {one.beneficiary for one in losses}
     rows = visible_jobs(actor).filter(pk__in=ids)
@@ -288,7 +293,10 @@ def _effects(
 def _costs(
     times: list[TeamTime], prices: dict[tuple[UUID, str], int]
 ) -> tuple[int | None, int | None]:
-    """What the GPU time costs at the prices of now, without and with the change."""
+    """Return the cost of the GPU time at today's prices, without and with the change.
+
+    In nano-currency; None if a price is missing.
+    """
     multipliers = dict(
         PriorityClass.objects.filter(pk__in={one.priority_class for one in times}).values_list(
             "pk", "price_multiplier_ppm"

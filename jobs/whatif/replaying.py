@@ -22,11 +22,13 @@ from tenants.access import Actor, require_platform_admin
 
 
 def replay_cycle(cycle_id: UUID, *, actor: Actor) -> dict[str, Any]:
-    """All that a cycle did, and with which jobs this version would do something else by today's
-    policies, of the installation and of organizations, and today's priority classes.
+    """Return the decisions of a cycle, and how they would differ today.
+
+    Today's decisions follow this version, the present policies of the installation and of
+    organizations, and the present priority classes.
 
     Raises Forbidden, NotFound, Conflict for an unreadable record, and TooManyRequests while other
-    answers are worked out.
+    answers are computed.
     """
     require_platform_admin(actor)
     cycle = Cycle.objects.filter(pk=cycle_id).first()

@@ -1,7 +1,8 @@
-"""The same work asked for otherwise: what a person whose job waits may ask for instead.
+"""Variants of a request: what a user could request instead of a waiting job.
 
-Pure: from the body of a request and what is known about its waiting to at most `VARIANTS_MAX`
-changes of that body, the smallest concession first. Whether one helps is for the arbiter to say.
+Pure functions. They turn the body of a request and what is known about its wait into at most
+`VARIANTS_MAX` changes of that body, the smallest concession first. The arbiter decides whether a
+variant helps.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from arbiter.explain.sentences import duration_text, level_text
 from primitives.units import MGPU_PER_GPU, DeviceKind, mgpu_of
 
 VARIANTS_MAX = 7
-#: Of these at most so many are other pools, and so many have a place whatever else there is.
+#: At most `POOLS_TRIED_MAX` variants are other pools; `POOLS_TRIED_MIN` places are theirs alone.
 POOLS_TRIED_MAX, POOLS_TRIED_MIN = 3, 2
-#: A limit that many jobs can live with and that fits before many reservations.
+#: A time limit in seconds that suits many jobs and fits before many reservations.
 SHORT_S = 3_600
-#: A limit that ends before a reservation is a multiple of this, and leaves as much for sending it.
+#: Time limits before a reservation are multiples of this, and leave as long for the submission.
 _STEP_S = 300
 
-#: Reasons that may be about nodes and not about how much is free in all.
+#: Reasons that may be about nodes, not about the total of free devices.
 ABOUT_NODES = frozenset({Code.TOPOLOGY_FRAGMENTED, Code.NEVER_FITS})
-#: Reasons that are about how much its team may have, and about nothing else.
+#: Reasons that are only about the limits of the job's team.
 ABOUT_QUOTA = frozenset(
     {Code.BORROW_LIMIT_REACHED, Code.PARENT_LIMIT_REACHED, Code.CLASS_CAP_REACHED}
 )
-#: Members of a request that are changed where it is asked for in another size.
+#: Members of a request that a change of its size may set.
 _SIZE = frozenset({"gpus_per_node", "cpus_per_node", "memory_mib_per_node", "nodes", "nodes_min"})
 #: Numbers of a reason that bound what could start now, in milli-GPU.
 _ROOMS = ("available_by_quota_mgpu", "largest_free_on_a_cluster_mgpu", "free_mgpu")
@@ -38,11 +39,16 @@ _ROOMS = ("available_by_quota_mgpu", "largest_free_on_a_cluster_mgpu", "free_mgp
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What is known that may help: the most milli-GPU that such a job could have (None: unknown),
-    whether it is for its nodes that it waits and not for how much it asks in all, whether it is
-    only for how much its team may have, time limits in seconds that would let it in, the pools of
-    the same devices that are as large as it with the milli-GPU of the largest node of each (None:
-    unknown), and the next lower priority class where its own is capped."""
+    """Facts about a waiting job that tell which variants may help.
+
+    - `room_mgpu`: the most milli-GPU that such a job could have; None: unknown.
+    - `is_about_nodes`: whether it waits because of its nodes, not because of its total size.
+    - `is_about_quota`: whether it waits only because of its team's quota.
+    - `limits_s`: time limits in seconds with which it could start.
+    - `pools`: the pools of the same devices that are large enough for it. Each has the milli-GPU of
+      its largest node; None: unknown.
+    - `lower_class`: the next lower priority class, if its own class has a cap.
+    """
 
     room_mgpu: int | None = None
     is_about_nodes: bool = False
@@ -54,25 +60,30 @@ class Hints:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What to change of a request, in words and as members of its body; None takes one out.
+    """A change of a request: a label in words, and the members of the body to set.
 
-    `is_part`: of the devices, or of the time, that was asked for."""
+    A member with the value None is removed. `is_part`: whether the variant requests fewer devices
+    or less time.
+    """
 
     label: str
     changes: Mapping[str, Any]
     is_part: bool = False
 
     def of(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """`body` with the changes."""
+        """Return `body` with the changes."""
         changed = {**body, **self.changes}
         return {name: value for name, value in changed.items() if value is not None}
 
 
 def variants_of(body: Mapping[str, Any], device: DeviceKind, hints: Hints) -> list[Variant]:
-    """What could be asked for instead of `body`, which says its size by node and names its pools,
-    all of it before a part. Nothing that is so already."""
+    """Return the variants of `body`, at most `VARIANTS_MAX`.
+
+    `body` must have its size by node, and the names of its pools. Variants that keep the whole
+    amount come before those that request a part of it. Changes without an effect are left out.
+    """
     found: list[Variant] = []
-    # However long it runs, and on whatever nodes, it counts as much against a quota.
+    # Time limit and nodes do not change how much the job counts against a quota.
     if not hints.is_about_quota:
         found += _less_particular(body, device)
         found += _spread(body, device) if hints.is_about_nodes else ()
@@ -87,7 +98,7 @@ def variants_of(body: Mapping[str, Any], device: DeviceKind, hints: Hints) -> li
 def in_smaller_parts(
     body: Mapping[str, Any], device: DeviceKind, room_mgpu: int | None
 ) -> Iterator[Variant]:
-    """As much as there is room for, in halves and quarters of what it wants of each node."""
+    """Yield requests that fit into `room_mgpu`, with a half or a quarter on each node."""
     if room_mgpu is None or body.get("required_topology") == Level.NODE:
         return
     _, mgpu, _, least = _size(body, device)
@@ -102,8 +113,10 @@ def in_smaller_parts(
 def on_fitting(
     body: Mapping[str, Any], device: DeviceKind, tried: Variant, fitting: int
 ) -> Variant | None:
-    """What `tried` wants of each node, on so many nodes that have it free; None where it changes
-    more than the size, or none has."""
+    """Return `tried` with as many nodes as have its devices free (`fitting`).
+
+    None if `tried` changes more than the size, or if `fitting` is 0.
+    """
     if fitting < 1 or not _is_size(tried):
         return None
     parts = _size(body, device)[1] // _size(tried.of(body), device)[1]
@@ -111,8 +124,11 @@ def on_fitting(
 
 
 def room_of(code: str, numbers: Mapping[str, int]) -> int | None:
-    """The most milli-GPU that a job which waits for this reason could have now, or if it never
-    fits ever; None where the reason does not tell."""
+    """Return the most milli-GPU that a job with this reason could have now.
+
+    With the reason `never_fits` it is the most that the job could ever have. None if the reason
+    does not tell.
+    """
     if code == Code.NEVER_FITS:
         return numbers.get("could_ever_mgpu")
     if code == Code.CLASS_CAP_REACHED:
@@ -126,9 +142,12 @@ def room_of(code: str, numbers: Mapping[str, int]) -> int | None:
 def limits_of(
     reasons: Iterable[Mapping[str, int]], allowed_s: Iterable[int], *, at: int
 ) -> tuple[int, ...]:
-    """Time limits that would let a job in, the longest first: those that clusters allow, and by the
-    numbers of its reasons those that are over before the reservation which it would delay, if it is
-    sent a few minutes after `at` (epoch seconds)."""
+    """Return time limits in seconds that could let a job start, the longest first.
+
+    These are the limits that clusters allow, and limits that end before a reservation which the job
+    would delay. The start of the reservation is in the numbers of the job's `reasons`. `at` is the
+    present time in epoch seconds; some minutes are left for the submission.
+    """
     found = set(allowed_s)
     for numbers in reasons:
         if "reserved_start_at" in numbers:
@@ -140,12 +159,18 @@ def limits_of(
 def outcome(
     *, would_start_now: bool, fits: bool, latest: str | None, is_part: bool, own_latest: str | None
 ) -> tuple[int, str]:
-    """What sorts in the order of what people want: what starts sooner than the job itself would
-    (`own_latest`, None: unknown), first all that was asked for, then a part of it, each the sooner
-    the better; then what starts at another known time, at an unknown one, never.
+    """Return a sort key of an outcome: the best outcome has the smallest key.
 
-    Times are ISO 8601 in UTC. Seconds are no reason to ask for less: times of the same ten minutes
-    are equal."""
+    0. It starts sooner than the job itself, with all that was requested.
+    1. It starts sooner than the job itself, with a part of it.
+    2. It starts at another known time.
+    3. It starts at an unknown time.
+    4. It never starts.
+
+    Within a group an earlier start comes first. `own_latest` is the estimated start of the job
+    itself; if it is None, every known start counts as sooner. Times are ISO 8601 in UTC. Times
+    within the same ten minutes are equal, because a gain of seconds is no reason to request less.
+    """
     if would_start_now:
         return int(is_part), ""
     if not fits:
@@ -161,7 +186,7 @@ def _about(moment: str) -> str:
 
 
 def _less_particular(body: Mapping[str, Any], device: DeviceKind) -> Iterator[Variant]:
-    """Without what it wants of its nodes besides their number and size."""
+    """Yield requests without one of the constraints on nodes, apart from number and size."""
     level = body.get("required_topology")
     if level is not None:
         yield Variant(
@@ -184,7 +209,7 @@ def _less_particular(body: Mapping[str, Any], device: DeviceKind) -> Iterator[Va
 
 
 def _spread(body: Mapping[str, Any], device: DeviceKind) -> Iterator[Variant]:
-    """As much in all, in smaller parts on more nodes: halves, and quarters."""
+    """Yield requests for the same total on more nodes, with a half or a quarter on each."""
     if body.get("required_topology") == Level.NODE:
         return
     mgpu = _size(body, device)[1]
@@ -198,7 +223,10 @@ def _spread(body: Mapping[str, Any], device: DeviceKind) -> Iterator[Variant]:
 def _in_parts(
     body: Mapping[str, Any], device: DeviceKind, parts: int
 ) -> tuple[str, dict[str, Any]]:
-    """As much in all on so many times as many nodes, in words and as members."""
+    """Return the same total on `parts` times as many nodes.
+
+    The first value is the size in words, the second has the members of the body.
+    """
     member, mgpu, nodes, least = _size(body, device)
     changes: dict[str, Any] = {member: mgpu // parts // MGPU_PER_GPU, "nodes": nodes * parts}
     if least < nodes:
@@ -211,20 +239,22 @@ def _in_parts(
 
 
 def least_mgpu(body: Mapping[str, Any], device: DeviceKind) -> int:
-    """What a request asks for in all, in milli-GPU; of an elastic job its least."""
+    """Return the milli-GPU that a request needs in total; of an elastic job the minimum."""
     _, mgpu, _, least = _size(body, device)
     return mgpu * least
 
 
 def _is_size(variant: Variant) -> bool:
-    """Whether it asks for another size, and for nothing else."""
+    """Return whether the variant changes the number of nodes, and nothing besides the size."""
     changed = variant.changes.keys()
     return changed <= _SIZE and not changed.isdisjoint(("nodes", "nodes_min"))
 
 
 def _parts_on(count: int, body: Mapping[str, Any], device: DeviceKind, parts: int) -> Variant:
-    """So many nodes, with one of so many parts of what it wants of each now; of an elastic job
-    that is its least."""
+    """Return a request for `count` nodes, each with one of `parts` parts of the present devices.
+
+    For an elastic job `count` is the minimum number of nodes.
+    """
     _, mgpu, nodes, least = _size(body, device)
     each = mgpu // parts
     changes = _in_parts(body, device, parts)[1] if parts > 1 else {}
@@ -255,8 +285,11 @@ def _lower(hints: Hints) -> Iterator[Variant]:
 def _smaller(
     body: Mapping[str, Any], device: DeviceKind, room_mgpu: int | None
 ) -> Iterator[Variant]:
-    """As much as there is room for, half and a quarter; of an elastic job it is the least that
-    becomes less. Whole nodes as they are, unless not even one is left."""
+    """Yield requests for the available devices, for a half, and for a quarter.
+
+    Nodes stay whole, unless not even one whole node is left. For an elastic job only the minimum
+    becomes smaller.
+    """
     member, mgpu, nodes, least = _size(body, device)
     asked_mgpu = mgpu * least
     wanted = {asked_mgpu // 2, asked_mgpu // 4}
@@ -289,8 +322,11 @@ def _smaller(
 def _elsewhere(
     body: Mapping[str, Any], device: DeviceKind, pools: Mapping[str, int | None]
 ) -> Iterator[Variant]:
-    """What its nodes and its cluster are to be was said of the pool that it asks for; where the
-    nodes of another are too small, it is asked for in parts that they can hold."""
+    """Yield requests in other pools.
+
+    Features and cluster are left out, because they were meant for the requested pool. Where the
+    nodes of a pool are too small, the request is split into parts that fit.
+    """
     accepted = body.get("pools") or [body["pool"]]
     others = [name for name in pools if name not in accepted]
     bound = [name for name in ("pools", "features", "cluster") if name in body]
@@ -304,8 +340,10 @@ def _elsewhere(
 
 
 def _parts_for(largest_mgpu: int | None, body: Mapping[str, Any], device: DeviceKind) -> int:
-    """The fewest equal parts of what it wants of each node that such nodes can hold; 1 where its
-    nodes are not to be divided, or cannot be."""
+    """Return the smallest number of equal parts per node that fit on the largest node.
+
+    1 if its nodes may not be divided, or cannot be.
+    """
     mgpu = _size(body, device)[1]
     if not largest_mgpu or body.get("required_topology") == Level.NODE:
         return 1
@@ -316,8 +354,7 @@ def _parts_for(largest_mgpu: int | None, body: Mapping[str, Any], device: Device
 
 
 def _size(body: Mapping[str, Any], device: DeviceKind) -> tuple[str, int, int, int]:
-    """The member that says how much it wants of each node and how much that is in milli-GPU, and
-    how many nodes it has at most and at least."""
+    """Return (member with the devices per node, milli-GPU per node, most nodes, fewest nodes)."""
     member = "cpus_per_node" if device is DeviceKind.CPU else "gpus_per_node"
     nodes = body["nodes"]
     return member, mgpu_of(Decimal(str(body[member]))), nodes, body.get("nodes_min", nodes)
