@@ -79,7 +79,8 @@ export const CONDITION_WORDS = { succeeded: "has succeeded", ended: "has ended",
 /** What people call a domain of a level of the topology. */
 export const LEVEL_WORDS = { node: "node", nvlink: "NVLink domain", rack: "rack", block: "block" };
 
-const CODE_WORDS: Record<string, string> = {
+/** The type checker asks for a word for each code of the API. */
+const CODE_WORDS: Record<Explanation["code"], string> & Record<string, string> = {
   never_fits: "can never fit",
   waiting_for_guarantee: "waiting for the team's guarantee",
   borrow_limit_reached: "borrow limit reached",
@@ -90,7 +91,6 @@ const CODE_WORDS: Record<string, string> = {
   behind_fair_share: "behind fair share",
   reserved_for_larger_job: "GPUs are reserved for a larger job",
   topology_fragmented: "free GPUs are too scattered",
-  budget_exhausted: "budget exhausted",
   class_cap_reached: "cap of the priority class reached",
   held_by_user: "held",
   not_yet_decided: "not decided yet",

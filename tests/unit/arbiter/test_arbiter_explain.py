@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from arbiter.api.plan import Code, Waiting
+from arbiter.explain import sentences
 from arbiter.explain.sentences import duration_text, sentence
 from builders.arbiter_builders import GPU, a_queued
 
@@ -268,3 +269,8 @@ def test_it_would_delay_a_job_that_comes_first() -> None:
     assert told(Code.RESERVED_FOR_LARGER_JOB, job=long, gpus=gpus, **numbers) == (
         f"{told_to_all}shorter time limit, over by then, it could start before."
     )
+
+
+def test_every_code_has_a_sentence() -> None:
+    """Planted: a new code in the plan, and in nothing else."""
+    assert set(sentences._TELLERS) == set(Code)
