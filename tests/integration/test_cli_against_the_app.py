@@ -161,7 +161,7 @@ def test_a_planned_change_from_its_draft_to_its_end(site: Site) -> None:
     assert [quota["after"]["guaranteed_mgpu"] for quota in preview["quotas"]] == [12_000, 4_000]
     told = site.run("quota-changes", "apply", change, "--if-match", "another", exit_code=3)
     assert "has changed since you looked" in told
-    assert "\nstatus            applied\n" in site.run("quota-changes", "apply", change)
+    assert "\nstatus          applied\n" in site.run("quota-changes", "apply", change)
     assert site.run("quota", "get", TEAM).splitlines()[1].split()[2] == "12"
     kept = site.run("quota-changes", "cancel", change)
     assert "\nstatus          kept\n" in kept

@@ -462,7 +462,7 @@ describe("one planned change", () => {
 
   it("only shows what is decided, with its note", async () => {
     open("/quota-changes/01935000-0000-7000-8000-00000000f004");
-    expect(await screen.findByText(/production in h100 was changed since/)).toBeInTheDocument();
+    expect(await screen.findByText(/production in h100 has changed since/)).toBeInTheDocument();
     expect(screen.queryByRole("button", { name: /Preview|Apply|Cancel/ })).toBeNull();
   });
 
