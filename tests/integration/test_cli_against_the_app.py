@@ -164,8 +164,8 @@ def test_a_planned_change_from_its_draft_to_its_end(site: Site) -> None:
     assert "\nstatus          applied\n" in site.run("quota-changes", "apply", change)
     assert site.run("quota", "get", TEAM).splitlines()[1].split()[2] == "12"
     kept = site.run("quota-changes", "cancel", change)
-    assert "\nstatus          kept\n" in kept
-    assert "not reverted   " in kept
+    assert "\nstatus        kept\n" in kept
+    assert "not reverted  " in kept
 
 
 def test_a_policy_and_a_class_are_changed(site: Site) -> None:
