@@ -61,6 +61,6 @@ export default defineConfig(({ command, mode }) => ({
     css: false,
     restoreMocks: true,
     unstubGlobals: true,
-    testTimeout: 15_000,
+    testTimeout: 120_000,
   },
 }));

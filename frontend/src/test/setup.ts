@@ -5,7 +5,7 @@ import { afterEach } from "vitest";
 
 // Pages are loaded lazily, on machines that may be busy; a short message instead of the whole page.
 configure({
-  asyncUtilTimeout: 5000,
+  asyncUtilTimeout: 30_000,
   getElementError: (message) => new Error(message ?? "not found"),
 });
 afterEach(() => {
