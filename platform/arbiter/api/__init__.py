@@ -1,1 +1,1 @@
-"""What the arbiter is given and what it answers: snapshot, policy, plan."""
+"""Input and output of the arbiter: snapshot, policy, plan."""

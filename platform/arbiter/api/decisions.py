@@ -1,4 +1,4 @@
-"""What a cycle can do with a job, and by what right it stops one."""
+"""Outcomes of a cycle for a job, and the rules by which a job may be stopped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What a cycle can do with a job. `WAITS` also stands for a job that went on running."""
+    """The outcome of a cycle for one job. `WAITS` also stands for a job that kept running."""
 
     STARTED = "started"
     CLAIMED = "claimed"
@@ -16,7 +16,7 @@ class Kind(StrEnum):
 
 
 class Right(StrEnum):
-    """By what right a running job was stopped for another one."""
+    """The rule that allowed a running job to be stopped for another one."""
 
     BORROWED = "borrowed"
     BORROWED_ABOVE = "borrowed_above"

@@ -1,7 +1,7 @@
-"""What the core may refuse, but for bad values."""
+"""Errors of the arbiter besides those for invalid values."""
 
 from __future__ import annotations
 
 
 class TooLate(RuntimeError):
-    """Things no longer stand as the cycle left them, so that nothing can be told of it."""
+    """The state after the cycle has changed since, so that cycle can no longer be explained."""

@@ -1,4 +1,4 @@
-"""What one cycle decides: frozen, with the numbers behind every decision."""
+"""The decisions of one cycle, immutable, with the numbers behind each of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arbiter.api.snapshot import Slot
 
 
 class Code(StrEnum):
-    """Why a job waits (R-85)."""
+    """The reason why a job waits (R-85)."""
 
     NEVER_FITS = "never_fits"
     WAITING_FOR_GUARANTEE = "waiting_for_guarantee"
@@ -28,7 +28,7 @@ class Code(StrEnum):
     CLUSTER_UNAVAILABLE = "cluster_unavailable"
 
 
-#: Every name that `Waiting.numbers` may hold, and what it counts.
+#: Every name that `Waiting.numbers` may hold, and the quantity that it stands for.
 NUMBERS: Mapping[str, str] = {
     "need_mgpu": "what the job asks for in all",
     "nodes_needed": "how many nodes of one cluster it needs",
@@ -73,9 +73,11 @@ NUMBERS: Mapping[str, str] = {
 
 
 class Start(NamedTuple):
-    """Start `job` now, whole, on these slots of one cluster. `guaranteed_mgpu` of it is
-    inside the team's guarantee, the rest is borrowed. `pool` tells where a job starts that accepts
-    several; None is the only one that it accepts."""
+    """Start `job` now, complete, on these slots of one cluster.
+
+    `guaranteed_mgpu` of it is inside the team's guarantee, the rest is borrowed. `pool` is set for
+    a job that accepts several pools. None means the only pool that the job accepts.
+    """
 
     job: str
     cluster: str
@@ -86,7 +88,7 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """An attempt to stop: notice now, forced stop `grace_s` later."""
+    """An attempt to stop: notice now, forced stop `grace_s` seconds later."""
 
     attempt: str
     job: str
@@ -99,9 +101,9 @@ class Victim:
 class Reclaim:
     """Stop these victims so that `job` can start on these slots; at most one per job.
 
-    There may be no victim: then the slots are coming back from attempts that are being
-    stopped already, and the claim only keeps them for `job`. `grace_until` is when
-    the last of them is gone at the latest (epoch seconds). `pool` is as in `Start`.
+    `victims` may be empty. Then attempts that are being stopped already free the slots, and the
+    claim only reserves them for `job`. By `grace_until` (epoch seconds) the last of them is gone at
+    the latest. `pool` is as in `Start`.
     """
 
     job: str
@@ -114,8 +116,11 @@ class Reclaim:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """`job` starts on these slots by `start_at` (epoch seconds) if nothing before it in the order
-    of service takes them; what comes later may not delay it. `pool` is as in `Start`."""
+    """A future start: `job` starts on these slots at `start_at` (epoch seconds) at the latest.
+
+    Jobs earlier in the order of service may still take the slots. Later jobs must not delay the
+    start. `pool` is as in `Start`.
+    """
 
     job: str
     cluster: str
@@ -125,7 +130,7 @@ class Reservation:
 
 
 class Classed(NamedTuple):
-    """How much of a running attempt is inside its team's guarantee from now on, when it changed."""
+    """A running attempt whose guaranteed part changed, with the new part in milli-GPU."""
 
     attempt: str
     guaranteed_mgpu: int
@@ -133,7 +138,10 @@ class Classed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a job that accepts several pools does not start in `pool`; the rest as in `Waiting`."""
+    """The reason why a job that accepts several pools does not start in `pool`.
+
+    All fields but `pool` are as in `Waiting`.
+    """
 
     pool: str
     code: Code
@@ -143,22 +151,29 @@ class Obstacle:
 
 
 class Waiting(NamedTuple):
-    """Why `job` still waits.
+    """The reason why `job` still waits.
 
-    `numbers` are named quantities, all integers, with names out of `NUMBERS`; `node` is the tree
-    node whose limit binds, where one does. `jobs_ahead` counts the waiting jobs that service
-    order puts before it in its pool. `earliest` and `latest` are epoch seconds, or None where
-    nothing honest can be said; `method` says how they came about: `reclaim` (the victims' grace)
-    or `time_limits` (of what runs, for a job that holds a reservation; its start may come sooner,
-    and later only if more is asked for or fair-share puts another one first). A reservation whose
-    start others that wait may take, by having their turn first now or by then
-    (`arbiter.backfill.start_estimates`), gives no such moment.
+    `numbers` are named quantities, all integers, with names out of `NUMBERS`. `node` is the tree
+    node whose limit binds, if there is one. `jobs_ahead` counts the waiting jobs of the pool that
+    come before it in the order of service.
 
-    Of a job that accepts several pools all this is told of `pool`: where GPUs are taken back for
-    it, else the first that it accepts and in which it could ever start. `in_pools` says the same of
-    every pool in which it stands, of that one first and of the others in its order.
+    `earliest` and `latest` bound the start in epoch seconds; None means that no estimate can be
+    made. `method` says how they were found:
 
-    A named tuple, as a cycle may make 100,000 of them.
+    - `reclaim`: from the grace periods of the victims.
+    - `time_limits`: from the time limits of running jobs, for a job that holds a reservation. The
+      start may come sooner. It comes later only if new jobs are submitted or if fair-share puts
+      another job first.
+
+    A reservation gives no such time if waiting jobs may take its start: jobs that are served before
+    it, now or by then (`arbiter.backfill.start_estimates`).
+
+    For a job that accepts several pools these fields describe `pool`. That is the pool in which
+    GPUs are being reclaimed for it, else the first accepted pool in which it could ever start.
+    `in_pools` gives the reason for every pool in which the job queues: first for `pool`, then for
+    the others in the job's order of preference.
+
+    This is a named tuple because a cycle may create 100,000 of them.
     """
 
     job: str
@@ -173,23 +188,25 @@ class Waiting(NamedTuple):
 
     @property
     def pool(self) -> str | None:
-        """The pool of which all this is told; None is the only one that it accepts."""
+        """Return the pool that the reason describes; None is the only one that the job accepts."""
         return self.in_pools[0].pool if self.in_pools else None
 
     @property
     def elsewhere(self) -> tuple[Obstacle, ...]:
-        """Why it does not start in the other pools in which it stands."""
+        """Return the reasons why the job does not start in the other pools in which it queues."""
         return self.in_pools[1:]
 
 
 class NodeUse(NamedTuple):
-    """One tree node's standing in one pool after the plan, in milli-GPU.
+    """Use of one tree node in one pool after the plan, in milli-GPU.
 
-    `in_use` is what runs, starts or is being stopped below it; `protected` of that is protected
-    at this node; `borrowed` is max(0, in_use - guaranteed); `lent` is how much of its idle
-    guarantee is in use by somebody outside it; `available` is what could still start here by
-    quota (negative under over-admission); `waiting` is what its queued jobs ask for, of which
-    those that accept several pools count in each in which they stand.
+    - `in_use` runs, starts or is being stopped below the node.
+    - `protected` is the part of that which is protected at this node.
+    - `borrowed` is max(0, in_use - guaranteed).
+    - `lent` is the part of its idle guarantee that jobs outside the node use.
+    - `available` could still start here by quota (negative under over-admission).
+    - `waiting` is requested by its queued jobs. A job that accepts several pools counts in each
+      pool in which it queues.
     """
 
     node: str
@@ -204,9 +221,12 @@ class NodeUse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole decision of one cycle. `dropped_claims` are jobs whose claim no longer holds;
-    whoever carries it out gives these up first, as their jobs may start or claim again in it.
-    `reservations` are in the order in which they were made."""
+    """The complete decision of one cycle.
+
+    `dropped_claims` are jobs whose claim is no longer valid. Drop these claims before you carry out
+    the rest, because their jobs may start or claim again in the same plan. `reservations` are in
+    the order in which they were made.
+    """
 
     taken_at: int
     starts: tuple[Start, ...] = ()

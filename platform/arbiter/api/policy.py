@@ -1,4 +1,4 @@
-"""Every knob of the arbiter, with its unit, range and default."""
+"""Every setting of the arbiter, with its unit, range and default."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 DAY_S = 86_400
-#: The most that organizations and their classes may have, until an installation says otherwise.
+#: The default upper bound for the grace periods of organizations and their priority classes.
 GRACE_PERIOD_S_MAX = 3_600
 
-#: From and up to where each number makes sense.
+#: The lowest and the highest allowed value of each number.
 RANGES = {
     "grace_period_s_default": (0, 86_400),
     "starts_max": (0, 1_000_000),
@@ -26,7 +26,7 @@ RANGES = {
 
 
 class SpareOrder(StrEnum):
-    """What decides between teams of equal rank that both may use spare GPUs."""
+    """The order of teams of equal rank that may both use spare GPUs."""
 
     CREDITS_THEN_FAIR_SHARE = "credits_then_fair_share"
     FAIR_SHARE_THEN_CREDITS = "fair_share_then_credits"
@@ -35,55 +35,58 @@ class SpareOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How the arbiter decides where the contract leaves a choice.
+    """Settings for the decisions that the contract leaves open.
 
-    `grace_period_s_default` (seconds, 0 to 86,400): what a victim gets between notice and
-    forced stop; the victim's priority class may make it shorter, never longer.
+    `grace_period_s_default` (seconds, 0 to 86,400): the time of a victim between notice and forced
+    stop. The victim's priority class may shorten it, but never extend it.
 
-    `starts_max`, `reclaims_max` (count, 0 to 1,000,000): most starts and most new reclaims
-    of one cycle, all pools together, so that one cycle's work is bounded; the rest follows in
-    the next cycle.
+    `starts_max`, `reclaims_max` (count, 0 to 1,000,000): the most starts and the most new reclaims
+    of one cycle, over all pools. They bound the work of one cycle; the rest follows in the next
+    cycle.
 
-    `claim_overdue_s` (seconds, 0 to 86,400): how long after its grace a victim may still hold
-    its GPUs before the claim on them is given up and the job may claim other ones.
+    `claim_overdue_s` (seconds, 0 to 86,400): how long a victim may hold its GPUs after its grace
+    period. After that the claim is dropped, and the job may claim other GPUs.
 
-    `skips_blocked_within_team`: whether a job may start before an earlier one of its own team
-    that cannot, in organizations that say nothing else. Off, a team's queue is strictly first in,
-    first out within each priority and no lower priority passes a higher one. A job that fits in
-    what is left of its team's guarantee keeps its place either way: what is behind it never uses up
-    the guarantee that it waits for, as long as it is known when its GPUs come free or those who
-    borrow could give them back. One that would fit only once others of its team have ended does
-    not: they would have to wait until all of them have.
+    `skips_blocked_within_team`: whether a job may start before a blocked earlier job of its own
+    team. Organizations may override it. If it is off, a team's queue is strictly first in, first
+    out within each priority. No lower priority passes a higher one then.
 
-    `spare_order`: who of equal rank comes first where spare GPUs are given out, in organizations
-    that say nothing else: the richest in credits and then by fair-share, the other way round, or
-    by fair-share alone.
+    With either value, a blocked job keeps its place in its team's guarantee if it fits in what is
+    left of that. Jobs behind it never use up the guarantee that it waits for. This holds as long as
+    the time is known at which its GPUs come free, or borrowers could give them back. A job that
+    would fit only after other jobs of its team have ended does not keep its place, because it would
+    wait until all of them have ended.
 
-    `fair_share_half_life_s` (seconds, 3,600 to 315,360,000): how long until what was used counts
-    half, in organizations that have no half-life of their own.
+    `spare_order`: the order of teams of equal rank for spare GPUs. It is credits then fair-share,
+    fair-share then credits, or fair-share alone. Organizations may override it.
 
-    `credit_floor_s` (seconds of its guarantee, 0 to 31,536,000): how deep a team's credits may
-    go; what a team borrows that has come down there is unpaid, and taken back first.
+    `fair_share_half_life_s` (seconds, 3,600 to 315,360,000): the time after which past use counts
+    half. Organizations may override it.
 
-    `reservations_max` (count, 0 to 1,000): how many of the first blocked jobs of each pool hold a
-    reservation at their earliest possible start; 0 is none.
+    `credit_floor_s` (seconds of the team's guarantee, 0 to 31,536,000): the lowest balance of a
+    team's credits, as a debt. Borrowing of a team at this floor is unpaid and is reclaimed first.
 
-    `reservation_horizon_s` (seconds, 0 to 31,622,400): how far ahead ends are counted on, and so
-    for how long at most GPUs are kept free for a job. What runs for longer is taken to have no
-    end, like a job without a time limit. Below the longest time limit that people may ask for,
-    large jobs may wait behind a stream of such long ones without a bound.
+    `reservations_max` (count, 0 to 1,000): the number of blocked jobs per pool that hold a
+    reservation, first in the order of service. 0 turns reservations off.
 
-    `min_run_s` (seconds, 0 to 86,400): a job that has run for less than that since its start is
-    spared, in organizations that say nothing else: it is stopped only where all that are not
-    spared would not do.
+    `reservation_horizon_s` (seconds, 0 to 31,622,400): how far ahead known ends count. It also
+    bounds how long GPUs are kept free for a job. A job that runs beyond the horizon counts as one
+    without an end, like a job without a time limit. Set it no lower than the longest allowed time
+    limit. Otherwise large jobs may wait without a bound behind a stream of long jobs.
 
-    `preemptions_max` (count, 1 to 1,000): so is a job that was stopped as often as that.
+    `min_run_s` (seconds, 0 to 86,400): a job that has run for less time since its start is spared.
+    It is stopped only if the candidates that are not spared are not enough. Organizations may
+    override it.
 
-    `costly_loss_s` (seconds, 0 to 315,360,000): a job that would lose more than that of its work,
-    since the last known checkpoint or its start, is stopped only where all others would not do,
-    before rank and credits are looked at and unpaid or not. Where a smaller job asks it is costly
-    sooner by as much: a gang of 64 GPUs that is asked for 8, after an eighth of that time. The
-    largest leaves the order to rank and credits alone, whatever is lost.
+    `preemptions_max` (count, 1 to 1,000): a job that was preempted at least this often is spared
+    too. Organizations may override it.
+
+    `costly_loss_s` (seconds, 0 to 315,360,000): a job that would lose more work than this is
+    costly. The loss counts from its last known checkpoint or its start. A costly job is stopped
+    only if stopping all others is not enough, whatever its rank, its credits and whether its use is
+    paid. If a smaller job needs the GPUs, the threshold shrinks in proportion. For example, a gang
+    of 64 GPUs that has to free 8 is costly after an eighth of this time. With the largest value
+    rank and credits alone decide, whatever the loss.
 
     Raises ValueError when a number is out of its range.
     """
@@ -111,13 +114,16 @@ class Policy:
 
 @dataclass(slots=True)
 class Budget:
-    """How many jobs may still start in a cycle, and for how many GPUs may still be taken back."""
+    """The number of starts and of reclaims that a cycle may still make."""
 
     starts: int
     reclaims: int
 
     def does_as(self, other: Budget, starts: int, reclaims: int) -> bool:
-        """Whether a cycle that did so much with `other` would have done the same with this."""
+        """Return whether this budget would have led to the same cycle as `other` did.
+
+        `starts` and `reclaims` are how many the cycle with `other` made.
+        """
         return _does_as(self.starts, other.starts, starts) and _does_as(
             self.reclaims, other.reclaims, reclaims
         )

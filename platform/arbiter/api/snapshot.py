@@ -1,4 +1,4 @@
-"""What one cycle knows: frozen, complete, without a clock. All times are epoch seconds."""
+"""The input of one cycle: immutable, complete, without a clock. All times are epoch seconds."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from arbiter.api.policy import SpareOrder
 class TreeNode:
     """A node of the organization tree: organization, department or team.
 
-    `parent` is None for an organization. `rank` orders who gets spare GPUs first
-    (higher first); it is the organization's policy, inherited from the nearest ranked ancestor,
-    and orders nodes of one organization alone (see `Tree.ranks`).
-    `half_life_s` of an organization is that of its fair-share; None is the policy's. So are
-    `spare_order`, `min_run_s`, `preemptions_max` and `skips_blocked_within_team`.
+    `parent` is None for an organization. `rank` orders nodes for spare GPUs (higher first). It is
+    set by the organization and inherited from the nearest ancestor that has one. Ranks compare only
+    nodes of one organization (see `Tree.ranks`).
+
+    `half_life_s` is set on an organization and applies to its fair-share; None means the policy's.
+    The same holds for `spare_order`, `min_run_s`, `preemptions_max` and
+    `skips_blocked_within_team`.
     """
 
     id: str
@@ -32,7 +34,7 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One node's quota in one pool. A limit of None is "no limit of its own"."""
+    """The quota of one node in one pool. A limit of None means that the node sets none itself."""
 
     node: str
     pool: str
@@ -43,9 +45,9 @@ class Quota:
 
 
 class Level(StrEnum):
-    """How close together nodes are that share a domain of it, from the closest on.
+    """A topology level, from the closest to the widest.
 
-    An NVLink domain is taken for narrower than a rack; it may be as large, or larger.
+    An NVLink domain ranks as narrower than a rack, although it may be as large, or larger.
     """
 
     NODE = "node"
@@ -56,8 +58,10 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Domains:
-    """Where a node stands in its cluster: the names of its block, of its rack in the block, and of
-    its NVLink domain; empty where it is in none, or nobody knows."""
+    """The position of a node in its cluster: its block, its rack in the block, its NVLink domain.
+
+    A name is empty where the node is in no such domain or the domain is unknown.
+    """
 
     block: str = ""
     rack: str = ""
@@ -68,8 +72,11 @@ NOWHERE = Domains()
 
 
 class Topology(NamedTuple):
-    """That the nodes of a job are to be in one domain of a level: all of them or it waits
-    (`is_required`), or as close to that as there is room for."""
+    """The requirement that all nodes of a job are in one domain of a level.
+
+    If it `is_required`, the job waits until one domain has space for it. Otherwise it takes nodes
+    as close together as possible.
+    """
 
     level: Level
     is_required: bool
@@ -77,14 +84,16 @@ class Topology(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A node of a cluster and what it offers now to one pool (0 when drained or unhealthy). What
-    is free of it is one sum, of which a rank may have any part that jobs there may ask for.
+    """The GPUs of one cluster node in one pool, as one sum from which each rank takes its share.
 
-    `outside_mgpu` more are there, and held by workloads that nobody here knows. `features` are
-    what the node has that a job may ask for, `domains` where it stands. `cpu_milli` and
-    `memory_mib` are what all workloads on the node together may have, None where nobody knows, and
-    those `per_gpu` what a job gets with each GPU that does not say how much it wants: the same for
-    all nodes of a cluster in a pool, or where they differ the most of them.
+    `capacity_mgpu` is offered now; it is 0 when the node is drained or unhealthy. `outside_mgpu`
+    exist in addition, but workloads that Tidegate does not manage hold them. A job may require
+    `features`. `domains` is the position of the node in the topology.
+
+    `cpu_milli` and `memory_mib` are the total for all workloads on the node; None means unknown.
+    `cpu_milli_per_gpu` and `memory_mib_per_gpu` are the share per GPU of a job that requests no
+    amount. They are equal on all nodes of a cluster in a pool; if nodes differ, they are the
+    largest share.
     """
 
     cluster: str
@@ -102,10 +111,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class PriorityClass:
-    """See R-34 to R-37. `team_cap_mgpu` of None is no cap.
+    """A priority class, see R-34 to R-37. `team_cap_mgpu` of None is no cap.
 
-    `preempts_across_teams`: its jobs may stop lower classes of other teams of the same
-    organization, protected or not; only up to the cap, so without a cap never.
+    `preempts_across_teams`: its jobs may preempt lower classes of other teams of the same
+    organization, even protected jobs. They may do so only up to the cap, so never without a cap.
     """
 
     id: str
@@ -117,14 +126,14 @@ class PriorityClass:
 
 
 class Slot(NamedTuple):
-    """`mgpu` of one cluster node, held by or meant for one rank of a job."""
+    """`mgpu` of one cluster node for one rank of a job, held or planned."""
 
     node: str
     mgpu: int
 
 
 class Phase(StrEnum):
-    """Where an attempt that holds GPUs stands."""
+    """The phase of an attempt that holds GPUs."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -135,13 +144,14 @@ class Phase(StrEnum):
 class RunningJob:
     """An attempt that holds GPUs: starting, running, or being stopped.
 
-    `started_at` is the cluster's start, or the grant while it is still starting.
-    `guaranteed_mgpu` is how much of it the last cycle classed as guaranteed (None: not yet).
-    `beneficiary` is the job for which it is being stopped, if any. `grace_until` is by when
-    a stopping attempt should be gone; without one its GPUs are not counted on. `preemptions`
-    tells how many earlier attempts of its job were stopped for others. Several `slots` on one node,
-    as Pods beside each other hold them, are summed. `cpu_milli` and `memory_mib` are what its job
-    asked for on each node (None: what comes with the GPUs).
+    `started_at` is the start on the cluster, or the grant while the attempt is still starting.
+    `guaranteed_mgpu` is the part that the last cycle classed as guaranteed (None: not classed yet).
+    `beneficiary` is the job for which it is being stopped, if any. `grace_until` is when a stopping
+    attempt should be gone; without it nothing counts on its GPUs coming back. `preemptions` counts
+    the earlier attempts of the job that were stopped for other jobs.
+
+    Several `slots` on one node, such as several Pods there, are summed up. `cpu_milli` and
+    `memory_mib` are the amounts that the job requested per node (None: the share of its GPUs).
     """
 
     job: str
@@ -177,14 +187,17 @@ class RunningJob:
 
     @property
     def mgpu(self) -> int:
-        """What the attempt holds in all, in milli-GPU."""
+        """Return the GPUs of the attempt, in milli-GPU."""
         if len(self.slots) == 1:
             return self.slots[0].mgpu
         return sum(slot.mgpu for slot in self.slots)
 
     def queued_again(self) -> QueuedJob:
-        """The job as it queues once the attempt is stopped, as far as that tells: on the same
-        cluster, as many nodes, on each what its largest slot has."""
+        """Return the job as it would queue if the attempt was stopped.
+
+        It is an approximation from the attempt: the same cluster, as many nodes, and on each node
+        the size of the attempt's largest slot.
+        """
         return QueuedJob(
             id=self.job,
             team=self.team,
@@ -213,16 +226,19 @@ class OtherPool:
 class QueuedJob:
     """A job that waits: `node_count` nodes with `mgpu_per_node` each, all or nothing.
 
-    It waits in `pool`, and in `others` too where there are some: it starts in one of them, and
-    rather in one that it names earlier (see `arbiter.cycle.multi_pool`). No pool is named twice.
+    It waits in `pool` and in all pools of `others`, and starts in one of them. It prefers earlier
+    pools (see `arbiter.cycle.multi_pool`). No pool occurs twice.
 
-    `clusters` are those that may run it (one if it is pinned); None is any. Each of its nodes must
-    have all of `features`; None is no such wish. `has_image` says that it runs in a container
-    image, which `clusters` has regard to. Its nodes are all in one domain of `required_topology`,
-    or as close together as `preferred_topology` where there is room; at most one of the two is set.
-    An elastic job takes up to `node_count_max` nodes when it starts (see `arbiter.cycle.elastic`),
-    and `node_count` are the least. `cpu_milli` and `memory_mib` are what it wants of each node
-    besides; None is what comes with the GPUs there.
+    - `clusters` may run it (one if it is pinned); None is any.
+    - `features`: each of its nodes needs all of them; None requires nothing.
+    - `has_image`: it runs in a container image. `clusters` takes that into account.
+    - `required_topology`: all its nodes are in one domain of this level.
+    - `preferred_topology`: its nodes are in one domain of this level if possible. At most one of
+      the two is set.
+    - `node_count_max` is set for an elastic job, which takes up to so many nodes when it starts
+      (see `arbiter.cycle.elastic`). `node_count` is its minimum.
+    - `cpu_milli` and `memory_mib` are requested per node in addition; None is the share that comes
+      with the GPUs.
     """
 
     id: str
@@ -246,12 +262,15 @@ class QueuedJob:
 
     @property
     def pools(self) -> tuple[str, ...]:
-        """All pools that the job accepts, the one it would like best first."""
+        """Return all pools that the job accepts, in its order of preference."""
         return (self.pool, *(other.pool for other in self.others))
 
     def in_pool(self, pool: str) -> QueuedJob:
-        """The job as it waits in one of its pools. In one that is not its first `others` has the
-        first too: jobs are of one kind only where they accept the same pools in the same order."""
+        """Return the job as it waits in one of its pools.
+
+        In another pool than its first, `others` includes the first one too. So two jobs are of the
+        same kind only if they accept the same pools in the same order.
+        """
         if pool == self.pool:
             return self
         other = next(other for other in self.others if other.pool == pool)
@@ -260,12 +279,12 @@ class QueuedJob:
 
     @property
     def mgpu(self) -> int:
-        """What the job asks for in all, in milli-GPU; of an elastic one the least."""
+        """Return the GPUs that the job requests, in milli-GPU; for an elastic job the minimum."""
         return self.mgpu_per_node * self.node_count
 
     @property
     def topology(self) -> Topology | None:
-        """How close together its nodes are to be, where there are several."""
+        """Return the topology of the job's nodes; None without one, or for a single node."""
         if self.node_count == 1:
             return None
         if self.required_topology is not None:
@@ -277,12 +296,14 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """GPUs being freed for one queued job: its victims' and what was free, on these slots.
+    """GPUs that are being freed for one queued job: those of its victims and free ones.
 
-    Stored until the job starts or the claim is dropped; at most one per job. Victims are
-    the running attempts whose `beneficiary` is `job`. `claimed_at` is the `taken_at` of the plan
-    that made it: what the team starts later comes after it in the guarantee. None counts
-    it after all that runs. `pool` is that of the slots; None is the first that the job accepts.
+    It is stored until the job starts or the claim is dropped; at most one per job. Its victims are
+    the running attempts whose `beneficiary` is `job`.
+
+    `claimed_at` is `taken_at` of the plan that made the claim. Later starts of the team rank behind
+    the claim in the team's guarantee. With None it ranks behind everything that runs. `pool` is the
+    pool of the slots; None is the first pool that the job accepts.
     """
 
     job: str
@@ -295,8 +316,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class PoolWeight:
-    """What a GPU of a pool is worth against the reference GPU, per mille. Raises ValueError below
-    1: credits would be divided by it."""
+    """The value of a GPU of a pool relative to the reference GPU, per mille.
+
+    Raises ValueError below 1, because credits are divided by it.
+    """
 
     pool: str
     permille: int
@@ -308,8 +331,11 @@ class PoolWeight:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a user's attempts in a team held of a pool until `as_of`, running ones included:
-    milli-GPU-seconds, decayed until then by the organization's half-life (`Decay.used`)."""
+    """The use of a pool by a user's attempts in one team until `as_of`, running ones included.
+
+    The unit is milli-GPU-seconds, decayed until then by the organization's half-life
+    (`Decay.used`).
+    """
 
     team: str
     user: str
@@ -322,7 +348,8 @@ class Usage:
 class Balance:
     """The credits of a team in a pool, in millionths of a GPU-second of the reference GPU.
 
-    `held` of them, never negative, is what its borrowed attempts hold for the time to come.
+    `held`, never negative, is the part that is on hold for the further run of its borrowed
+    attempts.
     """
 
     team: str
@@ -333,12 +360,14 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything a decision may depend on.
+    """Everything that a decision may depend on.
 
-    `clusters` lists the clusters that answer and accept starts; a device of another cluster
-    counts as capacity only through what still runs on it. A pool without a weight is worth the
-    reference. In a pool without any balance there is no credit bank: nobody is richer
-    than another, and nothing is unpaid; in one with some, a team without one has 0.
+    `clusters` are the clusters that respond and accept starts. A device of another cluster counts
+    as capacity only as far as attempts still run on it. A pool without a weight has the weight of
+    the reference GPU.
+
+    A pool without any balance has no credit bank: all teams are equally rich, and nothing is
+    unpaid. In a pool with balances, a team without one has 0 credits.
     """
 
     taken_at: int

@@ -1,4 +1,4 @@
-"""What a core asks for in a cycle that may decide something, and in no other."""
+"""Data that the arbiter requests only in cycles that may decide something."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ from arbiter.api.snapshot import Balance, RunningJob, Usage
 
 
 class Accounts(Protocol):
-    """Use, credits and checkpoints as of `now`, for who would have to work them out anew for each
-    cycle. To one question there is one answer in a cycle."""
+    """Use, credits and checkpoints as of `now`, for callers that compute them anew for each cycle.
+
+    Within one cycle the same question always has the same answer.
+    """
 
     def usage(self, team: str, now: int) -> Iterable[Usage]:
-        """What the users of a team have used lately."""
+        """Return the recent use of each user of a team."""
         ...
 
     def balances(self, now: int) -> Iterable[Balance]:
-        """All credits."""
+        """Return all credits."""
         ...
 
     def checkpoint_at(self, run: RunningJob, now: int) -> int | None:
-        """When an attempt last saved its work, where `run` does not say so itself."""
+        """Return when an attempt last checkpointed, in epoch seconds, or None.
+
+        It is used in addition to the checkpoint that `run` contains.
+        """
         ...

@@ -1,1 +1,1 @@
-"""Reservations of blocked jobs, and what may start beside them."""
+"""Reservations and backfill: early starts that delay no reserved start."""

@@ -1,4 +1,4 @@
-"""When nodes have room for a rank, and when quota allows a start, as running jobs end."""
+"""When nodes can hold a rank, and when quota allows a start, as running jobs end."""
 
 from __future__ import annotations
 
@@ -14,51 +14,56 @@ from arbiter.quota.ledger import Ledger
 
 
 class ComingFree:
-    """The nodes that get room for a rank, in order of time, as things stood at the first question.
+    """The nodes that become able to hold a rank, in order of time, as of the first request.
 
-    Ends are followed as far as somebody asks, and once for all gangs with such ranks: a cycle that
-    makes several reservations asks about much the same ends each time. Whoever asks knows on which
-    nodes something has changed since, and looks at those by itself. `shape` stands for all that
-    want as much of each node; of what kinds these are is not looked at.
+    Ends are followed only as far as needed, and once for all gangs with equal ranks, because the
+    reservations of a cycle look at much the same ends. A caller must check nodes that changed since
+    by itself. `shape` represents all jobs that want as much of each node; kinds of nodes are
+    ignored.
     """
 
     __slots__ = ("_ends", "_free", "_last", "_more", "_next", "_ready", "_shape")
 
     def __init__(self, free: FreeDevices, ends: Iterator[Release], shape: Shape) -> None:
-        """`ends` in order of time."""
+        """Follow `ends`, which are in order of time."""
         self._free = free
         self._ends = ends
         self._shape = shape
         self._next = next(ends, None)
         self._ready: list[tuple[int, Node]] = []
-        #: The last of the ends that were followed, and what has come free by then of nodes and
-        #: rooms, by cluster.
+        #: The last end that was followed, and what has come free by then by cluster, of nodes and
+        #: of their CPU and memory.
         self._last: int | None = None
         self._more: dict[str, dict[str, int]] = {cluster: {} for cluster in free.free}
 
     def node(self, place: int) -> tuple[int, Node] | None:
-        """The node at that place in the order (the first is 0), and when it has room; None where
-        so many never have."""
+        """Return the node at an index of the order (from 0), and when it is ready.
+
+        Return None if there are never so many nodes.
+        """
         while place >= len(self._ready):
             if not self._follow(None):
                 return None
         return self._ready[place]
 
     def nodes(self, first: int, until: int) -> list[tuple[int, Node]]:
-        """The nodes from that place in the order on that have room by `until`, and when."""
+        """Return the nodes from an index on that are ready by `until`, and when."""
         while self._follow(until):
             pass
         return self._ready[first : bisect_right(self._ready, until, key=itemgetter(0))]
 
     def freed(self, cluster: str, until: int) -> tuple[Mapping[str, int], bool]:
-        """What milli-GPU of nodes of a cluster have come free by `until`, up to which somebody has
-        asked, and whether that is so of those that are named: it is not where somebody has asked
-        further."""
+        """Return the milli-GPU that has come free by `until`, by node, and whether it is exact.
+
+        Ends up to `until` must have been followed. It is not exact if later ends were followed too.
+        """
         return self._more[cluster], self._last is None or self._last <= until
 
     def _follow(self, until: int | None) -> bool:
-        """Follow the ends to the next one after which a node has room; False where there is none
-        by `until`."""
+        """Follow the ends to the next one that makes a node ready.
+
+        Return False if there is none by `until`.
+        """
         known = len(self._ready)
         free, wanted, release = self._free, self._shape.mgpu, self._next
         while release is not None and (until is None or release[0] <= until):
@@ -92,20 +97,20 @@ class ComingFree:
 
 
 class QuotaOutlook:
-    """How quota stands while what has a known end ends: `ledger`, moment by moment."""
+    """The state of quota while jobs with a known end finish: `ledger`, moment by moment."""
 
     __slots__ = ("_at", "_part", "_parts", "ledger")
 
     def __init__(self, ledger: Ledger, parts: Iterator[Sequence[Release]]) -> None:
-        """`parts` have the ends in order of time."""
+        """Start with `ledger`; `parts` have the ends in order of time."""
         self.ledger = ledger
         self._parts = parts
-        #: What is next: the place in this part.
+        #: The current part, and the index of the next end in it.
         self._part: Sequence[Release] = ()
         self._at = 0
 
     def advance(self, until: int) -> None:
-        """Take out what has ended by `until`."""
+        """Remove all use that has ended by `until`."""
         ended: dict[int, int] = {}
         while self._is_more():
             part, at = self._part, self._at
@@ -120,11 +125,10 @@ class QuotaOutlook:
             self.ledger.charge(team, -mgpu)
 
     def allowed_from(self, first: int, team: int, mgpu: int) -> int | None:
-        """From when on, `first` at the earliest, quota lets `team` start `mgpu`; None when that
-        cannot be told.
+        """Return the time from which quota lets `team` start `mgpu`, at the earliest `first`.
 
-        Whatever ends gives nobody more than it held: what is missing has to end before quota is
-        asked again.
+        Return None if that is unknown. An end frees for any node at most what the job held. So
+        quota is checked again only once as much has ended as is missing.
         """
         self.advance(first)
         while (missing := mgpu - self.ledger.available(team)) > 0:
@@ -149,7 +153,7 @@ class QuotaOutlook:
         return first
 
     def _is_more(self) -> bool:
-        """Whether anything else ends."""
+        """Return whether more ends follow."""
         while self._at >= len(self._part):
             part = next(self._parts, None)
             if part is None:

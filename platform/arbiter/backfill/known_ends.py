@@ -1,8 +1,8 @@
-"""When the GPUs of one pool come free at the latest, by what is known of what holds them (R-74).
+"""When the GPUs of one pool come free at the latest, as far as that is known (R-74).
 
-An end is known where a time limit or a grace gives one, no further away than the policy's
-horizon. What has no limit ends nobody knows when: its GPUs are not counted on. The same goes for
-what has outlived its limit for longer than the policy waits for a victim.
+An end is known where a time limit or a grace gives one, up to the policy's horizon. An attempt
+without a time limit has no known end, and its GPUs are not counted on. The same holds for an
+attempt that has exceeded its limit for longer than the policy waits for a victim.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from arbiter.cache.pool import Pool
 from arbiter.cache.running import Holding, Node
 from arbiter.quota.tree import ROOT
 
-#: When how many milli-GPU come free on a node, or how much of a room.
+#: The time of an end, and the amount that it frees on a node: milli-GPU, milli-CPU or MiB.
 End = tuple[int, int]
-#: When, how much of which team's use (at ROOT: of nobody's), and where that is.
+#: The time of an end, its team (ROOT: no team's use), its milli-GPU, its cluster and its slots.
 Release = tuple[int, int, int, str, Sequence[Slot]]
-#: So many ends are looked at together.
+#: The number of ends that are looked at together.
 _AT_ONCE = 32
 
 _moment = itemgetter(0)
 
 
 class KnownEnds:
-    """The known ends of one pool, kept up to date while the cycle starts and stops jobs.
+    """The known ends of one pool, updated while the cycle starts and stops jobs.
 
-    Nothing is looked at before the first question.
+    Nothing is computed before the first request.
     """
 
     __slots__ = (
@@ -42,19 +42,22 @@ class KnownEnds:
         self._pool = pool
         self._is_told = False
         self._ends: dict[Node, list[End]] = {}
-        #: Ends of jobs that start now or later, by node, and those of them that do not after all.
+        #: Ends of jobs that start now or later, by node; and the jobs of these that will not start.
         self._more: dict[Node, list[tuple[int, int, str]]] = {}
         self._void: set[str] = set()
         self._to_come: list[tuple[Release, str]] = []
-        #: The first ends of what runs that nobody stops, in parts, and where those stand among all
-        #: ends that are not looked at yet: from the first number to before the second.
+        #: The first ends of attempts that are not being stopped, in parts; and the range of indexes
+        #: of all ends that were not looked at yet.
         self._seen: list[Sequence[Release]] = []
         self._rest: tuple[int, int] | None = None
-        #: By node, when what is being stopped on it is gone at the latest; None: to be found out.
+        #: By node, when stopping attempts on it are gone at the latest; None until it is needed.
         self._graces: dict[Node, int] | None = None
 
     def of(self, holding: Holding) -> int | None:
-        """When an attempt that nobody stops is gone at the latest; None when that is unknown."""
+        """Return when an attempt that is not being stopped is gone at the latest.
+
+        Return None if that is unknown.
+        """
         run, pool = holding.run, self._pool
         if run.time_limit_s is None:
             return None
@@ -64,23 +67,26 @@ class KnownEnds:
         return self._within(max(end, pool.taken_at))
 
     def of_start(self, job: QueuedJob, at: int) -> int | None:
-        """When `job` is gone at the latest if it starts at `at`; None when that is unknown."""
+        """Return when `job` is gone at the latest if it starts at `at`; None if that is unknown."""
         return None if job.time_limit_s is None else self._within(at + job.time_limit_s)
 
     def on(self, node: Node) -> list[End]:
-        """What comes free on a node, in order of time."""
+        """Return what comes free on a node, in order of time."""
         ends = self._ends.get(node)
         if ends is None:
             ends = self._ends[node] = self._look(node)
         return ends
 
     def by_time(self) -> Iterator[Release]:
-        """All that has a known end and is not stopped before it, in order of time; then what is
-        being stopped and nobody waits for. Quota counts this as gone already."""
+        """Return all known ends, in order of time; then stopping attempts without a claim.
+
+        Jobs that are stopped before their end are left out. Quota counts the latter as gone
+        already.
+        """
         return chain.from_iterable(self.parts())
 
     def parts(self) -> Iterator[Sequence[Release]]:
-        """What `by_time` says, a few ends together."""
+        """Return the same as `by_time`, a few ends together."""
         self._note_claims()
         others = sorted([*self._starting(), *self._leaving()], key=_moment)
         at = told = 0
@@ -92,14 +98,14 @@ class KnownEnds:
                 continue
             until = bisect_left(others, _moment(part[-1]), lo=told, key=_moment)
             if until > told:
-                # At one moment what runs comes first.
+                # At equal times running attempts come first.
                 part = sorted([*part, *others[told:until]], key=_moment)
                 told = until
             yield part
         yield others[told:]
 
     def add(self, end: int, job: QueuedJob, team: int, cluster: str, slots: Sequence[Slot]) -> None:
-        """`job`, which starts now or later, gives `slots` back by `end`."""
+        """Add a `job` that starts now or later and frees `slots` by `end`."""
         self._note_claims()
         insort(self._to_come, ((end, team, job.mgpu, cluster, slots), job.id), key=_first)
         for slot in slots:
@@ -108,12 +114,12 @@ class KnownEnds:
             self._ends.pop(node, None)
 
     def stop(self, earmark: Earmark) -> None:
-        """The victims of a new claim are gone by the end of its grace."""
+        """Note that the victims of a new claim are gone by the end of its grace."""
         for holding in earmark.victims:
             self._note_grace(holding, earmark.claim.grace_until)
 
     def forget(self, holding: Holding) -> None:
-        """An attempt is being stopped, or a claim is given up: its end is not one any more."""
+        """Remove the end of an attempt that is being stopped, or of a dropped claim."""
         if holding.claim_of is not None:
             self._void.add(holding.claim_of)
             self._graces = None
@@ -122,15 +128,14 @@ class KnownEnds:
             self._ends.pop((holding.run.cluster, slot.node), None)
 
     def claim(self, earmark: Earmark) -> None:
-        """A new claim's job is gone at the latest when its limit is over after the victims'
-        grace."""
+        """Add the end of a new claim's job: its time limit after the victims' grace."""
         if self._is_told:
             self._claim(earmark)
         else:
             self._note_claims()
 
     def of_claim(self, earmark: Earmark) -> int | None:
-        """When the job of a claim is gone at the latest; None when that is unknown."""
+        """Return when the job of a claim is gone at the latest; None if that is unknown."""
         return self.of_start(earmark.job, max(self._pool.taken_at, earmark.claim.grace_until))
 
     def _claim(self, earmark: Earmark) -> None:
@@ -149,8 +154,10 @@ class KnownEnds:
                 self._claim(earmark)
 
     def _see_more(self) -> bool:
-        """Look at some more of what runs and nobody stops, if there are more: most questions are
-        answered by the first few, and one is asked for each reservation."""
+        """Look at some more running attempts that are not being stopped, if there are any.
+
+        The first few ends are usually enough, and there is one request per reservation.
+        """
         pool, now = self._pool, self._pool.taken_at
         ends = pool.holdings.ends
         if self._rest is None:
@@ -171,7 +178,7 @@ class KnownEnds:
         return bool(part)
 
     def _starting(self) -> Iterator[Release]:
-        """What starts in this cycle, or later by a reservation or a claim."""
+        """Return the ends of jobs that start in this cycle, or later by reservation or claim."""
         return (release for release, job in self._to_come if job not in self._void)
 
     def _leaving(self) -> list[Release]:
@@ -202,7 +209,7 @@ class KnownEnds:
         return ends
 
     def grace_on(self, node: Node) -> int:
-        """When what is being stopped on a node is gone at the latest."""
+        """Return when stopping attempts on a node are gone at the latest (epoch seconds)."""
         if self._graces is None:
             self._graces = {}
             for holding in self._pool.leaving:

@@ -1,16 +1,16 @@
-"""Reservations: room that is kept for blocked jobs at their earliest possible start (R-73 to R-77).
+"""Reservations for blocked jobs at their earliest possible start (R-73 to R-77).
 
-A reservation is a time and a place: the nodes on which, and the moment at which, a blocked job
-fits by what is known of the ends of what runs, behind the reservations made before. Nobody who
-comes later in the order of service may delay it: a job starts only where for each reservation
-that begins before its own end the devices and the quota are left that this one needs.
+A reservation is a time and a place. It holds the nodes on which a blocked job fits, and the time at
+which it does by the known ends of running jobs, after earlier reservations. Jobs later in the order
+of service must not delay it. A job starts only if each reservation that begins before the job's end
+still finds its devices and quota.
 
-What no job without an end may use is taken out of the pool's free devices while the cycle goes
-on (*held back*), so that for most jobs nothing is to be asked; only where a job fits but for
-what is held back it is found out how long it might run.
+Resources that no job without an end may use are *held back*: they are taken out of the pool's free
+devices during the cycle. So most jobs need no further check. If a job fits only with what is held
+back, the longest possible run time is computed.
 
-The file is long: each start, claim and reservation changes what is known of ends, what is held
-back and what was found out of both, and these have to change together.
+This file is long because each start, claim and reservation changes the known ends, what is held
+back, and cached answers. These have to change together.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from arbiter.placement.free_devices import Place, Shape
 from arbiter.placement.resources import Demand, is_beside, node_of
 from arbiter.quota.tree import ROOT, UNLIMITED
 
-#: How many jobs are tried at most for each reservation that the policy allows, and of how many
-#: shapes it is asked whether anything is known.
+#: The most jobs that are tried per reservation that the policy allows, and the most shapes for
+#: which a start is looked up.
 _TRIES = 4
 
 
 def _end_of(pool: Pool, ends: KnownEnds, holding: Holding) -> int | None:
-    """When an attempt that runs on, or the job of a claim, is gone at the latest."""
+    """Return when a running attempt, or the job of a claim, is gone at the latest."""
     if holding.claim_of is None:
         return ends.of(holding)
     return ends.of_claim(pool.earmarks[holding.claim_of])
@@ -59,20 +59,20 @@ class Reservations:
         self._held: dict[Node, int] = {}
         self._fits: dict[Shape, bool] = {}
         self._longest: dict[tuple[Shape, tuple[str, ...]], tuple[int, Reserved | None]] = {}
-        #: What started while nothing was reserved, whose ends nobody has asked for yet.
+        #: Starts before the first reservation, whose ends were not needed yet.
         self._started: list[tuple[QueuedJob, int, str, list[Slot]]] = []
         self._use = TeamUse(pool, self._ends)
-        #: What is kept for jobs that wait for their own team alone.
+        #: Reserved space for jobs that wait only for their own team.
         self.limits = OwnLimits(pool, self._use, self._devices_from)
-        #: By what a rank wants; and the nodes on which something has started since the first of
-        #: these was asked for.
+        #: By the demand of a rank; and the nodes on which jobs started since the first of these was
+        #: made.
         self._coming: dict[Demand, ComingFree] = {}
         self._changed: set[Node] = set()
 
     # -- who may start ----------------------------------------------------------------------
 
     def fits(self, shape: Shape) -> bool:
-        """Whether there is a place now, be it held back or not."""
+        """Return whether there is a place now, held back or not."""
         free = self._pool.free
         if free.fits(shape):
             return True
@@ -88,15 +88,16 @@ class Reservations:
         return fits
 
     def may_bind(self, team: int) -> bool:
-        """Whether a job of `team` that fits may have to wait for what is kept for another one."""
+        """Return whether a job of `team` that fits may have to wait for reserved resources."""
         return bool(self.made) or team in self.limits
 
     def longest_s(
         self, team: int, shape: Shape, priority_class: str, source: int
     ) -> tuple[int, Reserved | Kept | None]:
-        """How long a job of `team` may run that fits, starts now and draws on the guarantee of
-        `source`, and what that is kept for another one allows no more; (UNLIMITED, None) where
-        nothing is in its way.
+        """Return how long a job of `team` that fits may run from now on, and what limits it.
+
+        The job draws on the guarantee of `source`. Return (UNLIMITED, None) where nothing limits
+        it.
         """
         mgpu, binding = shape.total_mgpu, self._binding(team, shape.total_mgpu, source)
         key = shape, tuple(one.job.id for one in binding)
@@ -111,8 +112,11 @@ class Reservations:
         return own if own[0] < found[0] else found
 
     def find(self, job: QueuedJob, team: int, shape: Shape, source: int) -> Place | None:
-        """The tightest place where `job` of `team`, which draws on the guarantee of `source`,
-        delays no reservation, away from what is lent where that is its team's own."""
+        """Return the tightest place where `job` of `team` delays no reservation.
+
+        It draws on the guarantee of `source`. If that is its team's own, the place is away from
+        lent GPUs.
+        """
         free, lent = self._pool.free, self._pool.holdings.borrowed.by_node
         joins_lent = source != team
         place = free.find(shape, lent, joins_lent=joins_lent)
@@ -124,19 +128,23 @@ class Reservations:
 
     @property
     def held(self) -> Mapping[Node, int]:
-        """What is held back now, by node and room; less where some is given back for a while."""
+        """Return what is held back now, by node (or its CPU or memory).
+
+        It is less while some of it is released for a check.
+        """
         return self._held
 
     @contextmanager
     def set_aside(
         self, job: QueuedJob, team: int, mgpu: int, source: int
     ) -> Iterator[frozenset[Node]]:
-        """For a while, hold back only what `job` of `team` may not delay if GPUs are taken back for
-        it, drawing on the guarantee of `source`. It starts when the last victim is gone, and runs
-        as long as it may.
+        """Hold back, within the context, only what a claim of `job` must not delay.
 
-        Yields the nodes and rooms on which it may take nothing back: a reservation that begins
-        before the job ends holds them. So no claims can delay a reservation for ever.
+        The job of `team` draws on the guarantee of `source`. It starts when the last victim is
+        gone, and runs for its time limit.
+
+        Yields the nodes (and their CPU and memory) on which it may reclaim nothing: a reservation
+        that begins before the job ends holds these. So claims cannot delay a reservation for ever.
         """
         in_way = self._in_way(self._claimed_s(job), team, mgpu, source)
         with self._released(in_way):
@@ -144,15 +152,17 @@ class Reservations:
 
     @contextmanager
     def set_aside_nothing(self) -> Iterator[None]:
-        """For a while, hold back nothing."""
+        """Hold back nothing within the context."""
         with self._released(()):
             yield
 
     def claim_takes_quota(
         self, job: QueuedJob, team: int, source: int, victims: Collection[Holding]
     ) -> bool:
-        """Whether `job`, if GPUs of `victims` were taken back for it, would leave no quota to a
-        reserved one that it may not delay."""
+        """Return whether a claim of `job` on `victims` leaves too little quota to a reserved job.
+
+        Only reserved jobs that it must not delay count.
+        """
         if not self.made:
             return False
         ends = [(one, _end_of(self._pool, self._ends, one)) for one in victims]
@@ -163,17 +173,21 @@ class Reservations:
         return False
 
     def claim_delays(self, job: QueuedJob, team: int, victims: Collection[Holding] = ()) -> bool:
-        """Whether `job`, if GPUs of `victims` were taken back for it, would take what is kept in
-        its team's own limits for one that comes first."""
+        """Return whether a claim of `job` on `victims` would delay an earlier job of its team.
+
+        That job has reserved space in the team's own limits.
+        """
         end = self._pool.taken_at + self._claimed_s(job)
         return self.limits.claim_delays(job, team, end, victims)
 
     def longest_of_claim_s(
         self, job: QueuedJob, team: int, source: int
     ) -> tuple[int, Reserved] | None:
-        """How long one like `job` may run for which GPUs are taken back, if it is to be over when
-        the last of the reservations begins that `job` would delay, and which that is; None where it
-        would delay none."""
+        """Return the longest run time of a claim like that of `job`, and the reservation behind it.
+
+        It would be over when the last reservation begins that `job` would delay. Return None if it
+        would delay none.
+        """
         in_way = self._in_way(self._claimed_s(job), team, job.mgpu, source)
         in_way = [one for one in in_way if one.job.id != job.id]
         if not in_way:
@@ -182,29 +196,29 @@ class Reservations:
         return last.start_at - self._pool.taken_at - self._back_s(), last
 
     def _claimed_s(self, job: QueuedJob) -> int:
-        """In how many seconds a job is gone at the latest for which GPUs are taken back."""
+        """Return in how many seconds the job of a new claim is gone at the latest."""
         return UNLIMITED if job.time_limit_s is None else self._back_s() + job.time_limit_s
 
     def _back_s(self) -> int:
-        """In how many seconds GPUs are back at the latest that are taken back now."""
+        """Return in how many seconds GPUs that are reclaimed now are free at the latest."""
         pool = self._pool
         graces = (one.run.grace_until or 0 for one in pool.leaving)
         return max(pool.longest_grace_s(), max(graces, default=0) - pool.taken_at)
 
     def _in_way(self, run_s: int, team: int, mgpu: int, source: int) -> Sequence[Reserved]:
-        """The reservations that a job may delay that is gone in `run_s` at the latest."""
+        """Return the reservations that a job of `run_s` seconds could delay, but must not."""
         end = self._pool.taken_at + run_s
         return [one for one in self._binding(team, mgpu, source) if one.start_at < end]
 
     def _binding(self, team: int, mgpu: int, source: int) -> Sequence[Reserved]:
-        """The reservations that a job of `team` may not delay which draws on the guarantee of
-        `source`.
+        """Return the reservations that a job of `team` on the guarantee of `source` must not delay.
 
-        The promise of a guarantee goes before what is reserved beyond one: a team's own before all
-        that draw on more than their own, and that of a node above it before those of whom the job
-        could take its GPUs back if they ran. Inside a team its own order counts: who comes first
-        there and fits in the guarantee would wait for good if those behind it filled what ends
-        there again and again.
+        Guarantees go before reservations beyond them. A job on its team's own guarantee goes before
+        all jobs that draw on more than their own. A job on the guarantee of a node above goes
+        before those whose GPUs it could reclaim if they ran.
+
+        Inside a team its own order counts. Otherwise an earlier job that fits in the guarantee
+        could wait for good, while later jobs use up again and again what ends there.
         """
         if source == ROOT:
             return self.made
@@ -217,9 +231,11 @@ class Reservations:
         return [one for one in self.made if not self._could_take_back(team, mgpu, one)]
 
     def _could_take_back(self, team: int, mgpu: int, one: Reserved) -> bool:
-        """Whether a job of `team` would have the right to what is reserved for `one` if that ran:
-        it fits in the guarantee on its side of the lowest node above both, and the reserved job
-        draws on that node's or on more."""
+        """Return whether a job of `team` could reclaim what is reserved for `one` if that ran.
+
+        It could if it fits in the guarantee on its side of the lowest node above both, and if the
+        reserved job draws on that node's guarantee or on more.
+        """
         tree = self._pool.tree
         sides = tree.sides(team, one.team)
         if sides is None:
@@ -235,7 +251,7 @@ class Reservations:
         longest: tuple[int, Reserved | None] = (UNLIMITED, None)
         if pool.free.fits(shape):
             return longest
-        # The last to begin are the first in whose way nobody is who ends before.
+        # Check the latest reservations first: a job that ends before them does not delay them.
         binding = sorted(binding, key=lambda one: (-one.start_at, one.job.id))
         while binding:
             with self._released(binding):
@@ -248,7 +264,10 @@ class Reservations:
         return longest
 
     def _would_fit_without(self, shape: Shape) -> bool:
-        """Whether there are enough nodes with room if nothing is held back: a bound."""
+        """Return whether enough nodes could hold a rank if nothing was held back.
+
+        It is an upper bound.
+        """
         free = self._pool.free
         for cluster in free.clusters(shape.clusters):
             count = free.count(cluster, shape)
@@ -264,7 +283,7 @@ class Reservations:
     # -- what changes -----------------------------------------------------------------------
 
     def note_start(self, job: QueuedJob, team: int, cluster: str, slots: list[Slot]) -> None:
-        """`job` has started on devices that count as taken already."""
+        """Note that `job` has started on devices that count as taken already."""
         self._use.note_start(job, team)
         if team in self.limits:
             end = self._ends.of_start(job, self._pool.taken_at)
@@ -290,13 +309,13 @@ class Reservations:
         return end
 
     def _note_ends(self) -> None:
-        """Somebody asks for the ends of what has started."""
+        """Add the ends of jobs that have started, because they are needed now."""
         for job, team, cluster, slots in self._started:
             self._note_end(job, team, cluster, slots)
         self._started.clear()
 
     def note_claim(self, earmark: Earmark) -> None:
-        """GPUs are taken back for a job: its victims go."""
+        """Note a new claim: its victims go."""
         self.note_gone(earmark.victims)
         self._ends.stop(earmark)
         self._ends.claim(earmark)
@@ -308,7 +327,7 @@ class Reservations:
         self._hold_back([(earmark.claim.cluster, slot.node) for slot in earmark.claim.slots])
 
     def note_gone(self, holdings: Iterable[Holding]) -> None:
-        """Of all that run or were promised GPUs these go."""
+        """Note that these attempts are being stopped, or these claims dropped."""
         self._forget()
         self._coming.clear()
         self._changed.clear()
@@ -323,13 +342,15 @@ class Reservations:
             self._hold_back(nodes)
 
     def ends(self) -> Iterator[Sequence[Release]]:
-        """What comes free (see `KnownEnds.parts`), once something is reserved."""
+        """Return what comes free (see `KnownEnds.parts`), including reserved jobs."""
         return self._ends.parts()
 
     def knows_when(self, job: str, shape: Shape) -> bool:
-        """Whether it is known from when on a blocked job has devices: it holds a reservation, or
-        there is such a time for its `shape`, as it was when first asked. So it is taken to be for
-        who comes when that has been looked up for many shapes."""
+        """Return whether the time is known at which a blocked job has devices.
+
+        It is if the job holds a reservation, or if there is such a time for its `shape`. The answer
+        for a shape stays as it was first. After a number of shapes it is assumed to be known.
+        """
         if any(one.job.id == job for one in self.made):
             return True
         if shape not in self._known:
@@ -342,7 +363,7 @@ class Reservations:
         return self._known[shape]
 
     def told(self) -> list[Reservation]:
-        """The reservations as the plan tells them."""
+        """Return the reservations as the plan contains them."""
         return [
             Reservation(
                 one.job.id,
@@ -355,24 +376,24 @@ class Reservations:
         ]
 
     def release(self) -> None:
-        """The cycle is over: hold nothing back any more."""
+        """End the cycle: hold nothing back any more."""
         self.limits.close()
         for (cluster, node), held in self._held.items():
             self._pool.free.take(cluster, node, -held)
         self._held.clear()
 
     def _forget(self) -> None:
-        """What was found out no longer holds."""
+        """Drop cached answers."""
         self._longest.clear()
         self._fits.clear()
 
     # -- new reservations -------------------------------------------------------------------
 
     def may_reserve(self, team: int, shape: Shape, priority_class: str) -> bool:
-        """Whether a blocked job of this shape, class and team may get a reservation.
+        """Return whether a blocked job of this shape, class and team may get a reservation.
 
-        What its own team's limit refuses, or is kept in that for another one, waits for the team's
-        own jobs, and gets none.
+        A job that its own team's limit refuses, or space reserved in that for another job, waits
+        for the team's own jobs. It gets no reservation.
         """
         mgpu = shape.total_mgpu
         return (
@@ -384,14 +405,17 @@ class Reservations:
         )
 
     def reserve(self, job: QueuedJob, team: int, shape: Shape, source: int) -> None:
-        """Reserve the earliest possible start of `job`, which draws on the guarantee of `source`,
-        if it can be told."""
+        """Reserve the earliest possible start of `job`, if that is known.
+
+        The job draws on the guarantee of `source`.
+        """
         self._tries_left -= 1
         self._note_ends()
         pool = self._pool
         first = pool.taken_at
         if pool.now.blocker(team, job.mgpu) is not None:
-            # What is being stopped, since earlier or in this cycle, is in use until it is gone.
+            # Attempts that are being stopped, since earlier or in this cycle, are in use until they
+            # are gone.
             first = max([first, *(one.run.grace_until or 0 for one in pool.leaving)])
             first = max([first, *(pool.grace_until(one) for one in pool.stopped)])
         ledger = (pool.now if pool.later is None else pool.later).copy()
@@ -429,15 +453,19 @@ class Reservations:
         self._hold_back(needs)
 
     def _devices_from(self, shape: Shape, first: int) -> int | None:
-        """From when on, `first` at the earliest, there is a place for `shape` for good, if that can
-        be told."""
+        """Return the time from which `shape` has a place for good.
+
+        The time is `first` at the earliest. Return None if it is unknown.
+        """
         self._note_ends()
         found = self._by_devices(shape, first)
         return None if found is None else found[0]
 
     def _by_devices(self, shape: Shape, first: int) -> tuple[int, Place] | None:
-        """From when on, `first` at the earliest, there is a place for `shape` for good, and
-        that place; None when that cannot be told."""
+        """Return the time from which `shape` has a place for good, and that place.
+
+        The time is `first` at the earliest. Return None if it is unknown.
+        """
         free, kinds, coming = self._pool.free, shape.kinds, self._coming_free(shape)
         tallies = {cluster: free.tally(cluster, shape) for cluster in free.clusters(shape.clusters)}
         apart = self._on_node.keys() | self._changed
@@ -496,7 +524,7 @@ class Reservations:
                 spare[name] = self._spare((cluster, name), start_at)
         if shape.is_bound:
             return start_at, Place(cluster, free.placed(cluster, shape, spare))
-        # Where least must be held back for it, on the fullest of such nodes.
+        # Prefer nodes where least must be held back for it, and among these the fullest.
         ranked = (
             (max(0, here[name] - (left - shape.mgpu)), left, name) for name, left in spare.items()
         )
@@ -504,7 +532,7 @@ class Reservations:
         return start_at, Place(cluster, tuple(sorted(name for _, _, name in chosen)))
 
     def _coming_free(self, shape: Shape) -> ComingFree:
-        """When nodes on which nothing was reserved or started since have room for a rank."""
+        """Return when nodes without new starts or reservations can hold a rank."""
         found = self._coming.get(shape.demand)
         if found is None:
             found = ComingFree(self._pool.free, self._ends.by_time(), shape)
@@ -512,8 +540,10 @@ class Reservations:
         return found
 
     def _ready_at(self, node: Node, shape: Shape) -> int | None:
-        """From when on a node on which something was reserved or started has room for a rank for
-        good."""
+        """Return the time from which a changed node can hold a rank for good, or None.
+
+        It has new starts or reservations.
+        """
         if not self._pool.ground.rooms.is_counted:
             return self._spare_from(node, shape.mgpu)
         ready_at = self._pool.taken_at
@@ -525,11 +555,13 @@ class Reservations:
         return ready_at
 
     def _spare_from(self, node: Node, mgpu: int) -> int | None:
-        """From when on a node, or a room of one, has `mgpu` to spare for good: the first end, or
-        now, after the last start that leaves less."""
+        """Return the time from which a node has `mgpu` to spare for good (or its CPU or memory).
+
+        That is now, or the first end that suffices after the last start that leaves less.
+        """
         left = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
         now, ends = self._pool.taken_at, self._ends.on(node)
-        # At one moment starts come last: what has ended by then is there for them.
+        # At equal times starts come last, because they may use what has ended by then.
         changes = [(now, 0, 0), *((end, 0, more) for end, more in ends)]
         changes += [(one.start_at, 1, -one.needs[node]) for one in self._on_node.get(node, ())]
         changes.sort()
@@ -544,7 +576,7 @@ class Reservations:
         return ready
 
     def _left(self, node: Node, at: int, reserved: Iterable[Reserved]) -> int:
-        """What is left on a node at `at` when those of `reserved` run that have begun by then."""
+        """Return what is left on a node at `at`, when those of `reserved` run that have begun."""
         left = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
         for end, mgpu in self._ends.on(node):
             if end > at:
@@ -556,7 +588,7 @@ class Reservations:
         return left
 
     def _spare(self, node: Node, at: int) -> int:
-        """What is left on a node from `at` on: no reservation that begins later needs it."""
+        """Return what is left on a node from `at` on, not needed by any later reservation."""
         reserved = self._on_node.get(node, ())
         later = [one.start_at for one in reserved if one.start_at > at]
         return min(self._left(node, moment, reserved) for moment in (at, *later))
@@ -564,7 +596,7 @@ class Reservations:
     # -- what is held back ------------------------------------------------------------------
 
     def _hold_back(self, nodes: Iterable[Node]) -> None:
-        """Bring what is held back on `nodes` up to date."""
+        """Update what is held back on `nodes`."""
         free = self._pool.free
         for node in nodes:
             reserved = self._on_node.get(node)
@@ -580,7 +612,7 @@ class Reservations:
                     del self._held[node]
 
     def _needed(self, node: Node, reserved: Sequence[Reserved]) -> int:
-        """What of that which is free on a node now nobody may hold when `reserved` begin."""
+        """Return the part of a node's free amount that must be free when `reserved` begin."""
         free = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
         if free <= 0:
             return 0
@@ -589,7 +621,7 @@ class Reservations:
 
     @contextmanager
     def _released(self, in_way: Iterable[Reserved]) -> Iterator[None]:
-        """For a while, hold back only what the reservations `in_way` need."""
+        """Hold back, within the context, only what the reservations `in_way` need."""
         free, kept = self._pool.free, {id(one) for one in in_way}
         given = []
         for node, held in self._held.items():

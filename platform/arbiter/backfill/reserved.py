@@ -14,12 +14,13 @@ from arbiter.quota.ledger import Ledger
 
 @dataclass(slots=True, eq=False)
 class Reserved:
-    """`job` starts at `start_at` at the latest, on the nodes of `place`, and is gone by `end`, if
-    that is known. `needs` is what it holds then of each node and room. `source` is on whose
-    guarantee it draws, or ROOT.
+    """One reservation: `job` starts at `start_at` at the latest, on the nodes of `place`.
 
-    `ledger` is how the pool stands at `start_at` without the job; quota is `spare_mgpu` at least
-    away from refusing it then.
+    It is gone by `end`, if that is known. `needs` is what it takes then of each node and of its CPU
+    and memory. `source` is the node on whose guarantee it draws, or ROOT.
+
+    `ledger` is the state of quota at `start_at` without the job. Quota allows it then with at least
+    `spare_mgpu` to spare.
     """
 
     job: QueuedJob
@@ -35,15 +36,14 @@ class Reserved:
     _changes: list[tuple[int, int]] = field(default_factory=list)
 
     def leaves_room(self, team: int, mgpu: int) -> bool:
-        """Whether quota still lets the job start if `mgpu` of `team` is in use then."""
+        """Return whether quota still lets the job start if `mgpu` of `team` is in use then."""
         if mgpu <= self.spare_mgpu:
             return True
         self._settle()
         return mgpu <= self.spare_mgpu or self.leaves_room_beside(((team, mgpu),))
 
     def leaves_room_beside(self, others: Collection[tuple[int, int]]) -> bool:
-        """Whether quota still lets the job start if all of these (team, milli-GPU) are in use
-        then."""
+        """Return whether quota lets the job start with all these (team, milli-GPU) in use then."""
         self._settle()
         with Transaction() as beside:
             for team, mgpu in others:
@@ -51,12 +51,12 @@ class Reserved:
             return self.ledger.allows(self.team, self.job.mgpu)
 
     def available(self, team: int) -> int:
-        """What quota lets `team` start then, if the job itself does not."""
+        """Return what quota lets `team` start then if the job itself does not."""
         self._settle()
         return self.ledger.available(team)
 
     def charge(self, team: int, mgpu: int) -> None:
-        """`mgpu` more of `team` is in use at `start_at`, or less."""
+        """Add `mgpu` of `team` to the use at `start_at`; a negative amount reduces it."""
         self._changes.append((team, mgpu))
         self.spare_mgpu -= max(0, mgpu)
 

@@ -1,12 +1,13 @@
-"""Which reserved starts can be told as the latest ones, and whose turn comes before theirs (R-80).
+"""The reserved starts that are safe upper bounds, given the jobs served before them (R-80).
 
-A reservation is made beside those that were made before it, and not beside all that wait: of jobs
-that are alike only the first holds one, and the policy has a bound. Who comes first without one may
-take what a later one counts on; so may who is being stopped, as it waits again then.
+A reservation takes earlier reservations into account, but not all waiting jobs: of equal jobs only
+the first has one, and the policy limits their number. A job that is served first without a
+reservation may take what a later one counts on. So may a preempted job, which queues again.
 
-Others come first only by then. A job that would fit in the guarantee of its team, or of a node
-above that, if less ran there draws on more for now, behind whoever has a higher rank or has used
-less. Once enough of what runs there has ended it draws on that guarantee, and goes before these.
+Some jobs come first only by the reserved time. Such a job would fit in the guarantee of its team,
+or of a node above, if less was in use there. Now it draws on more, and comes behind jobs of a
+higher rank or with less use. Once enough jobs there have ended it draws on that guarantee and
+overtakes these.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ from arbiter.quota.tree import ROOT
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """When a reserved job is to start: what below each node, and on each cluster, has come free by
-    then, less what the other reserved jobs hold then, and the nodes whose guarantees have more room
-    by that. `level`: how far up the guarantee stands that the job draws on by then."""
+    """The state at the start of a reserved job.
+
+    `ended` and `freed` are the milli-GPU that have come free by then, below each node and on each
+    cluster, less what other reserved jobs hold then. `roomier` are the nodes whose guarantees have
+    more space by that. `level` is the level of the guarantee that the job draws on by then.
+    """
 
     one: Reserved
     ended: Mapping[int, int]
@@ -37,9 +41,9 @@ class _Moment:
 
 
 class Foresight:
-    """What waits in one pool, against what is reserved there.
+    """Waiting jobs of one pool, compared with the reservations there.
 
-    Asked once a cycle is over and nothing is held back any more.
+    Use it once a cycle is over and nothing is held back any more.
     """
 
     __slots__ = ("_asks", "_first", "_moments", "_pool", "_refills", "_requeued", "_use")
@@ -47,40 +51,47 @@ class Foresight:
     def __init__(
         self, pool: Pool, made: Sequence[Reserved], ends: Iterable[Sequence[Release]]
     ) -> None:
-        """`made` are the pool's reservations, and `ends` what comes free, in order of time."""
+        """Take the reservations `made` in a pool, and what comes free, in order of time."""
         self._pool = pool
         self._use = (pool.now if pool.later is None else pool.later).base
-        #: By lot, whose it is and what each job of it asks for.
+        #: By lot, its team and the shape of its jobs.
         self._asks: list[tuple[int, Shape]] = []
-        #: By team, what jobs ask for that may draw on a lower guarantee once there is room, their
-        #: number, and what they draw on now.
+        #: By team, jobs that may draw on a lower guarantee once there is space: their shape, their
+        #: number, and the node on which they draw now.
         self._refills: dict[int, list[tuple[Shape, int, int]]] = {}
-        #: By team, what those hold who are being stopped for others: where in the order they will
-        #: wait is not known yet.
+        #: By team, the milli-GPU of attempts that are being stopped for other jobs. Their position
+        #: once they queue again is not known yet.
         self._requeued = Counter[int]()
         for victim in (*(one for one in pool.leaving if one.run.beneficiary), *pool.stopped):
             if victim.team != ROOT and victim.claim_of is None:
                 self._requeued[victim.team] += victim.mgpu
-        #: What has ended below each node when the first job starts that has reserved more than what
+        #: The ended use below each node at the start of the first job that reserved more than what
         #: is left of its team's guarantee.
         self._first: Mapping[int, int] = {}
         self._moments = self._follow(sorted(made, key=_begin), ends) if made else {}
 
     def turn(self, team: int, need_mgpu: int, source: int) -> int:
-        """On whose guarantee a job of `team`, which draws on that of `source` now, has its turn
-        before, or when, the first job starts that has reserved more than its team's guarantee."""
+        """Return the node whose guarantee sets the position of a job that draws on `source` now.
+
+        It is the position by the time at which the first job starts that reserved more than its
+        team's guarantee.
+        """
         return self._lowest(self._first, team, need_mgpu, source)
 
     def add_lot(self, team: int, shape: Shape, count: int, source: int) -> None:
-        """So many jobs of `team` wait that are alike and draw on the guarantee of `source`; lots
-        are numbered as they are added."""
+        """Add waiting jobs of `team` that are equal and draw on the guarantee of `source`.
+
+        Lots are numbered as they are added.
+        """
         self._asks.append((team, shape))
         if source != team:
             self._refills.setdefault(team, []).append((shape, count, source))
 
     def latest(self, jobs: Sequence[tuple[int, str]], lots: Sequence[int]) -> dict[str, int]:
-        """By when the reserved ones of `jobs` start at the latest, which are all that wait in the
-        order of service, of these `lots`: of those of which it can be told."""
+        """Return the latest start of each reserved job for which that is certain (epoch seconds).
+
+        `jobs` are all waiting jobs in the order of service, and `lots` their lots.
+        """
         found: dict[str, int] = {}
         if not self._moments:
             return found
@@ -102,7 +113,7 @@ class Foresight:
     def _follow(
         self, made: Sequence[Reserved], ends: Iterable[Sequence[Release]]
     ) -> dict[str, _Moment]:
-        """How things stand when each of `made`, the first to begin first, is to start."""
+        """Return the state at the start of each job of `made`, in order of time."""
         moments: dict[str, _Moment] = {}
         paths, level = self._pool.tree.paths, self._pool.tree.level
         all_ended: dict[int, int] = {}
@@ -132,8 +143,10 @@ class Foresight:
         return moments
 
     def _lowest(self, ended: Mapping[int, int], team: int, mgpu: int, source: int) -> int:
-        """The node on whose guarantee a job draws once so much has ended, which draws on that of
-        `source` now."""
+        """Return the node on whose guarantee a job draws once so much has ended.
+
+        It draws on `source` now.
+        """
         for node in self._pool.tree.paths[team]:
             if node == source:
                 break
@@ -142,14 +155,16 @@ class Foresight:
         return source
 
     def _more_room(self, ended: Mapping[int, int], node: int) -> int:
-        """What a guarantee has room for once so much has ended; 0 where nothing has."""
+        """Return the free part of a guarantee once so much has ended; 0 where nothing has."""
         more = ended.get(node, 0)
         return self._pool.quota.guaranteed[node] - self._use[node] + more if more > 0 else 0
 
     def _leaves_room(self, moment: _Moment, before: Mapping[int, int]) -> bool:
-        """Whether a reserved job still fits, in sum, when who comes first has what it may: so many
-        jobs `before` it of each lot, who waits again once it is stopped, and who draws on a
-        guarantee by then that is as low."""
+        """Return whether a reserved job still fits, in sum, after all jobs that come first.
+
+        These are the jobs `before` it by lot, preempted jobs that queue again, and jobs that draw
+        on an equally low guarantee by then.
+        """
         one, cluster = moment.one, moment.one.place.cluster
         wanted: Counter[int] = Counter()
         for lot, count in before.items():
@@ -161,27 +176,31 @@ class Foresight:
         for team, mgpu in self._refilled(moment, cluster):
             taking[team] = max(taking.get(team, 0), mgpu)
         taken = [(team, mgpu) for team, mgpu in taking.items() if mgpu > 0]
-        # Also where nobody comes first: one may have started since that waits for no reservation.
+        # Check it even without such jobs: a job may have started since that is not bound by
+        # reservations.
         free = self._pool.free.total_free(frozenset({cluster})) + moment.freed.get(cluster, 0)
         needed = one.job.mgpu + sum(mgpu for _, mgpu in taken)
         return needed <= free and one.leaves_room_beside(taken)
 
     def _refilled(self, moment: _Moment, cluster: str) -> Iterator[tuple[int, int]]:
-        """Whose jobs draw on a guarantee by then that is not above that of the reserved one, and
-        on more now, and how much of the cluster they may take by that."""
+        """Return teams whose jobs move to a guarantee not above that of the reserved job by then.
+
+        The jobs draw on more now. Each team comes with the milli-GPU of the cluster that they may
+        take.
+        """
         tree, ended = self._pool.tree, moment.ended
         for team, refills in self._refills.items() if moment.roomier else ():
             if moment.roomier.isdisjoint(tree.paths[team]):
                 continue
             if team == moment.one.team and moment.one.is_own:
-                # They wait for what is reserved.
+                # They must wait for the reservation.
                 continue
             asked: Counter[int] = Counter()
             for shape, count, source in refills:
                 turn = self._lowest(ended, team, shape.total_mgpu, source)
                 if (
                     turn != source
-                    # Who stands level by then may be the first; inside the team it is not.
+                    # At an equal level another team may be the first; inside the team it is not.
                     and tree.level(turn, team) < moment.level + (team != moment.one.team)
                     and (shape.clusters is None or cluster in shape.clusters)
                 ):

@@ -1,14 +1,14 @@
-"""Room inside a team's own limits that is kept for its first job which only these refuse (R-78).
+"""Space inside a team's own limits, reserved for its first job that only these refuse (R-78).
 
-Such a job waits for its own team's jobs and for nobody else, so it needs no reservation of
-devices: those would stay idle while quota refuses it. But jobs of the team behind it that are small
-enough would fill what ends there again and again, and it would wait for good. So the same rule
-holds for them as for whoever comes after a reservation: one starts only where it is gone when the
-first job fits, by what is known of the ends of what the team runs, or where room is left for both.
-This is EASY backfill (Lifka, 1995) with the limit as the machine.
+Such a job waits for its own team's jobs only, so it needs no reservation of devices. These would
+stay idle while quota refuses the job. But small jobs of the team behind it would use up again and
+again what ends there, and it would wait for good. So these jobs follow the same rule as any job
+behind a reservation. Such a job starts only if it is gone when the first job fits, by the known
+ends of the team's jobs, or if there is space for both. This is EASY backfill (Lifka, 1995) with the
+limit as the machine.
 
-Nothing is kept for who would have to borrow: what fits in the team's guarantee goes before that,
-again and again, and who borrows would make room for nobody.
+Nothing is reserved for a job that would have to borrow. Jobs that fit in the team's guarantee pass
+it again and again, so a reservation for it would help no job.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ from arbiter.quota.tree import UNLIMITED
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """What one job of a team holds or is promised of a pool, in milli-GPU, of which class it is,
-    and when it is gone at the latest in epoch seconds (None: nobody knows). `comes_first` says
-    whether the job that is asked for comes after it in the team's order (class, submit time, id);
-    what starts in this cycle or is claimed counts as if."""
+    """The milli-GPU that one job of a team holds or will get, its class, and its end.
+
+    `end` is when it is gone at the latest (epoch seconds; None: unknown). `comes_first` says
+    whether the job comes before the requesting job in the team's order (class, submit time, id). It
+    is True for starts of this cycle and for claims, and False for stopping attempts.
+    """
 
     mgpu: int
     priority_class: str
@@ -41,7 +43,7 @@ class Held:
 
 
 class TeamUse:
-    """What the jobs of each team hold, and until when."""
+    """The use of each team's jobs, and when it ends."""
 
     def __init__(self, pool: Pool, ends: KnownEnds) -> None:
         self._pool = pool
@@ -49,13 +51,16 @@ class TeamUse:
         self._new: dict[int, list[QueuedJob]] = {}
 
     def note_start(self, job: QueuedJob, team: int) -> None:
-        """`job` starts in this cycle."""
+        """Note that `job` starts in this cycle."""
         self._new.setdefault(team, []).append(job)
 
     def held(self, team: int, job: QueuedJob, *, before: bool = False) -> Iterator[Held]:
-        """What the others of the team of `job` hold, or of those that run only who come `before`
-        it; what is being stopped is gone at the end of its grace, or of its time limit before that.
-        A claim takes the place of those of its own team who are stopped for it."""
+        """Return the use of all other jobs of the team of `job`.
+
+        With `before`, running jobs that come after it are left out. A stopping attempt is gone at
+        the end of its grace, or of its time limit before that. A claim replaces attempts of its own
+        team that are stopped for it.
+        """
         pool, ends = self._pool, self._ends
         replaced: dict[Holding, int] = {}
         for earmark in self._claims(team):
@@ -84,7 +89,7 @@ class TeamUse:
                     yield Held(held.mgpu, run.priority_class, ends.of(held), is_first)
 
     def counted_mgpu(self, team: int) -> int:
-        """What of the team's use is known job by job: of claims, what is free for them."""
+        """Return the part of the team's use that is known job by job; of claims, the free part."""
         leaving = (one.mgpu for one in self._pool.leaving if one.team == team)
         return (
             sum(one.mgpu for one in self._running(team))
@@ -103,11 +108,11 @@ class TeamUse:
                 yield held
 
     def end_of(self, holding: Holding) -> int | None:
-        """When an attempt that nobody stops is gone at the latest, if that is known."""
+        """Return when an attempt that is not being stopped is gone at the latest, if known."""
         return self._ends.of(holding)
 
     def on_nodes(self, team: int) -> Counter[Node]:
-        """What the team's running jobs hold of each node and room."""
+        """Return what the team's running jobs hold of each node and of its CPU and memory."""
         found = Counter[Node]()
         for held in self._running(team):
             for slot in held.run.slots:
@@ -115,8 +120,11 @@ class TeamUse:
         return found
 
     def is_in_guarantee_by(self, at: int, job: QueuedJob, team: int) -> bool:
-        """Whether `job` fits in its team's guarantee at a moment, beside what still runs then of
-        those jobs of the team that come before it. Others, which have passed it, do not count."""
+        """Return whether `job` fits in its team's guarantee at a time, after earlier jobs.
+
+        These are the jobs that come before it and still run then. Later jobs, which have passed it,
+        do not count.
+        """
         left = self._pool.quota.guaranteed[team]
         if job.mgpu > left:
             return False
@@ -127,19 +135,21 @@ class TeamUse:
         return job.mgpu <= left
 
 
-#: So many jobs of a team are looked at whether something can be kept for one of them, and for each
-#: so many moments at which it may fit in the guarantee, too.
+#: The number of a team's jobs for which space may be reserved, and for each the number of times at
+#: which it may fit in the guarantee.
 _TRIES = 4
 _MOMENTS = 8
-#: So often for each reservation that the policy allows it is asked when devices come free; who
-#: comes after that is taken to have a place.
+#: The number of device checks per reservation that the policy allows; later jobs are assumed to
+#: have a place.
 _LOOKS = 4
 
 
 @dataclass(slots=True)
 class Kept:
-    """From `start_at` on the team's limits have room for `job`, and for `spare_mgpu` more in its
-    quota and `spare_of_class_mgpu` in its class; it fits in the team's guarantee then."""
+    """Space in a team's limits for `job` from `start_at` on, when it fits in the team's guarantee.
+
+    Its quota has `spare_mgpu` more then, and its class `spare_of_class_mgpu` more.
+    """
 
     job: QueuedJob
     start_at: int
@@ -147,41 +157,48 @@ class Kept:
     spare_of_class_mgpu: int
 
     def leaves_room(self, mgpu: int, priority_class: str) -> bool:
-        """Whether it still has room if `mgpu` of its team in such a class is in use then."""
+        """Return whether it has space if `mgpu` of its team in such a class is in use then."""
         return mgpu <= self.spare_mgpu and (
             priority_class != self.job.priority_class or mgpu <= self.spare_of_class_mgpu
         )
 
     def charge(self, mgpu: int, priority_class: str) -> None:
-        """`mgpu` more of its team in such a class is in use then."""
+        """Add `mgpu` of its team in such a class to the use then."""
         self.spare_mgpu -= mgpu
         if priority_class == self.job.priority_class:
             self.spare_of_class_mgpu -= mgpu
 
 
 class OwnLimits:
-    """What is kept in the limits of teams in one pool and cycle: for one job of each team at most,
-    the first in its order for which something can be."""
+    """Reserved space in the limits of teams, in one pool and cycle.
+
+    There is at most one per team, for the first job in its order for which it is possible.
+    """
 
     def __init__(
         self, pool: Pool, use: TeamUse, ready_at: Callable[[Shape, int], int | None]
     ) -> None:
-        """`ready_at`: from when on, a moment at the earliest, there are devices for a shape by
-        known ends, if that is known."""
+        """Start without reserved space.
+
+        `ready_at` returns when there are devices for a shape by known ends, at the earliest at a
+        given time.
+        """
         self._pool = pool
         self._use = use
         self._ready_at = ready_at
         self._looks_left = _LOOKS * pool.policy.reservations_max
-        #: Reserved of devices: team, job and end, if that is known.
+        #: Jobs with reserved devices: team, job and end, if that is known.
         self._reserved: list[tuple[int, QueuedJob, int | None]] = []
-        #: Whom their limits have refused, by team, and what is kept for one of them once somebody
-        #: has asked (None: nothing can be).
+        #: Jobs that limits refused, by team; and the reserved space for one of them, once needed
+        #: (None: not possible).
         self._refused: dict[int, list[tuple[QueuedJob, Shape, bool]]] = {}
         self._kept: dict[int, Kept | None] = {}
 
     def refuse(self, job: QueuedJob, team: int, shape: Shape, *, has_place: bool) -> None:
-        """The team's own limit, or its cap in the class of `job`, refuses the job. `has_place`: its
-        devices are free, or would be if nothing were lent."""
+        """Note that the team's own limit, or its cap in the class of `job`, refuses the job.
+
+        `has_place`: its devices are free, or would be if nothing was lent.
+        """
         refused = self._refused.setdefault(team, [])
         if len(refused) < _TRIES:
             refused.append((job, shape, has_place))
@@ -189,11 +206,11 @@ class OwnLimits:
                 del self._kept[team]
 
     def __contains__(self, team: int) -> bool:
-        """Whether something may be kept in the limits of a team."""
+        """Return whether space may be reserved in the limits of a team."""
         return team in self._refused
 
     def of(self, team: int) -> Kept | None:
-        """What is kept in the limits of a team."""
+        """Return the reserved space in the limits of a team, or None."""
         if team not in self._refused:
             return None
         if team not in self._kept:
@@ -202,8 +219,10 @@ class OwnLimits:
         return self._kept[team]
 
     def longest_s(self, team: int, mgpu: int, priority_class: str) -> tuple[int, Kept | None]:
-        """How long such a job of the team may run that starts now, and for whom room is kept that
-        allows no more; (UNLIMITED, None) where nothing is in its way."""
+        """Return how long such a job of the team may run from now on, and the space that limits it.
+
+        Return (UNLIMITED, None) where nothing limits it.
+        """
         kept = self.of(team)
         if kept is None or kept.leaves_room(mgpu, priority_class):
             return UNLIMITED, None
@@ -212,8 +231,10 @@ class OwnLimits:
     def claim_delays(
         self, job: QueuedJob, team: int, end: int, victims: Collection[Holding]
     ) -> bool:
-        """Whether `job`, if GPUs were taken back for it and it ran until `end`, would take what is
-        kept; `victims` of its team that run beyond that moment make room for as much."""
+        """Return whether a claim of `job` would take the reserved space; it would run until `end`.
+
+        `victims` of its team that would run beyond the reserved start offset it.
+        """
         kept = self.of(team)
         if kept is None or end <= kept.start_at:
             return False
@@ -229,22 +250,22 @@ class OwnLimits:
         )
 
     def note(self, team: int, job: QueuedJob, end: int | None) -> None:
-        """A job of the team starts, or is promised GPUs, until `end`."""
+        """Note that a job of the team starts, or gets a claim, and runs until `end`."""
         kept = self._kept.get(team)
         if kept is not None and (end is None or end > kept.start_at):
             kept.charge(job.mgpu, job.priority_class)
 
     def note_reservation(self, team: int, job: QueuedJob, end: int | None) -> None:
-        """Devices are reserved for a job of the team."""
+        """Note that devices are reserved for a job of the team."""
         self._reserved.append((team, job, end))
         self.note(team, job, end)
 
     def forget(self, team: int) -> None:
-        """Of what the team holds something goes sooner than it was known to."""
+        """Compute the reserved space again: a job of the team ends sooner than was known."""
         self._kept.pop(team, None)
 
     def close(self) -> None:
-        """Nobody asks any more: what was asked for devices is not known any more either."""
+        """End the cycle: no device check is possible any more."""
         self._ready_at = _nobody_knows
 
     def _look(self, team: int, job: QueuedJob, shape: Shape, has_place: bool) -> Kept | None:
@@ -258,7 +279,7 @@ class OwnLimits:
         cls, cap = job.priority_class, pool.ground.priority(job.priority_class).cap_mgpu
         of_class = sum(one.mgpu for one in (*held, *later) if one.priority_class == cls)
         used = sum(one.mgpu for one in (*held, *later))
-        # What the ledger knows besides is gone nobody knows when.
+        # Any other use in the ledger has no known end.
         used += max(0, pool.now.base[team] - self._use.counted_mgpu(team))
         kept = Kept(
             job,
@@ -284,9 +305,11 @@ class OwnLimits:
         return None
 
     def _has_place(self, team: int, shape: Shape, at: int) -> bool:
-        """Whether there may be devices at that moment: by known ends, or in sum, as far as GPUs
-        say, what is free, what is lent and what the team's own jobs hold. Who has no place then
-        waits for others than its team."""
+        """Return whether there may be devices at that time.
+
+        They may come from known ends, or in sum from free, lent and the team's own GPUs. A job
+        without a place then waits for other teams, not for its own.
+        """
         pool, more = self._pool, Counter[str]()
         free, lent = pool.free, pool.holdings.borrowed.by_node
         clusters = free.clusters(shape.clusters)

@@ -1,1 +1,1 @@
-"""The state of one pool: configuration, running jobs, claims."""
+"""The state of one pool for a cycle: attempts, claims, free devices and protection."""

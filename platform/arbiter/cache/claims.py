@@ -1,4 +1,4 @@
-"""Claims in force: what of their GPUs is free, and what is coming back (R-62)."""
+"""Valid claims: which of their GPUs are free, and which are still to be freed (R-62)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from arbiter.quota.tree import ROOT, UNLIMITED
 
 @dataclass(slots=True, eq=False)
 class Earmark:
-    """A claim in force, with the rooms of its nodes among its slots where they are counted.
-    `free_mgpu` is the part of each slot, by node or room, that no victim holds any more and nobody
-    else may take; `uncovered_mgpu` is what counts as use of the team. `stand_in`
-    takes the job's place where running jobs are classed and victims are sought. The last two are of
-    a claim of this cycle: `fits_guarantee` where it is within the team's own guarantee, and whose
-    stop for an `earlier` claim of the job goes on."""
+    """A valid claim, with the slots of its nodes and of their CPU and memory where these count.
+
+    - `free_mgpu`, by node (or its CPU or memory), is the free part of each slot. No victim holds it
+      any more and no other job may take it.
+    - `uncovered_mgpu` is the part that counts as use of the team.
+    - `stand_in` represents the job where running jobs are classed and victims are sought.
+    - `fits_guarantee` and `earlier` are only set on a claim of this cycle: whether it is within the
+      team's own guarantee, and the attempts still stopping for an earlier claim of the job.
+    """
 
     job: QueuedJob
     claim: Claim
@@ -37,29 +40,29 @@ class Earmark:
 
     @property
     def going(self) -> list[Holding]:
-        """All who are being stopped for the job."""
+        """Return all attempts that are being stopped for the job."""
         return [*self.victims, *self.earlier]
 
     @property
     def coming_back_mgpu(self) -> int:
-        """What GPUs the victims still hold of the claimed slots."""
+        """Return how much of the claimed slots the victims still hold, in milli-GPU."""
         here = (mgpu for room, mgpu in self.free_mgpu.items() if not is_beside(room))
         return self.job.mgpu - sum(here)
 
     @property
     def is_here(self) -> bool:
-        """Whether the victims hold nothing of the claimed slots any more."""
+        """Return whether all claimed slots are free."""
         return all(self.free_mgpu[slot.node] == slot.mgpu for slot in self.claim.slots)
 
     @property
     def place(self) -> Place:
-        """The claimed nodes."""
+        """Return the claimed nodes."""
         nodes = (slot.node for slot in self.claim.slots if not is_beside(slot.node))
         return Place(self.claim.cluster, tuple(sorted(nodes)))
 
 
 def in_turn(earmarks: Iterable[Earmark]) -> list[Earmark]:
-    """Claims in the order of their grace's end, then of their jobs' ids."""
+    """Return claims in the order of their grace's end, then of their jobs' ids."""
     return sorted(earmarks, key=lambda one: (one.claim.grace_until, one.job.id))
 
 
@@ -70,14 +73,18 @@ def in_force(
     claims: Sequence[Claim],
     taken_at: int,
 ) -> tuple[dict[str, Earmark], list[str]]:
-    """The claims that are in force, by job, and the jobs whose claim no longer holds.
+    """Return the valid claims by job, and the jobs whose claim is no longer valid.
 
-    A claim is dropped when its job is gone, asks for something else or may no longer use the
-    pool, when its cluster does not accept starts, when a claimed node can no longer hold its
-    slot or lacks a feature that the job asks for, when the claimed nodes are not in one domain any
-    more though the job requires it, or when its victims, or anybody else whose GPUs it was to have,
-    hold on for longer than the policy waits: what comes back after that may be a later claim's.
-    The victims of a claim in force are marked as coming back.
+    A claim is dropped in any of these cases:
+
+    - Its job is gone, requests something else, or may no longer use the pool.
+    - Its cluster does not accept starts.
+    - A claimed node can no longer hold its slot, or lacks a feature that the job requires.
+    - The job requires one topology domain, and the claimed nodes are not in one any more.
+    - Its victims, or other attempts whose GPUs it was to get, overrun their grace by more than the
+      policy allows. GPUs that are freed later may belong to a later claim.
+
+    The victims of a valid claim are marked as coming back.
     """
     if not claims:
         return {}, []
@@ -141,17 +148,17 @@ def in_force(
 
 
 def _have_features(claim: Claim, wanted: int | None, kinds: NodeKinds) -> bool:
-    """Whether all claimed nodes are of the `wanted` kinds."""
+    """Return whether all claimed nodes are of the `wanted` kinds."""
     return wanted is None or all(
         kinds.has(wanted, claim.cluster, slot.node) for slot in claim.slots
     )
 
 
 def cover_all(earmarks: Iterable[Earmark], coming_back: Mapping[str, dict[str, int]]) -> None:
-    """Find out which parts of all claimed slots are free, and use up what covers the rest.
+    """Find the free parts of all claimed slots, and use up what covers the rest.
 
-    Each claim's own victims cover its slots first. What else is going covers the claims that
-    wait longest last: their GPUs are there already, and a later claim must not take them.
+    A claim's own victims cover its slots first. Other stopping attempts cover the claims that have
+    waited longest last. The GPUs of those are free already, and a later claim must not take them.
     """
     latest_first = in_turn(earmarks)[::-1]
     for earmark in latest_first:
@@ -166,8 +173,10 @@ def _cover(
     coming_back: Mapping[str, dict[str, int]],
     most: Mapping[str, Mapping[str, int]],
 ) -> None:
-    """Cover what is free of the claimed slots by what is coming back, up to `most` of it, which
-    is used up."""
+    """Cover a claim's slots by GPUs that are coming back, and use those up.
+
+    It uses at most the amounts in `most`.
+    """
     cluster = earmark.claim.cluster
     unclaimed, limits = coming_back.get(cluster, {}), most.get(cluster, {})
     for node, free in earmark.free_mgpu.items():
@@ -180,7 +189,7 @@ def _cover(
 
 
 def _with_rooms(claim: Claim, job: QueuedJob, rooms: Rooms) -> Claim:
-    """The claim of `job`, with what it takes of rooms among its slots."""
+    """Return the claim with the CPU and memory that its job takes among its slots."""
     if not rooms.is_counted:
         return claim
     nodes = [slot.node for slot in claim.slots]
@@ -189,7 +198,10 @@ def _with_rooms(claim: Claim, job: QueuedJob, rooms: Rooms) -> Claim:
 
 
 def stand_in(job: QueuedJob, claim: Claim, team: int, order: int) -> Holding:
-    """The claim of `job` as if it held its slots; the first to be given up where one must be."""
+    """Return an attempt that represents the claim of `job`, as if it held its slots.
+
+    It is the first to be given up where attempts or claims must be stopped.
+    """
     key = (NOT_YET_RUNNING, 0, 0, order), 0, -claim.grace_until, job.id
     return Holding(
         run=RunningJob(

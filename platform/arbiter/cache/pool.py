@@ -1,4 +1,4 @@
-"""One pool as the cycle sees it: who holds what, what is free, what is earmarked."""
+"""One pool during a cycle: attempts, free devices and claims."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ from arbiter.quota.tree import ROOT, PoolQuota, Tree
 
 @dataclass(slots=True, eq=False)
 class Pool:
-    """The standing of one pool, changed in place as the cycle decides.
+    """The state of one pool, changed in place as the cycle decides.
 
-    `now` counts what is in use and what claims have free already; `later` is how it stands when
-    everything that is being stopped is gone and every claim is used, or None while
-    nothing is being stopped. A start must be allowed by both. `protection` is how `holdings` and
-    claims were classed, the latter of the teams `claimants`, and `guarantees` what that takes and
-    what the cycle's starts take on top.
-    `stopped` are those that this cycle stops, with where they were protected before (the bits of
-    `Holding.protected`).
-    `leaving` are the attempts that give their GPUs back within their grace;
-    `coming_back[cluster][node]` is what of that no claim waits for, of nodes and of rooms.
+    - `now` counts everything in use, and the GPUs that claims hold already.
+    - `later` is the state once all stopping attempts are gone and all claims are used. It is None
+      while nothing is being stopped. A start must be allowed by both.
+    - `protection` is the classing of `holdings` and of claims, the latter of the teams `claimants`.
+    - `guarantees` is the protected use by that and by the starts of this cycle.
+    - `stopped` are the attempts that this cycle stops. It maps them to where they were protected
+      before (the bits of `Holding.protected`).
+    - `leaving` are attempts that are being stopped and should be gone within their grace.
+    - `coming_back[cluster][node]` is the part of these that no claim waits for; by node, or CPU or
+      memory of it.
     """
 
     ground: Ground
@@ -62,7 +63,7 @@ class Pool:
     kinds: NodeKinds = field(init=False)
     layout: Layout = field(init=False)
     _credits: Credits | None = None
-    #: What is held of credits that nobody has asked for yet.
+    #: Credit holds from before the credits were first needed: teams and milli-GPU.
     _held_before: list[tuple[int, int]] = field(default_factory=list)
     _victim_order: VictimOrder | None = None
 
@@ -73,7 +74,7 @@ class Pool:
 
     @property
     def credits(self) -> Credits:
-        """What the teams have to spend, looked up at the first question."""
+        """Return the teams' credits, loaded when first needed."""
         if self._credits is None:
             self._credits = Credits(
                 self.tree,
@@ -87,14 +88,14 @@ class Pool:
         return self._credits
 
     def hold_credits(self, team: int, mgpu: int) -> None:
-        """A borrowed start of `team` holds the credits for its first hour."""
+        """Hold the credits for the first hour of a borrowed start of `team`."""
         if self._credits is None:
             self._held_before.append((team, mgpu))
         else:
             self._credits.hold(team, mgpu)
 
     def close(self) -> None:
-        """The cycle is over: `holdings` are again as they were before it."""
+        """End the cycle: restore `holdings` as they were before it."""
         self.holdings.stale |= self.free.taken
         for holding, protected in self.stopped.items():
             holding.is_going = holding.is_coming_back = False
@@ -102,7 +103,7 @@ class Pool:
 
     @property
     def victim_order(self) -> VictimOrder:
-        """In which order attempts are asked for their GPUs."""
+        """Return the order in which attempts are preempted."""
         if self._victim_order is None:
             self._victim_order = VictimOrder(
                 self.tree, self.policy, self.credits.at_first, self.checkpoint_at, self.taken_at
@@ -110,25 +111,25 @@ class Pool:
         return self._victim_order
 
     def is_borrowed(self, earmark: Earmark) -> bool:
-        """Whether the claim that stood before this cycle is beyond the team's guarantee."""
+        """Return whether a claim from before this cycle is beyond the team's guarantee."""
         return not earmark.stand_in.is_protected_at(self.tree.depths[earmark.team])
 
     def blocker(self, team: int, mgpu: int) -> int | None:
-        """The node whose limit refuses a start, now or after what is under way; see `Ledger`."""
+        """Return the node whose limit refuses a start, now or after all stops; see `Ledger`."""
         at = self.now.blocker(team, mgpu)
         if at is None and self.later is not None:
             return self.later.blocker(team, mgpu)
         return at
 
     def is_at_limit(self, team: int, mgpu: int) -> bool:
-        """Whether the team's own limit refuses a start, now or after what is under way."""
+        """Return whether the team's own limit refuses a start, now or after all stops."""
         limit = self.quota.limits[team] - mgpu
         return self.now.base[team] > limit or (
             self.later is not None and self.later.base[team] > limit
         )
 
     def available(self) -> list[int]:
-        """What quota lets start at each node, now and after what is under way; see `Ledger`."""
+        """Return what quota lets start at each node, now and after all stops; see `Ledger`."""
         rooms = self.now.available_everywhere()
         if self.later is not None:
             rooms = list(map(min, rooms, self.later.available_everywhere()))
@@ -136,11 +137,11 @@ class Pool:
         return [room if has_row[path[-1]] else 0 for room, path in zip(rooms, paths, strict=True)]
 
     def source(self, team: int, mgpu: int) -> int:
-        """The lowest node on the team's path whose unused guarantee the job fits in, or ROOT."""
+        """Return the lowest node on the path in whose unused guarantee the job fits, or ROOT."""
         guarantees, quota = self.guarantees, self.quota
         used, guaranteed, keeps_below = guarantees.used_mgpu, quota.guaranteed, quota.keeps_below
         for node in self.tree.paths[team]:
-            # What `fits` says, which is to be asked only where something is kept.
+            # The same as `fits`, which is only needed where a node below keeps unlent quota.
             if used[node] + mgpu <= guaranteed[node] and (
                 not keeps_below[node] or guarantees.fits(node, team, mgpu)
             ):
@@ -148,19 +149,19 @@ class Pool:
         return ROOT
 
     def ratio(self, node: int) -> int:
-        """Protected use over guarantee, exactly ordered; 0 for the root."""
+        """Return protected use over guarantee, exactly ordered; 0 for the root."""
         if node == ROOT:
             return 0
         return exact_ratio(self.guarantees.used_mgpu[node], self.quota.guaranteed[node])
 
     def start(self, job: QueuedJob, team: int, place: Place) -> list[Slot]:
-        """Count `job` as running at `place`; returns what it holds there."""
+        """Count `job` as running at `place`. Return the slots that it takes there."""
         slots = self.occupy(job, team, place)
         self._count_new(job, team)
         return slots
 
     def by_ratio(self, teams: Iterable[int]) -> dict[int, list[int]]:
-        """`teams` by the ratios of their own guarantees."""
+        """Return `teams` grouped by the ratios of their own guarantees."""
         used, guaranteed = self.guarantees.used_mgpu, self.quota.guaranteed
         alike: dict[tuple[int, int], list[int]] = {}
         for team in teams:
@@ -171,19 +172,20 @@ class Pool:
         return found
 
     def _count_new(self, job: QueuedJob, team: int) -> None:
-        """Count a job that starts or claims now for its class, and as protected wherever it fits
-        whole.
+        """Count a job that starts or claims now: for its class, and as protected where it fits.
 
-        Exact but for a new job of higher priority than protected ones, which the next
-        cycle's full classing puts in their place; until then neither is above G.
+        It is exact except for a new job of higher priority than protected ones. The next cycle's
+        full classing corrects that; until then neither exceeds the guarantee.
         """
         mgpu, key = job.mgpu, (team, job.priority_class)
         self.guarantees.protect(team, mgpu)
         self.class_use[key] = self.class_use.get(key, 0) + mgpu
 
     def occupy(self, job: QueuedJob, team: int, place: Place) -> list[Slot]:
-        """Count the devices and the quota of a start whose claim counted for the rest; returns
-        what it holds of nodes and rooms."""
+        """Count the devices and the quota of a start whose claim counted for the rest.
+
+        Return the slots of nodes and of CPU and memory that it takes.
+        """
         slots, mgpu = self.held_by(job, place), job.mgpu
         for slot in slots:
             self.free.take(place.cluster, slot.node, slot.mgpu)
@@ -193,7 +195,7 @@ class Pool:
         return slots
 
     def held_by(self, job: QueuedJob, place: Place) -> list[Slot]:
-        """What `job` holds at `place`, of nodes and of rooms."""
+        """Return the slots of nodes and of CPU and memory that `job` takes at `place`."""
         return self.ground.rooms.held(
             place.cluster, place.nodes, job.mgpu_per_node, job.cpu_milli, job.memory_mib
         )
@@ -201,7 +203,7 @@ class Pool:
     def reclaim(
         self, job: QueuedJob, team: int, place: Place, victims: Sequence[Holding]
     ) -> Reclaim:
-        """Stop `victims`, which run, and earmark `place` for `job`."""
+        """Stop the running `victims`, and make a claim on `place` for `job`."""
         if self.later is None:
             self.later = self.now.copy()
         for holding in victims:
@@ -228,8 +230,10 @@ class Pool:
         return stand_in(job, claim, team, self.ground.priority(job.priority_class).order)
 
     def _wait_for_quota(self, earmark: Earmark) -> None:
-        """A claim of this cycle, which is laid, waits for everybody who goes where quota does not
-        allow its job once its own victims are gone."""
+        """Extend the grace of a new claim if quota refuses its job once its own victims are gone.
+
+        It then waits until all stopping attempts are gone.
+        """
         gone = [(one.team, one.mgpu) for one in earmark.going]
         gone.append((earmark.team, earmark.uncovered_mgpu))
         with Transaction() as without:
@@ -243,7 +247,7 @@ class Pool:
             earmark.stand_in = self._stand_in(earmark.job, earmark.claim, earmark.team)
 
     def lift(self, earmark: Earmark, changes: Transaction) -> None:
-        """Take a claim off its nodes; what was coming back for it is free to claim."""
+        """Take a claim off its nodes, and free what was coming back for it for other claims."""
         cluster = earmark.claim.cluster
         for node, mgpu in earmark.free_mgpu.items():
             changes.take(self.free, cluster, node, -mgpu)
@@ -255,13 +259,13 @@ class Pool:
             changes.add(unclaimed, slot.node, slot.mgpu - earmark.free_mgpu[slot.node])
 
     def _give_back(self, holding: Holding) -> None:
-        """What a victim holds is coming back."""
+        """Count the slots of a victim as coming back."""
         unclaimed = self.coming_back.setdefault(holding.run.cluster, {})
         for slot in holding.run.slots:
             unclaimed[slot.node] = unclaimed.get(slot.node, 0) + slot.mgpu
 
     def _told(self, earmark: Earmark) -> Reclaim:
-        """A claim of this cycle as the plan tells it."""
+        """Return a claim of this cycle as the plan contains it."""
         job, place = earmark.job, earmark.place
         notices = []
         for holding in earmark.victims:
@@ -273,7 +277,7 @@ class Pool:
         return Reclaim(job.id, place.cluster, slots, tuple(notices), grace_until, pool)
 
     def give_up(self, stand_in: Holding) -> None:
-        """Drop a claim for a job that goes first; what was coming back for it is free to claim."""
+        """Drop a claim for a job that goes first; others may claim what was coming back for it."""
         assert stand_in.claim_of is not None
         self._protect_no_more(stand_in)
         earmark = self.earmarks.pop(stand_in.claim_of)
@@ -282,7 +286,7 @@ class Pool:
         self.class_use[earmark.team, earmark.job.priority_class] -= earmark.job.mgpu
 
     def _protect_no_more(self, holding: Holding) -> int:
-        """An attempt or a claim goes; returns where it was protected."""
+        """Mark an attempt or a claim as going. Return where it was protected."""
         holding.is_going = True
         for node in self.tree.paths[holding.team]:
             if holding.is_protected_at(self.tree.depths[node]):
@@ -291,7 +295,7 @@ class Pool:
         return protected
 
     def _count_in(self, earmark: Earmark) -> None:
-        """Count a new claim in on its nodes."""
+        """Count a new claim on its nodes."""
         for node, mgpu in earmark.free_mgpu.items():
             self.free.take(earmark.claim.cluster, node, mgpu)
         self.now.charge(earmark.team, earmark.uncovered_mgpu)
@@ -299,14 +303,13 @@ class Pool:
             self.later.charge(earmark.team, earmark.job.mgpu)
 
     def grace_until(self, holding: Holding) -> int:
-        """When an attempt that is stopped in this cycle, or leaves since an earlier one, is gone at
-        the latest."""
+        """Return when a stopping attempt is gone at the latest (epoch seconds)."""
         if holding in self.stopped:
             return self.taken_at + self._grace_s(holding)
         return holding.run.grace_until or 0
 
     def longest_grace_s(self) -> int:
-        """For how long anybody may go on who is stopped in this cycle."""
+        """Return the longest grace of any attempt that is stopped in this cycle, in seconds."""
         most_s = self.policy.grace_period_s_default
         if self.holdings.unclassed:
             return most_s
@@ -319,8 +322,11 @@ class Pool:
         return grace_s if cls is None else min(grace_s, cls.grace_period_s)
 
     def _last_return(self, place: Place) -> int:
-        """When what is being stopped on these nodes, since earlier or for somebody else in this
-        cycle, is gone at the latest."""
+        """Return when all stopping attempts on these nodes are gone at the latest (epoch seconds).
+
+        It includes attempts that are stopped since earlier cycles, and those stopped for other
+        jobs.
+        """
         nodes = set(place.nodes)
         return max(
             (
@@ -342,8 +348,10 @@ def open_pool(
     checkpoint_at: Callable[[RunningJob], int | None],
     taken_at: int,
 ) -> Pool:
-    """Build the standing of one pool for a cycle; `waiting` are its queued jobs by id. `balances`
-    of a pool and `checkpoint_at` are asked when they are needed."""
+    """Build the state of one pool for a cycle; `waiting` are its queued jobs by id.
+
+    `balances` of a pool and `checkpoint_at` are called when they are needed.
+    """
     policy = ground.policy
     for holding in holdings.going.values():
         grace_until = holding.run.grace_until
@@ -412,11 +420,10 @@ def _protect(
     earmarks: Iterable[Earmark],
     claimants: Collection[int],
 ) -> Protection:
-    """Class what runs and what claims are promised, which are of the teams `claimants`.
+    """Class running attempts and claims, the latter of the teams `claimants`.
 
-    An attempt that is being stopped runs no longer: it is in use but protected nowhere, so that
-    its place in the guarantee can be given away while it goes. A claim counts as a job that
-    started when it was made.
+    An attempt that is being stopped is in use but protected nowhere. So its place in the guarantee
+    can be given away while it stops. A claim counts as a job that started when the claim was made.
     """
     teams: Mapping[int, TeamJobs] = holdings.teams
     if claimants:

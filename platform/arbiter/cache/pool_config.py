@@ -1,4 +1,4 @@
-"""What of a pool seldom changes, and what follows from it alone: laid out once for many cycles."""
+"""Rarely changing data of a pool and everything derived from them, reused over many cycles."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from arbiter.quota.tree import Tree, pool_quota
 class Ground:
     """The tree, quotas, devices and rules of one pool.
 
-    Its capacity is what schedulable devices offer plus what still runs on devices that are
-    not (drained, lost, on a cluster that does not answer), device by device, so that such use
-    takes no room away from the devices that are left.
+    Its capacity is the sum over devices. A schedulable device counts with what it offers. Another
+    one (drained, lost, on a cluster that does not respond) counts with what still runs on it. So
+    that use takes nothing away from the remaining devices.
 
-    What jobs asked for once is remembered as long as the ground lives, here and in all that it
-    lays out (kinds, plans, shelves); `remembered` says how much, and who keeps the ground has to
-    lay it out anew when that is too much.
+    Answers about jobs are cached as long as this object lives, here and in its parts (kinds,
+    topology plans, shelves). `remembered` is their number. The owner has to build a new object when
+    there are too many.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Ground:
         half_lives_s: tuple[int, ...],
         demands: Iterable[Demand] = (),
     ) -> None:
-        """`demands`: see `Rooms`."""
+        """Build all that follows from these data; for `demands` see `Rooms`."""
         self.name = name
         self.tree = tree
         self.policy = policy
@@ -59,11 +59,11 @@ class Ground:
         for device in devices:
             nodes = capacities.setdefault(device.cluster, {})
             nodes[device.node] = nodes.get(device.node, 0) + device.capacity_mgpu
-            # What others hold comes back some day: "never" must not be said because of it.
+            # GPUs held by other workloads come back some day, so they never make a job impossible.
             whole = sizes.setdefault(device.cluster, {})
             mgpu = device.capacity_mgpu + device.outside_mgpu
             whole[device.node] = whole.get(device.node, 0) + mgpu
-        #: What works, whoever holds it and whether its cluster answers or not.
+        #: All working GPUs, whoever holds them and whether or not their cluster responds.
         self.healthy_mgpu = sum(sum(nodes.values()) for nodes in sizes.values())
         self.offered = {c: nodes for c, nodes in capacities.items() if c in clusters}
         self.kinds = NodeKinds(devices)
@@ -82,7 +82,7 @@ class Ground:
             )
             for cls in classes.values()
         }
-        #: Whether what runs in some class is not taken back for a lower one of its organization.
+        #: Whether attempts of some class are not reclaimed for a lower class of their organization.
         self.has_shields = any(one.preempts_others for one in self.priorities.values())
         self._empty = Ledger(tree, self.quota, self.layout.capacity_mgpu, [0] * len(tree.ids))
         self._most: dict[int, int] = {}
@@ -90,19 +90,19 @@ class Ground:
 
     @property
     def remembered(self) -> int:
-        """How many different questions have been asked: nothing here grows by more than these."""
+        """Return the number of cached answers: the size of all caches is bounded by it."""
         unknown = len(self.priorities) - len(self.classes)
         return len(self._fleet_words) + unknown + self.kinds.asked_count
 
     def offered_of(self, cluster: str, room: str) -> int:
-        """What a node, or a room that is counted, offers; 0 for one that is not known."""
+        """Return what a node, or the CPU or memory of one, offers; 0 for an unknown one."""
         nodes = self.offered[cluster]
         if room in nodes:
             return nodes[room]
         return self.rooms_offered.get(cluster, {}).get(room, 0)
 
     def shape_of(self, job: QueuedJob) -> Shape:
-        """What `job` asks of the devices."""
+        """Return the request of `job` to the devices."""
         return Shape(
             job.mgpu_per_node,
             job.node_count,
@@ -115,22 +115,25 @@ class Ground:
         )
 
     def priority(self, name: str) -> Priority:
-        """The priority class of that id."""
+        """Return the priority class of that id; an unknown one has the defaults."""
         found = self.priorities.get(name)
         if found is None:
             found = self.priorities[name] = Priority(name)
         return found
 
     def group_of(self, job: QueuedJob) -> Group:
-        """What a job that waits is to the pool."""
+        """Return the properties of a waiting job in this pool."""
         team, shape = self.tree.index.get(job.team), self.shape_of(job)
         priority = self.priority(job.priority_class)
         word = (None, 0) if team is None else self.verdict(team, shape, priority.cap_mgpu)
         return Group(team, shape, priority, *word)
 
     def verdict(self, team: int, shape: Shape, cap_mgpu: int | None) -> tuple[Code | None, int]:
-        """Why jobs of `team` cannot start in any cycle as things are laid out, whatever the others
-        do, and the most that quota or fleet could ever give them."""
+        """Return why jobs of `team` can never start, whatever the others do, or None.
+
+        It holds until this configuration changes. The second value is the most that quota or fleet
+        could ever give them, in milli-GPU.
+        """
         code, could_ever_mgpu = self._fleet_word(shape)
         if code is not Code.CLUSTER_UNAVAILABLE:
             most_mgpu = self._most_of(team)
@@ -141,7 +144,7 @@ class Ground:
         return code, could_ever_mgpu
 
     def _most_of(self, team: int) -> int:
-        """What quota could ever give a team."""
+        """Return the most that quota could ever give a team."""
         most = self._most.get(team)
         if most is None:
             admits = self.quota.admits(self.tree.paths[team])
@@ -149,7 +152,7 @@ class Ground:
         return most
 
     def _fleet_word(self, shape: Shape) -> tuple[Code | None, int]:
-        """Why no fleet could start `shape` now, and the most it could ever give."""
+        """Return why no fleet could start `shape` now, or None, and the most it could ever give."""
         known = self._fleet_words.get(shape)
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""What runs in one pool, kept up to date from cycle to cycle as attempts come and go."""
+"""Attempts of one pool, updated from cycle to cycle as they start and end."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from arbiter.quota.entitlement import Contender, Protection, TeamJobs, Turn
 from arbiter.quota.ledger import Ledger
 from arbiter.quota.tree import ROOT, PoolQuota, Tree
 
-#: A node of a cluster, or a room of one.
+#: A node of a cluster, or the CPU or memory of one (a *room*).
 Node = tuple[str, str]
 
-#: Of `Holdings.ends` at most one in so many is of an attempt that is gone.
+#: At most one in so many entries of `Holdings.ends` belongs to an attempt that is gone.
 _GONE_PART = 4
 
 _NOTHING: Mapping[str, int] = {}
@@ -26,13 +26,17 @@ _NOTHING: Mapping[str, int] = {}
 
 @dataclass(slots=True, eq=False)
 class Holding:
-    """One attempt that holds GPUs. `team` is ROOT when its team is not in the tree. Among the slots
-    of `run` are those of rooms, where they are counted (see `arbiter.placement.resources`).
+    """An attempt that holds GPUs.
 
-    `is_going`: it is being stopped. `is_coming_back`: its GPUs can be counted on within its
-    grace. `protected` has a bit for each depth (bit 0: its organization) at which it is, and
-    `everywhere` all of them. `claim_of` and `claim_key` are set on the stand-in for a claim: a job
-    that does not run yet, and the order in which it is given up.
+    `team` is ROOT when its team is not in the tree. The slots of `run` include its CPU and memory,
+    where these count (see `arbiter.placement.resources`).
+
+    - `is_going`: it is being stopped.
+    - `is_coming_back`: its GPUs can be counted on within its grace.
+    - `protected` has a bit for each depth (bit 0: its organization) at which it is protected.
+    - `everywhere` has all these bits set.
+    - `claim_of` and `claim_key` are set where it represents a claim, that is a job that does not
+      run yet. They are the job, and the sort key by which the claim is dropped.
     """
 
     run: RunningJob
@@ -48,24 +52,24 @@ class Holding:
 
     @property
     def turn(self) -> Turn:
-        """Where it stands in the order of protection."""
+        """Return its sort key in the order of protection."""
         run = self.run
         return -self.order, run.started_at, run.job, run.attempt
 
     def contender(self) -> Contender:
-        """It, to be classed."""
+        """Return it as a job to be classed."""
         run = self.run
         return Contender(
             -self.order, run.started_at, run.job, run.attempt, self.team, self.mgpu, self
         )
 
     def is_protected_at(self, depth: int) -> bool:
-        """Whether it is protected at the node of that depth on its path."""
+        """Return whether it is protected at the node of that depth on its path."""
         return bool(self.protected >> depth & 1)
 
 
 def _apart(one: list[Contender], other: list[Contender]) -> tuple[list[Contender], list[Contender]]:
-    """Both without what they begin and end with alike: mostly one job came or left."""
+    """Return both lists without their common beginning and end: mostly one job came or left."""
     first, most = 0, min(len(one), len(other))
     while first < most and one[first] is other[first]:
         first += 1
@@ -76,7 +80,7 @@ def _apart(one: list[Contender], other: list[Contender]) -> tuple[list[Contender
 
 
 def held_by_node(holdings: Iterable[Holding]) -> dict[str, dict[str, int]]:
-    """What `holdings` hold, by cluster and node or room."""
+    """Return the amounts that `holdings` hold, by cluster and node (or its CPU or memory)."""
     held: dict[str, dict[str, int]] = {}
     for holding in holdings:
         nodes = held.setdefault(holding.run.cluster, {})
@@ -86,9 +90,11 @@ def held_by_node(holdings: Iterable[Holding]) -> dict[str, dict[str, int]]:
 
 
 class Borrowed:
-    """Attempts that are not protected everywhere and may be stopped, kept up to date as that
-    changes. `alike`: by team and the bits of where they are protected, which `of` has of each;
-    `by_node`: what they hold, by cluster and node or room."""
+    """Attempts that are not protected everywhere and may be stopped, updated as that changes.
+
+    `alike` groups them by team and by the bits of where they are protected; `of` has both for each
+    attempt. `by_node` is what they hold, by cluster and node (or its CPU or memory).
+    """
 
     __slots__ = ("alike", "by_node", "of")
 
@@ -100,7 +106,7 @@ class Borrowed:
             self.note(holding)
 
     def note(self, holding: Holding) -> None:
-        """It is protected otherwise than before, or here for the first time."""
+        """Add, move or remove an attempt whose protection changed or that is new."""
         protected, everywhere = holding.protected, holding.everywhere
         at_home = protected & (everywhere + 1) >> 1
         if (
@@ -121,7 +127,7 @@ class Borrowed:
             alike[holding] = None
 
     def _part(self, holding: Holding) -> bool:
-        """Take it from those that are alike; whether it was among any."""
+        """Remove it from its group. Return whether it was in one."""
         of = self.of.pop(holding, None)
         if of is None:
             return False
@@ -141,16 +147,20 @@ class Borrowed:
 
 
 class Holdings:
-    """All attempts of one pool, and what they come to by team, node and end.
+    """All attempts of one pool, and their sums by team, node and end.
 
-    `teams` has those that are not being stopped, by team, `going` the others. `unsettled` are those
-    of which the last cycle left anything but "all of it guaranteed", by team; `at_rest` are teams
-    of whose attempts nothing is to be told as long as none comes, goes or is stopped. `class_use`
-    is by team and class, of classes with a cap. `on_node` has what each holds of a node or room.
-    `ends` has every end by a time limit, in order, and some of attempts that are gone (see `has`).
-    `free` are the devices without them, once there was a cycle. `stale` are the nodes and rooms
-    that `settle` is to look at: what goes of one, and what comes in its place until then, is one
-    change. `ledger` is how quota stands, in which the capacity is of no meaning.
+    - `teams` has the attempts that are not being stopped, by team; `going` has the others.
+    - `unsettled`, by team, are attempts that the last cycle left not entirely guaranteed.
+    - `at_rest` are teams with no change of guaranteed parts to report, until an attempt starts,
+      ends or is stopped.
+    - `class_use` is by team and class, for classes with a cap.
+    - `on_node` is the amount of each attempt on a node (or of its CPU or memory).
+    - `ends` has every end by a time limit, in order. It may include ends of some attempts that are
+      gone (see `has`).
+    - `free` are the free devices, once there was a cycle.
+    - `stale` are the nodes that `settle` has to look at. An attempt that ends, and one that takes
+      its place before that, are one change.
+    - `ledger` is the state of quota; its capacity has no meaning.
     """
 
     def __init__(
@@ -162,7 +172,7 @@ class Holdings:
         rooms: Rooms,
     ) -> None:
         self.all: dict[str, Holding] = {}
-        #: How many gangs run on so many nodes.
+        #: The number of gangs by their number of nodes.
         self.widths: Counter[int] = Counter()
         self.teams: dict[int, TeamJobs] = {}
         self.going: dict[str, Holding] = {}
@@ -171,7 +181,7 @@ class Holdings:
         self.direct = [0] * len(tree.ids)
         self.ledger = Ledger(tree, quota, 0, self.direct)
         self.class_use: dict[tuple[int, str], int] = {}
-        #: How many are of a class that nobody knows.
+        #: The number of attempts of an unknown class.
         self.unclassed = 0
         self.on_node: dict[Node, dict[str, int]] = {}
         self.ends: list[tuple[int, str, Holding]] = []
@@ -180,23 +190,23 @@ class Holdings:
         self._tree = tree
         self._classes = classes
         self._rooms = rooms
-        #: With rooms.
+        #: Nodes, and their CPU and memory.
         self._offered = {
             cluster: {**nodes, **rooms.offered.get(cluster, _NOTHING)}
             for cluster, nodes in offered.items()
         }
         self.offered_mgpu = sum(sum(nodes.values()) for nodes in offered.values())
-        #: What is in use of nodes beyond what they offer, as last settled.
+        #: The use of nodes beyond what they offer, as of the last `settle`.
         self._beyond: dict[Node, int] = {}
         self._capped = {cls.id for cls in classes.values() if cls.team_cap_mgpu is not None}
-        #: As of the last cycle, and the teams of which something changed since.
+        #: The protection as of the last cycle, and the teams that changed since.
         self._protection = Protection.of_nobody(tree, quota)
         self._changed: set[int] = set()
-        #: Kept from when somebody asks for it.
+        #: Set when first needed.
         self._borrowed: Borrowed | None = None
 
     def add(self, run: RunningJob) -> None:
-        """`run` holds GPUs from now on."""
+        """Add `run`, which holds GPUs from now on."""
         team = self._tree.index.get(run.team, ROOT)
         cls = self._classes.get(run.priority_class)
         is_going = run.phase is Phase.STOPPING or run.beneficiary is not None
@@ -228,7 +238,7 @@ class Holdings:
         self.at_rest.discard(team)
 
     def remove(self, attempt: str) -> None:
-        """The attempt is gone."""
+        """Remove an attempt that is gone."""
         holding = self.all.pop(attempt)
         self._count(holding, -1)
         unsettled = self.unsettled.get(holding.team, {})
@@ -243,7 +253,7 @@ class Holdings:
             self._changed.add(holding.team)
 
     def has(self, holding: Holding) -> bool:
-        """Whether it is not gone."""
+        """Return whether it still holds GPUs."""
         return self.all.get(holding.run.attempt) is holding
 
     def _note_end(self, end: int, holding: Holding) -> None:
@@ -257,10 +267,10 @@ class Holdings:
             ends.insert(at, (end, attempt, holding))
 
     def protect(self, teams: Mapping[int, TeamJobs], besides: Collection[int]) -> Protection:
-        """Class all attempts for a cycle, and mark them. `teams` are theirs with what else is to be
-        classed of those `besides`.
+        """Class all attempts for a cycle, and mark them.
 
-        What nothing came to or left since stays as it is.
+        `teams` has the jobs to be classed by team. For the teams `besides` these include further
+        ones, such as claims. Teams without a change are not classed again.
         """
         protection = self._protection
         before, now = protection.unprotected.copy(), protection.unprotected
@@ -291,8 +301,10 @@ class Holdings:
 
     @property
     def borrowed(self) -> Borrowed:
-        """Who is not protected everywhere, as marked last; to be asked before anybody is stopped in
-        a cycle."""
+        """Return the attempts that are not protected everywhere, as marked last.
+
+        It must be called before any attempt is stopped in a cycle.
+        """
         if self._borrowed is None:
             marked = (
                 job.what
@@ -304,19 +316,19 @@ class Holdings:
         return self._borrowed
 
     def used_on(self, at: Node) -> int:
-        """What is in use of a node or room."""
+        """Return the amount in use on a node, or of its CPU or memory."""
         held = self.on_node.get(at)
         return 0 if held is None else sum(held.values())
 
     def left_of(self, offered: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-        """What of the `offered`, by cluster and node or room, they leave."""
+        """Return what the attempts leave of the `offered` amounts, by cluster and node."""
         return {
             cluster: {room: most - self.used_on((cluster, room)) for room, most in rooms.items()}
             for cluster, rooms in offered.items()
         }
 
     def settle(self) -> None:
-        """Look at what is stale: what is free of it, and what is in use beyond what it offers."""
+        """Update the free amount of stale nodes, and the use beyond what they offer."""
         free, beyond, on_node = self.free, self._beyond, self.on_node
         for at in self.stale:
             cluster, room = at
@@ -332,8 +344,10 @@ class Holdings:
         self.stale.clear()
 
     def capacity(self, without: Mapping[str, Mapping[str, int]] | None = None) -> int:
-        """Device by device, what it offers or what is in use on it `without` some, whichever is
-        more; as last settled."""
+        """Return the sum over devices of what is offered or in use, whichever is more.
+
+        The amounts of `without` do not count as use. It is as of the last `settle`.
+        """
         beyond = self._beyond
         back = sum(
             min(mgpu, beyond.get((cluster, room), 0))

@@ -1,4 +1,4 @@
-"""Changes of a pool that can be taken back."""
+"""Changes of a pool that can be undone."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Transaction:
-    """Makes changes and remembers how to take them back, the latest first.
+    """Makes changes, and undoes them in reverse order.
 
-    As a context it takes back at its end what is not committed:
+    As a context manager it undoes uncommitted changes at its end:
 
         with Transaction() as attempt:
             attempt.charge(pool.now, team, -mgpu)
@@ -24,7 +24,7 @@ class Transaction:
     __slots__ = ("_log",)
 
     def __init__(self) -> None:
-        #: The calls that take the changes back.
+        #: The calls that undo the changes.
         self._log: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     def __enter__(self) -> Self:
@@ -40,17 +40,17 @@ class Transaction:
         self._log.clear()
 
     def charge(self, ledger: Ledger, team: int, mgpu: int) -> None:
-        """Count `mgpu` more in use by `team`."""
+        """Add `mgpu` to the use of `team`."""
         ledger.charge(team, mgpu)
         self._log.append((ledger.charge, (team, -mgpu)))
 
     def take(self, free: FreeDevices, cluster: str, node: str, amount: int) -> None:
-        """Take devices of a node, or CPU or memory of it."""
+        """Take GPUs of a node, or its CPU or memory."""
         free.take(cluster, node, amount)
         self._log.append((free.take, (cluster, node, -amount)))
 
     def add(self, amounts: dict[_Key, int], key: _Key, amount: int) -> None:
-        """Add to one of some amounts; one that is not there is 0."""
+        """Add to one entry of `amounts`; a missing entry counts as 0."""
         _add(amounts, key, amount)
         self._log.append((_add, (amounts, key, -amount)))
 

@@ -1,16 +1,15 @@
-"""In which order running attempts are asked to give their GPUs back (R-55 to R-57).
+"""The order in which running attempts are preempted (R-55 to R-57).
 
-A job that has not run for long, or that was stopped often enough, is *spared*: it comes after all
-that are not, but is never immune, since a guarantee is a promise and sparing is a courtesy. What
-is unpaid is not spared. An organization sets how long and how often for what is taken back within
-it; where another organization takes its GPUs back the installation's policy counts, so that nobody
-can put its own jobs behind those of strangers.
+A *spared* job has not run for long, or was preempted often enough. It comes after all jobs that are
+not spared. It is never immune: a guarantee is a promise, and sparing is a courtesy. Unpaid use is
+not spared. An organization sets both limits for reclaims within it. Reclaims by other organizations
+use the limits of the installation, so that no organization can protect its jobs from others.
 
-A job that would lose much of its work is *costly* and comes after all others, unpaid or not; among
-such jobs what they lose decides, and neither rank nor credits nor priority. Else the team with the
-fewest credits would give back days of work where another one would lose minutes. What is much goes
-by the GPUs that are asked for where these are fewer than its own: of a gang that is stopped for a
-small job the work of all ranks is lost, though the GPUs of one would have done.
+A *costly* job would lose much of its work and comes after all others, even if it is unpaid. Among
+costly jobs only the loss decides, not rank, credits or priority. Otherwise the team with the fewest
+credits would lose days of work where another would lose minutes. If fewer GPUs are needed than the
+job has, the threshold is lower. A gang that is stopped for a small job loses the work of all ranks,
+even if one rank's GPUs would have been enough.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from arbiter.quota.tree import Tree
 if TYPE_CHECKING:
     from arbiter.cache.running import Holding
 
-#: Unpaid, paid, spared or costly; rank; credits in tenths of a day; order of the priority class.
+#: The kind (unpaid, paid, spared or costly), rank, credits in tenths of a day, and priority value.
 Kind = tuple[int, int, int, int]
-#: The kind; what stopping it costs; the youngest first; id. Smaller is asked earlier.
+#: The kind, the cost of stopping, minus the start time, and the id. Smaller keys are stopped first.
 VictimKey = tuple[Kind, int, int, str]
 
 UNPAID = 0
 PAID = 1
 SPARED = 2
 COSTLY = 3
-#: The kind of a claim, which is given up before anything that runs.
+#: The kind of a claim, which is dropped before any running attempt is stopped.
 NOT_YET_RUNNING = -1
 
 _COSTLY_KIND: Kind = (COSTLY, 0, 0, 0)
@@ -44,9 +43,12 @@ _COSTLY_KIND: Kind = (COSTLY, 0, 0, 0)
 def cost_of_stopping(
     run: RunningJob, mgpu: int, taken_at: int, checkpoint_at: int | None = None
 ) -> int:
-    """What is lost of the work since the last known checkpoint (that of `run`, or a later one at
-    `checkpoint_at`) or the start, in milli-GPU-seconds, and a second of all its GPUs: between jobs
-    that would lose nothing the smaller one goes."""
+    """Return the work that stopping an attempt would lose, in milli-GPU-seconds.
+
+    It counts since the start or the last known checkpoint (that of `run`, or a later one at
+    `checkpoint_at`). One second of all its GPUs is added, so that among jobs without a loss the
+    smaller one is stopped.
+    """
     since, saved_at = run.started_at, run.checkpoint_at
     if saved_at is not None and saved_at > since:
         since = saved_at
@@ -56,8 +58,11 @@ def cost_of_stopping(
 
 
 class _Team(NamedTuple):
-    """Where a team stands; `bit` is that of its depth. Its organization spares its attempts until
-    they ran for so many seconds, and once they were stopped so often."""
+    """Properties of a team in the order of victims.
+
+    `bit` is the bit of its depth. `sparing` are the limits of its organization: attempts are spared
+    until they ran for so many seconds, or once they were preempted so often.
+    """
 
     rank: int
     tenths: int
@@ -67,7 +72,7 @@ class _Team(NamedTuple):
 
 
 class VictimOrder:
-    """Where the attempts of one pool stand in this order: as things were before the cycle."""
+    """The order of the attempts of one pool, as things were before the cycle."""
 
     __slots__ = (
         "_abroad",
@@ -97,12 +102,14 @@ class VictimOrder:
         self._costly_loss_s = policy.costly_loss_s
         self._abroad = policy.min_run_s, policy.preemptions_max
         self._teams: dict[int, _Team] = {}
-        #: Equal kinds are one object, which are compared at no cost.
+        #: Equal kinds share one object, so that comparing them is cheap.
         self._kinds: dict[Kind, Kind] = {}
 
     def key(self, holding: Holding, wanted_mgpu: int, *, is_abroad: bool) -> VictimKey:
-        """What orders an attempt or claim where a job of `wanted_mgpu` asks; `is_abroad`: another
-        organization takes it back."""
+        """Return the sort key of an attempt or claim when a job of `wanted_mgpu` needs GPUs.
+
+        `is_abroad`: the job belongs to another organization.
+        """
         if holding.claim_key is not None:
             return holding.claim_key
         run, mgpu, taken_at = holding.run, holding.mgpu, self._taken_at

@@ -1,1 +1,1 @@
-"""One cycle: the decisions of all pools, put together."""
+"""One cycle: the decisions of all pools, combined into one plan."""

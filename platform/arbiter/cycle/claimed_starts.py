@@ -1,4 +1,4 @@
-"""What becomes of the claims that stood when the cycle of a pool began (R-62, R-64)."""
+"""Claims from earlier cycles: start their jobs, keep the claims or drop them (R-62, R-64)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arbiter.placement.free_devices import Place
 
 
 class Used(NamedTuple):
-    """A claim whose job starts, where it does, and what it holds there of nodes and rooms."""
+    """A claim whose job starts, its place, and its slots of nodes and of CPU and memory."""
 
     earmark: Earmark
     place: Place
@@ -20,10 +20,13 @@ class Used(NamedTuple):
 
 
 def use_claims(pool: Pool, starts_max: int) -> list[Used]:
-    """Start every claimed job whose GPUs are free, there or elsewhere, so many at most; give up a
-    claim that only quota still refuses (it was lowered since), unless that is to allow it once
-    others are gone. What a claim leaves so is there for the others. What those behind it in turn
-    keep free is no reason to refuse it: they come after it, and have time until others are gone."""
+    """Start claimed jobs whose GPUs are free, there or elsewhere; at most `starts_max` of them.
+
+    A claim is dropped if its GPUs are free but quota still refuses the job, because quota was
+    lowered since. It stays if quota will allow the job once other attempts are gone. The other
+    claims may use everything that a dropped or moved claim releases. Later claims never block an
+    earlier one: they rank behind it, and have time until other attempts are gone.
+    """
     used: list[Used] = []
     dropped_count = -1
     while dropped_count < len(pool.dropped):
@@ -40,7 +43,7 @@ def use_claims(pool: Pool, starts_max: int) -> list[Used]:
 
 
 def _use(pool: Pool, earmark: Earmark) -> Used | None:
-    """Start the job of a claim, if it can; else keep the claim or give it up."""
+    """Start the job of a claim if possible; otherwise keep the claim or drop it."""
     job, claimed, is_ready = earmark.job, earmark.place, earmark.is_here
     with Transaction() as attempt:
         pool.lift(earmark, attempt)
@@ -58,9 +61,11 @@ def _use(pool: Pool, earmark: Earmark) -> Used | None:
 
 
 def _waits_for_others(pool: Pool, earmark: Earmark) -> bool:
-    """Whether quota, which refuses the job of a claim now, is to allow it once its victims are
-    gone, or those of other claims, for which it waits no longer than for its own. The claim does
-    not count."""
+    """Return whether quota will allow a refused claimed job once stopping attempts are gone.
+
+    These are the claim's own victims or those of other claims. The job waits for the latter no
+    longer than for its own. The claim itself does not count.
+    """
     later = pool.now if pool.later is None else pool.later
     return bool(earmark.victims) or (
         earmark.claim.grace_until + pool.policy.claim_overdue_s >= pool.taken_at

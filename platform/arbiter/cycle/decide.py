@@ -9,17 +9,18 @@ from arbiter.cycle.scheduler import Core
 
 
 def decide(snapshot: Snapshot, policy: Policy, *, explains: bool = True) -> Plan:
-    """Start every queued job that quota and devices allow, in the order of service, and take
-    back lent GPUs for those that a guarantee entitles to them.
+    """Start every job that quota and devices allow, in order of service, and reclaim lent GPUs.
 
-    Pure: time is `snapshot.taken_at`; equal snapshots give equal plans, whatever the order of
-    their parts. Pools do not know each other, except that `policy.starts_max` and
-    `policy.reclaims_max` are for all of them, in order of their names. A job of an unknown team
-    never fits; an unknown priority class has order 0 and the policy's grace.
+    GPUs are reclaimed for jobs that a guarantee entitles to them.
 
-    Without `explains` the plan has what is to be done and nothing that is only told of it: no
-    reasons, uses and reservations. That is the same in less time.
+    Pure: time is `snapshot.taken_at`. Equal snapshots give equal plans, whatever the order of their
+    parts. Pools are independent, except that all of them share `policy.starts_max` and
+    `policy.reclaims_max`, in the order of their names. A job of an unknown team never fits. An
+    unknown priority class has order 0 and the policy's grace period.
 
-    Raises ValueError for a tree that is none (see `tree_of`).
+    With `explains` False the plan has no reasons, uses or reservations. The actions in it are the
+    same, and it takes less time.
+
+    Raises ValueError for an invalid tree (see `tree_of`).
     """
     return Core.of(snapshot, policy).cycle(snapshot.taken_at, explains=explains)

@@ -1,21 +1,20 @@
-"""Elastic jobs: with how many nodes a job starts that is content with fewer than it would like
-(R-47 to R-49).
+"""Elastic jobs: the number of nodes with which a job starts that accepts a range (R-47 to R-49).
 
-In the queue an elastic job is a job of its least size: by that it is judged and explained, for that
-a reservation is made and GPUs are taken back. So it never waits for more than its least, and nobody
-is stopped so that it gets more. Once it can start it gets more nodes in two steps:
+In the queue an elastic job counts with its minimum. Its order, its reason to wait, its reservation
+and its reclaim all use that size. So it never waits for more than its minimum, and no job is
+stopped to make it larger. Once it can start it gets more nodes in two steps:
 
-1. In its turn, as many as its team's own guarantee allows: what is guaranteed goes in the order of
-   service, and an elastic job takes its place there like a job that asks for so much.
-2. When everybody has had their turn, as many as are left over on its cluster. What it got so could
-   be had back only by stopping all of it, so a job that can start on it goes first, whatever its
-   rank: one that waits is worse off than one that runs with less. For the same reason it takes
-   nothing that is held back for a reservation, whatever its time limit, and nothing in a cycle that
-   came to `starts_max` or `reclaims_max`: others wait then at whom nobody has looked.
+1. When it is served, it gets as many nodes as its team's own guarantee allows. Guaranteed GPUs
+   are given out in the order of service, and the job competes there like one of that size.
+2. After all jobs were served, it gets free nodes that are left over on its cluster. They could
+   be reclaimed only by stopping the whole job, so any job that can start on them goes first,
+   whatever its rank. For the same reason it takes nothing that is held back for a reservation,
+   whatever its time limit. It also takes nothing in a cycle that reached `starts_max` or
+   `reclaims_max`, because some waiting jobs were not considered in that cycle.
 
-From then on it is a job of the size that it was granted: for fair-share and credits, in the meter,
-and for protection, as every job is protected whole or not at all. Who wants it protected for sure
-asks for no more than the team is guaranteed.
+After that it is a job of the granted size: for fair-share, credits, metering and protection. A job
+is protected as a whole or not at all. A job that must be protected should request no more than its
+team's guarantee.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from arbiter.quota.tree import ROOT
 
 
 def is_elastic(job: QueuedJob) -> bool:
-    """Whether it would like more nodes than it has."""
+    """Return whether a job accepts more nodes than it has."""
     return job.node_count_max is not None and job.node_count < job.node_count_max
 
 
 class Charge(Protocol):
-    """Counts as used what a job of a team gets."""
+    """Count a job of a team as use."""
 
     def __call__(self, team: int, job: QueuedJob, *, is_borrowed: bool) -> None: ...
 
@@ -62,16 +61,18 @@ class Elastic:
         self._queues = queues
 
     def sized(self, job: QueuedJob, team: int) -> tuple[QueuedJob, Shape]:
-        """An elastic `job`, which can start as it is and draws on its team's own guarantee, as it
-        starts in its turn: with as many nodes as that, quota, class and devices allow it now. And
-        its shape then."""
+        """Return an elastic `job` in the size with which it starts when served, and its shape.
+
+        The job can start at its minimum and draws on its team's own guarantee. It gets as many
+        nodes as that guarantee, quota, class and devices allow now.
+        """
         assert job.node_count_max is not None
         can = partial(self._can_start, job, team)
         sized = replace(job, node_count=_most(job.node_count, job.node_count_max, can))
         return sized, self._pool.ground.shape_of(sized)
 
     def _can_start(self, job: QueuedJob, team: int, nodes: int) -> bool:
-        """Whether `job` could start on so many nodes, within its team's own guarantee."""
+        """Return whether `job` could start on that many nodes, within its team's own guarantee."""
         pool, reserved, larger = self._pool, self._reserved, replace(job, node_count=nodes)
         shape = pool.ground.shape_of(larger)
         if not (
@@ -91,8 +92,10 @@ class Elastic:
         standing: Callable[[int, int], Standing],
         charge: Charge,
     ) -> None:
-        """Give what is left over to those of `starts` that would like more, in the order of
-        service: `standing` tells that of a team and of what it draws on."""
+        """Give nodes that are left over to elastic jobs among `starts`, in the order of service.
+
+        `standing` returns the position of a team that draws on the guarantee of a node.
+        """
         pool, turns = self._pool, []
         for at, start in enumerate(starts):
             if is_elastic(start.job):
@@ -108,8 +111,11 @@ class Elastic:
                 charge(starts[at].team, more, is_borrowed=source != starts[at].team)
 
     def _grow(self, start: NewStart) -> tuple[NewStart, QueuedJob] | None:
-        """What starts, with all the nodes of its cluster that nobody needs, and those alone as if
-        they were a job; None where there are none. They count as taken then."""
+        """Add the nodes of its cluster that no other job needs to a start.
+
+        Return the larger start, and the added nodes as if they were a job of their own. Return None
+        if there are no such nodes. The added nodes count as taken.
+        """
         job, team, place = start.job, start.team, start.place
         assert job.node_count_max is not None
         nodes = self._nodes_for(job, place)[: job.node_count_max - job.node_count]
@@ -132,8 +138,7 @@ class Elastic:
         return NewStart(whole, team, start.order, Place(place.cluster, names)), more
 
     def _can_add(self, alone: QueuedJob, team: int, count: int) -> bool:
-        """Whether what a start would like more could start `alone`, on so many nodes, and delay
-        nobody for whom something is kept."""
+        """Return whether `alone` could start on that many nodes and delay no reservation."""
         more = replace(alone, node_count=count)
         if not self._is_allowed(more, team):
             return False
@@ -141,7 +146,7 @@ class Elastic:
         return self._reserved.longest_s(team, shape, alone.priority_class, ROOT)[1] is None
 
     def _is_allowed(self, job: QueuedJob, team: int) -> bool:
-        """Whether class, the team's own blocked jobs and quota let so much start."""
+        """Return whether the class cap, the team's own blocked jobs and quota allow this job."""
         pool, queue = self._pool, self._queues.get(team)
         cls = pool.ground.classes.get(job.priority_class)
         if cls is not None and cls.team_cap_mgpu is not None:
@@ -154,8 +159,10 @@ class Elastic:
         return pool.blocker(team, job.mgpu) is None
 
     def _nodes_for(self, job: QueuedJob, place: Place) -> list[str]:
-        """Further nodes with room for a rank of `job`, which starts at `place`: first those that
-        are as close to it as it would like, the fullest of them first."""
+        """Return further nodes with space for a rank of `job`, which starts at `place`.
+
+        Nodes in the topology domain that the job prefers come first, and among equals the fullest.
+        """
         free, cluster = self._pool.free, place.cluster
         shape, own = self._pool.ground.shape_of(job), set(place.nodes)
         found = [node for _, node in free.with_room(cluster, shape) if node not in own]
@@ -178,8 +185,10 @@ class Elastic:
 
 
 def _most(least: int, most: int, can: Callable[[int], bool]) -> int:
-    """The largest number from `least`, which can be, to `most` that can be; where one can,
-    every smaller one can."""
+    """Return the largest number up to `most` for which `can` holds.
+
+    It holds for `least`, and for every number below one for which it holds.
+    """
     while least < most:
         middle = (least + most + 1) // 2
         if can(middle):

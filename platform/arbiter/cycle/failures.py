@@ -1,4 +1,4 @@
-"""What becomes of a job that cannot start, and of those behind it."""
+"""Consequences of a job that cannot start, for the job itself and for the jobs behind it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from arbiter.queue.order import JobLine, TeamQueue
 class Failures:
     """Sets jobs of one pool aside for the rest of the cycle.
 
-    `left` is what the cycle may still do; the jobs `not_again` take no GPUs back in it.
+    `left` is the number of starts and reclaims that the cycle may still make. The jobs `not_again`
+    must not reclaim GPUs in this cycle.
     """
 
     __slots__ = ("_jobs", "_left", "_not_again", "_obstacles", "_pool", "_reclaimer", "_reserved")
@@ -43,12 +44,13 @@ class Failures:
         self._not_again = not_again
 
     def fail(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> None:
-        """Nobody of the class of `line` starts in this cycle, or nobody who would delay a
-        reservation; in a strict queue nobody behind it either.
+        """Set aside the class of `line`, or only its jobs that would delay a reservation.
 
-        A job that fits in its team's guarantee keeps its place in it, unless it would start no
-        sooner if those behind it waited, too: it waits for one of its team that comes first, or
-        for GPUs that nobody could give back and of which nobody knows when they come free.
+        In a strict queue all jobs behind it are set aside too.
+
+        A job that fits in its team's guarantee keeps its place there. The exception is a job that
+        would not start sooner if the jobs behind it waited. It waits for an earlier job of its
+        team, or for GPUs that no job could free and that have no known end.
         """
         cls, keeps_place = line.cls, source == queue.team
         if code is Code.RESERVED_FOR_LARGER_JOB:
@@ -69,9 +71,14 @@ class Failures:
                     behind.code = Code.BEHIND_HIGHER_PRIORITY
 
     def _may_get_gpus(self, line: JobLine) -> bool:
-        """Whether the next job of `line`, which cannot start, is to have its GPUs at a time that is
-        known, or could have them now if all that is borrowed were gone, or may yet look in another
-        cycle whom of lower class to stop for them."""
+        """Return whether the blocked next job of `line` can expect its GPUs.
+
+        It can in any of these cases:
+
+        - The time is known at which the GPUs come free.
+        - They would be free without all borrowed jobs.
+        - The job may look for victims of a lower class in a later cycle.
+        """
         job, shape, priority = line.job[1], line.cls.shape, line.cls.priority
         if self._reclaimer.could_be_freed(shape) or self._reserved.knows_when(job, shape):
             return True
@@ -79,7 +86,7 @@ class Failures:
         return is_over and (priority.preempts or priority.preempts_others)
 
     def _keep_in_limits(self, queue: TeamQueue, line: JobLine, code: Code) -> None:
-        """Keep room for the next job of `line` where its own team's limits refuse it."""
+        """Keep space for the next job of `line` in its own team's limits, if these refuse it."""
         team, by_cap = queue.team, code is Code.CLASS_CAP_REACHED
         shape = line.cls.shape
         if by_cap or (
@@ -95,8 +102,11 @@ class Failures:
         return for_all if given is None else given
 
     def _refuse(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
-        """Set aside those of the class of `line`, and its next job among them, who would delay one
-        for whom something is kept; whether that is in their own team's limits alone."""
+        """Set aside the jobs in the class of `line` that would delay a job with a reservation.
+
+        The next job of `line` is one of them. Return whether only the limits of its own team are in
+        its way.
+        """
         reserved, cls, team = self._reserved, line.cls, queue.team
         mgpu, class_id = cls.shape.total_mgpu, cls.priority.id
         kept = self._obstacles.kept_from(queue, line)

@@ -1,20 +1,18 @@
-"""Jobs that accept several pools, in order of preference: in which of them each is served
-(R-50 to R-52).
+"""Jobs that accept several pools, in order of preference: choose the pool of each (R-50 to R-52).
 
-Such a job stands in the line of every pool that it accepts. All pools are decided as if each were
-alone. A job takes the first pool of its own order that would start it, else the first that would
-take GPUs back for it. It leaves the other lines, and these pools are decided again without it,
-until no pool serves other jobs. Gangs can bring it about that this does not end by itself. So after
-`ROUNDS_MAX` rounds each job stands in one pool only, and what is left over waits for the next
-cycle.
+Such a job queues in every pool that it accepts. Each pool is decided as if it was alone. A job
+takes the first pool, in its own order, that would start it. Otherwise it takes the first that would
+reclaim GPUs for it. It then leaves the other queues, and these pools are decided again without it,
+until the pools agree. With gangs this may never end. So after `ROUNDS_MAX` rounds each job queues
+in one pool only, and the rest waits for the next cycle.
 
-What a cycle may start and take back in all is dealt out only then. Where it does not do for all,
-every job stands in one pool only for the rest of the cycle, and each pool may do as much as the
-others, as far as it has anything to do.
+The limits on starts and reclaims of a cycle are divided among pools only after that. If they are
+too low for all, every job queues in one pool only for the rest of the cycle. Each pool then gets an
+equal part, as far as it can use it.
 
-A job for which GPUs are being given back since an earlier cycle waits for them, and stands in no
-other line meanwhile: others were stopped for it. A reservation is made in one pool only, the first
-in which the job could ever start, so that a job that accepts more pools keeps its place there.
+A job with a claim from an earlier cycle waits for its GPUs and queues in no other pool, because
+other jobs were stopped for it. A reservation is made in one pool only: the first in which the job
+could ever start. So a job that accepts more pools keeps its place there.
 """
 
 from __future__ import annotations
@@ -27,23 +25,23 @@ from arbiter.api.policy import Budget, Policy
 from arbiter.api.snapshot import QueuedJob
 from arbiter.cycle.pool_cycle import PoolCycle, SharedJobs
 
-#: How often at most a pool is decided before every job is left in one pool only. Where more would
-#: be needed it is gangs that go to and fro: sixteen rounds started hardly more (docs/speed.md).
+#: The most rounds before every job queues in one pool only. More rounds are needed only when gangs
+#: alternate between pools; sixteen rounds started hardly more jobs (docs/speed.md).
 ROUNDS_MAX = 4
 
-#: Codes that are told of a pool only where there is nothing better to say of another one.
+#: Codes with little information: the job reports another pool's reason if there is a better one.
 _LAST_TO_TELL = {Code.CLUSTER_UNAVAILABLE: 1, Code.NEVER_FITS: 2}
 
 
-#: The jobs that are in no line of a pool, by pool.
+#: By pool, the jobs that do not queue there.
 _Absent = Mapping[str, frozenset[str]]
 
-#: Opens and runs the cycle of a pool: its name, what it has to know of others, its budget.
+#: Opens and runs the cycle of a pool, by its name, the jobs it shares with others, and its budget.
 Run = Callable[[str, SharedJobs, Budget], PoolCycle]
 
 
 class Rounds:
-    """The cycles of all pools, decided until they agree on the jobs that accept several."""
+    """The cycles of all pools, decided again until they agree on the jobs that accept several."""
 
     def __init__(
         self,
@@ -55,8 +53,11 @@ class Rounds:
         claimed: Mapping[str, str],
         reserves: Callable[[QueuedJob], bool],
     ) -> None:
-        """`shared` are the jobs that accept several pools; `claimed` says in which pool GPUs are
-        being given back for one since an earlier cycle."""
+        """Prepare the cycles of the pools `names`.
+
+        `shared` are the jobs that accept several pools. `claimed` maps a job to the pool in which
+        it has a claim from an earlier cycle.
+        """
         self.cycles: dict[str, PoolCycle] = {}
         self._names = sorted(names)
         self._run = run
@@ -68,7 +69,7 @@ class Rounds:
         self._knew: dict[str, tuple[frozenset[str], Budget]] = {}
 
     def decide(self) -> None:
-        """Run the cycles of all pools; `cycles` has the last of each."""
+        """Run the cycles of all pools; `cycles` has the last one of each pool."""
         most = Budget(self._policy.starts_max, self._policy.reclaims_max)
         absent: _Absent = self._agree(most) if self._shared else {}
         self._round(absent, dict.fromkeys(self._names, most))
@@ -76,14 +77,16 @@ class Rounds:
             self._round(absent, self._dealt(most))
 
     def close(self) -> None:
-        """The cycle is over."""
+        """End the cycle of every pool."""
         for cycle in self.cycles.values():
             cycle.close()
 
     def _agree(self, most: Budget) -> _Absent:
-        """Return which jobs stand in no line of a pool, once no pool serves other jobs than in the
-        round before. Where that does not come, or is more than a cycle may do, each job stands in
-        one pool only."""
+        """Return the jobs that are absent from each pool, once two rounds in a row agree.
+
+        If the pools do not agree in time, or exceed the limits of a cycle, each job queues in one
+        pool.
+        """
         served = dict(self._claimed)
         budgets = dict.fromkeys(self._names, most)
         for _ in range(ROUNDS_MAX):
@@ -99,12 +102,12 @@ class Rounds:
         return self._outside_of_one(served)
 
     def _round(self, absent: _Absent, budgets: Mapping[str, Budget]) -> None:
-        """Decide all pools by these lines and budgets."""
+        """Decide all pools with these absent jobs and budgets."""
         for name in self._names:
             self._redo(name, absent.get(name, frozenset()), budgets[name])
 
     def _dealt(self, most: Budget) -> dict[str, Budget]:
-        """What each pool may do where all together would do more than one cycle may."""
+        """Return the budget of each pool, if together they would exceed the limits of a cycle."""
         cycles = [self.cycles[name] for name in self._names]
         starts = _deal([[start.job for start in cycle.starts] for cycle in cycles], most.starts)
         claiming = [[cycle.jobs[one.job] for one in cycle.reclaims] for cycle in cycles]
@@ -114,7 +117,7 @@ class Rounds:
         }
 
     def _is_too_much(self, most: Budget) -> bool:
-        """Whether all pools together do more than one cycle may."""
+        """Return whether all pools together exceed the limits of a cycle."""
         cycles = self.cycles.values()
         return (
             sum(len(cycle.starts) for cycle in cycles) > most.starts
@@ -122,8 +125,10 @@ class Rounds:
         )
 
     def _redo(self, name: str, absent: frozenset[str], left: Budget) -> PoolCycle:
-        """The cycle of a pool without the `absent` jobs and by this budget: the one that it had
-        where that did the same."""
+        """Return the cycle of a pool without the `absent` jobs and with this budget.
+
+        The previous cycle is reused if it would come out the same.
+        """
         cycle = self.cycles.get(name)
         if cycle is not None:
             knew, had = self._knew[name]
@@ -137,8 +142,10 @@ class Rounds:
         return cycle
 
     def _served(self) -> dict[str, str]:
-        """Return the pool in which each job is best served: a start goes before a claim, and then
-        the job's own order counts."""
+        """Return by job the pool that serves it best.
+
+        A start is better than a claim; among equals the job's own order decides.
+        """
         found: dict[str, tuple[bool, int]] = {}
         for name, cycle in self.cycles.items():
             starts = [start.job for start in cycle.starts]
@@ -151,7 +158,7 @@ class Rounds:
         return {job: self._shared[job].pools[at] for job, (_, at) in found.items()}
 
     def _served_elsewhere(self, served: Mapping[str, str]) -> _Absent:
-        """Return which jobs are `served` in other pools, by pool."""
+        """Return by pool the jobs that are `served` in another one."""
         absent: dict[str, set[str]] = {}
         for job, pool in served.items():
             for other in self._shared[job].pools:
@@ -160,9 +167,12 @@ class Rounds:
         return {name: frozenset(jobs) for name, jobs in absent.items()}
 
     def _outside_of_one(self, served: Mapping[str, str]) -> _Absent:
-        """Return which jobs are in no line of a pool where each job stands in one: where it is
-        `served`, else where it has a claim, so that it is known there that it gave that up, else
-        where it may hold a reservation."""
+        """Return the jobs that are absent from each pool, so that each job queues in exactly one.
+
+        That is the pool in which it is `served`, else the one of its claim, else the one in which
+        it may hold a reservation. The pool of a claim has to see the job, so that it can drop that
+        claim.
+        """
         one_of: dict[str, str] = {}
         for job, asked in self._shared.items():
             homes = (name for name in asked.pools if self._reserves(asked.in_pool(name)))
@@ -171,9 +181,10 @@ class Rounds:
 
 
 def _deal(wanting: Sequence[Sequence[QueuedJob]], most: int) -> list[int]:
-    """How many of its jobs each pool may serve, `most` in all: as many each, as far as it has them,
-    and what is left over one each to those whose next job waits longest. So no pool's jobs keep
-    those of another one waiting for good.
+    """Divide `most` among pools: how many of its `wanting` jobs each pool may serve.
+
+    Each pool gets an equal number, up to its number of jobs. The remainder goes, one each, to the
+    pools whose next job has waited longest. So the jobs of one pool cannot starve those of another.
     """
     dealt = [0] * len(wanting)
     left, open_pools = most, [at for at, jobs in enumerate(wanting) if jobs]
@@ -194,7 +205,7 @@ def _deal(wanting: Sequence[Sequence[QueuedJob]], most: int) -> list[int]:
 
 
 def in_one(told: Mapping[str, Iterable[Waiting]], shared: Mapping[str, QueuedJob]) -> list[Waiting]:
-    """What is `told` of each pool, with one word for each job that waits in several."""
+    """Combine the reasons of all pools, with one `Waiting` for each job that queues in several."""
     if not shared:
         return list(chain.from_iterable(told.values()))
     of_job: dict[str, dict[str, Waiting]] = {}

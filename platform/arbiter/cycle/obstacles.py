@@ -1,4 +1,4 @@
-"""Why a job cannot start now."""
+"""The reason why a job cannot start now."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arbiter.queue.order import Age, JobClass, JobLine, TeamQueue
 
 
 class Obstacles:
-    """The obstacles of the jobs of one pool, beside these reservations and what is `left` to do."""
+    """The obstacles of the jobs of one pool, with its reservations and the `left` budget."""
 
     __slots__ = ("_jobs", "_left", "_pool", "_reserved")
 
@@ -28,9 +28,9 @@ class Obstacles:
         self._left = left
 
     def of(self, queue: TeamQueue, line: JobLine, source: int) -> Code | None:
-        """Why the next job of `line` cannot start now, or None when it can.
+        """Return why the next job of `line` cannot start now, or None if it can.
 
-        WAITING_FOR_FREE_GPUS stands for all that quota and devices refuse.
+        WAITING_FOR_FREE_GPUS stands for every refusal by quota or devices.
         """
         cls = line.cls
         pool, team, mgpu = self._pool, queue.team, cls.shape.total_mgpu
@@ -53,7 +53,7 @@ class Obstacles:
         return None
 
     def kept_from(self, queue: TeamQueue, line: JobLine) -> Kept | None:
-        """For whom of its team room is kept that the next job of `line` would take."""
+        """Return the reserved space in its team's limits that the next job of `line` would take."""
         limits, cls = self._reserved.limits, line.cls
         if queue.team not in limits:
             return None
@@ -62,9 +62,11 @@ class Obstacles:
         return kept if longest_s < limit_s(self._jobs, line.job) else None
 
     def _may_not_claim(self, queue: TeamQueue, line: JobLine) -> bool:
-        """Whether GPUs that were taken back for the next job of `line` would be in the way of one
-        of its team that comes first. Who may stop others of its team is asked once it is known
-        whom."""
+        """Return whether a claim of the next job of `line` would delay an earlier job of its team.
+
+        It is always False for a class that preempts within the team: that depends on the victims,
+        and is checked once they are known.
+        """
         return (
             queue.team in self._reserved.limits
             and not line.cls.priority.preempts
@@ -72,8 +74,10 @@ class Obstacles:
         )
 
     def _delays(self, queue: TeamQueue, cls: JobClass, source: int) -> Callable[[Age], bool]:
-        """Which jobs of `cls`, which fits now, would delay one for whom something is kept: as they
-        may run longer than it allows, or have no time limit."""
+        """Return a predicate: whether a job of `cls`, which fits now, would delay a reservation.
+
+        Such a job may run longer than the reservation allows, or has no time limit.
+        """
         longest_s, _ = self._reserved.longest_s(queue.team, cls.shape, cls.priority.id, source)
         return self.longer_than(longest_s)
 

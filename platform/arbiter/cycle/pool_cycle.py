@@ -31,7 +31,7 @@ from arbiter.queue.order import Age, Agenda, JobLine, Priority, TeamQueue
 from arbiter.queue.pending import Lines
 from arbiter.quota.tree import ROOT
 
-#: So many times a cycle it is asked whether only reservations keep a job from a claim.
+#: The most checks per cycle of whether reservations alone prevent a claim.
 _QUESTIONS_MAX = 32
 #: Codes of jobs that may hold a reservation.
 _MAY_RESERVE = frozenset((Code.WAITING_FOR_FREE_GPUS, Code.RESERVED_FOR_LARGER_JOB))
@@ -39,10 +39,10 @@ _MAY_RESERVE = frozenset((Code.WAITING_FOR_FREE_GPUS, Code.RESERVED_FOR_LARGER_J
 
 @dataclass(frozen=True, slots=True)
 class SharedJobs:
-    """What the cycle of one pool has to know of the jobs that accept other pools too.
+    """Facts about jobs that accept several pools, as the cycle of one pool needs them.
 
-    `absent` jobs are not in line here. Jobs `not_again` had a claim when the cycle began and make
-    no new one. `reserves` tells of a job whether this is the pool for reservations.
+    `absent` jobs do not queue here. Jobs `not_again` had a claim when the cycle began and make no
+    new one. `reserves` returns whether a job may hold its reservation in this pool.
     """
 
     absent: frozenset[str] = frozenset()
@@ -51,8 +51,10 @@ class SharedJobs:
 
 
 class _Blocked(NamedTuple):
-    """The next job of a team, which cannot start by `code`, draws on the guarantee of `source` and
-    has its turn on that of `turn`."""
+    """The next job of a team, which cannot start because of `code`.
+
+    It draws on the guarantee of `source`, and is served at the position of that of `turn`.
+    """
 
     queue: TeamQueue
     line: JobLine
@@ -62,10 +64,10 @@ class _Blocked(NamedTuple):
 
 
 class PoolCycle:
-    """The decisions of one cycle in one pool: first `decide`, then, if somebody asks, `explain`."""
+    """The decisions of one cycle in one pool: first `decide`, then `explain` if needed."""
 
-    #: Where the nodes and users of the pool stand, and what starts took beyond their guarantees;
-    #: made once it is known that anybody may be served.
+    #: The fair-share of the pool's nodes and users, and what starts took beyond their guarantees.
+    #: Both are set only once some job may be served.
     shares: FairShares
     spared: Spared
 
@@ -79,82 +81,85 @@ class PoolCycle:
         explains: bool,
         shared: SharedJobs,
     ) -> None:
-        """`make_shares` is called at the first question about fair-share. `explains`: somebody may
-        ask why the others wait."""
+        """Prepare the cycle of one pool.
+
+        `make_shares` is called when fair-share is needed first. With `explains`, `explain` may be
+        called later.
+        """
         self.pool = pool
         self._make_shares = make_shares
         self._position_of = partial(position_of, pool)
         self.starts: list[NewStart] = []
         self.reclaims: list[Reclaim] = []
         self._left = replace(budget)
-        #: How often it may yet be asked whether only reservations keep a job from a claim.
+        #: Remaining checks of whether reservations alone prevent a claim.
         self._questions_left = _QUESTIONS_MAX
         self.jobs = lines.jobs
         self._lines = lines
         self.queues = lines.queues
         self._settled: Collection[str] = ()
-        #: Teams whose queues nobody has looked at, and the ratios of guarantees with the teams that
-        #: they are of (others, too), the lowest last.
+        #: Teams whose queues were not looked at yet; and by the ratio of their guarantees all teams
+        #: with it, the lowest ratio last. The latter may include other teams.
         self._unseen: set[int] = set()
         self._expected: list[tuple[int, list[int]]] = []
         self._not_again = {*shared.not_again, *pool.dropped}
         self._shared = shared
         self.reserved = Reservations(pool)
         self._explains = explains
-        #: Where deciding ended, if a reservation was to be made next.
+        #: The blocked job at which `decide` stopped, if its reservation was due next.
         self._postponed: _Blocked | None = None
-        #: Whether a start may still grow.
+        #: Whether an elastic start may still grow.
         self._grows = False
-        #: Whether a claim was given up since everybody was looked at.
+        #: Whether a claim was dropped since all queues were looked at.
         self._has_more_room = False
         self._blocked_order = BlockedOrder(pool.tree, pool.guarantees)
 
     # -- the steps of a cycle -------------------------------------------------------------
 
     def decide(self) -> None:
-        """Decide which jobs start and for which GPUs are taken back.
+        """Decide which jobs start and for which jobs GPUs are reclaimed.
 
-        Deciding ends once no job could start or take GPUs back any more. `explain` goes on from
+        It ends as soon as no further job could start or reclaim GPUs. `explain` continues from
         there.
         """
-        # 1. Start what was claimed and is free.
+        # 1. Start claimed jobs whose GPUs are free.
         claims = self._start_what_is_claimed()
         if not self._explains and not self._goes_on(self._prospects.may_be_any):
-            # No job could be served, and nobody will ask why.
+            # No job could be served, and no reasons are needed.
             return
-        # 2. Line up what waits, behind what is charged already.
+        # 2. Queue the waiting jobs, after claims are charged.
         self._charge_claims(claims)
         self._line_up()
-        # 3. Serve in order: each job starts, has GPUs taken back for it, or gets a reservation.
-        # 4. Each search for victims ends with letting those run on that it does not need.
+        # 3. Serve in order: each job starts, reclaims GPUs, or gets a reservation.
+        # 4. Each search for victims ends by sparing those that it does not need.
         self._serve_in_order(explains=False)
-        # 5. Grow elastic jobs into what is left.
+        # 5. Grow elastic jobs into nodes that are left over.
         self._grow_elastic_jobs()
 
     def explain(self) -> None:
-        """Find out why all the others wait, and which of them hold a reservation."""
-        # 6. Serve the rest, of which no job can start; their codes are the reasons.
+        """Find the reasons of all other jobs, and which of them hold a reservation."""
+        # 6. Serve the other jobs, none of which can start; their codes are the reasons.
         self._serve_in_order(explains=True)
         self.reserved.release()
 
     def _goes_on(self, has_prospects: Callable[[], bool]) -> bool:
-        """Return whether a start may grow, or any job may start or take GPUs back."""
+        """Return whether a start may grow, or any job may start or reclaim GPUs."""
         return self._grows or has_prospects()
 
     def close(self) -> None:
-        """The cycle is over: the pool is as it was before it."""
+        """End the cycle: restore the pool as it was before."""
         self.pool.close()
         self.reserved.limits.close()
 
     # -- claims ---------------------------------------------------------------------------
 
     def _start_what_is_claimed(self) -> list[Earmark]:
-        """Start what is claimed and free. Return the claims of what starts, and those that stay."""
+        """Start claimed jobs whose GPUs are free. Return their claims and those that stay."""
         used = use_claims(self.pool, self._left.starts)
         for earmark, place, _ in used:
             priority = self.pool.ground.priority(earmark.job.priority_class)
             self._note_start(earmark.job, earmark.team, priority, place)
-        # Only now is it known which claims are left, whose ends reservations count on too.
+        # Reservations count on the ends of the remaining claims too, which are known only now.
         for earmark, place, slots in used:
             self.reserved.note_start(earmark.job, earmark.team, place.cluster, slots)
         self._reclaimer = Reclaimer(self.pool, self.reserved.held)
@@ -173,7 +178,7 @@ class PoolCycle:
     # -- queues ---------------------------------------------------------------------------
 
     def _line_up(self) -> None:
-        """Line the waiting jobs up in team queues, and set aside what cannot start anyway."""
+        """Build the team queues, and set aside jobs that cannot start in any case."""
         settled = {start.job.id for start in self.starts}
         self._settled = settled.union(self.pool.earmarks, self._shared.absent)
         self._lines.line_up(
@@ -197,9 +202,9 @@ class PoolCycle:
     # -- service --------------------------------------------------------------------------
 
     def _enlist(self, queue: TeamQueue) -> None:
-        """Put the team's next job on the agenda; what has no chance any more fails here.
+        """Put the team's next job on the agenda; jobs without any chance fail here.
 
-        That spares most jobs of a full pool the agenda: room only shrinks within a cycle.
+        Free GPUs only decrease within a cycle, so in a full pool most jobs never reach the agenda.
         """
         team = queue.team
         while (line := queue.head()) is not None:
@@ -212,14 +217,19 @@ class PoolCycle:
             self._failures.fail(queue, line, code, source)
 
     def _expect(self) -> None:
-        """All queues are still to be looked at, in the order of the most that could be said of any:
-        that its next job draws on its team's own guarantee."""
+        """Mark all queues as not looked at, ordered by the best position that each could have.
+
+        That is the position of a next job that draws on its team's own guarantee.
+        """
         self._unseen = set(self.queues)
         self._expected = sorted(self.pool.by_ratio(self.queues).items(), reverse=True)
 
     def _next(self) -> tuple[int, int] | None:
-        """Whose turn it is, and what that draws on. Who cannot come before somebody on the agenda
-        is not looked at yet: often nothing is left for them when they could."""
+        """Return the team that is served next, and the node on whose guarantee its job draws.
+
+        A queue is looked at only once it could come before the first of the agenda. Often nothing
+        is left by then.
+        """
         expected, unseen = self._expected, self._unseen
         while expected:
             ratio, alike = expected[-1]
@@ -234,10 +244,11 @@ class PoolCycle:
         return self._agenda.pop()
 
     def _serve_in_order(self, *, explains: bool) -> None:
-        """Serve the teams' next jobs in order: each starts, takes GPUs back or reserves, or fails.
+        """Serve the teams' next jobs in order: each starts, reclaims GPUs, reserves or fails.
 
-        Unless it `explains`, this ends after a job that did not start, or before a reservation, as
-        soon as no job has prospects. Reservations cost most, and the rest may be only to be told.
+        Unless it `explains`, it ends as soon as no job has prospects: after a job that did not
+        start, or before a reservation. Reservations cost most, and the remaining ones may matter
+        only for reasons.
         """
         blocked, self._postponed = self._postponed, None
         if blocked is not None:
@@ -258,13 +269,15 @@ class PoolCycle:
                 return
 
     def _look_again(self) -> None:
-        """Look at all who wait again if claims were given up."""
+        """Look at all waiting jobs again if claims were dropped."""
         if self._has_more_room:
             self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Claims were given up: what that leaves is there for everybody, so that all who wait are
-        looked at again, in order, and what was reserved is reserved anew."""
+        """Serve all waiting jobs again in order, and make all reservations anew.
+
+        Claims were dropped, and every job may use what they release.
+        """
         self._has_more_room = False
         self.reserved.release()
         self.reserved = Reservations(self.pool)
@@ -275,8 +288,10 @@ class PoolCycle:
         self._line_up()
 
     def _serve(self, enlisted_for: int, queue: TeamQueue) -> _Blocked | None:
-        """Settle the team's next job, unless it lost the guarantee it was enlisted for. One that is
-        blocked and may hold a reservation is returned, to be reserved for."""
+        """Settle the team's next job, unless it lost the guarantee for which it was enlisted.
+
+        Return the job if it is blocked and may hold a reservation; the caller reserves for it.
+        """
         self._lines.touch(queue.team)
         line = queue.head()
         if line is None:
@@ -304,13 +319,17 @@ class PoolCycle:
         self._enlist(queue)
 
     def _grow_elastic_jobs(self) -> None:
-        """Give elastic jobs that start more nodes, where nobody else could use them."""
+        """Give more nodes to elastic jobs that start, if no other job can use these nodes."""
         if self._left.starts > 0 and self._left.reclaims > 0:
             self._elastic.grow_all(self.starts, self._position_of, self._charge)
 
     def _outlook(self, queue: TeamQueue, line: JobLine) -> tuple[int, Code | None, int | None]:
-        """What the next job of `line` draws on, why it cannot start now (None: it can), and on
-        whose guarantee it has its turn (None: on nobody's, it has no chance any more)."""
+        """Return how the next job of `line` would be served.
+
+        These are the node on whose guarantee it draws, the reason why it cannot start now (None: it
+        can), and the node whose guarantee sets its position. The last is None for a job that has no
+        chance in this cycle.
+        """
         source = self.pool.source(queue.team, line.cls.shape.total_mgpu)
         code = self._obstacles.of(queue, line, source)
         if code is None or self._may_reclaim(queue, line, code, source):
@@ -324,7 +343,7 @@ class PoolCycle:
         return source, code, None
 
     def _may_reserve(self, queue: TeamQueue, line: JobLine, code: Code) -> bool:
-        """Whether the next job of `line`, which cannot start, may get a reservation."""
+        """Return whether the blocked next job of `line` may get a reservation."""
         return (
             code in _MAY_RESERVE
             and line.cls.may_reserve
@@ -354,14 +373,13 @@ class PoolCycle:
         self._grows |= is_elastic(job)
 
     def _charge(self, team: int, job: QueuedJob, *, is_borrowed: bool) -> None:
-        """What starts, or is promised its GPUs, counts as used for the first hour at once, and
-        holds the credits for it."""
+        """Charge a start or a claim at once: its use of the first hour, and the credits for it."""
         self.shares.charge_start(team, job.user, job.mgpu)
         if is_borrowed:
             self.pool.hold_credits(team, job.mgpu)
 
     def _may_reclaim(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> bool:
-        """Whether the next job of `line`, which cannot start, may look for victims."""
+        """Return whether the blocked next job of `line` may look for victims."""
         priority = line.cls.priority
         return (
             code is Code.WAITING_FOR_FREE_GPUS
@@ -372,8 +390,11 @@ class PoolCycle:
         )
 
     def _reclaim(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> Code | None:
-        """Take GPUs back for the next job of `line`, which waits by `code` (None: done); else why
-        it goes on waiting, as no victims make room for it or it would delay another one."""
+        """Reclaim GPUs for the next job of `line`, which waits because of `code`.
+
+        Return None on success. Otherwise return why it still waits: no victims free enough, or it
+        would delay another job.
+        """
         pool, team, cls = self.pool, queue.team, line.cls
         if not self._may_reclaim(
             queue, line, code, source
@@ -411,8 +432,10 @@ class PoolCycle:
         return None
 
     def _is_held_up(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
-        """Whether GPUs could be taken back for the next job of `line` but for reservations that it
-        would delay; not after so many questions in a cycle, as each is a search."""
+        """Return whether only reservations that it would delay prevent a reclaim for the next job.
+
+        Each check is a search, so it returns False after a fixed number of checks in a cycle.
+        """
         team, cls = queue.team, line.cls
         job = self.jobs[line.job[1]]
         if self._questions_left <= 0 or self.reserved.longest_of_claim_s(job, team, source) is None:
@@ -422,7 +445,7 @@ class PoolCycle:
             return self._reclaimer.could_find(team, cls.shape, cls.priority)
 
     def _give_up(self, claims: Sequence[Holding]) -> None:
-        """The jobs of these claims wait without them, and make no new ones in this cycle."""
+        """Drop these claims; their jobs wait without them and make no new one in this cycle."""
         for one in claims:
             self.pool.give_up(one)
         self.reserved.note_gone(claims)
@@ -430,8 +453,10 @@ class PoolCycle:
         self._has_more_room = True
 
     def _renew(self, team: int) -> None:
-        """The protected use on the team's path changed: renew the standing of who draws on it, be
-        it jobs of the nodes above themselves."""
+        """Update the position of jobs that draw on the path of `team`, whose protected use changed.
+
+        These may be jobs of the nodes above the team themselves.
+        """
         path = self.pool.tree.paths[team]
         agenda = self._agenda
         drawn_on = agenda.drawn_on
@@ -444,7 +469,7 @@ class PoolCycle:
                 self._enlist_anew(node)
 
     def _enlist_anew(self, team: int) -> None:
-        """The team's next job may stand elsewhere than it was enlisted for, or is yet to be."""
+        """Enlist the team's next job at its current position, or for the first time."""
         if team in self._unseen:
             self._unseen.remove(team)
             self._enlist(self.queues[team])
@@ -455,5 +480,5 @@ class PoolCycle:
 
     @property
     def homeless(self) -> list[Age]:
-        """The jobs of unknown teams, the oldest first."""
+        """Return the jobs of unknown teams, the oldest first."""
         return sorted(self._lines.homeless(self._settled))

@@ -1,4 +1,4 @@
-"""What the cycles of all pools have in common: what is known of each, use, credits and claims."""
+"""The state that the cycles of all pools share: the pools, use, credits and claims."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from arbiter.placement.resources import Demand, demand_of
 from arbiter.queue.pending import Lines
 from arbiter.quota.tree import Tree
 
-#: A pool remembers at most so many questions for each line of jobs that waits in it, and so many
-#: besides: more are of jobs that are gone, and it is laid out anew.
+#: A pool caches at most so many answers per line of waiting jobs, plus a constant. More answers
+#: belong to jobs that are gone; then the pool is set up anew.
 _QUESTIONS_PER_LINE = 4
 _QUESTIONS_BESIDES = 2_000
 
 
 class PoolState:
-    """What is known of one pool; `ground` and `holdings` are None until a cycle needs them anew.
+    """The known state of one pool; `ground` and `holdings` are None until a cycle needs them.
 
-    All that a pool remembers beyond one cycle hangs on these two, and is bounded by what is in the
-    pool, or for questions of waiting jobs by `_QUESTIONS_PER_LINE` and `_QUESTIONS_BESIDES`.
+    These two hold all caches of a pool that outlive a cycle. Their size is bounded by the contents
+    of the pool, and for waiting jobs by `_QUESTIONS_PER_LINE` and `_QUESTIONS_BESIDES`.
     """
 
     def __init__(self) -> None:
@@ -37,13 +37,13 @@ class PoolState:
         self.balances: list[Balance] = []
         self.running: dict[str, RunningJob] = {}
         self.lines = Lines()
-        #: What attempts hold of nodes whose jobs say more than their GPUs.
+        #: The requests of attempts whose jobs request CPU or memory.
         self.demands: Counter[Demand] = Counter()
         self.ground: Ground | None = None
         self.holdings: Holdings | None = None
 
     def hold(self, run: RunningJob) -> None:
-        """The attempt holds GPUs of the pool."""
+        """Note that the attempt holds GPUs of the pool."""
         self.running[run.attempt] = run
         demand = demand_of(run)
         if demand is not None:
@@ -52,7 +52,7 @@ class PoolState:
             self.holdings.add(run)
 
     def release(self, attempt: str) -> None:
-        """The attempt is gone."""
+        """Note that the attempt is gone."""
         demand = demand_of(self.running.pop(attempt))
         if demand is not None:
             self.demands[demand] -= 1
@@ -63,17 +63,16 @@ class PoolState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to be known of it any more."""
+        """Return whether the pool holds no information any more."""
         return not (self.running or self.lines.jobs or self.quotas or self.devices or self.balances)
 
     @property
     def wanted(self) -> Iterator[Demand]:
-        """What those want of nodes who say it, waiting or running."""
+        """Return the CPU and memory requests of all waiting and running jobs that state any."""
         return chain(self.lines.demands, self.demands)
 
     def forget(self) -> None:
-        """Have the pool laid out anew if it remembers too much, or does not count what somebody
-        wants of its nodes."""
+        """Have the pool set up anew if it caches too much, or ignores a CPU or memory request."""
         most = _QUESTIONS_PER_LINE * len(self.lines.by_kind) + _QUESTIONS_BESIDES
         ground = self.ground
         if ground is not None and (
@@ -83,7 +82,7 @@ class PoolState:
 
 
 class Told:
-    """Use, credits and checkpoints as of one moment: what was told, or what the accounts say."""
+    """Use, credits and checkpoints as of one moment, as given to the core or from its accounts."""
 
     __slots__ = ("_accounts", "_balances", "_now", "_usage")
 
@@ -94,33 +93,33 @@ class Told:
         accounts: Accounts | None,
         now: int,
     ) -> None:
-        """`usage` by team, `balances` by pool."""
+        """Take `usage` by team and `balances` by pool; `accounts` replace both."""
         self._usage = usage
         self._balances = balances
         self._accounts = accounts
         self._now = now
 
     def usage(self, team: str) -> Iterable[Usage]:
-        """What the users of a team have used lately."""
+        """Return the recent use of each user of a team."""
         if self._accounts is None:
             return self._usage.get(team, ())
         return self._accounts.usage(team, self._now)
 
     def balances(self, pool: str) -> Iterable[Balance]:
-        """The credits of a pool."""
+        """Return the credits of a pool."""
         if self._accounts is None:
             return self._balances[pool]
         return [one for one in self._accounts.balances(self._now) if one.pool == pool]
 
     def checkpoint_at(self, run: RunningJob) -> int | None:
-        """When an attempt last saved its work, where it does not say so itself."""
+        """Return when an attempt last checkpointed, as the accounts know it (epoch seconds)."""
         return None if self._accounts is None else self._accounts.checkpoint_at(run, self._now)
 
 
 class PoolCycles:
-    """Opens and runs the cycles of pools, which use the same sums of use.
+    """Opens and runs the cycles of pools, which share the same sums of use.
 
-    Nothing here knows its cycles, so that they go as soon as nobody needs them.
+    It keeps no reference to its cycles, so that unused ones are freed at once.
     """
 
     __slots__ = (
@@ -143,8 +142,11 @@ class PoolCycles:
         now: int,
         explains: bool,
     ) -> None:
-        """Of the pools with `states`; `claims` by pool, `shared` jobs by id. `starts`, `weights`
-        and `half_lives_s` as in `fair_use`."""
+        """Prepare the cycles of the pools in `states`.
+
+        `claims` are by pool, `shared` jobs by id. `starts`, `weights` and `half_lives_s` are as in
+        `fair_use`.
+        """
         self._tree = tree
         self._states = states
         self._laid_out = laid_out
@@ -159,7 +161,7 @@ class PoolCycles:
         self._use_of_all: FairUse | None = None
 
     def run(self, name: str, shared: SharedJobs, budget: Budget) -> PoolCycle:
-        """See `several_pools.Run`."""
+        """Open and run the cycle of a pool; see `multi_pool.Run`."""
         state, (ground, holdings) = self._states[name], self._laid_out[name]
         claims = [claim for claim in self._claims.get(name, ()) if claim.job not in shared.absent]
         told, jobs = self._told, state.lines.jobs
@@ -177,8 +179,10 @@ class PoolCycles:
         return cycle
 
     def reserves(self, job: QueuedJob) -> bool:
-        """Whether a job that accepts several pools holds its reservation in this one: the first of
-        them in which a job of a known team could ever start, as things are laid out."""
+        """Return whether a job that accepts several pools holds its reservation in this one.
+
+        That is the first of its pools in which a job of a known team could ever start.
+        """
         asked = self._shared[job.id]
         for name in asked.pools:
             ground, _ = self._laid_out[name]
@@ -191,7 +195,7 @@ class PoolCycles:
         return False
 
     def _shares(self, ground: Ground) -> FairShares:
-        """Where the nodes and users of a pool stand."""
+        """Return the fair-share of the nodes and users of a pool."""
         if self._use_of_all is None:
             self._use_of_all = fair_use(
                 self._tree,

@@ -1,4 +1,4 @@
-"""Why each job of a pool still waits after a cycle (R-85)."""
+"""The reason why each job of a pool still waits after a cycle (R-85)."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ from arbiter.queue.service_order import ServiceOrder
 if TYPE_CHECKING:
     from arbiter.cycle.pool_cycle import PoolCycle
 
-#: Codes of jobs that are in no order, as they cannot start at all.
+#: Codes of jobs outside the order of service, because they cannot start at all.
 _NEVER_IN_LINE = frozenset((Code.NEVER_FITS, Code.CLUSTER_UNAVAILABLE))
 
-#: What most jobs have in the fields after `jobs_ahead`.
+#: The usual values of the fields after `jobs_ahead`.
 _REST = Waiting("", Code.NEVER_FITS)[5:]
 
 
 class Told(NamedTuple):
-    """Why each job of a pool waits, and what they ask for, by team, in milli-GPU."""
+    """The reason why each job of a pool waits, and the requested milli-GPU by team."""
 
     reasons: list[Waiting]
     waiting_mgpu: dict[int, int]
 
 
 def explain(cycle: PoolCycle, used: InUse) -> Told:
-    """Why each job still waits: claimed jobs first, then in the order of service, then
-    those that are in no order because they cannot start at all. `used` is in use after the
-    cycle."""
+    """Return why each job still waits.
+
+    Claimed jobs come first, then the jobs in the order of service, then those that cannot start at
+    all. `used` is the use after the cycle.
+    """
     told: list[Waiting] = []
     claimed_mgpu: dict[int, int] = {}
     for earmark in in_turn(cycle.pool.earmarks.values()):
@@ -52,26 +54,27 @@ def explain(cycle: PoolCycle, used: InUse) -> Told:
 
 
 class _Lots:
-    """The jobs that wait in queues, lot by lot: those of one line have one reason, but for those
-    that would delay a reservation."""
+    """The queued jobs in lots that share one reason and one position.
+
+    The jobs of one line are one lot, except jobs that would delay a reservation.
+    """
 
     def __init__(self, cycle: PoolCycle, used: InUse, waiting_mgpu: dict[int, int]) -> None:
-        """`used` is in use after the cycle; `waiting_mgpu`: what jobs ask for that are in no
-        queue."""
+        """Start with the use after the cycle and the requests of jobs outside the queues."""
         self.waiting_mgpu = waiting_mgpu
         self._cycle = cycle
         self._reasons = Reasons(cycle.pool, cycle.spared, used)
         self._order = ServiceOrder()
-        #: The reason of each lot that is added to the order, and those of jobs that are in none.
+        #: The reason of each lot in the order, and the jobs outside the order with their reasons.
         self._of_lots: list[Reason] = []
         self._hopeless: list[tuple[Age, Reason]] = []
-        #: The lots of teams of which some jobs hold reservations.
+        #: The lots of teams with reservations.
         self._reserving: set[int] = set()
         self._may_reserve = {one.team for one in cycle.reserved.made}
         self._foresight = Foresight(cycle.pool, cycle.reserved.made, cycle.reserved.ends())
 
     def add_queue(self, team: int) -> None:
-        """Add what a team has in its queue."""
+        """Add the queued jobs of a team."""
         cycle, order, reasons = self._cycle, self._order, self._reasons
         shares = cycle.shares
         asked_mgpu, first = self.waiting_mgpu.get(team, 0), len(self._of_lots)
@@ -97,7 +100,7 @@ class _Lots:
                 continue
             source = cycle.pool.source(team, need_mgpu)
             standing, level = standing_at(source)
-            # Its turn is on a lower guarantee once enough of that has come free.
+            # It is served on a lower guarantee once enough of that has come free.
             turns = [self._foresight.turn(team, need_mgpu, source)]
             if cls.turn is not None:
                 turns.append(cls.turn)
@@ -123,7 +126,7 @@ class _Lots:
         order.end_line()
 
     def told(self, ahead: int) -> list[Waiting]:
-        """Why each of the jobs waits; `ahead` others come before them."""
+        """Return why each of the jobs waits; `ahead` other jobs come before them."""
         jobs, lots = self._order.merged()
         codes, numbers, nodes = zip(*self._of_lots, strict=True) if jobs else ((), (), ())
         rows = zip(
@@ -150,6 +153,6 @@ def _explain_claimed(cycle: PoolCycle, earmark: Earmark, ahead: int) -> Waiting:
     told = Waiting(earmark.job.id, reason.code, reason.numbers, jobs_ahead=ahead)
     latest = earmark.claim.grace_until
     if latest < taken_at:
-        # Its GPUs should have been back: when they will be, nobody knows.
+        # Its GPUs are overdue, so there is no estimate.
         return told
     return told._replace(earliest=taken_at, latest=latest, method="reclaim")

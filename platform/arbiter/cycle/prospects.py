@@ -1,4 +1,4 @@
-"""Whether anybody who waits in a pool could still start or take anything back in a cycle."""
+"""Whether any waiting job of a pool could still start or reclaim GPUs in a cycle."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from arbiter.quota.tree import ROOT, UNLIMITED
 
 
 class Prospects:
-    """The classes of jobs that wait, looked at one by one for one that could still be served.
+    """The classes of waiting jobs, searched one by one for one that could still be served.
 
-    Room only shrinks within a cycle unless somebody looks for victims, so who cannot be served need
-    not be looked at again until `look_out`.
+    Free GPUs only decrease within a cycle until some job looks for victims. So a class that cannot
+    be served is not looked at again until `look_out`.
     """
 
     def __init__(
@@ -31,8 +31,10 @@ class Prospects:
         reclaimer: Reclaimer,
         reserved: Reservations,
     ) -> None:
-        """`left` and `reserved` are the cycle's own, as they change. It is to `look_out` before it
-        asks whether there `are_any`."""
+        """Share `left` and `reserved` with the cycle, which changes them.
+
+        Call `look_out` before `are_any`.
+        """
         self._pool = pool
         self._lines = lines
         self._left = left
@@ -42,7 +44,7 @@ class Prospects:
         self._class: tuple[TeamQueue, JobClass] | None = None
 
     def may_be_any(self) -> bool:
-        """Whether there are any before anybody is lined up."""
+        """Return whether any job has prospects, before the queues are built."""
         blocker = self._pool.blocker
         for shape, of_shape in self._lines.by_shape(self._pool.ground.group_of).items():
             fits = self._left.starts > 0 and self._reserved.fits(shape)
@@ -60,13 +62,13 @@ class Prospects:
         return False
 
     def look_out(self, reserved: Reservations) -> None:
-        """Look at all classes anew, by what is `reserved` from now on."""
+        """Restart the search over all classes, with these reservations."""
         self._reserved = reserved
         self._classes = _in_question(self._pool.ground, self._lines, self._left, reserved)
         self._class = next(self._classes, None)
 
     def are_any(self) -> bool:
-        """Whether any class could still start, or look for victims."""
+        """Return whether any class could still start, or look for victims."""
         while self._class is not None:
             if self._is_one(*self._class):
                 return True
@@ -74,7 +76,7 @@ class Prospects:
         return False
 
     def may_look_for_victims(self, team: int, shape: Shape, priority: Priority) -> bool:
-        """Whether jobs of a team might find GPUs that can be taken back for them."""
+        """Return whether GPUs might be reclaimed for jobs of a team."""
         if self._left.reclaims <= 0 or not self._reclaimer.may_find(team, priority):
             return False
         return (
@@ -101,7 +103,7 @@ class Prospects:
         return self.may_look_for_victims(team, shape, cls.priority)
 
     def _may_start(self, team: int, shape: Shape) -> bool:
-        """Whether jobs of a team could start now, but for reservations."""
+        """Return whether jobs of a team could start now if there were no reservations."""
         return (
             self._left.starts > 0
             and self._reserved.fits(shape)
@@ -109,8 +111,10 @@ class Prospects:
         )
 
     def _all_delay(self, queue: TeamQueue, cls: JobClass) -> bool:
-        """Whether all jobs of a class that fits now would delay a reservation that is made: what
-        is reserved or starts further on leaves no longer a time to any of them."""
+        """Return whether all jobs of a class that fits now would delay an existing reservation.
+
+        Later reservations and starts never allow any of them to run longer.
+        """
         if not self._reserved.may_bind(queue.team):
             return False
         source = self._pool.source(queue.team, cls.shape.total_mgpu)
@@ -124,8 +128,7 @@ class Prospects:
 def _in_question(
     ground: Ground, lines: Lines, left: Budget, reserved: Reservations
 ) -> Iterator[tuple[TeamQueue, JobClass]]:
-    """All classes, but for those of which it is plain when their turn comes that they cannot start,
-    as others of their shape cannot."""
+    """Return all classes, without those that cannot start because others of their shape cannot."""
     for shape, of_shape in lines.by_shape(ground.group_of).items():
         for kin in of_shape.values():
             if kin.at is not None:
@@ -135,6 +138,6 @@ def _in_question(
 
 
 def limit_s(jobs: Mapping[str, QueuedJob], job: Age) -> int:
-    """The time limit in s of one of `jobs`; UNLIMITED where it has none."""
+    """Return the time limit in seconds of one of `jobs`; UNLIMITED if it has none."""
     given_s = jobs[job[1]].time_limit_s
     return UNLIMITED if given_s is None else given_s

@@ -1,8 +1,8 @@
-"""What a cycle decided, and what is only told of it, which may be asked later.
+"""The decisions of one cycle, and the explanations that can be requested afterwards.
 
-Nobody who is to start waits until it is worked out why the others do not: the service of a pool
-stops where nobody can start or take anything back any more, and goes on from there, in the same
-order and by the same rules, when somebody asks for reasons.
+Starts do not wait for explanations. The service of a pool stops when no job can start or reclaim
+GPUs any more. When reasons are requested it continues from there, in the same order and by the same
+rules.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from arbiter.explain.usage import in_use_after, node_use, outcome, part_of, star
 
 
 class Decided:
-    """The decision of one cycle. `plan` is what is to be done, without reasons, uses and
-    reservations.
+    """The decision of one cycle. `plan` has no reasons, uses and reservations.
 
-    The pools stand as the cycle left them until `close`, which the core calls before anything that
-    it knows changes.
+    The pools stay as the cycle left them until `close`. The core calls it before any of its data
+    change.
     """
 
     def __init__(
@@ -35,8 +34,10 @@ class Decided:
         now: int,
         parts: bool,
     ) -> None:
-        """Of all pools, in `rounds` that have agreed; `shared` and `claimed` as there, `parts` as
-        in `Core.cycle`."""
+        """Combine the cycles of all pools in `rounds`, which have agreed.
+
+        `shared` and `claimed` are as in `Rounds`, `parts` as in `Core.cycle`.
+        """
         self._cycles = {name: rounds.cycles[name] for name in sorted(rounds.cycles)}
         self._rounds: Rounds | None = rounds
         self._shared = shared
@@ -53,7 +54,7 @@ class Decided:
             found = outcome(cycle.pool, cycle.starts)
             starts.extend(starts_of(cycle.starts, found.guaranteed_mgpu))
             classed.extend(found.classed)
-        # Who starts in another pool than that of its claim gives that claim up.
+        # A job that starts in another pool than that of its claim drops the claim.
         dropped.update(
             start.job for start in starts if start.pool != claimed.get(start.job, start.pool)
         )
@@ -66,9 +67,9 @@ class Decided:
         )
 
     def explained(self) -> Plan:
-        """`plan` with why the rest wait, where all nodes stand after it, and what is reserved.
+        """Return `plan` with the reasons of waiting jobs, the use of all nodes and reservations.
 
-        Raises TooLate once it is closed.
+        Raises TooLate after `close`.
         """
         if self._rounds is None:
             raise TooLate("a cycle can be explained until its core is told or decides anything")
@@ -89,10 +90,12 @@ class Decided:
         )
 
     def guaranteed_of(self, job: QueuedJob) -> int:
-        """What would be inside its team's guarantee of `job`, which waits in the pool that it names
-        first, if it started there beside all that runs after the plan.
+        """Return how much of a waiting `job` its team's guarantee would cover if it started now.
 
-        Raises TooLate once it is closed.
+        The amount is in milli-GPU. The job counts in the pool that it names first, in addition to
+        everything that runs after the plan.
+
+        Raises TooLate after `close`.
         """
         if self._rounds is None:
             raise TooLate("a cycle can be asked until its core is told or decides anything")
@@ -100,7 +103,7 @@ class Decided:
         return part_of(cycle.pool, cycle.starts, job)
 
     def close(self) -> None:
-        """The cycle is over: what the pools remember is as it was before it."""
+        """End the cycle: restore the state of the pools from before it."""
         if self._rounds is not None:
             self._rounds.close()
             self._rounds = None

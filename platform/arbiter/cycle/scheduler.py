@@ -1,8 +1,8 @@
-"""The arbiter's memory: all that a snapshot says, kept up to date change by change.
+"""The memory of the arbiter: the contents of a snapshot, updated change by change.
 
-`Core.of(snapshot, policy).cycle(snapshot.taken_at)` is what `decide` is. A core that is told of
-every change instead gives the same plans without laying everything out anew: what a cycle costs
-is then by teams and classes of jobs and by what changed, and not by all that waits and runs.
+`Core.of(snapshot, policy).cycle(snapshot.taken_at)` equals `decide`. A core that receives every
+change gives the same plans without building everything anew. The cost of a cycle then depends on
+teams, classes of jobs and changes, but not on all waiting and running jobs.
 """
 
 from __future__ import annotations
@@ -36,17 +36,22 @@ from arbiter.quota.tree import tree_of
 
 
 class Core:
-    """Knows what a snapshot knows, and decides.
+    """The arbiter's state and its decisions.
 
-    Everything can be told in any order; what seldom changes (tree, quotas, classes, weights,
-    devices, clusters) is told as a whole. Plans change nothing here: that a job has started is a
-    change like others. Whoever tells has to know what was told: that something is gone that is
-    not there, or a second claim for a job, is refused and changes nothing. What a cycle decided can
-    be explained until the next thing is told or decided.
+    Changes may come in any order. Rarely changing data (tree, quotas, classes, weights, devices,
+    clusters) are set as a whole. A plan changes nothing here: a job's start is reported like any
+    other change.
+
+    The caller must track what it has reported. Removing something unknown, or a second claim for a
+    job, raises an error and changes nothing. The decisions of a cycle can be explained until the
+    next change or the next cycle.
     """
 
     def __init__(self, policy: Policy, accounts: Accounts | None = None) -> None:
-        """With `accounts`, use and credits are asked there and not told."""
+        """Create an empty core.
+
+        With `accounts`, use and credits come from there and are never set.
+        """
         self._policy = policy
         self._accounts = accounts
         self._pools: dict[str, PoolState] = {}
@@ -57,7 +62,7 @@ class Core:
         self._clusters: frozenset[str] = frozenset()
         self._usage: dict[str, list[Usage]] = {}
         self._pool_of_job: dict[str, str] = {}
-        #: The queued jobs that accept several pools.
+        #: The queued jobs that accept several pools, by id.
         self._shared: dict[str, QueuedJob] = {}
         self._pool_of_attempt: dict[str, str] = {}
         self._claims: dict[str, tuple[Claim, ...]] = {}
@@ -67,7 +72,7 @@ class Core:
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, accounts: Accounts | None = None) -> Core:
-        """A core that knows what `snapshot` says."""
+        """Return a core with the contents of `snapshot`."""
         core = cls(policy, accounts)
         core.set_tree(
             snapshot.nodes, snapshot.quotas, snapshot.priority_classes, snapshot.pool_weights
@@ -89,7 +94,7 @@ class Core:
         for name, jobs in by_pool.items():
             core._pool(name).lines.fill(jobs)
         for claim in snapshot.claims:
-            # Of several for one job one holds at most; the plan drops the others.
+            # If a job has several claims, at most one is valid; the plan drops the others.
             core._claims[claim.job] = (*core._claims.get(claim.job, ()), claim)
         return core
 
@@ -102,9 +107,9 @@ class Core:
         priority_classes: Iterable[PriorityClass],
         pool_weights: Iterable[PoolWeight],
     ) -> None:
-        """These are all nodes, quotas, priority classes and weights of pools.
+        """Replace all nodes, quotas, priority classes and pool weights.
 
-        Raises ValueError for a tree that is none (see `tree_of`); then the old one stands.
+        Raises ValueError for an invalid tree (see `tree_of`); then the old one stays.
         """
         tree = tree_of(nodes)
         self._end_cycle()
@@ -121,7 +126,7 @@ class Core:
             self._pool(quota.pool).quotas.append(quota)
 
     def set_devices(self, devices: Iterable[Device], clusters: frozenset[str]) -> None:
-        """These are all devices, and the clusters that answer and accept starts."""
+        """Replace all devices, and the clusters that respond and accept starts."""
         self._end_cycle()
         self._clusters = clusters
         for pool in self._pools.values():
@@ -131,14 +136,14 @@ class Core:
             self._pool(device.pool).devices.append(device)
 
     def set_usage(self, usage: Sequence[Usage]) -> None:
-        """This is what all have used lately."""
+        """Replace the recent use of all users."""
         self._end_cycle()
         self._usage = {}
         for row in usage:
             self._usage.setdefault(row.team, []).append(row)
 
     def set_balances(self, balances: Iterable[Balance]) -> None:
-        """These are all credits."""
+        """Replace all credits."""
         self._end_cycle()
         for pool in self._pools.values():
             pool.balances = []
@@ -148,8 +153,10 @@ class Core:
     # -- what changes -----------------------------------------------------------------------
 
     def queue(self, job: QueuedJob) -> None:
-        """`job` waits; one of its id that waited so far is replaced. Raises ValueError for one that
-        names a pool twice."""
+        """Add a waiting `job`; it replaces a waiting job of the same id.
+
+        Raises ValueError for a job that names a pool twice.
+        """
         _refuse_repeated(job)
         self._end_cycle()
         if job.id in self._pool_of_job:
@@ -162,7 +169,7 @@ class Core:
                 self._pool(other.pool).lines.add(job.in_pool(other.pool))
 
     def withdraw(self, job_id: str) -> None:
-        """The job waits no more: it started, or was cancelled. Its claim stays until `unclaim`.
+        """Remove a waiting job: it started or was cancelled. Its claim stays until `unclaim`.
 
         Raises KeyError for a job that does not wait.
         """
@@ -176,7 +183,7 @@ class Core:
                 self._pools[other.pool].lines.remove(job_id)
 
     def hold(self, run: RunningJob) -> None:
-        """The attempt holds GPUs; what was known of it is replaced."""
+        """Add an attempt that holds GPUs, or replace what is known of it."""
         self._end_cycle()
         if run.attempt in self._pool_of_attempt:
             self.release(run.attempt)
@@ -185,7 +192,7 @@ class Core:
         self._pool(run.pool).hold(run)
 
     def release(self, attempt: str) -> None:
-        """The attempt is gone. Raises KeyError for one that holds nothing."""
+        """Remove an attempt that is gone. Raises KeyError for one that holds nothing."""
         if attempt not in self._pool_of_attempt:
             raise KeyError(f"attempt {attempt!r} holds no GPUs, so it cannot give them back")
         self._end_cycle()
@@ -195,14 +202,14 @@ class Core:
         pool.release(attempt)
 
     def claim(self, claim: Claim) -> None:
-        """GPUs are being freed for a job. Raises ValueError where some are already."""
+        """Add the claim of a job. Raises ValueError if the job has one already."""
         if claim.job in self._claims:
             raise ValueError(f"job {claim.job!r} has a claim; it has to be given up first")
         self._end_cycle()
         self._claims[claim.job] = (claim,)
 
     def unclaim(self, job_id: str) -> None:
-        """No GPUs are being freed for the job any more. Raises KeyError for one without a claim."""
+        """Remove the claim of a job. Raises KeyError for a job without a claim."""
         if job_id not in self._claims:
             raise KeyError(f"job {job_id!r} has no claim, so it cannot be given up")
         self._end_cycle()
@@ -211,10 +218,10 @@ class Core:
     # -- cycles -----------------------------------------------------------------------------
 
     def cycle(self, now: int, *, explains: bool = True, parts: bool = True) -> Plan:
-        """Decide as of `now`, see `arbiter.cycle.decide.decide`. Raises as `decide`.
+        """Decide as of `now`, see `arbiter.cycle.decide.decide`. Raises the same errors.
 
-        Without `parts` it is not worked out what of each attempt is guaranteed: none is classed,
-        and of what starts it says 0.
+        With `parts` False the guaranteed part of each attempt is not computed. Then no attempt is
+        classed, and `guaranteed_mgpu` of each start is 0.
         """
         decided = self._decide(now, explains=explains, parts=parts)
         try:
@@ -223,11 +230,10 @@ class Core:
             decided.close()
 
     def decide(self, now: int, *, parts: bool = True) -> Decided:
-        """Decide as of `now`; why the rest wait can be asked before anything else is told.
-        `parts` as for `cycle`.
+        """Decide as of `now`; reasons are available until the next change. `parts` as for `cycle`.
 
-        Raises ValueError for a time before that of an earlier cycle: what was too old for something
-        then is forgotten.
+        Raises ValueError for a time before that of an earlier cycle, because data that had expired
+        by then are gone.
         """
         return self._decide(now, explains=True, parts=parts)
 
@@ -240,7 +246,7 @@ class Core:
         claimed: dict[str, str] = {}
         for job, of_job in self._claims.items():
             for claim in of_job:
-                # One whose job is gone belongs to a pool of no name, only to be dropped there.
+                # The claim of a job that is gone goes to a pool without a name, only to be dropped.
                 name = self._pool_of_job.get(job, "") if claim.pool is None else claim.pool
                 claims.setdefault(name, []).append(claim)
                 shared = self._shared.get(job)
@@ -285,7 +291,7 @@ class Core:
         return self._decided
 
     def _end_cycle(self) -> None:
-        """Something changes: the pools are again as they were before the latest cycle."""
+        """Restore the pools as they were before the latest cycle, because something changes now."""
         if self._decided is not None:
             self._decided.close()
             self._decided = None

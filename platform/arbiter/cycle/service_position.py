@@ -1,4 +1,4 @@
-"""Where a team's next job comes between the teams."""
+"""The position of a team's next job in the order of service between teams."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from arbiter.queue.order import Standing
 
 
 def position_of(pool: Pool, team: int, source: int) -> Standing:
-    """Return where the next job of `team` comes if it draws on the guarantee of `source`.
+    """Return the position of the next job of `team` if it draws on the guarantee of `source`.
 
     Jobs inside their team's guarantee come first. The others come by rank and credits, in the order
-    that the organization's policy says.
+    that the organization's policy sets.
     """
     ratio = pool.ratio(source)
     if source == team:

@@ -1,1 +1,1 @@
-"""Why jobs wait, and how the tree is used."""
+"""The reasons why jobs wait, and the use of the tree."""

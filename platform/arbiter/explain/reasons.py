@@ -1,4 +1,4 @@
-"""Why a job class waits, in numbers, as things stand at the end of the cycle (R-85)."""
+"""The reason why a job class waits, with numbers as of the end of the cycle (R-85)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from arbiter.quota.tree import ROOT
 
 
 class Reason(NamedTuple):
-    """Code, numbers and binding node of a `Waiting`."""
+    """The code, numbers and binding node of a `Waiting`."""
 
     code: Code
     numbers: dict[str, int]
@@ -28,15 +28,17 @@ class Reason(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Taken:
-    """What the teams below one node took of a lot, and the node's load before they did."""
+    """The milli-GPU that teams below one node took of a lot, and the node's load before."""
 
     load: int
     mgpu: int = 0
 
 
 class Before(NamedTuple):
-    """What was taken in the team's own organization and by others, in milli-GPU, and the lowest
-    node on the team's path that has a sister who took (ROOT: none)."""
+    """The milli-GPU taken in the team's own organization and by others.
+
+    `node` is the lowest node on the team's path with a sister that took some (ROOT: none).
+    """
 
     inside_mgpu: int
     by_others_mgpu: int
@@ -47,10 +49,10 @@ _NOTHING = Before(0, 0, ROOT)
 
 
 class Spared:
-    """What the starts of a cycle took beyond their teams' guarantees, by what they drew on, the
-    rank and the credits: within one such lot fair-share decided who came first.
+    """Spare GPUs taken by the starts of a cycle, in lots by source, rank and credits.
 
-    All that starts must be added, before it is charged, ahead of the first question.
+    Within one lot fair-share decided the order. Add all starts, before they are charged, and before
+    the first request.
     """
 
     __slots__ = ("_before", "_lots", "_shares", "_sorted", "_sources", "_totals")
@@ -64,7 +66,7 @@ class Spared:
         self._totals: dict[int, tuple[int, int]] = {}
 
     def add(self, source: int, standing: Standing, team: int, mgpu: int) -> None:
-        """A start of `team` takes `mgpu` of what `source` has to spare."""
+        """Note that a start of `team` takes `mgpu` of the spare GPUs of `source`."""
         lot = self._lots.setdefault((source, standing.minus_rank, standing.minus_credits), {})
         for node in self._shares.tree.paths[team]:
             if node not in lot:
@@ -73,12 +75,15 @@ class Spared:
         self._sources.add(source)
 
     def has_from(self, source: int) -> bool:
-        """Whether anything was taken of what `source` had to spare."""
+        """Return whether any start took spare GPUs of `source`."""
         return source in self._sources
 
     def before(self, source: int, standing: Standing, team: int) -> Before:
-        """What those took that fair-share put before `team`: whatever is below sisters, of it or
-        of a node above it, that had used less of their share."""
+        """Return what teams took that fair-share puts before `team`.
+
+        These are teams below sisters, of it or of a node above it, that had used less of their
+        share.
+        """
         lot = (source, standing.minus_rank, standing.minus_credits)
         if lot not in self._lots:
             return _NOTHING
@@ -90,7 +95,7 @@ class Spared:
         return self._before[lot, team]
 
     def _of_sisters(self, lot: tuple[int, int, int], node: int) -> int:
-        """What was taken below sisters of `node` that had used less of their share than it has."""
+        """Return what was taken below sisters of `node` that had used less of their share."""
         shares, nodes = self._shares, self._lots[lot]
         parent = shares.tree.parents[node]
         if (lot, parent) not in self._sorted:
@@ -107,7 +112,7 @@ class Spared:
         return less - (own.mgpu if own is not None and own.load < shares.loads[node] else 0)
 
     def permille(self, node: int) -> tuple[int, int]:
-        """What `node` has among its siblings of the weight and of the use, per mille."""
+        """Return the part of `node` in the weight and in the use of its siblings, per mille."""
         shares = self._shares
         parent = shares.tree.parents[node]
         if parent not in self._totals:
@@ -119,10 +124,10 @@ class Spared:
 
 
 class Reasons:
-    """Tells the reasons of one pool's classes; what they share is looked up once.
+    """Finds the reasons of one pool's classes; common values are looked up once.
 
-    Of their numbers, what is protected is a part of what is in use. What claims of the team are for
-    is part of neither, and told beside them: it counts against the guarantee like a start.
+    In the numbers, protected use is a part of the use in total. Claims of the team are in neither,
+    and reported separately: they count against the guarantee like a start.
     """
 
     __slots__ = (
@@ -131,16 +136,16 @@ class Reasons:
     )
 
     def __init__(self, pool: Pool, spared: Spared, used: InUse) -> None:
-        """`used` is in use after the cycle."""
+        """Take the use after the cycle."""
         self._pool = pool
         self._spared = spared
         self._used = used
-        #: What claims are for, by the node at or below which their jobs wait.
+        #: The milli-GPU of claims, by the nodes at or above their teams.
         self._being_freed = Counter[int]()
         for earmark in pool.earmarks.values():
             for node in pool.tree.paths[earmark.team]:
                 self._being_freed[node] += earmark.job.mgpu
-        #: What those hold who are being stopped, by the node at or below which they run.
+        #: The milli-GPU of stopping attempts, by the nodes at or above their teams.
         self._leaving = Counter[int]()
         for one in (*pool.leaving, *pool.stopped):
             for node in () if one.team == ROOT else pool.tree.paths[one.team]:
@@ -152,7 +157,7 @@ class Reasons:
         self._free: dict[tuple[frozenset[str] | None, int | None], tuple[int, int]] = {}
 
     def hopeless(self, cls: JobClass) -> Reason:
-        """Why `cls` waits that cannot start at all, now or ever."""
+        """Return why `cls` waits, whose jobs cannot start at all, now or ever."""
         pool, shape, code = self._pool, cls.shape, cls.code
         assert code is not None
         numbers = {"need_mgpu": shape.total_mgpu}
@@ -172,8 +177,11 @@ class Reasons:
         return Reason(code, numbers)
 
     def of(self, team: int, cls: JobClass, source: int, standing: Standing) -> Reason:
-        """Why `cls` waits; `source` is the node whose guarantee its jobs fit in, or ROOT, with
-        which its team has this `standing`."""
+        """Return why `cls` waits.
+
+        `source` is the node whose guarantee its jobs fit in, or ROOT. `standing` is the position of
+        its team with that.
+        """
         pool, shape, code = self._pool, cls.shape, cls.code
         if code is Code.RESERVED_FOR_LARGER_JOB:
             return self.reserved(cls)
@@ -205,7 +213,7 @@ class Reasons:
         return self._blocked(team, cls, source, standing, numbers)
 
     def reserved(self, cls: JobClass) -> Reason:
-        """Why jobs of `cls` wait that would delay a reservation."""
+        """Return why jobs of `cls` wait that would delay a reservation."""
         reserved_mgpu, start_at = cls.reserved
         numbers = {
             "need_mgpu": cls.shape.total_mgpu,
@@ -216,7 +224,7 @@ class Reasons:
         return Reason(Code.RESERVED_FOR_LARGER_JOB, numbers)
 
     def _free_for(self, shape: Shape) -> tuple[int, int]:
-        """What is free on all nodes that `shape` may use, and on the cluster that has most."""
+        """Return the free milli-GPU on all nodes for `shape`, and on the cluster that has most."""
         usable = (shape.clusters, shape.kinds)
         free = self._free.get(usable)
         if free is None:
@@ -230,10 +238,10 @@ class Reasons:
     def _blocked(
         self, team: int, cls: JobClass, source: int, standing: Standing, numbers: dict[str, int]
     ) -> Reason:
-        """Tell apart what quota refuses and what the devices do.
+        """Distinguish refusals by quota from refusals by devices.
 
-        "Entitled" is said only to a team that uses less than its guarantee; one that holds large
-        borrowed jobs has a right to reclaim by the contract, but no promise of when.
+        WAITING_FOR_GUARANTEE is used only for a team that uses less than its guarantee. A team with
+        large borrowed jobs may reclaim by the contract, but has no promise of when.
         """
         pool, shape = self._pool, cls.shape
         need = shape.total_mgpu
@@ -263,7 +271,7 @@ class Reasons:
                 numbers["weight_permille"], numbers["used_permille"] = self._spared.permille(node)
                 return Reason(Code.BEHIND_FAIR_SHARE, numbers, pool.tree.ids[node])
             if inside + by_others >= need:
-                # Of other organizations no numbers are told.
+                # Numbers of other organizations are never shown.
                 return Reason(Code.BEHIND_FAIR_SHARE, numbers)
         if need <= min(
             numbers["available_by_quota_mgpu"], numbers["largest_free_on_a_cluster_mgpu"]
@@ -292,10 +300,10 @@ class Reasons:
 
 
 def of_claimed(pool: Pool, earmark: Earmark) -> Reason:
-    """Why a job waits whose GPUs are being given back.
+    """Return why a job waits whose GPUs are being freed.
 
-    It may take them by the guarantee of a node above its team, or from its own team's lower
-    classes: only where it is protected in its team is the team itself entitled to them.
+    It may reclaim by the guarantee of a node above its team, or from its own team's lower classes.
+    So the team itself is entitled to them only if the job is protected in it.
     """
     job = earmark.job
     is_protected = earmark.stand_in.is_protected_at(pool.tree.depths[earmark.team])
@@ -310,7 +318,8 @@ def of_claimed(pool: Pool, earmark: Earmark) -> Reason:
     if (overdue_s := pool.taken_at - earmark.claim.grace_until) > 0:
         numbers["overdue_s"] = overdue_s
         numbers["given_up_in_s"] = max(0, pool.policy.claim_overdue_s - overdue_s)
-    # Without any it waits for those who are stopped for others, and "none" would deny these.
+    # Without own victims it waits for attempts stopped for other jobs, so "0 victims" would
+    # mislead.
     if earmark.going:
         numbers["victims"] = len(earmark.going)
     if own := sum(holding.team == earmark.team for holding in earmark.going):

@@ -1,4 +1,4 @@
-"""A decision in one or two plain sentences for a person, with its numbers."""
+"""A decision in one or two sentences for a person, with its numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from arbiter.api.snapshot import Level, QueuedJob
 from primitives.clock import from_epoch
 from primitives.units import DeviceKind, gpus_text
 
-#: Codes for which it helps to know how many jobs come first.
+#: Codes for which the number of jobs ahead is useful.
 _IN_LINE = frozenset(
     (
         Code.WAITING_FOR_FREE_GPUS,
@@ -23,8 +23,10 @@ _IN_LINE = frozenset(
 
 
 class Names(dict[str, str]):
-    """What people call tree nodes, clusters and pools, by their ids; `of_cores` are the pools whose
-    devices are CPU cores."""
+    """Display names of tree nodes, clusters and pools, by id.
+
+    `of_cores` are the pools whose devices are CPU cores.
+    """
 
     def __init__(self, names: Mapping[str, str], of_cores: Collection[str] = ()) -> None:
         super().__init__(names)
@@ -32,16 +34,18 @@ class Names(dict[str, str]):
 
 
 def device_of(pool: str, names: Mapping[str, str]) -> DeviceKind:
-    """What the devices of a pool are, as far as `names` know."""
+    """Return the type of the devices of a pool; GPUs unless `names` says otherwise."""
     is_cores = isinstance(names, Names) and pool in names.of_cores
     return DeviceKind.CPU if is_cores else DeviceKind.GPU
 
 
 def sentence(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
-    """Why `job` waits; `names` maps ids of tree nodes, clusters and pools to what people call
-    them. Devices are GPUs but for `Names` that know better.
+    """Return why `job` waits, as text.
 
-    A node that `names` lacks (the reader may not see it) is not named.
+    `names` maps ids of tree nodes, clusters and pools to display names. Devices are GPUs unless a
+    `Names` object says otherwise.
+
+    A node that is missing in `names` (the reader may not see it) is not named.
     """
     told = _TELLERS[waiting.code](waiting, job, _Terms(names, device_of(job.pool, names)))
     if waiting.code in _IN_LINE and waiting.jobs_ahead:
@@ -51,7 +55,10 @@ def sentence(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
 
 
 def missing_features(features: Iterable[str], *, having: int, needed: int, where: str) -> str:
-    """That `having` nodes of one cluster are too few; `where` is "of pool h100" or the like."""
+    """Return that the `having` nodes of one cluster with the features are too few.
+
+    `where` is "of pool h100" or the like.
+    """
     if having == 0:
         return f"no node {where} has {features_text(features)}"
     have = "1 node of one cluster has" if having == 1 else f"{having:,} nodes of one cluster have"
@@ -75,8 +82,11 @@ def too_few_large_enough(
     where: str,
     device: DeviceKind = DeviceKind.GPU,
 ) -> str:
-    """That `having` nodes of one cluster with `mgpu` and what is wanted beside it (`beside_text`)
-    are too few; `where` is "of pool h100" or the like."""
+    """Return that the `having` nodes of one cluster that are large enough are too few.
+
+    Each needs `mgpu` and the CPU and memory of `beside` (see `beside_text`). `where` is "of pool
+    h100" or the like.
+    """
     each = f"{device.text(mgpu)} and {beside}"
     if having == 0:
         return f"no node {where} has {each}"
@@ -96,7 +106,7 @@ def beside_text(cpu_milli: int, memory_mib: int) -> str:
 
 
 def level_text(level: Level) -> str:
-    """What people call a domain of a level."""
+    """Return the name of a topology level in text."""
     return "NVLink domain" if level is Level.NVLINK else level.value
 
 
@@ -109,8 +119,10 @@ def too_far_apart(
     where: str,
     device: DeviceKind = DeviceKind.GPU,
 ) -> str:
-    """That nowhere in the fleet `nodes` with `mgpu` each are in one domain of `level`; `together`
-    are at most; `where` is "of pool h100" or the like."""
+    """Return that no domain of `level` in the fleet has `nodes` with `mgpu` each.
+
+    The best one has `together` of them. `where` is "of pool h100" or the like.
+    """
     if level is Level.NODE:
         return (
             f"it must have its {device.text(nodes * mgpu)} on one node, and no node {where}"
@@ -127,7 +139,7 @@ def too_far_apart(
 
 
 def duration_text(seconds: int) -> str:
-    """`seconds` in the two largest units that matter: "4 min 12 s", "2 h", "1 d 3 h"."""
+    """Return `seconds` in the two largest units that matter: "4 min 12 s", "2 h", "1 d 3 h"."""
     units = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
     parts = []
     left = max(0, seconds)
@@ -145,17 +157,17 @@ def duration_text(seconds: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """What people call things by their ids, and the devices of the job's pool."""
+    """Display names by id, and the devices of the job's pool."""
 
     names: Mapping[str, str]
     device: DeviceKind
 
     def count(self, mgpu: int) -> str:
-        """So many devices."""
+        """Return this many devices as text."""
         return self.device.text(mgpu)
 
     def these(self, mgpu: int) -> str:
-        """Those that were asked for."""
+        """Return the requested devices as text."""
         one = f"this {self.device.plural[:-1]}"
         return one if mgpu == 1_000 else f"these {self.count(mgpu)}"
 
@@ -165,7 +177,7 @@ def _are(mgpu: int) -> str:
 
 
 def _need(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
-    """What the job needs: "8 GPUs", or "16 GPUs (2 nodes with 8 each)"."""
+    """Return the job's request: "8 GPUs", or "16 GPUs (2 nodes with 8 each)"."""
     need = terms.count(waiting.numbers.get("need_mgpu", job.mgpu))
     if job.node_count_max is not None and job.node_count_max > job.node_count:
         need = f"at least {need}"
@@ -177,7 +189,7 @@ def _need(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
 
 
 def _beside(waiting: Waiting) -> str:
-    """What the job wants on each node besides GPUs."""
+    """Return the CPU and memory that the job needs on each node."""
     numbers = waiting.numbers
     return beside_text(numbers["cpu_milli_per_node"], numbers["memory_mib_per_node"])
 
@@ -441,7 +453,7 @@ def _cluster_unavailable(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str
 
 
 def _clusters(job: QueuedJob, terms: _Terms) -> str:
-    """The clusters that may run the job, which are not all."""
+    """Return the clusters that may run the job, if not all may, as text."""
     assert job.clusters is not None
     named = {terms.names.get(cluster) for cluster in job.clusters}
     (only,) = named if len(named) == 1 else (None,)

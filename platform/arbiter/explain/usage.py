@@ -1,4 +1,4 @@
-"""How the tree stands after the plan: use, what is guaranteed of it, what is lent (R-98)."""
+"""The tree after the plan: use, its guaranteed part, and lent guarantees (R-98)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arbiter.quota.entitlement import Contender, Protection, TeamJobs, with_chan
 from arbiter.quota.tree import ROOT, Tree
 from primitives.units import MGPU_PER_GPU, largest_remainder
 
-#: Where what has no place yet would start: nothing that is worked out here asks for it.
+#: The place of jobs without one; it has no effect here.
 _SOMEWHERE = Place("", ())
 
 
@@ -30,8 +30,10 @@ class NewStart(NamedTuple):
 
 
 class InUse(NamedTuple):
-    """What runs, starts or is being stopped at and below each node after the plan, and what of that
-    is protected there, in milli-GPU. A claim is no part of either."""
+    """The use at and below each node after the plan, and its protected part, in milli-GPU.
+
+    It includes starting and stopping attempts, but no claims.
+    """
 
     mgpu: Sequence[int]
     protected_mgpu: Sequence[int]
@@ -46,11 +48,11 @@ class Outcome:
 
 
 def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
-    """What is guaranteed of all that runs after the plan.
+    """Return the guaranteed parts of all attempts and starts after the plan.
 
-    In each team the protected jobs are guaranteed whole. What is left of G goes, in part where
-    it must, to the borrowed ones in the order of protection and then to those that are being
-    stopped, so that the parts sum to min(use, G).
+    In each team the protected jobs are guaranteed whole. The rest of G goes to the borrowed ones in
+    the order of protection, and then to stopping attempts, in part if necessary. So the parts sum
+    to min(use, G).
     """
     tree, guaranteed, holdings = pool.tree, pool.quota.guaranteed, pool.holdings
     in_use = holdings.direct.copy()
@@ -58,7 +60,7 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
         in_use[start.team] += start.job.mgpu
     changed = {start.team for start in starts} | {one.team for one in pool.stopped}
     known = holdings.at_rest - changed
-    # All is guaranteed of a team that uses no more than its guarantee.
+    # A team that uses no more than its guarantee is guaranteed entirely.
     over = {
         team
         for team, (mgpu, most) in enumerate(zip(in_use, guaranteed, strict=True))
@@ -74,7 +76,7 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
         for one in suspects
         if (part := 0 if one.team == ROOT else parts.get(one, one.mgpu)) != one.run.guaranteed_mgpu
     ]
-    # Below a team with nodes below it, others' jobs count too.
+    # For a team with nodes below it, the jobs of these count too.
     holdings.at_rest |= over.union(unsettled) - changed - tree.children.keys()
     holdings.at_rest -= {one.team for one, _ in found}
     classed = [Classed(one.run.attempt, part) for one, part in found]
@@ -85,8 +87,10 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
 
 
 def part_of(pool: Pool, starts: Sequence[NewStart], job: QueuedJob) -> int:
-    """What would be guaranteed of `job`, which waits, if it started beside `starts` and beside the
-    jobs that GPUs are being freed for as well."""
+    """Return how much of a waiting `job` would be guaranteed if it started now.
+
+    `starts` and all jobs with claims count as running too.
+    """
     team = pool.tree.index.get(job.team, ROOT)
     if team == ROOT:
         return 0
@@ -102,8 +106,11 @@ def part_of(pool: Pool, starts: Sequence[NewStart], job: QueuedJob) -> int:
 
 
 def _parts(pool: Pool, starts: Sequence[NewStart], over: Collection[int]) -> dict[Hashable, int]:
-    """What is guaranteed after the plan of those jobs of the teams `over` their guarantee that are
-    not protected; of what starts its place among the `starts` stands for it."""
+    """Return the guaranteed parts of unprotected jobs after the plan.
+
+    These are jobs of the teams in `over`, which exceed their guarantee. A start is identified by
+    its index in `starts`.
+    """
     tree, guaranteed, holdings = pool.tree, pool.quota.guaranteed, pool.holdings
     going: dict[int, list[Holding]] = {}
     for holding in (*holdings.going.values(), *pool.stopped):
@@ -132,7 +139,7 @@ def _parts(pool: Pool, starts: Sequence[NewStart], over: Collection[int]) -> dic
 
 
 def _protection_after(pool: Pool, starts: Sequence[NewStart]) -> Protection:
-    """Return how all that runs after the plan is classed."""
+    """Return the classes of all attempts after the plan."""
     teams = _teams_after(pool, starts, range(len(pool.tree.ids)))
     changed = {start.team for start in starts} | {one.team for one in pool.stopped}
     protection = pool.protection.copy()
@@ -143,8 +150,10 @@ def _protection_after(pool: Pool, starts: Sequence[NewStart]) -> Protection:
 def _teams_after(
     pool: Pool, starts: Sequence[NewStart], those: Container[int]
 ) -> Mapping[int, TeamJobs]:
-    """What runs before the plan, but of `those` teams what runs after it; of what starts its place
-    among the `starts` stands for it."""
+    """Return the jobs by team: for `those` teams after the plan, for the others before it.
+
+    A start is identified by its index in `starts`.
+    """
     stopped = [one for one in pool.stopped if one.team in those]
     new = [(i, start) for i, start in enumerate(starts) if start.team in those]
     changed = {one.team for one in stopped} | {start.team for _, start in new}
@@ -159,7 +168,7 @@ def _teams_after(
 
 
 def starts_of(new: Iterable[NewStart], guaranteed_mgpu: Mapping[str, int]) -> list[Start]:
-    """The starts as the plan tells them; 0 is guaranteed of those that are not named."""
+    """Return the starts as the plan contains them; the guaranteed part is 0 where none is given."""
     return [
         Start(
             start.job.id,
@@ -173,7 +182,7 @@ def starts_of(new: Iterable[NewStart], guaranteed_mgpu: Mapping[str, int]) -> li
 
 
 def in_use_after(pool: Pool, starts: Sequence[NewStart]) -> InUse:
-    """What is in use after the plan, everywhere."""
+    """Return the use of every node after the plan."""
     in_use = pool.holdings.direct.copy()
     for start in starts:
         in_use[start.team] += start.job.mgpu
@@ -182,8 +191,10 @@ def in_use_after(pool: Pool, starts: Sequence[NewStart]) -> InUse:
 
 
 def node_use(pool: Pool, used: InUse, waiting_mgpu: Mapping[int, int]) -> tuple[NodeUse, ...]:
-    """How every node stands after the plan, of which `used` is in use; `waiting_mgpu`: still
-    queued, by team."""
+    """Return the state of every node after the plan.
+
+    `used` is the use after it; `waiting_mgpu` is still requested, by team.
+    """
     tree, quota = pool.tree, pool.quota
     in_use, protected = used
     waiting = [0] * len(in_use)
@@ -217,7 +228,7 @@ def _sum_up(tree: Tree, amounts: list[int]) -> None:
 
 
 def _lendable(pool: Pool) -> list[int]:
-    """How much of its guarantee each node lends at most."""
+    """Return the most of its guarantee that each node lends."""
     quota = pool.quota
     return [g - kept for g, kept in zip(quota.guaranteed, quota.kept, strict=True)]
 
@@ -229,12 +240,12 @@ def lent_out(
     in_use: Sequence[int],
     capacity: int,
 ) -> list[int]:
-    """How much of each node's idle guarantee somebody outside it uses.
+    """Return how much of each node's idle guarantee is used outside it.
 
-    From the root down: what the children of a node use above their guarantees, and what the
-    node itself lends, comes first from its reserve (G less its children's G; at the root,
-    the capacity nobody is guaranteed) and then from its idle children in proportion to
-    what each can lend, by largest remainder.
+    It is computed from the root down. The use of children above their guarantees, and what the node
+    itself lends, comes first from its reserve. That is G less its children's G; at the root, the
+    capacity without a guarantee. The rest comes from its idle children, in proportion to what each
+    can lend, by largest remainder.
     """
     lent = [0] * len(guaranteed)
     # Parents come first, as a node's number is above its parent's.
@@ -252,7 +263,7 @@ def lent_out(
                 spare[node] = min(idle, lendable[node])
         drawn = min(drawn - max(0, min(reserve, drawn)), sum(spare.values()))
         if drawn > 0:
-            # In whole GPUs where all amounts are whole, so that nobody reads of a third of one.
+            # Use whole GPUs where all amounts are whole, so that pages do not show thirds of one.
             is_whole = all(mgpu % MGPU_PER_GPU == 0 for mgpu in (drawn, *spare.values()))
             unit = MGPU_PER_GPU if is_whole else 1
             shares = largest_remainder(drawn // unit, spare, out_of=sum(spare.values()))

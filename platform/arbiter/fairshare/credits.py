@@ -1,7 +1,7 @@
-"""Credits in a cycle: who is rich and who is unpaid (R-89 to R-92).
+"""Credits in a cycle: how much teams can spend, and whose borrowing is unpaid (R-89 to R-92).
 
 All amounts are integers in millionths of a GPU-second of the reference GPU: milli-GPU-seconds times
-the pool's weight per mille. Everything is per pool. The package `credits` settles the accounts.
+the pool's weight per mille. All values are per pool. The package `credits` settles the accounts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ TENTH_OF_A_DAY_S = 8_640
 
 
 class Credits:
-    """What the teams of one pool have to spend in a cycle; what they borrow holds an hour of it.
+    """The credits that the teams of one pool can spend in a cycle.
 
-    `weight` is the pool's, per mille; credits are in millionths of a GPU-second of the
-    reference. Without any balance there is no bank: all are equal and nothing is unpaid.
+    A borrowed start holds the credits for an hour. `weight` is the pool's, per mille. Credits are
+    in millionths of a GPU-second of the reference GPU. Without any balance there is no credit bank:
+    all teams are equal and nothing is unpaid.
     """
 
     __slots__ = (
@@ -49,38 +50,41 @@ class Credits:
         self._floor_s = floor_s
         self._to_spend: dict[int, int] = {}
         self._has_bank = False
-        # A debtor who pays stands above the floor: no less than its tenth, which is rounded down.
+        # A paying team is above the floor, so its value is at least that of the floor, rounded
+        # down.
         self._tenths_unpaid = -floor_s // TENTH_OF_A_DAY_S - 1
         for balance in balances:
             self._has_bank = True
             team = tree.index.get(balance.team, ROOT)
             if team != ROOT:
                 self._to_spend[team] = balance.credits - balance.held
-        #: The same for how it was before this cycle's holds; None while there are none.
+        #: A copy from before this cycle's holds; None while there are none.
         self._first: Credits | None = None
 
     @property
     def at_first(self) -> Credits:
-        """The credits as they were before anything started."""
+        """Return the credits as they were before any start of this cycle."""
         return self if self._first is None else self._first
 
     def tenths(self, team: int) -> int:
-        """Whole tenths of a day of its guarantee that the team has to spend, rounded down. Who
-        borrows unpaid comes behind all who pay; a team without a guarantee counts as one with the
-        least there is."""
+        """Return the team's credits in whole tenths of a day of its guarantee, rounded down.
+
+        Teams with unpaid borrowing come behind all paying ones. A team without a guarantee counts
+        as one with the smallest possible guarantee.
+        """
         day = max(1, self._guaranteed[team]) * self._weight * TENTH_OF_A_DAY_S
         tenths = self._to_spend.get(team, 0) // day
         return min(tenths, self._tenths_unpaid) if self.is_unpaid(team) else tenths
 
     def is_unpaid(self, team: int) -> bool:
-        """Whether what the team borrows is unpaid: its credits are down at the floor."""
+        """Return whether the team's borrowing is unpaid, because its credits are at the floor."""
         if not self._has_bank or team == ROOT:
             return False
         floor = -self._guaranteed[team] * self._weight * self._floor_s
         return self._to_spend.get(team, 0) <= floor
 
     def hold(self, team: int, mgpu: int) -> None:
-        """A borrowed start holds the credits for its first hour."""
+        """Hold the credits for the first hour of a borrowed start."""
         if self._has_bank:
             if self._first is None:
                 self._first = self._copy()

@@ -1,9 +1,10 @@
 """Exponential decay of use, in integers.
 
-Use decays by half in each half-life: what was held `mgpu` over [a, b) counts at T as `mgpu` times
-the integral of 2^(-(T - s) / half-life) for s from a to b, which has a closed form; nothing is
-sampled. It is counted in millionths of a GPU-second of the reference GPU: milli-GPU-seconds times
-the pool's weight per mille."""
+Use decays by half in each half-life. A use of `mgpu` over [a, b) counts at T as `mgpu` times the
+integral of 2^(-(T - s) / half-life) for s from a to b. The integral has a closed form, so there is
+no sampling. The unit is millionths of a GPU-second of the reference GPU: milli-GPU-seconds times
+the pool's weight per mille.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from math import isqrt
 
-#: What starts is charged for this long at once, so that nobody floods between two looks.
+#: A start is charged for this long at once, so that no team can flood the pool between two updates.
 CHARGED_AT_START_S = 3_600
 
 FACTOR_BITS = 64
@@ -19,14 +20,17 @@ AREA_BITS = 32
 _WORK_BITS = 128
 _EXPONENT_BITS = 96
 _DIGIT_BITS = 8
-#: So many ages are remembered at most.
+#: The most ages that are cached.
 _AGES_MAX = 1 << 13
 #: 2^64 / ln 2, to the nearest.
 PER_LN2 = 26_613_026_195_688_644_983
 
 
 def _powers() -> tuple[tuple[int, ...], ...]:
-    """2^-(digit / 256^place) for places from 1 on, in units of 2^-128, at most 16 too small."""
+    """Return 2^-(digit / 256^place) for places from 1 on.
+
+    The unit is 2^-128; values are at most 16 too small.
+    """
     halvings = [isqrt(1 << (2 * _WORK_BITS - 1))]
     while len(halvings) < _EXPONENT_BITS:
         halvings.append(isqrt(halvings[-1] << _WORK_BITS))
@@ -45,10 +49,9 @@ _POWERS = _powers()
 
 
 class Decay:
-    """Halves what was used in every `half_life_s`; integers only, the same on every machine.
+    """Halves use in every `half_life_s`; integers only, the same on every machine.
 
-    It remembers some thousand of the ages that it was asked for: who asks for many at once asks for
-    few different ones.
+    It caches some thousand ages, because many requests at once are for few different ages.
 
     Raises ValueError for a half-life below 1 second.
     """
@@ -63,7 +66,10 @@ class Decay:
         self._factors: dict[int, int] = {}
 
     def factor(self, age_s: int) -> int:
-        """2^(-age / half-life) in units of 2^-64, off by at most one; 1 for what is to come."""
+        """Return 2^(-age / half-life) in units of 2^-64, off by at most one.
+
+        A negative age counts as 0.
+        """
         known = self._factors.get(age_s)
         if known is None:
             if len(self._factors) >= _AGES_MAX:
@@ -84,10 +90,10 @@ class Decay:
         return value >> (_WORK_BITS - FACTOR_BITS) + halvings
 
     def area(self, age_s: int) -> int:
-        """What one unit counts that was held always until `age_s` ago, in 2^-32 unit-seconds.
+        """Return what one unit held always until `age_s` ago counts, in 2^-32 unit-seconds.
 
-        Off by less than two units for half-lives up to ten years. What was held from `a` to `b` is
-        the difference of two areas, so cutting it anywhere between changes nothing at all.
+        It is off by less than two units for half-lives up to ten years. Use from `a` to `b` is the
+        difference of two areas, so splitting it anywhere changes nothing at all.
         """
         known = self._areas.get(age_s)
         if known is None:
@@ -98,10 +104,10 @@ class Decay:
         return known
 
     def used(self, intervals: Iterable[tuple[int, int, int]], at: int) -> int:
-        """What `intervals` of (start, end, milli-GPU) count at `at`, in milli-GPU-seconds.
+        """Return what `intervals` of (start, end, milli-GPU) count at `at`, in milli-GPU-seconds.
 
-        What lies after `at` counts nothing. The sum is rounded once, to the nearest: it is off by
-        at most one half and 2^-30 of the sum of the milli-GPU.
+        Time after `at` counts nothing. The sum is rounded once, to the nearest: it is off by at
+        most one half and 2^-30 of the sum of the milli-GPU.
         """
         total = sum(
             mgpu * (self.area(at - min(end, at)) - self.area(at - min(start, at)))
@@ -110,24 +116,26 @@ class Decay:
         return (total + (1 << (AREA_BITS - 1))) >> AREA_BITS
 
     def held_since(self, steps: Iterable[tuple[int, int]], at: int) -> int:
-        """What (moment, milli-GPU) count at `at` that are held from each of those moments on, as
-        `used` has it; less than nothing for what is held no more."""
+        """Return what (moment, milli-GPU) steps count at `at`, in the unit of `used`.
+
+        Each amount is held from its moment on; a negative amount ends an earlier one.
+        """
         total, now = 0, self.area(0)
         for start, mgpu in steps:
             total += mgpu * (now - self.area(at - start if start < at else 0))
         return (total + (1 << (AREA_BITS - 1))) >> AREA_BITS
 
     def held(self, mgpu: int, seconds: int) -> int:
-        """What `mgpu` count that were held for so many seconds until now, as `used` has it."""
+        """Return what `mgpu` held for the last `seconds` count, in the unit of `used`."""
         total = mgpu * (self.area(0) - self.area(seconds))
         return (total + (1 << (AREA_BITS - 1))) >> AREA_BITS
 
     def at_start(self) -> int:
-        """What is charged of what starts now, in 2^-32 unit-seconds: the hour before."""
+        """Return the charge of one unit at its start, in 2^-32 unit-seconds: the last hour."""
         return self.area(0) - self.area(CHARGED_AT_START_S)
 
 
 @lru_cache(maxsize=64)
 def decay_of(half_life_s: int) -> Decay:
-    """One for all cycles and cores: they ask for the same ages."""
+    """Return the decay of a half-life, shared by all cycles and cores, which use the same ages."""
     return Decay(half_life_s)

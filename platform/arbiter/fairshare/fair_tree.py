@@ -1,17 +1,19 @@
-"""Fair-share (R-30 to R-33): decayed use, and where it puts nodes and users.
+"""Fair-share (R-30 to R-33): decayed use, and the order of nodes and users by it.
 
-Use decays by half in each half-life: what was held `mgpu` over [a, b) counts at T as `mgpu` times
-the integral of 2^(-(T - s) / half-life) for s from a to b, which has a closed form; nothing is
-sampled. It is counted in millionths of a GPU-second of the reference GPU: milli-GPU-seconds times
+Use decays by half in each half-life. A use of `mgpu` over [a, b) counts at T as `mgpu` times the
+integral of 2^(-(T - s) / half-life) for s from a to b. The integral has a closed form, so there is
+no sampling. The unit is millionths of a GPU-second of the reference GPU: milli-GPU-seconds times
 the pool's weight per mille.
 
-Among siblings, S is a node's part of the weights, U its part of the use, S / U its level value;
-the largest goes first, and equal ones are as one node whose children are compared with each other
-(Fair Tree, with ties merged as Slurm documents it). A node's *load* is its use over its part
-of all weights, that is over the product of S along its path. Loads order siblings as level values
-do. Where all ancestors are equal level by level, loads of cousins do so too: then the use of their
-parents is in the same proportion as the parents' parts are. So Fair Tree with ties merged is the
-lexicographic order of the loads along the path, and charging a node never lowers a load.
+Among siblings, S is a node's part of the weights, U its part of the use, and S / U its level value.
+The largest goes first. Equal nodes count as one node whose children are compared with each other
+(Fair Tree, with ties merged as Slurm documents it).
+
+A node's *load* is its use over its part of all weights, that is over the product of S along its
+path. Loads order siblings as level values do. They also order cousins if all ancestors are equal
+level by level: then the use of their parents is in the same proportion as the parents' parts are.
+So Fair Tree with ties merged is the lexicographic order of the loads along the path. Charging a
+node never lowers a load.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ from arbiter.fairshare.decay import (
 )
 from arbiter.quota.tree import ROOT, UNLIMITED, Tree
 
-#: Worth of a GPU of a pool that is given no weight, per mille.
+#: The weight of a GPU in a pool without a weight, per mille.
 WEIGHT_OF_REFERENCE = 1_000
-#: Stands in an order for the levels below a team: level with a department, a team goes first.
+#: Fills the levels below a team in an order: at equal loads a team goes before a department.
 NO_LEVEL = -1
 #: Load of a node without weight: after every other.
 _LOAD_MAX = 1 << 4_096
@@ -45,14 +47,13 @@ _FoundCo = TypeVar("_FoundCo", covariant=True)
 
 
 class ByNode(Protocol[_FoundCo]):
-    """Has something for every tree node."""
+    """A value for every tree node."""
 
     def __getitem__(self, node: int, /) -> _FoundCo: ...
 
 
 class _ByUser(dict[int, Mapping[str, int]]):
-    """By team what its users have used, see `fair_use`; worked out for those that somebody asks
-    for."""
+    """The use of each user by team, see `fair_use`; computed for teams when first needed."""
 
     __slots__ = ("_at", "_half_lives_s", "_starts", "_tree", "_usage", "_weights")
 
@@ -86,7 +87,7 @@ class _ByUser(dict[int, Mapping[str, int]]):
 
 
 class _Hour(dict[int, int]):
-    """See `FairUse`; worked out for those that somebody asks for."""
+    """The charge of a start by node, see `FairUse`; computed when first needed."""
 
     __slots__ = ("_half_lives_s",)
 
@@ -100,7 +101,7 @@ class _Hour(dict[int, int]):
 
 
 class _Below(dict[int, int]):
-    """By tree node what all below it have used, worked out for those that somebody asks for."""
+    """The use of each tree node and all below it, computed when first needed."""
 
     __slots__ = ("_by_user", "_tree")
 
@@ -126,8 +127,8 @@ class _Below(dict[int, int]):
 class FairUse:
     """Decayed use of all pools: by tree node, everything below it included, and by team and user.
 
-    `hour[x]` is what one milli-GPU of weight 1 is charged at its start below node x, in
-    2^-32: organizations may have different half-lives.
+    `hour[x]` is the charge for the start of one milli-GPU of weight 1 below node x, in 2^-32.
+    Organizations may have different half-lives.
     """
 
     by_node: ByNode[int]
@@ -138,10 +139,12 @@ class FairUse:
 
 @dataclass(slots=True)
 class _Charged:
-    """What is charged for their start of the attempts of one user of a team, by what they are
-    `worth`: milli-GPU times the pool's weight. `decayed` is the same of those that run, each times
-    2^-((end - since) / half-life), in 2^-64, where `end` is that of the `_Block`. `fresh` is what
-    those are worth that have yet to run."""
+    """The charge for the starts of one user of a team.
+
+    `worth` is the milli-GPU times the pool's weight of attempts that run. `decayed` is the same
+    sum, each times 2^-((end - since) / half-life), in 2^-64, where `end` is that of the `_Block`.
+    `fresh` is the worth of attempts that have yet to run.
+    """
 
     worth: int = 0
     decayed: int = 0
@@ -149,21 +152,23 @@ class _Charged:
 
 
 class _Block:
-    """The half-life that a moment lies in, when they are counted from moment 0 on. In it what
-    decays by that half-life is known up to one factor, the same for everything, whenever it began:
-    so that a sum is put right for each start once, and not in each cycle."""
+    """The half-life that contains the current time, counted in whole half-lives from time 0.
+
+    Within it, a sum that decays by that half-life is known up to one common factor, whenever its
+    parts began. So a sum is updated once per start, and not in each cycle.
+    """
 
     __slots__ = ("_decay", "_end", "_from_end", "_hour_ago", "_now")
 
     def __init__(self, decay: Decay) -> None:
         self._decay = decay
         self._end = 0
-        #: An area now over what has decayed until the end, in 2^-96.
+        #: The current area per decayed amount at the end, in 2^-96.
         self._from_end = 0
         self._now, self._hour_ago = decay.area(0), decay.area(CHARGED_AT_START_S)
 
     def advance(self, at: int) -> bool:
-        """It is `at` now. Whether that is in another block than before."""
+        """Set the current time. Return whether it is in another block than before."""
         decay = self._decay
         since = at % decay.half_life_s
         self._from_end = 2 * decay.factor(since) * decay.half_life_s * PER_LN2
@@ -171,11 +176,11 @@ class _Block:
         return before != self._end
 
     def decayed(self, worth: int, since: int) -> int:
-        """See `_Charged`."""
+        """Return the value for `decayed` of `_Charged`."""
         return worth * self._decay.factor(self._end - since)
 
     def charged(self, one: _Charged) -> int:
-        """What is charged: the hour before now, less what was really held of it. Rounded once."""
+        """Return the charge: the hour before now, less what was really held of it. Rounded once."""
         area = one.decayed * self._from_end >> 3 * FACTOR_BITS - AREA_BITS
         area -= one.worth * self._hour_ago
         if one.fresh:
@@ -184,9 +189,12 @@ class _Block:
 
 
 class Starts:
-    """Attempts that may still be charged for their start, summed up by team and user. The sums are
-    exact and the same in whatever order they were told, and cost a cycle what began or became too
-    old for that since the one before, and not what has started within the hour."""
+    """Attempts that may still be charged for their start, summed up by team and user.
+
+    The sums are exact, whatever the order of changes. A cycle costs as much as the attempts that
+    began, or became too old for the charge, since the last one. Other starts of the last hour cost
+    nothing.
+    """
 
     __slots__ = (
         *("_at", "_block_of", "_blocks", "_of", "_seconds", "_to_begin", "_to_end", "_tree"),
@@ -200,7 +208,7 @@ class Starts:
         weights: Mapping[str, int],
         running: Iterable[RunningJob] = (),
     ) -> None:
-        """`half_lives_s` as by `half_lives_of`; `weights` of pools as in `fair_use`."""
+        """Take `half_lives_s` as by `half_lives_of`, and `weights` of pools as in `fair_use`."""
         self._tree = tree
         self._weights = weights
         blocks = {half_life_s: _Block(decay_of(half_life_s)) for half_life_s in half_lives_s}
@@ -208,7 +216,7 @@ class Starts:
         #: By tree node.
         self._block_of = [blocks[half_life_s] for half_life_s in half_lives_s]
         self._of: dict[int, dict[str, _Charged]] = {}
-        #: What those are worth who began in the same second, by team and user.
+        #: The worth of attempts that began in the same second, by team and user.
         self._seconds: dict[int, dict[tuple[int, str], int]] = {}
         self._to_begin: list[int] = []
         self._to_end: list[int] = []
@@ -217,11 +225,11 @@ class Starts:
             self.add(run)
 
     def add(self, run: RunningJob) -> None:
-        """`run` holds GPUs."""
+        """Add `run`, which holds GPUs."""
         self._count(run, 1)
 
     def remove(self, run: RunningJob) -> None:
-        """`run`, which was added, holds none any more."""
+        """Remove `run`, which was added and holds no GPUs any more."""
         self._count(run, -1)
 
     def _count(self, run: RunningJob, sign: int) -> None:
@@ -251,7 +259,7 @@ class Starts:
             del of_users[user]
 
     def advance(self, at: int) -> None:
-        """It is `at` now, and never before that again. Who has become too old is forgotten."""
+        """Set the current time, which must not go back, and drop attempts that are too old."""
         to_begin, to_end, last = self._to_begin, self._to_end, at - CHARGED_AT_START_S
         while to_end and to_end[0] <= last:
             since = heappop(to_end)
@@ -275,8 +283,7 @@ class Starts:
     def _move(
         self, since: int, second: Mapping[tuple[int, str], int], *, begun: int = 0, fresh: int = 0
     ) -> None:
-        """Count those who began in a `second` so many times more among those that have `begun`, and
-        those yet to run."""
+        """Move attempts that began in a `second`: add so many times their worth to each sum."""
         for (team, user), worth in second.items():
             if worth:
                 one = self._of[team][user]
@@ -287,7 +294,7 @@ class Starts:
                     del self._of[team][user]
 
     def charge(self, used: dict[str, int], team: int) -> None:
-        """Add to what the users of a team have `used` what its attempts are charged now."""
+        """Add the current charges of a team's attempts to the use of its users."""
         of_users = self._of.get(team)
         if of_users:
             charged = self._block_of[team].charged
@@ -296,7 +303,7 @@ class Starts:
 
 
 def half_lives_of(tree: Tree, half_life_s: int) -> tuple[int, ...]:
-    """The half-life of each node's organization, `half_life_s` where that has none."""
+    """Return the half-life of each node's organization, or `half_life_s` without one."""
     return tuple(tree.given[path[-1]].half_life_s or half_life_s for path in tree.paths)
 
 
@@ -309,10 +316,10 @@ def fair_use(
     half_lives_s: tuple[int, ...],
     at: int,
 ) -> FairUse:
-    """Sum up the `usage` of teams as it counts at `at`, and what `starts` are charged then: of
-    those who are asked for, and when they are.
+    """Return the use of teams as it counts at `at`, with the charges of `starts`.
 
-    `weights`: of pools, per mille, 1000 for those not named; `half_lives_s` as by `half_lives_of`.
+    It is computed for teams and nodes when first needed. `weights` are of pools, per mille, 1000 by
+    default. `half_lives_s` is as by `half_lives_of`.
     """
     starts.advance(at)
     by_user = _ByUser(tree, usage, starts, weights, half_lives_s, at)
@@ -320,11 +327,11 @@ def fair_use(
 
 
 class Parts:
-    """What part of all weights each node of one pool has, as exact fractions.
+    """The part of all weights that each node of one pool has, as exact fractions.
 
-    `weights`: each node's weight for spare GPUs. Organizations are compared by use over
-    half-life, that is by what they held on average over their own memory: a short half-life makes
-    nobody look lighter.
+    `weights` are the nodes' weights for spare GPUs. Organizations are compared by use over
+    half-life, that is by their average use over their own half-life. So a short half-life gives no
+    advantage.
     """
 
     __slots__ = ("over", "scale_bits", "under", "weights")
@@ -352,8 +359,10 @@ class Parts:
 
 
 class _Loads(dict[int, int]):
-    """By tree node use over the node's part of all weights: an integer that orders like the
-    fraction, equal for equal ones (two fractions over u and v differ by 1 / uv at least)."""
+    """The load of each tree node: an integer that orders like the exact fraction.
+
+    It is equal for equal fractions: two fractions over u and v differ by 1 / uv at least.
+    """
 
     __slots__ = ("_charged", "_parts", "_use")
 
@@ -375,9 +384,9 @@ class _Loads(dict[int, int]):
 
 
 class FairShares:
-    """Where the nodes and users of one pool stand; what starts is charged at once.
+    """The fair-share order of the nodes and users of one pool; starts are charged at once.
 
-    Of whom nobody asks for nothing is worked out; `loads` are by node.
+    Values are computed when first needed. `loads` are by node.
     """
 
     __slots__ = (
@@ -394,7 +403,7 @@ class FairShares:
         pool_weight: int = WEIGHT_OF_REFERENCE,
         parts: Parts | None = None,
     ) -> None:
-        """`parts` of the same tree, weights and half-lives, where they are known already."""
+        """Take `parts` of the same tree, weights and half-lives, if these are known already."""
         if parts is None:
             parts = Parts(tree, weights, use.half_lives_s)
         self.tree = tree
@@ -406,23 +415,25 @@ class FairShares:
         self.loads = _Loads(parts, use, self._charged)
 
     def used(self, node: int) -> int:
-        """What has been used below a node."""
+        """Return the use below a node."""
         return self._use.by_node[node] + self._charged.get(node, 0)
 
     def order(self, team: int) -> tuple[int, ...]:
-        """Orders teams as Fair Tree does: the smallest goes first, equal ones are tied."""
+        """Return the sort key of a team in Fair Tree: the smallest first, equal ones are tied."""
         tree, loads = self.tree, self.loads
         pads = (NO_LEVEL,) * (tree.depth_max - tree.depths[team])
         return (*(loads[node] for node in reversed(tree.paths[team])), *pads)
 
     def of_user(self, team: int, user: str) -> int:
-        """What a user of a team has used; the least goes first among the team's users, who
-        all have the same share of it."""
+        """Return the use of a user of a team.
+
+        The user with the least goes first, because all users of a team have equal shares of it.
+        """
         used = self._use.by_user[team].get(user, 0)
         return used + self._charged_users.get((team, user), 0)
 
     def charge_start(self, team: int, user: str, mgpu: int) -> None:
-        """Charge what starts now for its first hour."""
+        """Charge a start for its first hour."""
         amount = mgpu * (self._use.hour[team] * self._pool_weight) >> AREA_BITS
         by_user, charged = self._charged_users, self._charged
         by_user[team, user] = by_user.get((team, user), 0) + amount
@@ -431,7 +442,7 @@ class FairShares:
             self.loads.pop(node, None)
 
     def of_children(self, parent: int) -> tuple[int, int]:
-        """The weight and the use of all nodes right below `parent` (ROOT: all organizations)."""
+        """Return the weight and the use of all nodes right below `parent` (ROOT: organizations)."""
         children = self.tree.children[parent]
         return (
             sum(self.weights[child] for child in children),

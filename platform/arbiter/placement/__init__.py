@@ -1,1 +1,1 @@
-"""Which devices are free, where a job fits, and what a pool can hold."""
+"""Free devices, places for jobs, and the most that a pool can hold."""

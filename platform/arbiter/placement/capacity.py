@@ -1,4 +1,4 @@
-"""What the devices of a pool could hold when nothing runs."""
+"""The largest jobs that the devices of a pool could hold when nothing runs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from arbiter.quota.tree import UNLIMITED
 
 
 class Layout:
-    """Tells "not now" from "never".
+    """Distinguishes "not now" from "never".
 
-    A device that offers nothing now (drained, unhealthy) counts as if it were as large as
-    the largest device known in the pool, or as unlimited when none is known, and a cluster that
-    does not answer counts too: both may come back, and "never" must not be said of what an
-    operator can undo.
+    A device that offers nothing now (drained, unhealthy) counts as large as the largest known
+    device in the pool, or as unlimited when none is known. A cluster that does not respond counts
+    too. Both may come back, and a job that an operator can make possible must not be called
+    impossible.
     """
 
     __slots__ = (
@@ -49,20 +49,24 @@ class Layout:
         self.capacity_mgpu = sum(sum(sizes) for sizes in self._sizes.values())
 
     def holds(self, shape: Shape) -> bool:
-        """Whether one cluster, empty, has enough nodes that are large enough."""
+        """Return whether one cluster, empty, has enough nodes that are large enough."""
         if self.nodes_with(shape) < shape.node_count:
             return False
         return not shape.is_bound or self.together(shape) >= shape.node_count
 
     def most_mgpu(self, shape: Shape) -> int:
-        """The most that nodes of one cluster could give in pieces of the shape's size, or those of
-        one domain if the shape must be in one."""
+        """Return the most that nodes of one cluster could give in pieces of the shape's size.
+
+        If the shape must be in one domain, these are the nodes of one domain.
+        """
         nodes = self.together(shape) if shape.is_bound else self.nodes_with(shape)
         return nodes * shape.mgpu
 
     def together(self, shape: Shape) -> int:
-        """Nodes that are large enough in one domain of the level that the shape asks for, in the
-        domain that has most of them."""
+        """Return the number of large enough nodes in the domain that has most of them.
+
+        The domain is of the level that the shape requests.
+        """
         if shape.topology is None:
             return 0
         level, most = shape.topology.level, 0
@@ -80,11 +84,11 @@ class Layout:
         return most
 
     def nodes_of_kinds(self, shape: Shape) -> int:
-        """Nodes of the shape's kinds, of any size, on the cluster that has most of them."""
+        """Return the number of nodes of the shape's kinds, of any size, on the best cluster."""
         return self.nodes_with(shape.gpus_alone._replace(mgpu=0))
 
     def nodes_with(self, shape: Shape) -> int:
-        """Nodes that are large enough for one rank, on the cluster that has most of them."""
+        """Return the number of nodes that are large enough for one rank, on the best cluster."""
         allowed = shape.clusters
         return max(
             (
@@ -112,13 +116,13 @@ class Layout:
         return levels.count(mgpu, self._kinds.nodes(kinds, cluster))
 
     def _are_short(self, cluster: str, shape: Shape) -> bool:
-        """Whether nodes of a cluster may lack CPU or memory for a rank that have the GPUs."""
+        """Return whether nodes with enough GPUs for a rank may lack CPU or memory."""
         return bool(self._rooms.sizes.get(cluster)) and any(
             self._rooms.wants(cluster, shape.demand)
         )
 
     def _sized_for(self, cluster: str, shape: Shape) -> dict[str, int]:
-        """The sizes of all nodes; below that of any shape for those without the CPU or memory."""
+        """Return the sizes of all nodes; -1 for nodes without enough CPU or memory."""
         beside, wants = self._rooms.sizes[cluster], self._rooms.wants(cluster, shape.demand)
         return {
             node: size if has_beside(beside, node, wants) else -1
@@ -133,5 +137,5 @@ class Layout:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no device of the pool is known."""
+        """Return whether no device of the pool is known."""
         return not any(self._sizes.values())

@@ -1,5 +1,7 @@
-"""The nodes of one cluster by what is free on them and by where they stand: which of them a gang
-gets so that it is close together, or so that the largest domains stay whole (R-39, R-42, R-43)."""
+"""The nodes of one cluster by free amount and topology: the choice for a gang (R-39, R-42, R-43).
+
+A gang gets nodes that are close together, or that keep the largest domains whole.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +13,25 @@ from typing import NamedTuple
 from arbiter.api.snapshot import Level, Topology
 from arbiter.placement.topology import LEVELS, Domain, GroundPlan, levels_from
 
-#: The order in which domains are filled where any will do.
+#: The order in which domains are filled without a requirement.
 _WIDEST_FIRST = LEVELS[::-1]
 
 _Nodes = list[tuple[int, str]]
 
 
 class Chosen(NamedTuple):
-    """Nodes, each with its free milli-GPU, in ascending order; `spread` is 0 when they are in one
-    domain of the level that was asked for, and 1 more for each wider level that it took."""
+    """Nodes with their free milli-GPU, in ascending order.
+
+    `spread` is 0 when they are in one domain of the requested level, and 1 more for each wider
+    level that was needed.
+    """
 
     spread: int
     nodes: _Nodes
 
 
 class _Room:
-    """The nodes of a domain with enough free: how many, and how many by what is free on them."""
+    """The nodes of a domain with enough free: their number, and their number by free amount."""
 
     __slots__ = ("amounts", "count")
 
@@ -43,7 +48,7 @@ class _Room:
             del self.amounts[amount]
 
     def least(self, node_count: int) -> int:
-        """The sum of what is free on the `node_count` fullest."""
+        """Return the sum of the free amounts of the `node_count` fullest nodes."""
         if len(self.amounts) == 1:
             return node_count * next(iter(self.amounts))
         total = 0
@@ -55,8 +60,10 @@ class _Room:
 
 
 class _Shelf:
-    """The nodes with one amount, in order of their names, by cell. `orders` are the cells from the
-    smallest domain on, reversed, by the set of kinds that was asked for."""
+    """The nodes with one amount, in order of their names, by cell.
+
+    `orders` are the cells from the smallest domain on, reversed, by the requested set of kinds.
+    """
 
     __slots__ = ("cells", "orders")
 
@@ -73,7 +80,7 @@ class _Shelf:
         del nodes[bisect_left(nodes, node)]
         if not nodes:
             del self.cells[cell]
-        # The smallest domain that loses a node is still the smallest.
+        # The smallest domain remains the smallest when it loses a node.
         for kinds, order in list(self.orders.items()):
             if order[-1:] != [cell]:
                 del self.orders[kinds]
@@ -82,12 +89,11 @@ class _Shelf:
 
 
 class Shelves:
-    """The nodes of one cluster by an amount of milli-GPU (what is free on them, what they have),
-    and how many with enough of it each domain has.
+    """The nodes of one cluster by an amount of milli-GPU (free, or in total).
 
-    What is asked for a second time is kept and carried on: a change costs a look at each kept
-    question, and a question a look at each domain. Shelves live no longer than the ground they
-    stand on, which bounds the questions (see `Ground.remembered`).
+    It also counts for each domain the nodes with enough of it. Answers are cached and updated: a
+    change costs one update per cached answer, and a new answer one step per domain. The object
+    lives no longer than its `Ground`, which bounds the number of answers (see `Ground.remembered`).
     """
 
     __slots__ = ("_amounts", "_plan", "_rooms", "_shelves")
@@ -104,7 +110,7 @@ class Shelves:
         self._rooms: dict[tuple[Level, int, int | None], dict[Domain, _Room]] = {}
 
     def move(self, node: str, before: int, after: int) -> None:
-        """A node has another amount now."""
+        """Change the amount of a node."""
         if before == after:
             return
         cell = self._plan.cell_of[node]
@@ -132,7 +138,7 @@ class Shelves:
                 room.add(after, 1)
 
     def most_together(self, level: Level, mgpu: int, kinds: int | None) -> int:
-        """The most nodes of a set of kinds with at least `mgpu` that are in one domain."""
+        """Return the most nodes of a set of kinds with at least `mgpu` in one domain."""
         if level is Level.NODE:
             return int(any(True for _ in self._at_least(mgpu, kinds, None)))
         return max((room.count for room in self._rooms_of(level, mgpu, kinds).values()), default=0)
@@ -140,15 +146,18 @@ class Shelves:
     def choose(
         self, mgpu: int, node_count: int, kinds: int | None, topology: Topology | None
     ) -> Chosen | None:
-        """The nodes for a gang of `node_count` with `mgpu` on each, or None without a place.
+        """Return the nodes for a gang of `node_count` with `mgpu` on each, or None without a place.
 
-        Required: in the one domain of the level on whose nodes least is left over, then the one
-        with fewest such nodes, then the one in the block with fewest. Preferred: likewise in the
-        tightest level, from the one asked for, that has such a domain, there in as few domains of
-        the tighter levels as that finds; else over as few domains as that finds. In the domain,
-        and for a gang without a wish, the fullest nodes are taken, and among equally full ones
-        those in the smallest block, there in the smallest rack and NVLink domain; nodes of which
-        no place is known come first.
+        - Required topology: the nodes are in one domain of the level. It is the one on whose nodes
+          least is left over, then the one with fewest such nodes, then the one in the block with
+          fewest.
+        - Preferred topology: the same in the tightest level, from the requested one on, that has
+          such a domain. Inside, few domains of the tighter levels are used. Without such a domain
+          the gang is spread over few domains.
+
+        In the domain, and for a gang without a topology, the fullest nodes are taken. Among equally
+        full ones it takes those in the smallest block, there in the smallest rack and NVLink
+        domain. Nodes of unknown position come first.
         """
         if topology is None:
             nodes = self._pick(mgpu, node_count, kinds, None)
@@ -172,7 +181,7 @@ class Shelves:
     def _best_domain(
         self, level: Level, mgpu: int, node_count: int, kinds: int | None
     ) -> Domain | None:
-        """The domain of a level that holds the gang with least left over."""
+        """Return the domain of a level that holds the gang with least left over."""
         rooms = self._rooms_of(level, mgpu, kinds)
         fitting = [
             (room.least(node_count), room.count, domain)
@@ -202,8 +211,11 @@ class Shelves:
         cells: Collection[int] | None,
         levels: Sequence[Level],
     ) -> _Nodes:
-        """`node_count` nodes of `cells`, in few domains of each of `levels`, the widest first: the
-        largest ones, and of those that can hold the rest the smallest. Nodes in no domain last."""
+        """Return `node_count` nodes of `cells`, in few domains of each of `levels`, widest first.
+
+        It takes the largest domains, and of those that can hold the rest the smallest. Nodes in no
+        domain come last.
+        """
         if not levels:
             return self._pick(mgpu, node_count, kinds, cells)
         of_cells = self._plan.domains[levels[0]]
@@ -227,7 +239,7 @@ class Shelves:
     def _pick(
         self, mgpu: int, node_count: int, kinds: int | None, cells: Collection[int] | None
     ) -> _Nodes:
-        """The `node_count` fullest nodes of `cells`, or as many as there are."""
+        """Return the `node_count` fullest nodes of `cells`, or as many as there are."""
         found: _Nodes = []
         for i in range(bisect_left(self._amounts, mgpu), len(self._amounts)):
             amount = self._amounts[i]
@@ -241,7 +253,7 @@ class Shelves:
     def _smallest_first(
         self, amount: int, kinds: int | None, cells: Collection[int] | None
     ) -> Iterator[Sequence[str]]:
-        """The nodes of one amount cell by cell, those in the smallest domains first."""
+        """Return the nodes of one amount cell by cell, those in the smallest domains first."""
         shelf = self._shelves[amount]
         order = shelf.orders.get(kinds) if cells is None else None
         if order is None:
@@ -257,7 +269,7 @@ class Shelves:
                     yield nodes
 
     def _order(self, counts: Mapping[int, int]) -> list[int]:
-        """Cells with so many nodes each, the one in the smallest domains last."""
+        """Return the cells, which have so many nodes each, with the smallest domains last."""
         levels = [self._plan.domains[level] for level in _WIDEST_FIRST]
         sizes: list[Counter[Domain]] = []
         for of_cells in levels:
@@ -295,7 +307,7 @@ class Shelves:
     def _at_least(
         self, mgpu: int, kinds: int | None, cells: Collection[int] | None
     ) -> Iterator[tuple[int, int, Sequence[str]]]:
-        """(amount, cell, its nodes with that amount) from `mgpu` on."""
+        """Return (amount, cell, its nodes with that amount) from `mgpu` on."""
         for i in range(bisect_left(self._amounts, mgpu), len(self._amounts)):
             yield from self._of(self._amounts[i], kinds, cells)
 
@@ -321,7 +333,7 @@ def _has(among: Mapping[int, frozenset[str] | None], cell: int, node: str) -> bo
 def _among(
     nodes: Sequence[str], cell: int, among: Mapping[int, frozenset[str] | None] | None
 ) -> Sequence[str]:
-    """Those of a cell's nodes that are asked for."""
+    """Return the nodes of a cell that are in the requested set."""
     if among is None:
         return nodes
     if cell not in among:

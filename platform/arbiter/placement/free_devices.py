@@ -1,4 +1,7 @@
-"""Which devices a gang gets: one cluster, one pool, best fit, all or nothing (R-38 to R-41)."""
+"""The choice of devices for a gang: one cluster and pool, best fit, all or nothing.
+
+Rules R-38 to R-41.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from arbiter.placement.node_sets import Levels, NodeKinds
 from arbiter.placement.resources import Demand, Rooms, Wants, has_beside, node_of, rooms_of
 from arbiter.placement.topology import GroundPlan, GroundPlans, Tally, levels_from
 
-#: So many views of a pool's clusters at most are kept (see `FreeDevices`), and of a cluster so many
-#: changes for each of its nodes that views have yet to follow.
+#: The most views of a pool's clusters that are kept (see `FreeDevices`), and the most pending
+#: changes of a cluster per node, which views have yet to apply.
 VIEWS_MAX = 64
 _CHANGES_MAX = 4
 
-#: Among so many nodes that are as full is looked for one with more or less of what is lent.
+#: The number of equally full nodes that are compared by their lent amount.
 _COMPANIES_MAX = 16
 
 #: A cluster, or a view of it: the cluster, and how much CPU and memory its nodes must have left.
@@ -25,10 +28,12 @@ _At = str | tuple[str, Wants]
 
 
 class Shape(NamedTuple):
-    """What a job asks of the devices: `node_count` different nodes with `mgpu` each, on one of
-    `clusters` (None: on any), all out of the set of `kinds` (see `NodeKinds`; None: of any), as
-    close together as `topology` says (None: anywhere). `cpu_milli` and `memory_mib` of each node
-    besides (None: what comes with the GPUs there)."""
+    """The request of a job to the devices: `node_count` different nodes with `mgpu` each.
+
+    All are on one of `clusters` (None: any), and of the set of `kinds` (see `NodeKinds`; None:
+    any). They are as close together as `topology` says (None: anywhere). `cpu_milli` and
+    `memory_mib` are needed on each node in addition (None: the share that comes with the GPUs).
+    """
 
     mgpu: int
     node_count: int
@@ -41,17 +46,17 @@ class Shape(NamedTuple):
 
     @property
     def demand(self) -> Demand:
-        """What each rank has of its node."""
+        """Return the request of each rank on its node."""
         return Demand(self.mgpu, self.cpu_milli, self.memory_mib)
 
     @property
     def gpus_alone(self) -> Shape:
-        """The same without CPU and memory."""
+        """Return the shape without CPU and memory."""
         return self._replace(cpu_milli=0, memory_mib=0)
 
     @property
     def is_bound(self) -> bool:
-        """Whether its nodes must be in one domain."""
+        """Return whether its nodes must be in one domain."""
         return self.topology is not None and self.topology.is_required
 
 
@@ -65,17 +70,16 @@ class Place(NamedTuple):
 class FreeDevices:
     """The free milli-GPU of one pool, node by node, on the clusters that accept starts.
 
-    `free[cluster][node]` may be negative (a drained node on which something still runs,
-    earmarks on lost capacity); such a node takes nothing.
+    `free[cluster][node]` may be negative: on a drained node with running attempts, or for claims on
+    lost capacity. Such a node takes nothing.
 
-    Nodes stand sorted by what is free. From the first job on that asks for some kinds of nodes
-    only, a cluster's nodes stand besides by what is free (`Levels`), once for all such sets;
-    nothing of that is there where nobody asks. Likewise, where the places of nodes are known,
-    they stand by them (`Shelves`) from the first search on.
+    Nodes are sorted by free amount. A cluster's nodes are also in `Levels`, from the first job on
+    that requests a set of kinds. They are also in `Shelves`, from the first search on, if their
+    positions are known. Neither is built before it is needed.
 
-    Where rooms are counted, `beside[cluster]` has what is left in each. Who wants some of them
-    looks at a *view* of the cluster, on which nothing is free of nodes whose rooms do not do. Views
-    follow what changed when they are looked at again.
+    Where rooms are counted, `beside[cluster]` has what is left in each. A job that needs some uses
+    a *view* of the cluster. In it, nodes whose rooms have too little left have nothing free. Views
+    apply pending changes when they are used again.
     """
 
     __slots__ = (
@@ -108,14 +112,14 @@ class FreeDevices:
         self._rooms = Rooms(()) if rooms is None else rooms
         self.beside = {cluster: dict(left) for cluster, left in (beside or {}).items() if left}
         self._kinds = NodeKinds(()) if kinds is None else kinds
-        #: What is free of each node of a cluster, or of a view of it.
+        #: The free amount of each node of a cluster, or of a view of it.
         self._amounts: dict[_At, dict[str, int]] = dict(self.free.items())
         self._all: dict[_At, list[tuple[int, str]]] = {
             cluster: sorted((mgpu, node) for node, mgpu in nodes.items())
             for cluster, nodes in self.free.items()
         }
-        #: The nodes that changed, by cluster, and how many of these changes each view knows; the
-        #: view that was looked at last comes last.
+        #: The nodes that changed, by cluster, and how many of these changes each view has applied;
+        #: the view that was used last comes last.
         self._changed: dict[str, list[str]] = {}
         self._seen: dict[tuple[str, Wants], int] = {}
         self.plans = GroundPlans((), self._kinds) if plans is None else plans
@@ -125,42 +129,45 @@ class FreeDevices:
             cluster: sum(mgpu for mgpu in nodes.values() if mgpu > 0)
             for cluster, nodes in self.free.items()
         }
-        #: What was found since something was taken, and since something was given back.
+        #: Shapes that fit, since devices were last taken; and shapes that do not, since any were
+        #: last freed.
         self._fitting: set[Shape] = set()
         self._failed: set[Shape] = set()
-        #: The nodes and rooms of which something was taken since the last mark.
+        #: The nodes and rooms that changed since the last `mark`.
         self.taken: set[tuple[str, str]] = set()
 
     def clusters(self, allowed: frozenset[str] | None) -> Iterable[str]:
-        """Those of the `allowed` clusters that accept starts, in order of id."""
+        """Return those of the `allowed` clusters that accept starts, in order of id."""
         if allowed is None:
             return self.free
         return [cluster for cluster in self.free if cluster in allowed]
 
     def total_free(self, allowed: frozenset[str] | None = None, kinds: int | None = None) -> int:
-        """Free milli-GPU on all nodes that a job may use."""
+        """Return the free milli-GPU on all nodes that a job may use."""
         return sum(self._total(cluster, kinds) for cluster in self.clusters(allowed))
 
     def largest_free(self, allowed: frozenset[str] | None = None, kinds: int | None = None) -> int:
-        """Free milli-GPU of the cluster that has most on such nodes."""
+        """Return the free milli-GPU of the cluster that has most on such nodes."""
         return max((self._total(cluster, kinds) for cluster in self.clusters(allowed)), default=0)
 
     def fitting_nodes(self, shape: Shape) -> int:
-        """Nodes with room for one rank, on the cluster that has most of them."""
+        """Return the number of nodes that can hold one rank, on the best cluster."""
         return max(
             (self.count(cluster, shape) for cluster in self.clusters(shape.clusters)),
             default=0,
         )
 
     def together(self, shape: Shape) -> int:
-        """Such nodes in one domain of the level that the shape asks for, in the domain that has
-        most of them."""
+        """Return the number of such nodes in the domain that has most of them.
+
+        The domain is of the level that the shape requests.
+        """
         return max(
             (self._together(cluster, shape) for cluster in self.clusters(shape.clusters)), default=0
         )
 
     def tally(self, cluster: str, shape: Shape) -> Tally:
-        """The nodes of a cluster with room for one rank, counted for the whole gang."""
+        """Return a count of a cluster's nodes that can hold one rank, for the whole gang."""
         if shape.topology is None or not shape.is_bound:
             ready = self.count(cluster, shape)
             return Tally(shape.node_count, None, None, ready)
@@ -170,7 +177,10 @@ class FreeDevices:
         return tally
 
     def placed(self, cluster: str, shape: Shape, nodes: Mapping[str, int]) -> tuple[str, ...]:
-        """Those of `nodes`, by name with as much milli-GPU, that the gang takes; it must fit."""
+        """Return the nodes that the gang takes of `nodes`, which have the free milli-GPU by name.
+
+        The gang must fit.
+        """
         plan = self.plans.of(cluster)
         if plan is None:
             chosen = sorted((mgpu, node) for node, mgpu in nodes.items())[: shape.node_count]
@@ -181,7 +191,7 @@ class FreeDevices:
         return tuple(sorted(node for _, node in chosen))
 
     def count(self, cluster: str, shape: Shape) -> int:
-        """Nodes of a cluster with room for one rank."""
+        """Return the number of a cluster's nodes that can hold one rank."""
         at = self._at(cluster, shape)
         if shape.kinds is not None:
             among = self._kinds.nodes(shape.kinds, cluster)
@@ -190,14 +200,16 @@ class FreeDevices:
         return len(nodes) - bisect_left(nodes, (shape.mgpu, ""))
 
     def with_room(self, cluster: str, shape: Shape) -> list[tuple[int, str]]:
-        """(free milli-GPU, node) of every node of a cluster with room for one rank."""
+        """Return (free milli-GPU, node) for every node of a cluster that can hold one rank."""
         return self._fullest(self._at(cluster, shape), cluster, shape.kinds, shape.mgpu, None)
 
     def has_room(
         self, cluster: str, node: str, shape: Shape, more: Mapping[str, int] | None = None
     ) -> bool:
-        """Whether a rank has room on a node, of whatever kind it is, if `more` were free there and
-        in its rooms."""
+        """Return whether a node can hold a rank if `more` was free there and in its rooms.
+
+        The kind of the node is ignored.
+        """
         left = self.free[cluster][node]
         if more:
             left += more.get(node, 0)
@@ -214,16 +226,16 @@ class FreeDevices:
         return has_beside(beside, node, wants)
 
     def left(self, cluster: str, room: str) -> int:
-        """What is free of a node, or of a room that is counted."""
+        """Return the free amount of a node, or of a room that is counted."""
         nodes = self.free[cluster]
         return nodes[room] if room in nodes else self.beside[cluster][room]
 
     def is_of(self, kinds: int | None, cluster: str, node: str) -> bool:
-        """Whether a node is of one of the `kinds`."""
+        """Return whether a node is of one of the `kinds`."""
         return kinds is None or self._kinds.has(kinds, cluster, node)
 
     def fits(self, shape: Shape) -> bool:
-        """Whether some cluster has room for the whole gang now."""
+        """Return whether some cluster can hold the whole gang now."""
         if shape in self._fitting:
             return True
         if shape in self._failed:
@@ -242,18 +254,17 @@ class FreeDevices:
         *,
         joins_lent: bool = False,
     ) -> Place | None:
-        """The tightest place for the whole gang, or None.
+        """Return the tightest place for the whole gang, or None.
 
-        On each cluster the fullest nodes that still fit are taken, so that the largest
-        whole nodes stay free, and where their places are known the largest whole domains, too (see
-        `Shelves.choose`). Among clusters the one is chosen on which the nodes are closest together
-        if that is wished for, then the one that leaves least over on the nodes taken, then the one
-        with least free in all, then the first by id.
+        On each cluster the fullest nodes that still fit are taken, so that the largest whole nodes
+        stay free. Where positions are known, the largest whole domains stay free too (see
+        `Shelves.choose`). Among clusters the order is: nodes closest together if requested, least
+        left over on the nodes taken, least free in all, and then id.
 
-        `lent` says what of each node, by cluster, may be taken back. Among nodes that are as full,
-        a job of one node that may be stopped itself (`joins_lent`) goes where most of that is, and
-        another one where least is: what is lent stays together, so that whole nodes of it can be
-        taken back for those that need whole nodes.
+        `lent` has the reclaimable amount of each node, by cluster. It decides among equally full
+        nodes for a job of one node. A job that may be stopped itself (`joins_lent`) goes where most
+        is lent, and another one where least is. So lent GPUs stay together, and whole nodes of them
+        can be reclaimed for jobs that need whole nodes.
         """
         if not self.fits(shape):
             return None
@@ -274,7 +285,7 @@ class FreeDevices:
         return Place(cluster, (chosen_one[1],))
 
     def _tightness(self, found: tuple[str, Chosen]) -> tuple[int, int, int, str]:
-        """What the clusters on which there is a place are compared by; the least is best."""
+        """Return the sort key of a cluster with a place; the least is best."""
         cluster, (spread, nodes) = found
         return spread, sum([mgpu for mgpu, _ in nodes]), self._totals[cluster], cluster
 
@@ -287,8 +298,11 @@ class FreeDevices:
         *,
         joins_lent: bool,
     ) -> tuple[int, str]:
-        """The node among the first that are as full as the `chosen` one which has most or least of
-        `lent`; that one itself where others have no more or less."""
+        """Return the best node among the first that are as full as the `chosen` one.
+
+        It is the one with most of `lent`, or least without `joins_lent`. At a tie it is the chosen
+        one.
+        """
         as_full, node = best = chosen
         most = lent.get(node, 0)
         if not most and not joins_lent:
@@ -304,7 +318,7 @@ class FreeDevices:
         return best
 
     def take(self, cluster: str, node: str, mgpu: int) -> None:
-        """Use up `mgpu` of a node, or so much of a room; a negative amount gives it back."""
+        """Take `mgpu` of a node, or that amount of a room; a negative amount frees it."""
         before = self.free[cluster].get(node)
         if before is None:
             self.beside[cluster][node] -= mgpu
@@ -324,7 +338,7 @@ class FreeDevices:
         self.taken.add((cluster, node))
 
     def leave(self, cluster: str, room: str, amount: int) -> None:
-        """So much is free of a node or a room from now on, if it is known."""
+        """Set the free amount of a node or a room, if it is known."""
         nodes = self.free.get(cluster)
         if nodes is None:
             return
@@ -335,14 +349,13 @@ class FreeDevices:
             self.take(cluster, room, before - amount)
 
     def mark(self) -> None:
-        """Nothing is `taken` yet. What was found before is looked up anew, so that no more shapes
-        are remembered than one cycle asks for."""
+        """Reset `taken`, and drop cached answers so that they do not outlive one cycle."""
         self.taken.clear()
         self._fitting.clear()
         self._failed.clear()
 
     def _move(self, at: _At, node: str, before: int, after: int) -> None:
-        """Another amount is free of a node of a cluster, or of a view of it."""
+        """Change the free amount of a node of a cluster, or of a view of it."""
         nodes = self._all[at]
         del nodes[bisect_left(nodes, (before, node))]
         insort(nodes, (after, node))
@@ -353,7 +366,7 @@ class FreeDevices:
         self._amounts[at][node] = after
 
     def _at(self, cluster: str, shape: Shape) -> _At:
-        """Where to look for nodes of a cluster with room for a rank: there, or on a view of it."""
+        """Return where to look for nodes that can hold a rank: the cluster, or a view of it."""
         if not self.beside or cluster not in self.beside:
             return cluster
         wants = self._rooms.wants(cluster, shape.demand)
@@ -382,7 +395,7 @@ class FreeDevices:
         return view
 
     def _note_change(self, cluster: str, node: str) -> None:
-        """Views of a cluster have to look at a node again."""
+        """Note that views of a cluster have to look at a node again."""
         changed = self._changed.get(cluster)
         if changed is None:
             return
@@ -417,7 +430,7 @@ class FreeDevices:
         return shelves.most_together(shape.topology.level, shape.mgpu, shape.kinds)
 
     def _choose(self, cluster: str, shape: Shape) -> Chosen | None:
-        """The nodes for a gang on a cluster, if it has a place for it."""
+        """Return the nodes for a gang on a cluster, or None without a place."""
         plan, at = self.plans.of(cluster), self._at(cluster, shape)
         if plan is not None:
             shelves = self._shelves_of(at, plan)
@@ -433,7 +446,7 @@ class FreeDevices:
     def _fullest(
         self, at: _At, cluster: str, kinds: int | None, mgpu: int, most: int | None
     ) -> list[tuple[int, str]]:
-        """(free milli-GPU, node) of the first `most` nodes of `kinds` with so much free."""
+        """Return (free milli-GPU, node) of the first `most` nodes of `kinds` with so much free."""
         if kinds is not None:
             among = self._kinds.nodes(kinds, cluster)
             return self._levels_of(at, cluster).least(mgpu, among, most)

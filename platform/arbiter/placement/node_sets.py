@@ -1,8 +1,7 @@
-"""Nodes that have the same features are of one kind: what jobs ask for is then a set of kinds.
+"""Sets of node kinds: nodes with the same features are of one kind, and jobs request sets of kinds.
 
-A set is an integer for each cluster with a bit for each node. However many sets people think of,
-none has a list of its own that would have to be sorted and kept: what is sorted are the nodes,
-once for all sets (`Levels`).
+A set is an integer for each cluster with a bit for each node. So no set needs its own sorted list,
+however many different sets jobs request. Only the nodes are sorted, once for all sets (`Levels`).
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from arbiter.api.snapshot import Device
 
 
 class NodeKinds:
-    """The kinds of one pool's nodes, and the sets of them that somebody asked for, numbered.
+    """The kinds of one pool's nodes, and the numbered sets of them that were requested.
 
-    Nothing is looked at before the first question. A new set then costs one operation on
-    integers for each of its features and each cluster.
+    Nothing is computed before the first request. A new set then costs one operation on integers for
+    each of its features and each cluster.
     """
 
     __slots__ = ("_devices", "_having", "_known", "_members", "_names", "_numbers", "_places")
@@ -28,15 +27,17 @@ class NodeKinds:
         #: None before the first question.
         self._names: dict[str, list[str]] | None = None
         self._places: dict[str, dict[str, int]] = {}
-        #: Of each feature the nodes that have it, by cluster, as an integer with a bit for each.
+        #: By feature, the nodes that have it, by cluster, as an integer with a bit for each.
         self._having: dict[str, dict[str, int]] = {}
         self._known: dict[frozenset[str], int | None] = {}
         self._numbers: dict[tuple[int, ...], int] = {}
         self._members: list[dict[str, int]] = []
 
     def having(self, features: frozenset[str] | None) -> int | None:
-        """The number of the set of kinds that have all of `features`; None when that excludes no
-        node of the pool."""
+        """Return the number of the set of kinds that have all of `features`.
+
+        Return None when that excludes no node of the pool.
+        """
         if not features:
             return None
         if features not in self._known:
@@ -45,31 +46,31 @@ class NodeKinds:
 
     @property
     def asked_count(self) -> int:
-        """How many different sets of features have been asked for."""
+        """Return how many different sets of features were requested."""
         return len(self._known)
 
     def nodes(self, kinds: int, cluster: str) -> int:
-        """The nodes of a cluster that are of a set of kinds, as an integer with a bit for each."""
+        """Return the nodes of a cluster in a set of kinds, as an integer with a bit for each."""
         return self._members[kinds].get(cluster, 0)
 
     def has(self, kinds: int, cluster: str, node: str) -> bool:
-        """Whether a node is of one of a set of kinds."""
+        """Return whether a node is in a set of kinds."""
         number = self._places.get(cluster, {}).get(node)
         return number is not None and self.nodes(kinds, cluster) >> number & 1 == 1
 
     def numbered(self, cluster: str, nodes: Iterable[str]) -> int:
-        """These nodes of a cluster as an integer with a bit for each."""
+        """Return these nodes of a cluster as an integer with a bit for each."""
         self._sorted_out()
         places = self._places[cluster]
         return sum(1 << places[node] for node in nodes)
 
     def named(self, cluster: str, nodes: int) -> Iterator[str]:
-        """The names of nodes of a cluster that are given as an integer with a bit for each."""
+        """Return the names of nodes of a cluster, given as an integer with a bit for each."""
         names = self._sorted_out()[cluster]
         return (names[number] for number in _numbers(nodes))
 
     def levels(self, cluster: str, mgpu: Mapping[str, int]) -> Levels:
-        """The nodes of a cluster at the levels given by their names."""
+        """Return the nodes of a cluster ordered by these amounts, which are by node name."""
         names, places = self._sorted_out().get(cluster, []), self._places.get(cluster, {})
         return Levels(names, places, mgpu)
 
@@ -112,11 +113,11 @@ class NodeKinds:
 
 
 class Levels:
-    """The nodes of one cluster by an amount of milli-GPU (what is free on them, what they have):
-    of each amount the nodes that have it, as an integer with a bit for each.
+    """The nodes of one cluster by an amount of milli-GPU (free, or in total).
 
-    A question costs one operation on integers for each amount that occurs, whatever the set of
-    nodes is that it is about. Nodes of the same amount come in order of their names.
+    For each amount it has the nodes with it, as an integer with a bit for each. A request costs one
+    operation on integers for each amount that occurs, whatever the set of nodes. Nodes of the same
+    amount are in order of their names.
     """
 
     __slots__ = ("_amounts", "_names", "_nodes", "_places")
@@ -132,7 +133,7 @@ class Levels:
         self._amounts = sorted(self._nodes)
 
     def move(self, node: str, before: int, after: int) -> None:
-        """A node has another amount now."""
+        """Change the amount of a node."""
         bit = 1 << self._places[node]
         left = self._nodes[before] ^ bit
         if left:
@@ -147,7 +148,7 @@ class Levels:
             insort(self._amounts, after)
 
     def count(self, mgpu: int, among: int, enough: int | None = None) -> int:
-        """How many nodes of `among` have at least `mgpu`; counted no further than to `enough`."""
+        """Return how many nodes of `among` have at least `mgpu`; it stops at `enough`."""
         counted = 0
         for _, nodes in self._at_least(mgpu, among):
             counted += nodes.bit_count()
@@ -156,12 +157,14 @@ class Levels:
         return counted
 
     def total(self, among: int) -> int:
-        """The sum of what is above 0 on the nodes of `among`."""
+        """Return the sum of positive amounts on the nodes of `among`."""
         return sum(amount * nodes.bit_count() for amount, nodes in self._at_least(1, among))
 
     def least(self, mgpu: int, among: int, most: int | None = None) -> list[tuple[int, str]]:
-        """(amount, node) of the nodes of `among` with at least `mgpu`, in ascending order; no more
-        than the first `most`."""
+        """Return the first `most` nodes of `among` with at least `mgpu`.
+
+        They are (amount, node), in ascending order.
+        """
         found: list[tuple[int, str]] = []
         for amount, nodes in self._at_least(mgpu, among):
             for number in _numbers(nodes):
@@ -179,7 +182,7 @@ class Levels:
 
 
 def _numbers(bits: int) -> Iterator[int]:
-    """The numbers of the bits that are set, in ascending order."""
+    """Return the indexes of the bits that are set, in ascending order."""
     digits = f"{bits:b}"[::-1]
     at = digits.find("1")
     while at >= 0:

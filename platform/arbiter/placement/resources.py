@@ -1,16 +1,14 @@
-"""CPU and memory of a pool's nodes, counted beside their GPUs wherever they could run short first
-(R-44).
+"""CPU and memory of a pool's nodes, counted with their GPUs where they could run short (R-44).
 
-A job has as much CPU and memory on each of its nodes as it asks for, and where it does not say,
-what its cluster gives with so many GPUs (the *share*). As long as nobody in the pool has more of
-them for a GPU than any node has for each of its own, no node runs short of them: what is held of
-one is at most what goes with the GPUs held, and these are no more than there are. Then nothing of
-this is counted, and the pool is decided by GPUs alone, with the same outcome and at no cost.
+On each of its nodes a job gets the CPU and memory that it requests. Without a request it gets the
+*share* that its cluster gives with so many GPUs. No node runs short as long as no job has more CPU
+or memory per GPU than any node has per GPU. Then CPU and memory are not counted: the pool is
+decided by GPUs alone, with the same outcome and at no cost.
 
-Else CPU and memory of a node are *rooms* of it, with names of their own. All books of the pool
-(what is free, held, coming back or reserved, by node) have a room as if it were one more node, in
-milli-CPU or MiB instead of milli-GPU; only who looks for a place puts a node and its rooms
-together. What nobody knows of a node is not counted there.
+Otherwise CPU and memory of a node are *rooms* of it, with names of their own. All tables of the
+pool by node (free, held, coming back, reserved) contain a room like one more node, in milli-CPU or
+MiB instead of milli-GPU. Only the search for a place combines a node with its rooms. Unknown
+amounts of a node are not counted.
 """
 
 from __future__ import annotations
@@ -22,14 +20,14 @@ from typing import NamedTuple
 from arbiter.api.snapshot import Device, QueuedJob, RunningJob, Slot
 from arbiter.quota.tree import UNLIMITED
 
-#: What no name of a node has in it, and what comes after a node's name in those of its rooms.
+#: Separates the name of a node from the suffix of its rooms; no node name contains it.
 _BESIDE = "\0"
 _CPU = _BESIDE + "cpu"
 _MEMORY = _BESIDE + "memory"
 
 
 class Demand(NamedTuple):
-    """What one rank has of a node; None is what the cluster gives with so many GPUs."""
+    """The request of one rank on its node; None is the share that comes with so many GPUs."""
 
     mgpu: int
     cpu_milli: int | None = None
@@ -37,14 +35,14 @@ class Demand(NamedTuple):
 
 
 class Wants(NamedTuple):
-    """The CPU and the memory that a rank has on a node of one cluster."""
+    """The CPU and the memory of a rank on a node of one cluster."""
 
     cpu_milli: int = 0
     memory_mib: int = 0
 
 
 def demand_of(job: QueuedJob | RunningJob) -> Demand | None:
-    """What each rank of a job has of its node, if the job says anything but its GPUs."""
+    """Return the request of each rank of a job, or None if it requests only GPUs."""
     if job.cpu_milli is None and job.memory_mib is None:
         return None
     mgpu = (
@@ -56,23 +54,25 @@ def demand_of(job: QueuedJob | RunningJob) -> Demand | None:
 
 
 def rooms_of(node: str) -> tuple[str, str]:
-    """The names of the rooms of a node, be they counted or not."""
+    """Return the names of the rooms of a node, whether or not they are counted."""
     return node + _CPU, node + _MEMORY
 
 
 def node_of(room: str) -> str:
-    """The node that a room belongs to; a node is its own."""
+    """Return the node of a room; for a node, the node itself."""
     return room.partition(_BESIDE)[0]
 
 
 def is_beside(room: str) -> bool:
-    """Whether it is the room of a node, and not a node."""
+    """Return whether a name is that of a room, and not of a node."""
     return _BESIDE in room
 
 
 def has_beside(beside: Mapping[str, int], node: str, wants: Wants) -> bool:
-    """Whether what is left in the rooms of a node is enough; `beside` has it by room. Who wants
-    nothing of a room has enough of one that is overdrawn, too."""
+    """Return whether the rooms of a node have enough left; `beside` has the amounts by room.
+
+    A rank that wants nothing of a room has enough even of an overdrawn one.
+    """
     cpu_milli, memory_mib = wants
     return (not cpu_milli or beside.get(node + _CPU, cpu_milli) >= cpu_milli) and (
         not memory_mib or beside.get(node + _MEMORY, memory_mib) >= memory_mib
@@ -86,21 +86,26 @@ class _Size(NamedTuple):
     amount: int
 
     def is_enough(self, mgpu: int, amount: int) -> bool:
-        """Whether nobody with so much runs short of it before the node is out of GPUs."""
+        """Return whether jobs with at most this ratio use up the node's GPUs first."""
         return amount * self.mgpu <= self.amount * mgpu
 
 
 class Rooms:
-    """The rooms of one pool's nodes, by cluster: all there are (`sizes`) and what of them is
-    offered, as far as they are counted (`is_counted`)."""
+    """The rooms of one pool's nodes, by cluster: in total (`sizes`) and on offer (`offered`).
+
+    They are filled only if rooms are counted (`is_counted`).
+    """
 
     __slots__ = ("_least", "_shares", "is_counted", "offered", "sizes")
 
     def __init__(self, devices: Sequence[Device], demands: Iterable[Demand] = ()) -> None:
-        """`demands` are those of the jobs that wait or run in the pool and say what they want."""
+        """Decide whether rooms are counted.
+
+        `demands` are those of the waiting and running jobs of the pool that request CPU or memory.
+        """
         self._shares: dict[str, Wants] = {}
         for device in devices:
-            # They are the same on all nodes of a cluster, but for a moment while it changes them.
+            # They are equal on all nodes of a cluster, except briefly while they are changed.
             share = Wants(device.cpu_milli_per_gpu, device.memory_mib_per_gpu)
             known = self._shares.get(device.cluster, share)
             if known != share:
@@ -115,7 +120,7 @@ class Rooms:
             self._count(devices)
 
     def suffices(self, demands: Iterable[Demand]) -> bool:
-        """Whether nothing more has to be counted where jobs wait or run that want `demands`."""
+        """Return whether the current counting is enough for jobs with these `demands`."""
         if self.is_counted:
             return True
         return all(
@@ -123,7 +128,7 @@ class Rooms:
         )
 
     def wants(self, cluster: str, demand: Demand) -> Wants:
-        """What a rank has on a node of a cluster."""
+        """Return the CPU and memory of a rank on a node of a cluster."""
         share = self._shares.get(cluster, Wants())
         mgpu, cpu_milli, memory_mib = demand
         return Wants(
@@ -132,7 +137,7 @@ class Rooms:
         )
 
     def wants_at_most(self, clusters: Iterable[str], demand: Demand) -> Wants:
-        """What a rank has on a node of whichever of `clusters` gives it most."""
+        """Return the CPU and memory of a rank on that of `clusters` which gives it most."""
         wants = [self.wants(cluster, demand) for cluster in clusters]
         return Wants(
             max((one.cpu_milli for one in wants), default=0),
@@ -147,8 +152,7 @@ class Rooms:
         cpu_milli: int | None,
         memory_mib: int | None,
     ) -> list[Slot]:
-        """What ranks of a gang that want so much each hold of `nodes`, one on each, and of their
-        rooms."""
+        """Return the slots of a gang's ranks on `nodes`, one on each, and in their rooms."""
         slots = [Slot(node, mgpu) for node in nodes]
         if self.is_counted:
             wants = self.wants(cluster, Demand(mgpu, cpu_milli, memory_mib))
@@ -156,7 +160,7 @@ class Rooms:
         return slots
 
     def with_rooms(self, run: RunningJob) -> RunningJob:
-        """An attempt, with what it holds of rooms among its slots."""
+        """Return an attempt with the rooms that it uses among its slots."""
         if not self.is_counted:
             return run
         slots = list(run.slots)
@@ -172,8 +176,10 @@ class Rooms:
                 yield Slot(room, amount)
 
     def _is_within(self, cluster: str, demand: Demand) -> bool:
-        """Whether no node of a cluster runs short of CPU or memory before it is out of GPUs, if
-        nobody has more of them for a GPU than `demand`."""
+        """Return whether no node of a cluster runs out of CPU or memory before its GPUs.
+
+        It assumes that no job has more of them per GPU than `demand`.
+        """
         least_cpu, least_memory = self._least[cluster]
         wants = self.wants(cluster, demand)
         return (least_cpu is None or least_cpu.is_enough(demand.mgpu, wants.cpu_milli)) and (
@@ -183,9 +189,11 @@ class Rooms:
     def _find_least(
         self, devices: Sequence[Device]
     ) -> dict[str, tuple[_Size | None, _Size | None]]:
-        """By cluster, the nodes that have least CPU and least memory for each of their GPUs: of
-        what they offer, and of all that they have, as `Layout` counts it. One that offers no GPUs
-        now could come back with as many as the largest has."""
+        """Return by cluster the nodes with the least CPU and the least memory per GPU.
+
+        Both the offered and the total amounts count, as `Layout` counts them. A node that offers no
+        GPUs now could come back with as many as the largest has.
+        """
         whole: dict[tuple[str, str], int] = {}
         for device in devices:
             at = device.cluster, device.node
@@ -206,7 +214,7 @@ class Rooms:
         return {cluster: (_least(cpu), _least(memory)) for cluster, (cpu, memory) in found.items()}
 
     def _offered_by(self, device: Device) -> tuple[int | None, int | None]:
-        """CPU and memory of a node without what goes with the GPUs that others hold there."""
+        """Return CPU and memory of a node without the share of GPUs held by other workloads."""
         outside = self.wants(device.cluster, Demand(device.outside_mgpu))
         cpu, memory = device.cpu_milli, device.memory_mib
         return (

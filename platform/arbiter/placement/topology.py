@@ -1,7 +1,7 @@
-"""Where the nodes of a cluster stand: its racks, blocks and NVLink domains (R-42).
+"""The position of nodes in a cluster: its racks, blocks and NVLink domains (R-42).
 
-The domains of a level part the nodes of a cluster; a rack is known by its block and its own name.
-Nodes that stand in the same domains make a *cell*, so that a question about a set of nodes looks at
+The domains of a level partition the nodes of a cluster. A rack is identified by its block and its
+own name. Nodes in the same domains form a *cell*, so that a question about a set of nodes looks at
 cells and not at nodes.
 """
 
@@ -15,12 +15,12 @@ from arbiter.placement.node_sets import NodeKinds
 #: The levels whose domains have several nodes, from the tightest to the widest.
 LEVELS = (Level.NVLINK, Level.RACK, Level.BLOCK)
 
-#: What tells a domain from the others of its level and cluster; empty is none.
+#: Identifies a domain within its level and cluster; empty is none.
 Domain = tuple[str, ...]
 
 
 def levels_from(level: Level) -> tuple[Level, ...]:
-    """`level` and the wider ones, of those whose domains have several nodes."""
+    """Return `level` and the wider ones, of those whose domains have several nodes."""
     return LEVELS[LEVELS.index(level) :] if level in LEVELS else LEVELS
 
 
@@ -35,8 +35,10 @@ def _domain_of(domains: Domains, level: Level) -> Domain:
 
 
 class GroundPlan:
-    """The cells of one cluster, numbered: the cell of each node, the domain of each cell by level,
-    and the cells of each domain."""
+    """The topology of one cluster in numbered cells.
+
+    It has the cell of each node, the domain of each cell by level, and the cells of each domain.
+    """
 
     __slots__ = ("_cluster", "_kinds", "_known", "_nodes", "cell_of", "cells_in", "domains")
 
@@ -60,8 +62,10 @@ class GroundPlan:
         self._known: dict[int, dict[int, frozenset[str] | None]] = {}
 
     def cells(self, kinds: int | None) -> Mapping[int, frozenset[str] | None] | None:
-        """The cells with nodes of a set of kinds, each with these nodes; None stands for all nodes
-        of a cell, and in place of the whole for all cells."""
+        """Return the cells with nodes of a set of kinds, each with these nodes.
+
+        None stands for all nodes of a cell; as the result, for all cells.
+        """
         if kinds is None:
             return None
         found = self._known.get(kinds)
@@ -77,7 +81,7 @@ class GroundPlan:
         return found
 
     def domain(self, level: Level, node: str) -> Domain:
-        """The domain of a level that a node is in."""
+        """Return the domain of a level that a node is in."""
         if level is Level.NODE:
             return (node,)
         cell = self.cell_of.get(node)
@@ -85,9 +89,9 @@ class GroundPlan:
 
 
 class GroundPlans:
-    """The ground plans of the clusters of one pool on which the place of any node is known.
+    """The topologies of those clusters of one pool where the position of any node is known.
 
-    Nothing of them is made before the first question.
+    They are computed when first needed.
     """
 
     __slots__ = ("_devices", "_kinds", "_nodes", "_plans")
@@ -99,7 +103,7 @@ class GroundPlans:
         self._plans: dict[str, GroundPlan] = {}
 
     def of(self, cluster: str) -> GroundPlan | None:
-        """The ground plan of a cluster; None where nothing is known of the places of its nodes."""
+        """Return the topology of a cluster; None if no position of its nodes is known."""
         if self._nodes is None:
             self._nodes = self._read()
         if cluster not in self._nodes:
@@ -110,7 +114,7 @@ class GroundPlans:
         return plan
 
     def are_together(self, topology: Topology | None, cluster: str, nodes: Sequence[str]) -> bool:
-        """Whether `nodes` of a cluster are in one domain, if `topology` requires it."""
+        """Return whether `nodes` of a cluster are in one domain, if `topology` requires it."""
         if topology is None or not topology.is_required or len(nodes) == 1:
             return True
         tally = Tally(len(nodes), topology.level, self.of(cluster))
@@ -135,8 +139,10 @@ class GroundPlans:
 
 
 class Tally:
-    """Counts the nodes that are large enough for one rank of a gang, in each domain of the level
-    that must hold all of it; without such a level all together, with `ready` of them at first."""
+    """Counts nodes large enough for one rank of a gang, by domain of the required level.
+
+    Without a level it counts them all together, starting from `ready`.
+    """
 
     __slots__ = ("_counts", "_full", "_level", "_node_count", "_plan")
 
@@ -150,7 +156,7 @@ class Tally:
         self._full = int(ready >= node_count)
 
     def add(self, node: str, sign: int = 1) -> None:
-        """Count a node; with a sign of -1, count it out."""
+        """Count a node; with a `sign` of -1, remove it from the count."""
         domain: Domain = ()
         if self._level is not None:
             domain = () if self._plan is None else self._plan.domain(self._level, node)
@@ -162,10 +168,10 @@ class Tally:
 
     @property
     def count(self) -> int:
-        """How many there are, where no level binds."""
+        """Return the number of nodes, where no level is required."""
         return self._counts[()]
 
     @property
     def is_enough(self) -> bool:
-        """Whether the whole gang fits."""
+        """Return whether the whole gang fits."""
         return self._full > 0

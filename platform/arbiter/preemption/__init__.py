@@ -1,1 +1,1 @@
-"""Whose GPUs are reclaimed for a job."""
+"""The search for victims: attempts that are stopped so that another job can start."""

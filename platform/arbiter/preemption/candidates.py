@@ -1,7 +1,6 @@
-"""Who may be stopped for a job, in the order of victims, sorted only as far as somebody looks
-(R-55).
+"""Attempts that may be stopped for a job, in victim order, sorted only as far as needed (R-55).
 
-Of the many that may be asked few are needed, and those are among the first.
+Only a few of many candidates are needed, and these are among the first.
 """
 
 from __future__ import annotations
@@ -16,21 +15,25 @@ from arbiter.cache.running import Holding
 from arbiter.cache.victim_order import VictimKey
 from arbiter.quota.tree import ROOT
 
-#: So few are sorted at once.
+#: Up to so many candidates are sorted at once.
 _FEW = 200
-#: Of more than that one in so many at first, and each time twice as many; by a sample of so many.
+#: Of more candidates one in so many is sorted first, then twice as many each time; the split is
+#: estimated from a sample.
 _PART_AT_FIRST = 16
 _SAMPLE = 64
 
 
-#: Stands above candidates of a lower priority class, which no ancestor's guarantee has to justify.
+#: The value of `above` for candidates of a lower priority class, which need no guarantee as a
+#: reason.
 LOWER = -2
 
 
 class Candidate(NamedTuple):
-    """An attempt that may be stopped; smaller is asked earlier. `above`: the lowest node above it
-    and the job that asks (ROOT for all organizations), or LOWER; `below`: the child of `above` on
-    its path, the y of the rule."""
+    """An attempt that may be stopped; smaller is stopped earlier.
+
+    `above` is the lowest node above it and the job that needs GPUs. It is ROOT between
+    organizations, or LOWER. `below` is the child of `above` on its path, the y of R-53.
+    """
 
     key: VictimKey
     above: int
@@ -39,7 +42,7 @@ class Candidate(NamedTuple):
 
 
 class InOrder:
-    """Candidates in order, for all that ask in one cycle."""
+    """Candidates in order, shared by all jobs that look for victims in one cycle."""
 
     __slots__ = ("_part", "_rest", "_sorted")
 
@@ -55,13 +58,13 @@ class InOrder:
     def _go_through(self, found: list[Candidate]) -> Iterator[Candidate]:
         at = 0
         while at < len(found) or self._sort_more():
-            # Others may go through them meanwhile, too.
+            # Other iterators may be active at the same time.
             end = len(found)
             yield from found[at:end]
             at = end
 
     def _sort_more(self) -> bool:
-        """Sort a part of the rest; False where there is none."""
+        """Sort a part of the rest; return False when nothing is left."""
         rest = self._rest
         if not rest:
             return False
@@ -79,15 +82,17 @@ class InOrder:
 
 
 class Borrowers:
-    """Attempts and claims, by the nodes at which they are not protected: as things were when the
-    first victim of the cycle was sought."""
+    """Attempts and claims by the nodes at which they are not protected.
+
+    It shows the state when the first victim of the cycle was sought.
+    """
 
     __slots__ = ("_by_parent", "_in_order", "_largest", "_pool")
 
     def __init__(
         self, pool: Pool, alike: Iterable[tuple[tuple[int, int], Collection[Holding]]]
     ) -> None:
-        """`alike`: by team and the bits of where they are protected."""
+        """Group attempts; `alike` has them by team and by the bits of where they are protected."""
         self._pool = pool
         tree = pool.tree
         self._in_order: dict[tuple[int, int], InOrder] = {}
@@ -99,18 +104,20 @@ class Borrowers:
                     self._by_parent.setdefault(tree.parents[node], []).append((node, those))
 
     def beside(self, node: int, parent: int) -> list[Collection[Holding]]:
-        """Those who are not protected at a sister of `node`, of which each is below `parent`."""
+        """Return the attempts that are not protected at a sister of `node` below `parent`."""
         below = self._by_parent.get(parent, ())
         return [those for child, those in below if child != node]
 
     def is_any_beside(self, node: int, parent: int) -> bool:
-        """Whether any of those who are not protected at a sister of `node` runs on."""
+        """Return whether any attempt that is not protected at a sister of `node` keeps running."""
         below = self._by_parent.get(parent, ())
         return any(not one.is_going for child, those in below if child != node for one in those)
 
     def below(self, parent: int, wanted_mgpu: int) -> InOrder:
-        """Those who are not protected at a child of `parent`, in order for a job of this size: one
-        order for all jobs that are not smaller than any of them."""
+        """Return attempts not protected at a child of `parent`, in order for a job of this size.
+
+        Jobs at least as large as the largest of these attempts share one order.
+        """
         lines = self._by_parent.get(parent, ())
         largest = self._largest.get(parent)
         if largest is None:
@@ -129,7 +136,7 @@ class Borrowers:
 
 
 class Seen:
-    """Candidates in order; once somebody has looked they are known."""
+    """Candidates in order; a lazy source is read at most once."""
 
     __slots__ = ("_known", "_more")
 
@@ -154,8 +161,11 @@ class Seen:
 
 
 class Group:
-    """Who may be asked by one right: `everybody` in order, and `near` of them those who run on
-    nodes that can be cleared at all. They are not fewer than `at_least`."""
+    """Candidates of one right to stop: `everybody` in order, and `near` ones.
+
+    The latter run on nodes that can be cleared at all. The group has at least `at_least`
+    candidates.
+    """
 
     __slots__ = ("_lines", "_may_ask", "at_least", "everybody", "near")
 
@@ -167,7 +177,10 @@ class Group:
         may_ask: Callable[[Holding], bool] | None,
         at_least: int,
     ) -> None:
-        """All are in `lines`, with others whom one may not ask (None: without)."""
+        """Create a group whose candidates are all in `lines`.
+
+        `may_ask` selects them there; None selects all.
+        """
         self.everybody = everybody
         self.near = near
         self._lines = lines
@@ -176,34 +189,34 @@ class Group:
 
     @classmethod
     def of(cls, candidates: Sequence[Candidate]) -> Group:
-        """These, in order, of whom any may be near."""
+        """Return a group of these candidates, in order, all of which count as near."""
         every = Seen(candidates)
         return cls(every, every, [[one.holding for one in candidates]], None, len(candidates))
 
     def holdings(self) -> Iterator[Holding]:
-        """What they hold, in any order."""
+        """Return the attempts and claims of the group, in any order."""
         every = chain.from_iterable(self._lines)
         return every if self._may_ask is None else filter(self._may_ask, every)
 
 
 class Asked:
-    """All who may be asked for one job, in `groups` by the node `above` them; but for `spared`."""
+    """All candidates for one job, in `groups` by the node `above` them, without `spared`."""
 
     __slots__ = ("_groups", "_spared", "near")
 
     def __init__(self, groups: Mapping[int, Group], spared: Candidate | None = None) -> None:
         self._groups = groups
         self._spared = spared
-        #: Those who run on nodes that can be cleared.
+        #: Candidates on nodes that can be cleared.
         self.near = Seen(self._merged([group.near for group in groups.values()]))
 
     @property
     def aboves(self) -> list[int]:
-        """The nodes above somebody."""
+        """Return the nodes above the groups."""
         return list(self._groups)
 
     def everybody(self, aboves: Iterable[int] | None = None) -> Iterator[Candidate]:
-        """All in order, or those of the groups of these nodes."""
+        """Return all candidates in order, or only those of the groups below these nodes."""
         found = self._groups if aboves is None else aboves
         return self._merged([self._groups[above].everybody for above in found])
 
@@ -213,16 +226,19 @@ class Asked:
         return every if spared is None else (one for one in every if one is not spared)
 
     def without(self, aboves: Iterable[int]) -> Asked:
-        """Those of all other groups."""
+        """Return the candidates of all other groups."""
         left_out = set(aboves)
         return Asked({above: of for above, of in self._groups.items() if above not in left_out})
 
     def sparing(self, one: Candidate) -> Asked:
-        """All but this one, of whom everybody is known."""
+        """Return all candidates but this one."""
         return Asked(self._groups, one)
 
     def gangs_among(self, most: int) -> int | None:
-        """How many they are, if gangs are among them and they are not more than `most`."""
+        """Return the number of candidates if they include gangs and are few, else None.
+
+        They are few if they are at most `most`.
+        """
         if sum(group.at_least for group in self._groups.values()) > most:
             return None
         every = chain.from_iterable(group.holdings() for group in self._groups.values())
@@ -231,7 +247,7 @@ class Asked:
 
 
 class Asker:
-    """Who looks for victims for a job of a team."""
+    """The job of a team that looks for victims."""
 
     __slots__ = ("_asked", "_may_ask", "_order", "_team")
 
@@ -242,8 +258,11 @@ class Asker:
         order: int,
         asked: Iterable[Holding],
     ) -> None:
-        """`may_ask` tells whether an attempt may be asked by this team and `order` of a priority
-        class; those `asked` are so already."""
+        """Create the asker of a team with this priority value.
+
+        `may_ask` returns whether the team may stop an attempt. Attempts in `asked` are candidates
+        already.
+        """
         self._may_ask = may_ask
         self._team = team
         self._order = order
@@ -251,18 +270,20 @@ class Asker:
 
     @property
     def asked_count(self) -> int:
-        """How many are asked already."""
+        """Return how many attempts are candidates already."""
         return len(self._asked)
 
     def may_ask(self, holding: Holding) -> bool:
-        """Whether it is not asked yet, and may be."""
+        """Return whether an attempt is no candidate yet, and may be stopped."""
         return not (self._asked and id(holding) in self._asked) and self._may_ask(
             holding, self._team, self._order
         )
 
     def in_order(self, those: Borrowers, parent: int, node: int, mgpu: int) -> Iterator[Candidate]:
-        """Whom one may ask, in order for a job of `mgpu`, of those who are not protected at a child
-        of `parent` other than `node`."""
+        """Return allowed candidates in order for a job of `mgpu`.
+
+        These are not protected at a child of `parent` other than `node`.
+        """
         for one in those.below(parent, mgpu):
             if one.below != node and self.may_ask(one.holding):
                 yield one

@@ -1,11 +1,12 @@
-"""Which nodes of a cluster are cleared for a gang, and of which victims, at the least cost (R-59).
+"""The nodes of a cluster to clear for a gang, and the victims that cost least (R-59).
 
-A set of victims costs what is lost of their work since the last known checkpoint, and a second of
-all their GPUs each. What the more valuable lose (see `Kind`) comes before any loss of the less
-valuable. On each node the cheapest set that makes room for a rank is found, and the cheapest nodes
-are taken; where each victim runs on one node there is nothing cheaper. A gang that is stopped
-clears several nodes at once, and is counted in two ways: whole wherever it runs, and by equal
-shares on its nodes.
+The cost of a set of victims is their work since the last known checkpoint, plus one second of all
+their GPUs. Any loss of a more valuable victim (see `Kind`) outweighs all losses of less valuable
+ones.
+
+For each node the cheapest set that frees enough for a rank is found, and the cheapest nodes are
+taken. This is optimal if each victim runs on one node. A gang that is stopped clears several nodes
+at once. So it is counted in two ways: in full on each of its nodes, and in equal shares.
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ from typing import Any
 from arbiter.cache.victim_order import Kind
 from arbiter.preemption.candidates import Candidate
 
-#: Of more sums than this that victims on one node come to, not all are looked at.
+#: If the victims of one node have more different sums than this, an approximation is used.
 _SUMS_MAX = 512
 
-#: Above what any key has in the place where the youngest come first.
+#: Larger than any key has in the place of the minus start time.
 _ABOVE_ALL = 1
 
-#: What is lost by kind of victims, the most valuable first.
+#: The loss by kind of victims, the most valuable first.
 Cost = tuple[tuple[Kind, int], ...]
 
-#: What a candidate is in the way on a node: its kind, what it costs there, its number among the
-#: candidates, what it holds there, and itself.
+#: A candidate on a node: its kind, its cost there, its number among the candidates, its milli-GPU
+#: there, and itself.
 _Item = tuple[Kind, int, int, int, Candidate]
 _kind = itemgetter(0)
 _cost_and_number = itemgetter(1, 2)
 
 
 class _Node:
-    """A node on its way to be cleared: what a rank still lacks there, and who could give it."""
+    """A node that may be cleared: the milli-GPU that a rank lacks there, and candidates on it."""
 
     __slots__ = ("cost", "have", "items", "lacks", "victims")
 
@@ -49,7 +50,7 @@ class _Node:
         self.victims: list[_Item] = []
 
     def choose(self) -> Cost:
-        """Find the cheapest victims, of which there are enough, and what they cost."""
+        """Find the cheapest victims and return their cost; there must be enough candidates."""
         victims = self.victims = _cheapest(self.items, self.lacks)
         if len(victims) == 1:
             self.cost = (victims[0][:2],)
@@ -58,7 +59,7 @@ class _Node:
         return self.cost
 
     def stop(self, number: int) -> None:
-        """The candidate of this number is a victim already."""
+        """Count the candidate of this number as a victim already."""
         (item,) = (one for one in self.items if one[2] == number)
         self.items.remove(item)
         self.have -= item[3]
@@ -66,7 +67,7 @@ class _Node:
 
 
 def cost_of(victims: Iterable[Candidate]) -> Cost:
-    """What stopping `victims` costs."""
+    """Return the cost of stopping `victims`."""
     return _sum(one.key[:2] for one in victims)
 
 
@@ -77,9 +78,12 @@ def clearings(
     count: int,
     slots_max: int,
 ) -> Iterator[list[Candidate]]:
-    """Choices of candidates, in order, that clear `count` nodes of `cluster` (above 0); none where
-    nothing can. `lacks[node]`: the GPUs that are lacking there (0 or less: it has room, or cannot
-    be used). `candidates` are in order; each runs on `slots_max` nodes at most."""
+    """Return sets of candidates, in order, that clear `count` nodes of `cluster` (above 0).
+
+    There is none if the nodes cannot be cleared. `lacks[node]` is the milli-GPU lacking there. It
+    is 0 or less if the node has enough, or cannot be used. `candidates` are in order; each runs on
+    at most `slots_max` nodes.
+    """
     slots_max = min(count, slots_max)
     nodes, has_gangs = _survey(candidates, cluster, lacks, count, slots_max, spreads=False)
     if all(node.cost is None for node in nodes.values()):
@@ -102,13 +106,16 @@ def _survey(
     *,
     spreads: bool,
 ) -> tuple[dict[str, _Node], bool]:
-    """The nodes that candidates can clear, as far as they may be among the cheapest `count`, and
-    whether gangs are there. With `spreads` each node bears its share of a gang."""
+    """Return the nodes that candidates can clear, and whether gangs are among these.
+
+    Nodes that cannot be among the cheapest `count` may be missing. With `spreads` a gang's cost is
+    divided among its nodes.
+    """
     nodes: dict[str, _Node] = {}
     complete: list[_Node] = []
     best: list[Cost] = []
     has_gangs = False
-    # By number of slots: the key beyond which nobody is among the cheapest any more.
+    # By number of slots, the key beyond which no candidate is among the cheapest.
     last: dict[int, tuple[Any, ...]] = {}
     for number, candidate in enumerate(candidates):
         key, _, _, holding = candidate
@@ -117,7 +124,7 @@ def _survey(
             continue
         slots = run.slots
         if best:
-            # Who comes later costs as much at least, or is more valuable.
+            # Later candidates cost at least as much, or are more valuable.
             own = last.get(len(slots))
             if own is None:
                 worst_kind, worst = best[-1][0]
@@ -165,8 +172,10 @@ def _survey(
 
 
 def _pick(nodes: Mapping[str, _Node], count: int) -> list[Candidate]:
-    """The victims of the `count` cheapest nodes, in order. Once a gang is among them, its other
-    nodes cost as much less."""
+    """Return the victims of the `count` cheapest nodes, in order.
+
+    A gang among them makes its other nodes cheaper by its cost.
+    """
     chosen: dict[int, Candidate] = {}
     cleared: set[str] = set()
     heap = [_entry(name, node) for name, node in nodes.items() if node.cost is not None]
@@ -194,7 +203,7 @@ def _pick(nodes: Mapping[str, _Node], count: int) -> list[Candidate]:
 
 
 def _entry(name: str, node: _Node) -> tuple[Cost, int, str]:
-    """Orders nodes: by cost, then whose last victim is asked first."""
+    """Return the sort key of a node: its cost, then the position of its last victim."""
     assert node.cost is not None
     return node.cost, max(victim[2] for victim in node.victims), name
 
@@ -207,8 +216,10 @@ def _sum(losses: Iterable[tuple[Kind, int]]) -> Cost:
 
 
 def _cheapest(items: list[_Item], lacks: int) -> list[_Item]:
-    """Those of `items` that cover what is lacking at the least cost: of the most valuable kind as
-    little as the others leave to it, and so on down."""
+    """Return the `items` that cover the lacking amount at the least cost.
+
+    It takes as little as possible of the most valuable kind, then of the next, and so on.
+    """
     kinds: list[list[_Item]] = []
     have = 0
     for _, alike in groupby(items, key=_kind):
@@ -227,8 +238,10 @@ def _cheapest(items: list[_Item], lacks: int) -> list[_Item]:
 
 
 def _cover(items: list[_Item], lacks: int) -> list[_Item]:
-    """The cheapest of `items`, which are in order of cost, that hold `lacks` together; of equally
-    cheap ones those that hold most."""
+    """Return the cheapest of `items`, in order of cost, that hold `lacks` together.
+
+    Of equally cheap sets it is the one that holds most.
+    """
     size = items[0][3]
     if all(one[3] == size for one in items):
         return items[: -(-lacks // size)]
@@ -248,7 +261,7 @@ def _cover(items: list[_Item], lacks: int) -> list[_Item]:
 
 
 def _roughly(items: list[_Item], lacks: int) -> list[_Item]:
-    """The first of `items` that hold `lacks` together, without those that need not be."""
+    """Return the first of `items` that hold `lacks` together, without unnecessary ones."""
     taken: list[_Item] = []
     for item in items:
         taken.append(item)

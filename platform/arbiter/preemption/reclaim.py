@@ -1,14 +1,16 @@
-"""Whose GPUs are taken back for a job (R-53, R-63).
+"""The choice of jobs to reclaim GPUs from (R-53, R-63).
 
-Job j may take from a running job v of another team when, with x and y the children of the
-lowest common ancestor on j's and v's side, j fits in what is left of x's guarantee and v is
-not protected at y. "What is left" counts the victims below x as gone: otherwise a job that fits
-in its team's guarantee could stay blocked by what a sister team borrows inside x. A
-claim that is not protected at y is given up like a job, so that a promise made further up in
-the tree does not delay one made further down. A class that preempts within its team may stop
-lower classes there, and one that preempts across teams those of all its organization; what
-runs in such a class is not taken back for a lower one of the same organization, or each would
-stop the other by turns.
+Let x and y be the children of the lowest common ancestor of job j and a running job v of another
+team, on the side of each. Job j may reclaim from v if j fits in what is left of x's guarantee and v
+is not protected at y. Victims below x count as gone for that. Otherwise a job that fits in its
+team's guarantee could stay blocked by borrowing of a sister team inside x.
+
+A claim that is not protected at y can be dropped like a job. So a promise made further up in the
+tree does not delay one made further down.
+
+A class that preempts within its team may stop lower classes there. One that preempts across teams
+may stop those of its whole organization. Attempts of such a class are not reclaimed for a lower
+class of the same organization; otherwise each could stop the other in turn.
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ from arbiter.preemption.search import Search, give_back
 from arbiter.queue.order import Priority
 from arbiter.quota.tree import ROOT
 
-#: What is free by cluster and node, at most.
+#: An upper bound of the free milli-GPU, by cluster and node.
 _Most = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """What to stop and where the job then fits."""
+    """The attempts to stop, and the place where the job then fits."""
 
     place: Place
     victims: tuple[Candidate, ...]
@@ -67,7 +69,10 @@ class Reclaimer:
     )
 
     def __init__(self, pool: Pool, held: Mapping[Node, int]) -> None:
-        """`held`: what is held back for reservations, as it changes."""
+        """Prepare the search in `pool`.
+
+        `held` is what is held back for reservations; the caller updates it.
+        """
         self._pool = pool
         self.held = held
         self._claims = [earmark.stand_in for earmark in pool.earmarks.values()]
@@ -78,8 +83,8 @@ class Reclaimer:
         self._nearby: dict[int, Borrowers] = {}
         self._slots_max: int | None = None
         self._stopped_count = 0
-        #: Shapes for which too little comes back, until somebody is stopped; teams and sizes that
-        #: no guarantee gives a right, until somebody is stopped who is protected.
+        #: Shapes for which too little comes back, until an attempt is stopped; and teams and sizes
+        #: without a right by any guarantee, until a protected attempt is stopped.
         self._too_few: set[Shape] = set()
         self._without_right: set[tuple[int, int]] = set()
         self._has_shields = pool.ground.has_shields
@@ -89,7 +94,7 @@ class Reclaimer:
         self._most_shelves: dict[str, Shelves] = {}
 
     def may_find(self, team: int, priority: Priority) -> bool:
-        """Whether there is anything at all that could come back for a job of `team`."""
+        """Return whether there is anything at all to reclaim for a job of `team`."""
         return bool(
             self._anybody
             or self._pool.coming_back
@@ -98,8 +103,10 @@ class Reclaimer:
         )
 
     def could_help(self, team: int, shape: Shape) -> bool:
-        """Whether a job of `team` that cannot start now might by the guarantees above it: whether
-        anybody may be asked, or what comes back anyway might be enough."""
+        """Return whether the guarantees above a blocked job of `team` could help it to start.
+
+        That is so if it may stop any attempt, or if what comes back anyway might be enough.
+        """
         pool, mgpu = self._pool, shape.total_mgpu
         return self._has_right(team, mgpu) or (
             pool.later is not None
@@ -108,10 +115,10 @@ class Reclaimer:
         )
 
     def _has_right(self, team: int, mgpu: int) -> bool:
-        """Whether a guarantee above a job gives it a right to ask anybody.
+        """Return whether a guarantee above a job lets it stop any attempt.
 
-        It fits in the lowest that does before anybody is stopped below that. So who has no right
-        gets none, unless somebody is stopped who is protected anywhere.
+        For the lowest such guarantee the job fits before any attempt below is stopped. So a job
+        without a right gets one only after a protected attempt was stopped.
         """
         if (team, mgpu) in self._without_right:
             return False
@@ -123,9 +130,11 @@ class Reclaimer:
         return False
 
     def _is_coming_back(self, shape: Shape) -> bool:
-        """Whether enough nodes have room for a rank, or will when all that no claim waits for is
-        back, whatever is held back and wherever they stand: an upper bound. Where it says no, that
-        holds until somebody is stopped."""
+        """Return whether enough nodes could hold a rank, now or once unclaimed GPUs are back.
+
+        It is an upper bound that ignores reservations and topology. A False holds until an attempt
+        is stopped.
+        """
         if shape in self._too_few:
             return False
         free = self._pool.free
@@ -141,8 +150,10 @@ class Reclaimer:
         return False
 
     def _more_on(self, cluster: str) -> dict[str, int]:
-        """The nodes of which something is held back, or comes back that no claim waits for: how
-        many of their GPUs."""
+        """Return the milli-GPU that nodes have held back, or coming back unclaimed.
+
+        It is 0 for a node with only CPU or memory among these.
+        """
         nodes = self._pool.free.free[cluster]
         found: dict[str, int] = {}
         held = ((room, more) for (at, room), more in self.held.items() if at == cluster)
@@ -155,12 +166,12 @@ class Reclaimer:
     def find(
         self, team: int, shape: Shape, priority: Priority, barred: Collection[Node] = ()
     ) -> Taking | None:
-        """The victims with which a job that cannot start now could, or None. It may take
-        nothing back on the nodes `barred`.
+        """Return the victims that let a blocked job start, or None.
 
-        Borrowers are asked first; then, if the job's class preempts within its team, lower
-        classes there; then both, when only that makes the job fit in a guarantee; last, if the
-        class preempts across teams, borrowers and all lower classes of the organization.
+        It reclaims nothing on the nodes `barred`. Borrowers come first; then, if the job's class
+        preempts within its team, lower classes there; then both, if only that makes the job fit in
+        a guarantee. Last, if the class preempts across teams, come borrowers and all lower classes
+        of the organization.
         """
         taking = self._look(team, shape, priority, barred)
         if taking is not None:
@@ -173,7 +184,7 @@ class Reclaimer:
         return taking
 
     def could_find(self, team: int, shape: Shape, priority: Priority) -> bool:
-        """Whether there were victims if no node were barred; nobody is stopped."""
+        """Return whether there would be victims if no node was barred; no attempt is stopped."""
         return self._look(team, shape, priority, ()) is not None
 
     def _look(
@@ -199,7 +210,7 @@ class Reclaimer:
         return taking
 
     def note_taken(self, cluster: str, slots: Iterable[Slot]) -> None:
-        """A start or a claim of this cycle takes `slots`: of others they are to be had no more."""
+        """Count `slots` as taken by a start or a claim of this cycle."""
         if self._most is None:
             return
         most, ordered = self._most[cluster], self._most_sorted.get(cluster)
@@ -207,7 +218,7 @@ class Reclaimer:
         for node, mgpu in slots:
             before = most.get(node)
             if before is None:
-                # A room of a node.
+                # CPU or memory of a node.
                 continue
             after = most[node] = before - mgpu
             if ordered is not None:
@@ -222,7 +233,7 @@ class Reclaimer:
         return holding.is_protected_at(self._pool.tree.depths[holding.team])
 
     def _forget_most(self) -> None:
-        """A protected attempt is stopped."""
+        """Drop the upper bounds, because a protected attempt is stopped."""
         self._most = None
         self._most_sorted = {}
         self._most_levels = {}
@@ -230,12 +241,11 @@ class Reclaimer:
         self._nearby = {}
 
     def could_be_freed(self, shape: Shape) -> bool:
-        """Whether there is a place for the GPUs of `shape` if everything borrowed anywhere were
-        gone.
+        """Return whether `shape` would have a place if all borrowed attempts were gone.
 
-        It spares the search for every team that waits for what nobody can give; and who has no
-        such place keeps none in its team's guarantee, so it is to be exact at every moment of a
-        cycle, whenever it was first asked.
+        It avoids a search for each team whose request cannot be met. A job without such a place
+        does not keep its place in its team's guarantee either. So the answer must be exact at every
+        moment of a cycle.
         """
         return any(
             self._most_with(cluster, shape) >= shape.node_count
@@ -244,7 +254,7 @@ class Reclaimer:
         )
 
     def _most_together(self, cluster: str, shape: Shape) -> int:
-        """Nodes that `_most_free` makes large enough in one domain, at most."""
+        """Return the most nodes in one domain that `_most_free` makes large enough."""
         shelves = self._most_shelves.get(cluster)
         if shelves is None:
             plan = self._pool.free.plans.of(cluster)
@@ -256,7 +266,7 @@ class Reclaimer:
         return shelves.most_together(shape.topology.level, shape.mgpu, shape.kinds)
 
     def _most_with(self, cluster: str, shape: Shape) -> int:
-        """Nodes of a cluster that `_most_free` makes large enough for one rank."""
+        """Return how many nodes of a cluster `_most_free` makes large enough for one rank."""
         if self._most is None:
             self._most = self._most_free()
         most, kinds = self._most[cluster], self._pool.kinds
@@ -271,8 +281,10 @@ class Reclaimer:
         return levels.count(shape.mgpu, kinds.nodes(shape.kinds, cluster), shape.node_count)
 
     def _most_free(self) -> dict[str, dict[str, int]]:
-        """By cluster and node: the GPUs that are free, held back or not, or borrowed or coming
-        back, at most."""
+        """Return an upper bound of the free milli-GPU, by cluster and node.
+
+        It is the sum of what is free, held back, borrowed or coming back.
+        """
         free = {cluster: dict(nodes) for cluster, nodes in self._pool.free.free.items()}
         for (cluster, node), mgpu in self.held.items():
             if node in free[cluster]:
@@ -301,11 +313,11 @@ class Reclaimer:
         own: Sequence[Candidate] = (),
         most: _Most | None = None,
     ) -> dict[int, Group]:
-        """Attempts of other teams that the guarantees above `team` give a right to, by what is
-        above both; `own` are asked already. `most`: as in `_choose`.
+        """Return the attempts of other teams that the guarantees above `team` give a right to.
 
-        From the team up: an ancestor gives it if the job fits in its guarantee, at the latest
-        once what is stopped below it (by the rights found so far, or in `own`) is gone.
+        They are grouped by the lowest node above both. `own` are candidates already. `most` is as
+        in `_choose`. It goes up from the team: an ancestor gives the right if the job fits in its
+        guarantee without the candidates below it, that is those found so far and `own`.
         """
         stopped = [one.holding for one in own]
         asker = Asker(self.may_ask, team, order, stopped)
@@ -320,8 +332,10 @@ class Reclaimer:
         return found
 
     def _beside(self, node: int, mgpu: int, near: Borrowers, asker: Asker) -> Group:
-        """Whom `asker` may ask, for a job of `mgpu`, of those who are not protected at a sister of
-        `node`, and of those who are `near`."""
+        """Return the attempts that `asker` may stop, for a job of `mgpu`, at sisters of `node`.
+
+        These are not protected at a sister. The group's near part has only those in `near`.
+        """
         parent = self._pool.tree.parents[node]
         lines = self._borrowed.beside(node, parent)
         everybody = Seen(asker.in_order(self._borrowed, parent, node, mgpu))
@@ -337,7 +351,7 @@ class Reclaimer:
         )
 
     def may_ask(self, holding: Holding, team: int, order: int) -> bool:
-        """Whether it runs on and answers, and nothing shields it from jobs of this class order."""
+        """Return whether an attempt runs, responds and is not shielded from this priority value."""
         return (
             not holding.is_going
             and (self._all_answer or self._answers(holding))
@@ -345,8 +359,11 @@ class Reclaimer:
         )
 
     def _is_shielded(self, holding: Holding, team: int, order: int) -> bool:
-        """Whether it runs in a class that may preempt a job of this `order` across teams, and its
-        team has not more of that class than the cap, by which alone the guarantee yields."""
+        """Return whether an attempt is shielded from jobs of this priority value.
+
+        That is so if its class may preempt such a job across teams, and its team does not exceed
+        the cap of that class. A guarantee yields to such a class only up to the cap.
+        """
         pool, name = self._pool, holding.run.priority_class
         priority, paths = pool.ground.priority(name), pool.tree.paths
         return (
@@ -357,7 +374,7 @@ class Reclaimer:
         )
 
     def _gives_right(self, node: int, team: int, mgpu: int, stopped: Iterable[Holding]) -> bool:
-        """Whether a job fits in the guarantee of `node` once those `stopped` are gone."""
+        """Return whether a job fits in the guarantee of `node` once the `stopped` ones are gone."""
         pool = self._pool
         if pool.guarantees.fits(node, team, mgpu):
             return True
@@ -369,14 +386,16 @@ class Reclaimer:
 
     @property
     def _borrowed(self) -> Borrowers:
-        """All that borrow, sorted out when the first victim of this cycle is sought."""
+        """Return all borrowers, as they were when the first victim of this cycle was sought."""
         if self._sorted_out is None:
             self._sorted_out = self._sort_out(self._pool.holdings.borrowed.alike.items())
         return self._sorted_out
 
     def _near(self, mgpu: int, most: _Most) -> Borrowers:
-        """Those on nodes that can be made large enough for a rank with so much. Few can, where a
-        rank takes whole nodes."""
+        """Return the borrowers on nodes that could hold a rank of this size.
+
+        There are few of these where a rank takes whole nodes.
+        """
         found = self._nearby.get(mgpu)
         if found is None:
             holdings = self._pool.holdings
@@ -393,19 +412,21 @@ class Reclaimer:
         return found
 
     def _sort_out(self, alike: Iterable[tuple[tuple[int, int], Collection[Holding]]]) -> Borrowers:
-        """The `alike` ones, and claims."""
+        """Return `alike` attempts and all claims as borrowers."""
         pool = self._pool
         claims = (((one.team, one.protected), (one,)) for one in self._claims)
         return Borrowers(pool, chain(alike, claims))
 
     def _answers(self, holding: Holding) -> bool:
-        """Whether it runs on a cluster that does, or is a claim."""
+        """Return whether it runs on a cluster that responds, or is a claim."""
         return holding.run.cluster in self._pool.free.free or holding.claim_of is not None
 
     @property
     def _anybody(self) -> bool:
-        """Whether anybody borrows anything, claims included, as it was when first asked: before
-        there is a victim in this cycle."""
+        """Return whether any attempt or claim borrows, as of the first call in this cycle.
+
+        The first call comes before the first victim.
+        """
         if self._is_anybody is None:
             borrowed = self._pool.holdings.borrowed
             self._all_answer = all(cluster in self._pool.free.free for cluster in borrowed.by_node)
@@ -415,7 +436,7 @@ class Reclaimer:
         return self._is_anybody
 
     def _most_slots(self) -> int:
-        """On how many nodes one attempt or claim runs, at most."""
+        """Return the most nodes of any attempt or claim."""
         if self._slots_max is None:
             widths = (len(one.run.slots) for one in self._claims)
             self._slots_max = max((1, *self._pool.holdings.widths, *widths))
@@ -423,7 +444,7 @@ class Reclaimer:
 
     @property
     def _by_team(self) -> dict[int, list[Holding]]:
-        """Attempts that run on clusters that answer, and claims, by team."""
+        """Return attempts on clusters that respond, and claims, by team."""
         if self._in_teams is None:
             self._in_teams = {}
             for holding in self._claims:
@@ -435,7 +456,7 @@ class Reclaimer:
         return self._in_teams
 
     def _teams_beside(self, team: int, *, with_own: bool) -> list[int]:
-        """The teams of the organization of `team` in which something may be stopped."""
+        """Return the teams in the organization of `team` that have attempts or claims to stop."""
         paths = self._pool.tree.paths
         return [
             other
@@ -444,7 +465,7 @@ class Reclaimer:
         ]
 
     def _lower(self, teams: Iterable[int], order: int, mgpu: int) -> list[Candidate]:
-        """Attempts of `teams` in lower priority classes, in victim order for a job of `mgpu`."""
+        """Return attempts of `teams` in lower classes, in victim order for a job of `mgpu`."""
         key = self._pool.victim_order.key
         return sorted(
             Candidate(key(holding, mgpu, is_abroad=False), LOWER, other, holding)
@@ -461,8 +482,10 @@ class Reclaimer:
         barred: Collection[Node],
         most: _Most | None = None,
     ) -> Taking | None:
-        """The cheapest cluster's victims: by what it costs to stop them, then by their GPUs.
-        `most`: what is free by cluster and node without all that are asked, at most."""
+        """Return the victims of the cheapest cluster: by the cost of stopping, then by their GPUs.
+
+        `most` bounds the free milli-GPU by cluster and node without all candidates.
+        """
         best: tuple[Cost, int, str] | None = None
         found: Taking | None = None
         for cluster in self._pool.free.clusters(shape.clusters):

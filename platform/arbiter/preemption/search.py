@@ -1,9 +1,8 @@
-"""The victims that make room for one job on one cluster, in its devices and in quota.
+"""The victims that free enough for one job on one cluster, in its devices and in quota.
 
-Which nodes are cleared is worked out in `arbiter.preemption.node_selection`. Where quota, or the
-guarantee that gives the right, wants more to be gone than that, others follow in the order of
-victims. Whoever turns out not to be needed is let off, the dearest first: without any one of the
-victims that are left the job would not fit.
+`arbiter.preemption.node_selection` selects the nodes to clear. If quota, or the guarantee that
+gives the right, needs more victims, others follow in victim order. Unnecessary victims are then
+spared, the most expensive first: without any one of the remaining victims the job would not fit.
 """
 
 from __future__ import annotations
@@ -25,27 +24,32 @@ from arbiter.quota.tree import ROOT
 def give_back(
     pool: Pool, left: Guarantees, holding: Holding, nodes: Sequence[int], sign: int
 ) -> None:
-    """Count `holding` out where it is protected among `nodes`; with a sign of -1, in again."""
+    """Remove `holding` from protected use at those of `nodes` where it counts.
+
+    With a `sign` of -1 it is added again.
+    """
     path, depths, protected = pool.tree.paths[holding.team], pool.tree.depths, holding.protected
     for node in nodes:
         if protected >> depths[node] & 1 and node in path:
             left.take(node, holding.team, -sign * holding.mgpu)
 
 
-#: What is in the way of a job: devices, the quota of a node, or the right that a node gives.
+#: The obstacle of a job: devices, the quota of a node, or the right that a node gives.
 _Obstacle = tuple[str, int]
 _DEVICES: _Obstacle = ("devices", ROOT)
-#: What victims cost, their GPUs, and they themselves, in order.
+#: The cost of victims, their milli-GPU, and the victims in order.
 _Found = tuple[Cost, int, list[Candidate]]
-#: So many candidates at most are looked at again to find cheaper victims.
+#: At most so many candidates are looked at again to find cheaper victims.
 _SCANNED_MAX = 5_000
-#: In so many domains at most, the cheapest of all, the job is tried.
+#: The job is tried in at most so many domains, the cheapest ones.
 _DOMAINS_MAX = 4
 
 
 class _Lacks(dict[str, int]):
-    """What GPUs a rank lacks on nodes, looked up once: 0 or less where it has room, and 0 where it
-    can have none."""
+    """The milli-GPU that a rank lacks on nodes, looked up once.
+
+    It is 0 or less where the node has enough, and 0 where the job cannot use the node.
+    """
 
     __slots__ = ("_look_up",)
 
@@ -58,7 +62,7 @@ class _Lacks(dict[str, int]):
 
 
 class Search:
-    """Looks for victims on one cluster, and keeps the standing as it were without them."""
+    """The search for victims on one cluster, with the state as if they were gone."""
 
     __slots__ = (
         "_barred",
@@ -81,14 +85,14 @@ class Search:
     def __init__(
         self, pool: Pool, team: int, shape: Shape, cluster: str, barred: Collection[Node] = ()
     ) -> None:
-        """On the nodes and rooms `barred` nothing that comes free is for the job."""
+        """Prepare the search; GPUs that come free on `barred` nodes are not for the job."""
         self._pool = pool
         self._team = team
         self._shape = shape
         self._cluster = cluster
         self._free = pool.free.free[cluster]
         self._counts_rooms = cluster in pool.free.beside
-        #: What comes free on nodes and in rooms.
+        #: The amount that comes free on nodes, and of their CPU and memory.
         self._extra: dict[str, int] = {}
         self._barred = frozenset(name for at, name in barred if at == cluster)
         self._slots_max = 0
@@ -108,9 +112,10 @@ class Search:
     def run(
         self, asked: Asked, slots_max: int, most: Mapping[str, int] | None = None
     ) -> list[Candidate] | None:
-        """The cheapest victims that were found, in order; None where even without all that are
-        `asked` the job would not fit. Once per search. Each of them runs on `slots_max` nodes at
-        most. `most`: what is free on each node without all of them, at most, where that is known.
+        """Return the cheapest victims found, in order, or None if the job would never fit.
+
+        Call it once per search. Each candidate runs on at most `slots_max` nodes. `most`, if known,
+        bounds the free milli-GPU of each node without all candidates.
         """
         if self.is_enough():
             return []
@@ -129,7 +134,7 @@ class Search:
         return best[2]
 
     def _cheapest(self, asked: Asked, lacks: _Lacks) -> _Found | None:
-        """The best of what can be chosen at first; everybody runs on yet."""
+        """Return the best first choice of victims; all candidates still run."""
         best: _Found | None = None
         for chosen in self._choices(asked.near, lacks):
             victims = self._complete(asked, chosen)
@@ -143,8 +148,11 @@ class Search:
         return best
 
     def _improved(self, best: _Found, asked: Asked, lacks: _Lacks) -> _Found:
-        """Where gangs run, whose nodes depend on each other: what comes out when one of the
-        victims, the dearest first, must not be one. As often as there are few candidates."""
+        """Return a cheaper choice where gangs run, whose nodes depend on each other.
+
+        It excludes one victim after the other, the most expensive first, and searches again. The
+        number of tries is bounded, and smaller with more candidates.
+        """
         count = asked.gangs_among(_SCANNED_MAX)
         if count is None:
             return best
@@ -159,7 +167,7 @@ class Search:
         return best
 
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that the job gets once the victims are gone."""
+        """Return the nodes that the job gets once the victims are gone."""
         free, extra = self._pool.free, self._extra
         fitting = {node: mgpu for mgpu, node in free.with_room(self._cluster, self._shape)}
         for node in {node_of(room) for room in extra}:
@@ -170,8 +178,12 @@ class Search:
         return free.placed(self._cluster, self._shape, fitting)
 
     def _by_rights(self, asked: Asked) -> Iterator[Asked]:
-        """Those `asked` without whom only a guarantee gives that does not cover the job as long as
-        others below it run; then with the lowest such guarantee, and so on."""
+        """Return smaller sets of candidates first, then all that may be `asked`.
+
+        Some guarantees do not cover the job as long as other jobs below them run. The first set
+        excludes all candidates of such guarantees. The next ones add the candidates of the lowest
+        one, and so on.
+        """
         parents, used = self._pool.tree.parents, set(asked.aboves)
         left_out = [parents[node] for node in self._short if parents[node] in used]
         while left_out:
@@ -181,7 +193,7 @@ class Search:
         yield asked
 
     def _choices(self, candidates: Iterable[Candidate], lacks: _Lacks) -> Iterator[list[Candidate]]:
-        """Who goes first, for the devices; nobody, where these are free already."""
+        """Return the first victims to clear devices; an empty choice if these are free already."""
         shape = self._shape
         if self._ready.is_enough:
             yield []
@@ -202,8 +214,7 @@ class Search:
     def _by_domain(
         self, candidates: Iterable[Candidate]
     ) -> Iterator[tuple[Mapping[str, int], list[Candidate]]]:
-        """What the job lacks on the nodes of each domain that may hold all of it, and who runs on
-        them."""
+        """Return for each domain that may hold the job its lacking milli-GPU and its candidates."""
         plan, topology = self._pool.free.plans.of(self._cluster), self._shape.topology
         if plan is None or topology is None:
             return
@@ -225,8 +236,10 @@ class Search:
                 yield nodes[domain], inside[domain]
 
     def _lacking(self, node: str) -> int | None:
-        """What GPUs a rank lacks on a node, 0 or less where it has room; None where the job may not
-        use it, or where it could hold no rank by `most`."""
+        """Return the milli-GPU that a rank lacks on a node, 0 or less where it has enough.
+
+        Return None where the job may not use the node, or where it could hold no rank by `most`.
+        """
         free, wanted, most = self._free.get(node), self._shape.mgpu, self._most
         if (
             free is None
@@ -244,13 +257,15 @@ class Search:
             and self._counts_rooms
             and not self._pool.free.has_room(self._cluster, node, self._shape, self._extra)
         ):
-            # Who is on a node that lacks something else holds some of that, too.
+            # Attempts on a node that lacks CPU or memory hold some of that, too.
             return 1
         return lacking
 
     def _complete(self, asked: Asked, chosen: Sequence[Candidate]) -> list[Candidate] | None:
-        """Stop those `chosen`, the first of the others that help until the job fits, and let off
-        who is not needed. None, and nobody is stopped, where it never does."""
+        """Stop the `chosen` ones and then helpers until the job fits; spare unnecessary ones.
+
+        Return the victims in order. If the job never fits, return None and stop no attempt.
+        """
         taken = {one.key: one for one in chosen}
         for one in chosen:
             self._stop(one, 1)
@@ -270,8 +285,8 @@ class Search:
             dropped = False
             for key in sorted(taken, reverse=True):
                 one = taken[key]
-                # Most are needed for the devices, or then for a right, which is told sooner than
-                # the rest.
+                # Most are needed for the devices, or else for a right. Both are cheaper to check
+                # than the rest.
                 if self._needs_devices_of(one) or self._needs_right_of(one):
                     continue
                 self._stop(one, -1)
@@ -283,7 +298,7 @@ class Search:
         return [taken[key] for key in sorted(taken)]
 
     def _stop(self, candidate: Candidate, sign: int) -> None:
-        """Take a victim; or, with a sign of -1, let it run on."""
+        """Count a candidate as a victim; with a `sign` of -1, as running again."""
         holding = candidate.holding
         self._ledger.charge(holding.team, -sign * holding.mgpu)
         self._by[candidate.above] = self._by.get(candidate.above, 0) + sign
@@ -294,7 +309,7 @@ class Search:
                 self._give(slot.node, sign * slot.mgpu)
 
     def _needs_devices_of(self, victim: Candidate) -> bool:
-        """Whether the nodes would not do if this victim ran on."""
+        """Return whether the job would lack nodes if this victim kept running."""
         run = victim.holding.run
         if run.cluster != self._cluster:
             return False
@@ -311,8 +326,10 @@ class Search:
         return is_needed
 
     def _needs_right_of(self, victim: Candidate) -> bool:
-        """Whether a guarantee that is used against others would not cover the job if this victim,
-        which is protected there, ran on."""
+        """Return whether a guarantee would not cover the job if this victim kept running.
+
+        The victim is protected in that guarantee, which is used as a right against other attempts.
+        """
         tree, holding, left = self._pool.tree, victim.holding, self._left
         mgpu, guaranteed = self._shape.total_mgpu + holding.mgpu, left.quota.guaranteed
         path, protected = tree.paths[holding.team], holding.protected
@@ -325,11 +342,14 @@ class Search:
         )
 
     def _is_lost(self, room: str, amount: int) -> bool:
-        """Whether so much less of a node, or of a room of it, would leave no room for a rank."""
+        """Return whether a node would have no space for a rank with so much less of it free.
+
+        `room` is the node, or its CPU or memory.
+        """
         extra, shape = self._extra, self._shape
         coming = extra.get(room)
         if coming is None:
-            # It cannot be used anyway.
+            # The job cannot use it in any case.
             return False
         if not self._counts_rooms:
             left = self._free[room] + coming
@@ -340,7 +360,7 @@ class Search:
         )
 
     def _give(self, node: str, mgpu: int) -> None:
-        """Count what comes free on a node or in a room, unless the job cannot use it there."""
+        """Count what comes free on a node, or of its CPU or memory, if the job can use it there."""
         if node in self._barred:
             return
         if self._counts_rooms:
@@ -360,7 +380,7 @@ class Search:
             self._ready.add(node, change)
 
     def _give_room(self, room: str, amount: int) -> None:
-        """The same where rooms are counted."""
+        """Do the same where CPU and memory count."""
         node, free, extra = node_of(room), self._pool.free, self._extra
         if node not in self._free or not free.is_of(self._shape.kinds, self._cluster, node):
             return
@@ -371,12 +391,15 @@ class Search:
             self._ready.add(node, change)
 
     def is_enough(self) -> bool:
-        """Whether the job fits in what is free, is coming back or is held by the victims so far."""
+        """Return whether the job fits in what is free, coming back or held by victims so far."""
         return self._obstacle() is None
 
     def _obstacle(self) -> _Obstacle | None:
-        """What is in the job's way now: devices, quota, or a guarantee that is used against
-        others and does not cover it."""
+        """Return the job's current obstacle, or None.
+
+        It is devices, quota, or a guarantee that is used against other attempts and does not cover
+        the job.
+        """
         if not self._ready.is_enough:
             return _DEVICES
         team, mgpu = self._team, self._shape.total_mgpu
@@ -390,7 +413,7 @@ class Search:
         return None
 
     def _helpers(self, asked: Asked, obstacle: _Obstacle) -> Iterator[Candidate]:
-        """The candidates without whom less is in the job's way there."""
+        """Return the candidates that reduce this obstacle."""
         what, node = obstacle
         if obstacle == _DEVICES:
             yield from (
@@ -402,7 +425,7 @@ class Search:
             paths, depths = self._pool.tree.paths, self._pool.tree.depths
             depth = depths[node]
             bit = 1 << depth
-            # Whoever is below `node` is asked by rights from there or from further down.
+            # Candidates below `node` belong to rights from there or from further down.
             lower = [
                 above
                 for above in asked.aboves

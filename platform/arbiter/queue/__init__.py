@@ -1,1 +1,1 @@
-"""The order of service and the jobs that wait in it."""
+"""The queue of each team, and the order of service between teams."""

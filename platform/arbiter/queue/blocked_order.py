@@ -1,4 +1,4 @@
-"""Where a blocked job stands in the order of service (R-23)."""
+"""The position of a blocked job in the order of service (R-23)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from arbiter.quota.tree import Tree
 
 
 class BlockedOrder:
-    """The guarantees on which blocked jobs of one pool have their turns.
+    """The guarantees that set the positions of blocked jobs in one pool.
 
-    What teams leave of a guarantee is counted when somebody first asks, and stays so for the cycle.
+    The part of a guarantee that teams leave is computed when first needed, and then stays for the
+    cycle.
     """
 
     __slots__ = ("_guarantees", "_left", "_tree")
@@ -20,10 +21,10 @@ class BlockedOrder:
         self._left: dict[int, int] = {}
 
     def source_of(self, team: int, mgpu: int, source: int) -> int:
-        """Return the node on whose guarantee a blocked job has its turn if it may reserve.
+        """Return the node whose guarantee sets the position of a blocked job that may reserve.
 
-        That is where it would fit if only teams drew on their own guarantees. By `source`, on which
-        it draws now, smaller jobs would go before it again and again.
+        It is the node in whose guarantee the job would fit if teams drew only on their own. With
+        the position of `source`, on which it draws now, smaller jobs would pass it again and again.
         """
         if source == team:
             return source
@@ -33,7 +34,10 @@ class BlockedOrder:
         return source
 
     def _left_by_teams(self, node: int) -> int:
-        """Return what teams leave of the guarantee of a node above them, drawing on their own."""
+        """Return the part of a node's guarantee that the teams below leave.
+
+        It assumes that they use only their own guarantees.
+        """
         left = self._left.get(node)
         if left is None:
             tree = self._tree

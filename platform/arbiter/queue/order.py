@@ -1,16 +1,17 @@
 """The order of service (R-18 to R-27): between teams, and inside a team.
 
-Between teams, guaranteed demand comes first. A team's next job draws on the lowest guarantee
-on its path that it fits in: its team's own, else an ancestor's idle one (its reserve or what
-a sister team leaves idle), else spare GPUs of the pool. What could be reclaimed from others
-anyway is thus served before it is lent to them. Lower levels come first, then the lowest
-protected use over guarantee. Who draws on its own guarantee is served by fair-share then; who
-draws on more, by rank, credits and fair-share in the order that the policy says. Submit time and
-id come last.
+Between teams, guaranteed demand comes first. A team's next job draws on the lowest guarantee on its
+path that it fits in. That is its team's own, else an ancestor's idle one (its reserve, or the idle
+part of a sister team), else spare GPUs of the pool. So GPUs that a job could reclaim anyway go to
+that job before they are lent to another. Lower levels come first, then the lowest ratio of
+protected use to guarantee.
 
-What starts is charged at once, and a team's credits and fair-share only ever get worse within a
-cycle. So an order that was worked out before is at worst too good: it is looked at again when it
-comes up, and not before.
+A job that draws on its own guarantee is then ordered by fair-share. A job that draws on more is
+ordered by rank, credits and fair-share, in the order that the policy sets. Submit time and id come
+last.
+
+A start is charged at once, and a team's credits and fair-share only get worse within a cycle. So a
+stored position is never too late, and is checked again only when it comes up.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from arbiter.fairshare.fair_tree import NO_LEVEL, FairShares
 from arbiter.placement.free_devices import Shape
 from arbiter.quota.tree import ROOT
 
-#: When a job was submitted, and its id: the earlier one goes first.
+#: The submit time of a job and its id: the smaller one goes first.
 Age = tuple[int, str]
 
 
 class Standing(NamedTuple):
-    """Where a team's next job stands between the teams, but for fair-share; smaller is earlier.
+    """The position of a team's next job between the teams, without fair-share; smaller is earlier.
 
-    `minus_credits` comes before fair-share, `late_minus_credits` after it: as the policy says, one
-    of them or both are 0.
+    `minus_credits` comes before fair-share, `late_minus_credits` after it. The policy selects one
+    of them; the other one or both are 0.
     """
 
     level: int
@@ -43,13 +44,13 @@ class Standing(NamedTuple):
     late_minus_credits: int = 0
 
     def with_loads(self, loads: Iterable[int]) -> tuple[int, ...]:
-        """With fair-share, for which a team's `loads` stand."""
+        """Return the position with fair-share, given by the `loads` of a team."""
         return (*self[:-1], *loads, self.late_minus_credits)
 
 
 @dataclass(frozen=True, slots=True)
 class Priority:
-    """What the arbiter needs of a priority class; `cap_mgpu` of None is no cap."""
+    """The properties of a priority class that the arbiter needs; `cap_mgpu` of None is no cap."""
 
     id: str
     order: int = 0
@@ -60,12 +61,17 @@ class Priority:
 
 @dataclass(slots=True, eq=False)
 class JobClass:
-    """The jobs of one team that differ only in user and age. Once one of them cannot start, none
-    of them can in this cycle: `code` says why, and WAITING_FOR_FREE_GPUS that quota or placement
-    refused it; `code_at_first` is what it says before. `could_ever_mgpu` goes with NEVER_FITS;
-    `reserved` says for whom refused jobs have to wait: what that one asks for, and when it starts.
-    `may_reserve` is False where its jobs hold their reservations in another pool. `turn` is on
-    whose guarantee one had its turn in this cycle that asked for a reservation."""
+    """The jobs of one team that differ only in user and age.
+
+    Once one of them cannot start, none of them can in this cycle. `code` says why;
+    WAITING_FOR_FREE_GPUS means that quota or placement refused it. `code_at_first` is its value
+    before the cycle. `could_ever_mgpu` belongs to NEVER_FITS.
+
+    `reserved` describes the reservation for which refused jobs wait: the requested milli-GPU and
+    the start time. `may_reserve` is False where its jobs hold their reservations in another pool.
+    `turn` is the node on whose guarantee a job was served in this cycle that requested a
+    reservation.
+    """
 
     shape: Shape
     priority: Priority
@@ -80,9 +86,11 @@ class JobClass:
 
 @dataclass(slots=True, eq=False)
 class JobLine:
-    """The jobs of one class and user, first come first; `at` is the place of the next of them.
-    `refused` ones would delay a reservation. `jobs` is replaced and never changed; `all` are those
-    that waited before the cycle."""
+    """The jobs of one class and user, in order of age; `at` is the index of the next one.
+
+    `refused` jobs would delay a reservation. `jobs` is replaced and never modified. `all` are the
+    jobs that waited before the cycle.
+    """
 
     cls: JobClass
     user: str
@@ -96,21 +104,20 @@ class JobLine:
 
     @property
     def job(self) -> Age:
-        """The next of the jobs."""
+        """Return the next job."""
         return self.jobs[self.at]
 
     @property
     def waiting_count(self) -> int:
-        """How many of the jobs are not settled."""
+        """Return the number of jobs that are not settled."""
         return len(self.jobs) - self.at + len(self.refused)
 
 
 class TeamQueue:
-    """One team's waiting jobs in one pool: priority class first, then what their users have
-    used, then submit time, then id.
+    """One team's waiting jobs in one pool: by priority class, use of the user, submit time and id.
 
-    `blocked_mgpu` is what jobs ask for that fit in the team's guarantee and keep their
-    place in it although they cannot start now.
+    `blocked_mgpu` is requested by jobs that fit in the team's guarantee and keep their place in it,
+    although they cannot start now.
     """
 
     __slots__ = ("_charged", "_heap", "_shares", "blocked_mgpu", "classes", "compares", "team")
@@ -122,11 +129,11 @@ class TeamQueue:
         self._shares: FairShares | None = None
         self._charged: set[str] = set()
         self._heap: list[tuple[int, int, Age, JobLine]] = []
-        #: Whether jobs of several users are of one priority, so that their use orders them.
+        #: Whether several users have jobs of one priority, so that their use orders these.
         self.compares = False
 
     def reset(self) -> None:
-        """All jobs wait again that waited before the cycle, and nobody knows why; to be opened."""
+        """Restore all jobs that waited before the cycle, without reasons; call `open` next."""
         self.blocked_mgpu = 0
         self._charged.clear()
         for cls in self.classes:
@@ -137,8 +144,11 @@ class TeamQueue:
                     line.refused = []
 
     def open(self, shares: FairShares) -> None:
-        """Put the jobs that may still start into order, by what their users have used as `shares`
-        have it where that matters: such a queue is to be opened anew in each cycle."""
+        """Order the jobs that may still start.
+
+        Where several users compete, the order is by their use in `shares`. Such a queue must be
+        opened again in each cycle.
+        """
         self._shares = shares
         lines: list[JobLine] = []
         users: dict[int, str] = {}
@@ -154,13 +164,15 @@ class TeamQueue:
         heapify(self._heap)
 
     def close(self) -> None:
-        """It is used no more. Classes and lines know each other: apart, they go at once, and not
-        when garbage is collected."""
+        """Stop using the queue: separate its classes and lines, so that they are freed at once.
+
+        They refer to each other, and would otherwise wait for the garbage collector.
+        """
         for cls in self.classes:
             cls.lines.clear()
 
     def refuse(self, cls: JobClass, is_refused: Callable[[Age], bool]) -> None:
-        """Set those jobs of `cls` aside that would delay a reservation; the others go on."""
+        """Set aside the jobs of `cls` that would delay a reservation; the others stay queued."""
         is_over = True
         for line in cls.lines:
             waiting = line.jobs[line.at :]
@@ -174,7 +186,7 @@ class TeamQueue:
             line.refused += refused
             line.jobs, line.at = waiting, 0
         if is_over:
-            # Its lines leave the order when their turn comes.
+            # Its lines leave the heap when they reach the front.
             cls.code = Code.RESERVED_FOR_LARGER_JOB
             return
         assert self._shares is not None
@@ -190,7 +202,7 @@ class TeamQueue:
         return self._shares.of_user(self.team, line.user)
 
     def head(self) -> JobLine | None:
-        """The line whose next job is the team's next."""
+        """Return the line whose next job is the team's next."""
         heap = self._heap
         while heap:
             _, used, _, line = heap[0]
@@ -203,8 +215,7 @@ class TeamQueue:
         return None
 
     def advance(self) -> None:
-        """The next job is settled (started, its GPUs are being freed, or it is served in another
-        pool): on to the one after."""
+        """Move on from a settled job: it started, claims GPUs, or is served in another pool."""
         line = self._heap[0][3]
         line.at += 1
         self._charged.add(line.user)
@@ -214,25 +225,25 @@ class TeamQueue:
             heappop(self._heap)
 
 
-#: A load and the entry below, or minus the credits that come after fair-share and a job; and the
-#: team that the entry is of. All teams' entries are nested as deep as the tree is. What is in a
-#: heap counts as long as it is equal to what stands for that node elsewhere.
+#: A load and the entry below, or minus the credits that come after fair-share and a job; then the
+#: team of the entry. Entries of all teams are nested as deep as the tree. A heap entry is valid
+#: only as long as it equals the one listed for that node.
 Entry = tuple[Any, ...]
-#: Level, source (of teams that draw on their own: ratio), minus rank, minus credits.
+#: Level, source (or ratio, for teams that draw on their own guarantee), minus rank, minus credits.
 _ContestKey = tuple[int, int, int, int]
-#: Level, ratio, minus rank, minus credits, the entry of its first team (or nothing where nobody has
-#: looked), and the contest.
+#: Level, ratio, minus rank, minus credits, the entry of its first team (empty until it is known),
+#: and the contest.
 _AgendaEntry = tuple[Any, ...]
 
 
 class Contest:
-    """Teams that are level but for fair-share, credits after it and age: the first of them.
+    """Teams that are equal except for fair-share, credits after it and age; it finds the first.
 
-    Each node of the tree that has nodes below keeps them in a heap. Of a child there stand its
-    load, the first of the child's own heap, and the team that this comes down to; of a team that
-    waits at the node itself, what orders it where fair-share does not. So a start that is charged
-    to a path costs as many steps as the tree is deep, and not as there are teams below it.
-    Who only entered stands in no heap before somebody asks who is first.
+    Each node of the tree with nodes below it keeps these in a heap. The entry of a child has its
+    load, the first entry of the child's own heap, and the team at the end of that chain. The entry
+    of a team that waits at the node itself has its order apart from fair-share. So charging a start
+    to a path takes as many steps as the tree is deep, however many teams there are. A new team
+    enters no heap before the first team is requested.
     """
 
     __slots__ = ("_entered", "_entries", "_heaps", "_listed", "_shares", "_tree")
@@ -266,23 +277,26 @@ class Contest:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is left."""
+        """Return whether no team is left."""
         return not self._entered and not self._entries
 
     def withdraw(self, team: int) -> None:
-        """Take `team` out."""
+        """Remove `team`."""
         if self._entered.pop(team, None) is None:
             del self._entries[team]
 
     def first(self) -> Entry | None:
-        """The entry that goes first; its last part is the team."""
+        """Return the entry that goes first; its last part is the team."""
         for team, (minus_credits, job) in self._entered.items():
             self._enter(team, minus_credits, job)
         self._entered.clear()
         return self._first(ROOT, -1)
 
     def _first(self, node: int, below: int) -> Entry | None:
-        """The first at a node with nodes below, which stand at `below` on the paths of teams."""
+        """Return the first entry at an inner node.
+
+        `below` is the index of its children on the paths of teams.
+        """
         heap = self._heaps.get(node)
         if not heap:
             return None
@@ -313,21 +327,20 @@ class Contest:
 
 
 class Agenda:
-    """All teams of one pool by the standing of their next job.
+    """All teams of one pool by the position of their next job.
 
-    Teams that draw on the same guarantee wait in one contest, if rank and credits do not tell
-    them apart: a start there moves all of them as a whole. So do teams that draw on their own
-    guarantees and have used as much of them: no other contest stands level with theirs, so that
-    nobody has to know who is first there before its turn comes. A contest is known by its
-    standing, but for the ratio of a guarantee that others draw on too, and by whose guarantee it
-    is.
+    Teams that draw on the same guarantee share one contest, unless rank and credits distinguish
+    them. A start there moves all of them together. Teams that draw on their own guarantees, and
+    have used equal parts of them, share one too. No other contest has the same position as theirs,
+    so its first team is not needed before it is served. A contest is identified by its position and
+    its guarantee, without the ratio of a guarantee on which other teams draw too.
 
-    Who is alone on it is known by name only: where a team stands is found out once there is another
-    one. Until then nothing changes that: what makes it stand elsewhere is news of the team itself,
-    which is then enlisted anew.
+    While only one team is on the agenda, its position is not computed. It is computed when a second
+    team comes. Until then nothing can change it, because a team is enlisted again after each change
+    of its own.
 
-    So it is with all who do not draw on their own guarantee, until nobody is left who does: often
-    nothing is left for them by then.
+    In the same way the positions of teams that draw on more than their own guarantee are computed
+    only after all other teams were served. Often nothing is left by then.
     """
 
     __slots__ = (
@@ -336,7 +349,10 @@ class Agenda:
     )
 
     def __init__(self, shares: FairShares, standing: Callable[[int, int], Standing]) -> None:
-        """`standing` of a team and what it draws on, as of now."""
+        """Create an empty agenda.
+
+        `standing` returns the current position of a team that draws on the guarantee of a node.
+        """
         self._shares = shares
         self._standing = standing
         self._alone: tuple[int, Age, int] | None = None
@@ -345,7 +361,8 @@ class Agenda:
         self._at: dict[int, _ContestKey] = {}
         self._keys: dict[_ContestKey, _AgendaEntry] = {}
         self._entries: list[_AgendaEntry] = []
-        #: Source and next job of who draws on others' guarantees; None once they have their turn.
+        #: Source and next job of teams that draw on more than their own guarantee; None once they
+        #: are due.
         self._later: dict[int, tuple[int, Age]] | None = {}
 
     def enlist(self, source: int, job: Age, team: int) -> None:
@@ -375,12 +392,13 @@ class Agenda:
         self._at[team] = key
         contest.enlist(team, late_minus_credits, job)
         known = self._keys.get(key)
-        # Who entered may be the first there, which matters where another contest is level with it.
+        # The new team may be the first there, which matters if another contest has an equal
+        # position.
         if known is None or (known[4] and not is_own):
             self._list(key, ratio, ())
 
     def withdraw(self, team: int) -> bool:
-        """Take `team` out; False when it is not on the agenda."""
+        """Remove `team`. Return False when it is not on the agenda."""
         if self._alone is not None and self._alone[2] == team:
             self._alone = None
             return True
@@ -394,11 +412,11 @@ class Agenda:
 
     @property
     def drawn_on(self) -> Collection[int]:
-        """The nodes on whose guarantees teams below them have drawn."""
+        """Return the nodes on whose guarantees teams below them have drawn."""
         return self._of_source
 
     def refresh(self, source: int, ratio: int) -> None:
-        """The ratio of a node changed on whose guarantee others may draw."""
+        """Update the ratio of a node on whose guarantee other teams may draw."""
         for key in self._of_source[source]:
             known = self._keys.get(key)
             if known is not None and known[1] != ratio:
@@ -411,7 +429,7 @@ class Agenda:
         heappush(self._entries, entry)
 
     def lowest_ratio(self) -> int | None:
-        """The lowest ratio of those who draw on their own guarantees; None where nobody does."""
+        """Return the lowest ratio of teams that draw on their own guarantees; None without any."""
         if self._alone is not None:
             source, _, team = self._alone
             return self._standing(team, source).ratio if source == team else None
@@ -429,7 +447,7 @@ class Agenda:
         return None
 
     def pop(self) -> tuple[int, int] | None:
-        """Take out the (source, team) that is served next; None when nobody is left."""
+        """Remove and return the (source, team) that is served next; None when no team is left."""
         if self._alone is not None:
             source, _, team = self._alone
             self._alone = None
@@ -451,7 +469,7 @@ class Agenda:
                 heappop(entries)
                 del keys[key]
                 continue
-            # Nobody is level with those who draw on their own guarantees.
+            # No contest has the same position as teams that draw on their own guarantees.
             if key[0] > 0 and first != listed[4]:
                 listed = keys[key] = (*listed[:4], first, key)
                 heapreplace(entries, listed)

@@ -1,4 +1,4 @@
-"""What waits in one pool, in lines of jobs that differ in age alone, kept from cycle to cycle."""
+"""Waiting jobs of one pool, in lines of jobs that differ only in age, reused across cycles."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from arbiter.queue.order import Age, JobClass, JobLine, Priority, TeamQueue
 
 
 class Group(NamedTuple):
-    """What a line is to the pool as it is laid out: its team (None: an unknown one), what it asks
-    of the devices, its priority class, and the word on its jobs (see `Ground.verdict`)."""
+    """Properties of a line in the current pool configuration.
+
+    These are its team (None: unknown), its request, its priority class, and the verdict on its jobs
+    (see `Ground.verdict`).
+    """
 
     team: int | None
     shape: Shape
@@ -29,8 +32,10 @@ class Group(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """Jobs like `first`, the oldest at the front. `kin` are lines of the same class, this one among
-    them, once a cycle has asked."""
+    """Jobs like `first`, the oldest at the front.
+
+    `kin` is the group of lines of the same class, including this one, once a cycle needed it.
+    """
 
     first: QueuedJob
     ages: list[Age] = field(default_factory=list)
@@ -39,8 +44,10 @@ class Line:
 
 @dataclass(slots=True, eq=False)
 class Kin:
-    """Lines whose jobs differ in user and age alone; there is always one. `at` is where they are
-    lined up, if they are."""
+    """Lines whose jobs differ only in user and age; there is always at least one.
+
+    `at` is their queue and class, if they are queued in this cycle.
+    """
 
     group: Group
     lines: list[Line] = field(default_factory=list)
@@ -48,40 +55,40 @@ class Kin:
 
     @property
     def others(self) -> tuple[OtherPool, ...]:
-        """The other pools that the jobs accept."""
+        """Return the other pools that the jobs accept."""
         return self.lines[0].first.others
 
 
-#: What jobs have in common whose lines are kin; of those that accept several pools also their kind
-#: but for the user, as what is one shape in this pool may be several in another one.
+#: The common properties of lines of one class. For jobs that accept several pools they include the
+#: kind without the user, because one shape in this pool may be several shapes in another.
 _KinKey = tuple[int | None, Shape, str, Hashable]
 
 
 class Lines:
-    """All queued jobs of one pool, by id and by kind. `demands` counts the kinds that say how much
-    CPU or memory they want, by that.
+    """All queued jobs of one pool, by id and by kind.
 
-    `queues` are the jobs of known teams as a cycle finds them, lined up for it by `line_up`. They
-    are kept from cycle to cycle; whoever changes one calls `touch`.
+    `demands` counts kinds of jobs by the CPU and memory that they request, for those that request
+    any. `queues` are the jobs of known teams, as `line_up` prepares them for a cycle. They are
+    reused by the next cycle, so call `touch` after changing one.
     """
 
     def __init__(self) -> None:
         self.jobs: dict[str, QueuedJob] = {}
         self.by_kind: dict[Hashable, Line] = {}
-        #: The lines of each shape by what they are to the pool, but for those that are new.
+        #: The lines of each shape by class, without the new ones.
         self._kin: dict[Shape, dict[_KinKey, Kin]] = {}
         self._new: dict[Hashable, Line] = {}
         self._of_team: dict[int | None, dict[_KinKey, Kin]] = {}
         self.queues: dict[int, TeamQueue] = {}
-        #: The teams whose queues are to be lined up anew, those of whose jobs others may be first,
-        #: and those whose users are compared.
+        #: The teams whose queues must be rebuilt, those whose first job may have changed, and those
+        #: whose users are ordered by use.
         self._changed: set[int] = set()
         self._touched: set[int] = set()
         self._comparing: set[int] = set()
         self.demands: Counter[Demand] = Counter()
 
     def add(self, job: QueuedJob) -> None:
-        """`job` waits from now on."""
+        """Add a waiting job."""
         self.jobs[job.id] = job
         kind = _kind(job)
         line = self.by_kind.get(kind)
@@ -96,7 +103,7 @@ class Lines:
             line.ages.append(age)
 
     def fill(self, jobs: Iterable[QueuedJob]) -> None:
-        """All of `jobs` wait from now on; nobody did before."""
+        """Add all of `jobs` at once; there must be none before."""
         self.jobs = {job.id: job for job in jobs}
         by_kind = self.by_kind
         for job in self.jobs.values():
@@ -109,7 +116,7 @@ class Lines:
             line.ages.sort()
 
     def remove(self, job_id: str) -> QueuedJob:
-        """The job waits no more."""
+        """Remove a job that no longer waits, and return it."""
         job = self.jobs.pop(job_id)
         kind = _kind(job)
         line = self.by_kind[kind]
@@ -152,15 +159,15 @@ class Lines:
             del of_team[key]
             if not of_team:
                 del self._of_team[kin.group.team]
-            # They know each other, and would wait for a search for garbage.
+            # They refer to each other, so only the garbage collector would free them.
             line.kin = None
 
     def of(self, job: QueuedJob) -> Line:
-        """The line of a job that waits."""
+        """Return the line of a waiting job."""
         return self.by_kind[_kind(job)]
 
     def touch(self, team: int) -> None:
-        """Jobs of a team are settled, or it is known why they wait."""
+        """Note that jobs of a team were settled, or got a reason to wait."""
         self._touched.add(team)
 
     def _touch_line(self, line: Line) -> None:
@@ -170,8 +177,7 @@ class Lines:
     def by_shape(
         self, group_of: Callable[[QueuedJob], Group]
     ) -> Mapping[Shape, Mapping[_KinKey, Kin]]:
-        """All lines by the shape of their jobs and by what these are to the pool, which `group_of`
-        says of those that are new."""
+        """Return all lines by shape and class; `group_of` classifies the first job of new lines."""
         for line in self._new.values():
             group = group_of(line.first)
             of_shape = self._kin.setdefault(group.shape, {})
@@ -194,10 +200,9 @@ class Lines:
         shares: FairShares,
         reserves: Callable[[QueuedJob], bool],
     ) -> None:
-        """Line all jobs of known teams up in `queues`, without those that are `left_out`.
+        """Build `queues` from all jobs of known teams, without the jobs `left_out`.
 
-        `reserves` tells of a job that accepts several pools whether it may be given a reservation
-        here.
+        `reserves` returns whether a job that accepts several pools may hold its reservation here.
         """
         self.by_shape(group_of)
         out = self._by_line(left_out)
@@ -234,7 +239,7 @@ class Lines:
         out: Mapping[int, tuple[set[Age], Kin]],
         reserves: Callable[[QueuedJob], bool],
     ) -> tuple[TeamQueue | None, bool]:
-        """The queue of a team (None: nobody waits), and whether it is for this cycle only."""
+        """Return the queue of a team (None: no jobs), and whether it is for this cycle only."""
         queue: TeamQueue | None = None
         is_for_once = False
         for kin in self._of_team.get(team, {}).values():
@@ -251,7 +256,8 @@ class Lines:
                         cls.code = cls.code_at_first = group.code
                         cls.could_ever_mgpu = group.could_ever_mgpu
                         if kin.others:
-                            # Who opened the line may be gone; all in it accept the same pools.
+                            # The first job of the line may be gone; all its jobs accept the same
+                            # pools.
                             cls.may_reserve = reserves(self.jobs[ages[0][1]])
                             is_for_once = True
                     cls.lines.append(JobLine(cls, line.first.user, ages))
@@ -264,7 +270,7 @@ class Lines:
         return queue, is_for_once
 
     def _by_line(self, jobs: Iterable[str]) -> dict[int, tuple[set[Age], Kin]]:
-        """`jobs` by the identity of their lines, and whose kin these are."""
+        """Return the ages of `jobs` by the identity of their lines, with the class of each line."""
         found: dict[int, tuple[set[Age], Kin]] = {}
         for job_id in jobs:
             job = self.jobs[job_id]
@@ -275,7 +281,7 @@ class Lines:
         return found
 
     def homeless(self, left_out: Collection[str]) -> Iterator[Age]:
-        """The jobs of unknown teams, without those that are `left_out`."""
+        """Return the jobs of unknown teams, without the jobs `left_out`."""
         for kin in self._of_team.get(None, {}).values():
             for line in kin.lines:
                 for age in line.ages:
@@ -283,7 +289,7 @@ class Lines:
                         yield age
 
     def forget_groups(self) -> None:
-        """The pool is laid out anew."""
+        """Drop all groups and queues, because the pool is set up anew."""
         self._kin.clear()
         self._of_team.clear()
         for queue in self.queues.values():

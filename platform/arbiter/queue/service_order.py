@@ -1,4 +1,4 @@
-"""The order in which the jobs of several teams wait, as reasons tell it (R-18 to R-27)."""
+"""The order in which jobs of several teams wait, as reasons report it (R-18 to R-27)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from itertools import chain, groupby
 
 from arbiter.queue.order import Age
 
-#: A lot of jobs: its number, what it stands at, and the jobs, the oldest first.
+#: A lot of jobs: its number, its position, and its jobs, the oldest first.
 _Lot = tuple[int, tuple[int, ...], Sequence[Age]]
-#: Jobs that follow each other in a team's line, the number of each one's lot, and whether they go
-#: by their own ages (or by that of the youngest before them).
+#: Consecutive jobs of a team, the number of the lot of each, and whether they are ordered by their
+#: own ages. Otherwise the age of the youngest job before them counts.
 _Run = tuple[Sequence[Age], Sequence[int], bool]
 
 
 class ServiceOrder:
     """Merges the waiting jobs of all teams into the one order in which they are served.
 
-    At every step the team whose next job has the smallest (standing, age) goes; since no
-    job passes an earlier one of its team, that is the order by the largest of these up to and
-    including each job. Standings have fair-share in them, as it is now: what the next starts will
-    be charged is not foreseen. Ages are compared only where they decide: few teams stand level.
+    At every step the team whose next job has the smallest (position, age) is served. No job passes
+    an earlier one of its team. So the order is by the largest of these up to and including each
+    job.
+
+    Positions include fair-share as of now; charges of future starts are not predicted. Ages are
+    compared only where they decide, because few teams have equal positions.
     """
 
     __slots__ = ("_count", "_line", "_runs")
@@ -28,18 +30,21 @@ class ServiceOrder:
     def __init__(self) -> None:
         self._count = 0
         self._line: dict[tuple[int, int], list[_Lot]] = {}
-        #: By standing and, of teams whose lines come there, by team.
+        #: By position, the runs of each team that reaches it.
         self._runs: dict[tuple[int, ...], list[list[_Run]]] = {}
 
     def add(self, priority: int, used: int, jobs: Sequence[Age], standing: tuple[int, ...]) -> None:
-        """Add a lot of jobs, the oldest first, of one priority, use of their user, and standing to
-        the current team's line. Lots are numbered as they are added, from 0 on."""
+        """Add a lot of jobs, the oldest first, to the current team's line.
+
+        All its jobs have one priority, use of their user, and position. Lots are numbered from 0 in
+        the order in which they are added.
+        """
         lot = self._count, standing, jobs
         self._count += 1
         self._line.setdefault((-priority, used), []).append(lot)
 
     def end_line(self) -> None:
-        """The current team's line is complete."""
+        """Complete the current team's line."""
         line, self._line = self._line, {}
         highest: tuple[int, ...] = ()
         runs: list[_Run] = []
@@ -51,7 +56,7 @@ class ServiceOrder:
                 runs.append((jobs, lots, standing == highest))
 
     def merged(self) -> tuple[list[Age], list[int]]:
-        """All jobs in the order of service, and the number of each one's lot."""
+        """Return all jobs in the order of service, and the number of the lot of each."""
         found: list[_Run] = []
         for standing in sorted(self._runs):
             of_teams = self._runs[standing]
@@ -63,7 +68,7 @@ class ServiceOrder:
 
 
 def _merged(of_teams: Iterable[Iterable[_Run]]) -> _Run:
-    """What teams have that stand level."""
+    """Merge the jobs of teams with equal positions."""
     all_jobs: list[Age] = []
     all_lots: list[int] = []
     ages: list[Age] = []
@@ -81,8 +86,10 @@ def _merged(of_teams: Iterable[Iterable[_Run]]) -> _Run:
 
 
 def _by_age(lots: Sequence[_Lot]) -> Iterable[tuple[tuple[int, ...], Sequence[Age], Sequence[int]]]:
-    """The jobs of all `lots`, the oldest first, as often as the standing changes: that, the jobs,
-    and the number of each one's lot."""
+    """Return the jobs of all `lots`, the oldest first, split where the position changes.
+
+    Each part has the position, the jobs, and the number of the lot of each job.
+    """
     number, standing, jobs = lots[0]
     if len(lots) == 1:
         return ((standing, jobs, [number] * len(jobs)),)

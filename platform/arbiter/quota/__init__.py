@@ -1,1 +1,1 @@
-"""Quota arithmetic: the tree, what it holds, what is protected."""
+"""Quota arithmetic: the tree, the amounts its nodes hold, and protected use."""

@@ -1,9 +1,10 @@
-"""Protected and borrowed jobs (R-15 to R-17): before a cycle those of the teams of which
-anything changed are classed anew, and those at all nodes above them.
+"""Protected and borrowed jobs (R-15 to R-17).
 
-A job fits in what is left of a node's guarantee by the arithmetic of starts: what the node holds
-with the jobs that are protected at it, and no others, stays within G. What a node below it keeps
-for itself is held whether or not somebody uses it, so a sister's job cannot be protected on it.
+Before a cycle the jobs of changed teams are classed again, and those at all nodes above them.
+
+A job fits in what is left of a node's guarantee by the same arithmetic as a start. The node, with
+only the jobs that are protected at it, must not hold more than its guarantee G. Unlent quota of a
+node below is held whether or not it is used, so no sister's job can be protected on it.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from arbiter.quota.tree import ROOT, PoolQuota, Tree
 
 @dataclass(slots=True, eq=False)
 class Guarantees:
-    """How much of each node's guarantee is taken by the jobs that are protected at it.
+    """The part of each node's guarantee that jobs protected at it take.
 
-    `used_mgpu[x]` is what those of x use. `ledgers[d]` counts those of all nodes of depth d, and
-    there are none where nobody keeps anything; further up than d what it says is of no meaning, nor
-    is it in an organization where nothing is kept: there `used_mgpu` is what is held.
+    `used_mgpu[x]` is the use of the jobs protected at x. `ledgers[d]` counts the jobs protected at
+    nodes of depth d. There are no ledgers if no node keeps unlent quota. The values of a ledger
+    above depth d have no meaning, nor do those in an organization without unlent quota. There
+    `used_mgpu` is what a node holds.
     """
 
     tree: Tree
@@ -32,15 +34,16 @@ class Guarantees:
     ledgers: list[Ledger]
 
     def copy(self) -> Guarantees:
-        """The same, independent of this one."""
+        """Return an independent copy."""
         ledgers = [ledger.copy() for ledger in self.ledgers]
         return Guarantees(self.tree, self.quota, self.used_mgpu.copy(), ledgers)
 
     def fits(self, node: int, team: int, mgpu: int) -> bool:
-        """Whether a job of `team`, at or below `node`, fits whole in what is left there.
+        """Return whether a job of `team`, at or below `node`, fits whole in what is left there.
 
-        As with starts, one that leaves what the node holds as it was may be protected even
-        where more is held than guaranteed: where G was lowered below what its children keep.
+        As with starts, a job that does not change what the node holds may be protected even if the
+        node holds more than its guarantee. This happens if G was lowered below what its children
+        keep.
         """
         guaranteed = self.quota.guaranteed[node]
         if self.used_mgpu[node] + mgpu > guaranteed:
@@ -51,7 +54,7 @@ class Guarantees:
         return ledger.holds_with(node, team, mgpu) <= max(guaranteed, ledger.held[node])
 
     def protect(self, team: int, mgpu: int) -> None:
-        """Count a job of `team` as protected at all nodes of its path in which it fits so."""
+        """Count a job of `team` as protected at all nodes of its path in which it fits."""
         used, guaranteed, keeps = self.used_mgpu, self.quota.guaranteed, self.quota.keeps_below
         path = self.tree.paths[team]
         is_kept = keeps[path[-1]]
@@ -63,19 +66,21 @@ class Guarantees:
                     self.take(node, team, mgpu)
 
     def take(self, node: int, team: int, mgpu: int) -> None:
-        """Count a job of `team` as protected at `node`; a negative amount gives it back."""
+        """Count a job of `team` as protected at `node`; a negative amount removes it."""
         self.used_mgpu[node] += mgpu
         if self.quota.keeps_below[self.tree.paths[node][-1]]:
             self.ledgers[self.tree.depths[node]].charge(team, mgpu)
 
 
-#: Priority (negative), start time, job, attempt: the order in which jobs are protected.
+#: Minus the priority value, start time, job, attempt: the order in which jobs are protected.
 Turn = tuple[int, int, str, str]
 
 
 class Contender(NamedTuple):
-    """A job that is to be classed, which begins with its turn (see `Turn`): they sort by these, of
-    which no two are alike. `what` is known by its identity or value, and by nothing else here."""
+    """A job to be classed. It begins with its unique `Turn`, by which contenders are sorted.
+
+    `what` identifies the job and has no other meaning here.
+    """
 
     minus_order: int
     started_at: int
@@ -87,7 +92,7 @@ class Contender(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """The `others` do not fit in `guaranteed` beside those before them, which take `mgpu`."""
+    """The jobs (`others`) that do not fit in `guaranteed`; the other jobs take `mgpu`."""
 
     guaranteed: int
     mgpu: int
@@ -96,27 +101,27 @@ class Fitted(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class TeamJobs:
-    """What is to be classed of one team, in order, and how much that is in all."""
+    """The jobs of one team to be classed, in order, and their sum in milli-GPU."""
 
     jobs: list[Contender] = field(default_factory=list)
     mgpu: int = 0
-    #: Most teams have the same jobs in cycle after cycle: what was found for them last.
+    #: The last result: most teams have the same jobs cycle after cycle.
     _fitted: Fitted | None = None
 
     def add(self, job: Contender) -> None:
-        """Put `job` in its place."""
+        """Insert `job` in order."""
         insort(self.jobs, job)
         self.mgpu += job.mgpu
         self._fitted = None
 
     def remove(self, turn: Turn) -> None:
-        """Take the job of this turn out."""
+        """Remove the job with this position in the order of protection."""
         at = bisect_left(self.jobs, turn)
         self.mgpu -= self.jobs.pop(at).mgpu
         self._fitted = None
 
     def fitted(self, guaranteed: int) -> Fitted:
-        """Which jobs do not fit in `guaranteed`, where nobody else is protected on it."""
+        """Return which jobs do not fit in `guaranteed`, if only this team is protected on it."""
         found = self._fitted
         if found is None or found.guaranteed != guaranteed:
             left = guaranteed
@@ -133,12 +138,12 @@ class TeamJobs:
         return found
 
     def copy(self) -> TeamJobs:
-        """The same, independent of this one."""
+        """Return an independent copy."""
         return TeamJobs(self.jobs.copy(), self.mgpu)
 
 
 def with_changed(teams: Mapping[int, TeamJobs], those: Iterable[int]) -> dict[int, TeamJobs]:
-    """`teams`, where `those` can be changed without a change of the others."""
+    """Return `teams` with copies of `those`, which can be changed without an effect on `teams`."""
     changed = dict(teams)
     for team in those:
         known = changed.get(team)
@@ -147,11 +152,10 @@ def with_changed(teams: Mapping[int, TeamJobs], those: Iterable[int]) -> dict[in
 
 
 class Protection:
-    """How jobs are classed, kept node by node: what those of one organization are does not depend
-    on those of another.
+    """The classes of jobs, node by node; those of one organization do not depend on another's.
 
-    `taken` is what that takes of the guarantees. `unprotected` has, by node, those jobs at or below
-    it that are not protected there, where there are any; the lists are replaced and never changed.
+    `taken` is the protected use of the guarantees. `unprotected` has, by node, the jobs at or below
+    it that are not protected there, if there are any. Its lists are replaced and never modified.
     """
 
     __slots__ = ("taken", "unprotected")
@@ -162,7 +166,7 @@ class Protection:
 
     @classmethod
     def of_nobody(cls, tree: Tree, quota: PoolQuota) -> Protection:
-        """Nobody has jobs."""
+        """Return the protection without any jobs."""
         size, is_any_kept = len(tree.ids), any(quota.keeps_below)
         ledgers = [
             Ledger(tree, quota, 0, [0] * size)
@@ -171,17 +175,17 @@ class Protection:
         return cls(Guarantees(tree, quota, [0] * size, ledgers), {})
 
     def copy(self) -> Protection:
-        """The same, independent of this one."""
+        """Return an independent copy."""
         return Protection(self.taken.copy(), self.unprotected.copy())
 
     def redo(self, teams: Mapping[int, TeamJobs], changed: Iterable[int]) -> Collection[int]:
-        """Class the jobs anew at `changed` teams and at all nodes above, as `teams` has them now;
-        returns the nodes at which that was done.
+        """Class the jobs of `changed` teams again at all nodes above; return these nodes.
 
-        At each node the jobs below it are taken in the order (protected one level lower first,
-        then that of their turns) and marked protected whenever they fit whole in what is left of
-        the guarantee; one that does not fit does not stop the ones behind it. Where something is
-        kept in an organization, all of it is done: what is kept of one depth counts at all others.
+        `teams` has the current jobs. At each node the jobs below it are taken in order: jobs
+        protected one level lower first, then by their turns. Each is protected if it fits whole in
+        what is left of the guarantee. One that does not fit does not stop the next ones. In an
+        organization with unlent quota all jobs are classed again, because unlent quota of one depth
+        counts at all others.
         """
         tree, keeps_below = self.taken.tree, self.taken.quota.keeps_below
         nodes, keeping = set[int](), set[int]()
@@ -202,13 +206,14 @@ class Protection:
         return nodes
 
     def _class_keeping(self, teams: Mapping[int, TeamJobs], nodes: Sequence[int]) -> None:
-        """Class the jobs of an organization in which something is kept, whose nodes these are."""
+        """Class the jobs of an organization with unlent quota; `nodes` are all its nodes."""
         depths, ledgers = self.taken.tree.depths, self.taken.ledgers
         depth = depths[nodes[0]]
         _clear(ledgers[depth], nodes)
         for node in nodes:
             if depths[node] < depth:
-                # What is protected one level lower is so here too, unless G is too small for it.
+                # Jobs protected one level lower are protected here too, unless G is too small for
+                # them.
                 depth = depths[node]
                 _carry_over(ledgers[depth + 1], ledgers[depth], nodes)
             if node in self.taken.tree.children:
@@ -227,7 +232,7 @@ class Protection:
             _, self.taken.used_mgpu[node], self.unprotected[node] = own.fitted(guaranteed)
 
     def _class(self, teams: Mapping[int, TeamJobs], node: int) -> None:
-        """Class the jobs at one node, when those below it are."""
+        """Class the jobs at one node, after those at all nodes below it."""
         taken, unprotected = self.taken, self.unprotected
         tree, quota, used = taken.tree, taken.quota, taken.used_mgpu
         own, children, guaranteed = teams.get(node), tree.children[node], quota.guaranteed[node]
@@ -248,7 +253,8 @@ class Protection:
                 taken.take(node, node, own.mgpu)
         fits = taken.fits if quota.keeps_below[node] else None
         left = guaranteed - used[node]
-        # Where all fit whatever the order, nobody has to know it: half of all nodes in a full pool.
+        # If all jobs fit in any order, the order is not needed. That is half of all nodes in a full
+        # pool.
         if fits is not None or again or sum([job.mgpu for job in tried]) > left:
             tried.sort()
         others: list[Contender] = []
@@ -270,7 +276,7 @@ class Protection:
     def _below(
         self, teams: Mapping[int, TeamJobs], node: int, others: Iterable[Contender]
     ) -> list[Contender]:
-        """All jobs below `node` but for the `others`, in order."""
+        """Return all jobs below `node` in order, without the `others`."""
         paths, left_out = self.taken.tree.paths, {job.what for job in others}
         return sorted(
             job
@@ -282,7 +288,7 @@ class Protection:
 
 
 def _clear(ledger: Ledger, nodes: Sequence[int]) -> None:
-    """Nothing is in use at any of `nodes`, which are those of an organization, the lowest first."""
+    """Set the use of all nodes of an organization to 0; `nodes` are the lowest first."""
     base, held, kept, parents = ledger.base, ledger.held, ledger.quota.kept, ledger.tree.parents
     for node in nodes:
         base[node] = 0
@@ -293,6 +299,6 @@ def _clear(ledger: Ledger, nodes: Sequence[int]) -> None:
 
 
 def _carry_over(before: Ledger, after: Ledger, nodes: Iterable[int]) -> None:
-    """At each of `nodes` `after` is to say what `before` does."""
+    """Copy the values of `nodes` from ledger `before` to ledger `after`."""
     for node in nodes:
         after.base[node], after.held[node] = before.base[node], before.held[node]

@@ -1,4 +1,4 @@
-"""How much of a pool each node of the tree holds, and what its limits allow."""
+"""The amount of a pool that each tree node holds, and what its limits allow."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from arbiter.quota.tree import ROOT, PoolQuota, Tree
 
 
 class Ledger:
-    """What every node of one pool holds, kept up to date start by start, in milli-GPU.
+    """The amount that every node of one pool holds, in milli-GPU, updated with each start.
 
-    `base[x]` is the use of the jobs at x itself plus what x's children hold;
-    `held[x] = max(base[x], kept[x])`; `root_held` is what the organizations hold together
-    and `use` what really is in use. `capacity` is never clamped to either.
+    `base[x]` is the use of the jobs at x itself plus what x's children hold. `held[x] =
+    max(base[x], kept[x])`. `root_held` is what the organizations hold together, and `use` is what
+    is really in use. `capacity` is never clamped to either.
     """
 
     __slots__ = ("base", "capacity", "held", "quota", "root_held", "tree", "use")
 
     def __init__(self, tree: Tree, quota: PoolQuota, capacity: int, direct: Sequence[int]) -> None:
-        """`direct`: use of the jobs at each node itself, one number per node."""
+        """Build it from `direct`: the use of the jobs at each node itself, one number per node."""
         self.tree = tree
         self.quota = quota
         self.capacity = capacity
@@ -36,14 +36,14 @@ class Ledger:
                 self.base[parent] += held
 
     def copy(self) -> Ledger:
-        """An independent ledger with the same standing."""
+        """Return an independent ledger with the same values."""
         twin = Ledger(self.tree, self.quota, self.capacity, ())
         twin.base, twin.held = self.base.copy(), self.held.copy()
         twin.root_held, twin.use = self.root_held, self.use
         return twin
 
     def charge(self, node: int, mgpu: int) -> None:
-        """Add `mgpu` of use at `node`; a negative amount gives it back. ROOT: at no node."""
+        """Add `mgpu` of use at `node`; a negative amount removes it. ROOT charges no node."""
         self.use += mgpu
         change = mgpu
         base, held, kept, parents = self.base, self.held, self.quota.kept, self.tree.parents
@@ -59,10 +59,10 @@ class Ledger:
         self.root_held += change
 
     def blocker(self, node: int, mgpu: int) -> int | None:
-        """The lowest node whose limit refuses a start of `mgpu` (above 0) at `node`.
+        """Return the lowest node whose limit refuses a start of `mgpu` (above 0) at `node`.
 
-        ROOT when it is the capacity of the pool, None when the start is allowed: after it
-        every node on the path holds at most its limit or as much as before.
+        Return ROOT when it is the capacity of the pool. Return None when the start is allowed:
+        after it every node on the path holds at most its limit or as much as before.
         """
         above = ROOT if self.use + mgpu > self.capacity else None
         change = mgpu
@@ -81,7 +81,7 @@ class Ledger:
         return above
 
     def holds_with(self, at: int, node: int, mgpu: int) -> int:
-        """What `at`, which is on the path of `node`, holds after a start of `mgpu` at `node`."""
+        """Return what `at`, on the path of `node`, holds after a start of `mgpu` at `node`."""
         change = mgpu
         base, held, kept = self.base, self.held, self.quota.kept
         for below in self.tree.paths[node]:
@@ -91,11 +91,11 @@ class Ledger:
         return held[at] + change
 
     def allows(self, node: int, mgpu: int) -> bool:
-        """Whether quota allows a start of `mgpu` (above 0) at `node`."""
+        """Return whether quota allows a start of `mgpu` (above 0) at `node`."""
         return self.blocker(node, mgpu) is None
 
     def available(self, node: int) -> int:
-        """The most that quota lets start at `node` now; below zero, by how much it is over.
+        """Return the most that quota lets start at `node` now; if negative, the excess of use.
 
         Exact: for every q above 0, `allows(node, q)` is `q <= available(node)`.
         """
@@ -109,7 +109,7 @@ class Ledger:
         return min(room, self.capacity - self.use)
 
     def available_everywhere(self) -> list[int]:
-        """What `available` says of each node, worked out for all of them from the root down."""
+        """Return the value of `available` for every node, computed from the root down."""
         limits, held, base, parents = self.quota.limits, self.held, self.base, self.tree.parents
         at_root, most = self.capacity - self.root_held, self.capacity - self.use
         rooms: list[int] = []

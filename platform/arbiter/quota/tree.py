@@ -20,14 +20,16 @@ WEIGHT_DEFAULT = 100
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The numbered tree. `given` are the nodes as the snapshot has them; `children` are those right
-    below each, or below ROOT, of whom there are any; `below` are all of each organization, the
-    lowest first and itself last.
+    """The numbered tree.
 
-    `ranks` are resolved: a node without one has its nearest ancestor's. As each organization
-    ranks its own nodes, and by whatever numbers, they say how many ranks are before a node's there:
-    0 is the first of every organization, below it are the others. So nobody gets ahead of
-    another organization by ranks, nor behind it where victims are sought.
+    `given` are the nodes as in the snapshot. `children` are the nodes right below each node, or
+    below ROOT, where there are any. `below` are all nodes of each organization, the lowest first
+    and itself last.
+
+    `ranks` are resolved: a node without one has its nearest ancestor's. A value is minus the number
+    of ranks in its organization that come before the node's. So 0 is the first rank of every
+    organization, and others are negative. Organizations choose their own numbers, and these give no
+    advantage over another organization, neither for spare GPUs nor in the order of victims.
     """
 
     ids: tuple[str, ...]
@@ -42,23 +44,27 @@ class Tree:
     children: dict[int, list[int]]
 
     def level(self, node: int, team: int) -> int:
-        """How far up `node` stands in the order of guarantees that `team` can draw on:
-        0 is the team's own, then the deepest ancestor first, the root last."""
+        """Return the position of `node` among the guarantees that `team` can draw on.
+
+        0 is the team's own, then the deepest ancestor comes first, and the root last.
+        """
         if node == team:
             return 0
         return self.depth_max + 2 if node == ROOT else self.depth_max + 1 - self.depths[node]
 
     def sides(self, team: int, other: int) -> tuple[int, int] | None:
-        """The children of the lowest common ancestor of two nodes (or ROOT) on the side of each;
-        None where one of them is at or above the other."""
+        """Return the children of the lowest common ancestor of two nodes (or ROOT) on each side.
+
+        Return None if one of the nodes is at or above the other.
+        """
         both = zip(reversed(self.paths[team]), reversed(self.paths[other]), strict=False)
         return next((sides for sides in both if sides[0] != sides[1]), None)
 
 
 def tree_of(nodes: Iterable[TreeNode]) -> Tree:
-    """Number `nodes`, parents first and then by id, so that input order cannot matter.
+    """Number `nodes`, parents first and then by id, so that input order does not matter.
 
-    Raises ValueError for an id that comes twice, an unknown parent or a ring of parents.
+    Raises ValueError for a repeated id, an unknown parent or a cycle of parents.
     """
     children: dict[str | None, list[TreeNode]] = {}
     known: set[str] = set()
@@ -112,7 +118,7 @@ def tree_of(nodes: Iterable[TreeNode]) -> Tree:
 
 
 def _behind_the_first(paths: Sequence[tuple[int, ...]], ranks: Sequence[int]) -> tuple[int, ...]:
-    """For each node minus the number of ranks in its organization that go before its own."""
+    """Return for each node minus the number of ranks in its organization before its own."""
     of_organization: dict[int, set[int]] = {}
     for path, rank in zip(paths, ranks, strict=True):
         of_organization.setdefault(path[-1], set()).add(rank)
@@ -127,10 +133,10 @@ def _behind_the_first(paths: Sequence[tuple[int, ...]], ranks: Sequence[int]) ->
 class PoolQuota:
     """All quotas of one pool by node number, in milli-GPU.
 
-    `kept` is the unlent guarantee G - lend; `keeps_below` tells whether any node below keeps some;
-    `limits` is G + borrow or UNLIMITED; `has_row` tells which nodes have a quota. A node without
-    one has no guarantee and no limits of its own, but an organization without one may not use the
-    pool at all. `weights` are those for spare GPUs.
+    `kept` is the unlent guarantee, G minus the lend limit. `keeps_below` says whether any node
+    below has some. `limits` is G plus the borrow limit, or UNLIMITED. `has_row` says which nodes
+    have a quota. A node without one has no guarantee and no limits of its own. An organization
+    without one may not use the pool at all. `weights` are for spare GPUs.
     """
 
     guaranteed: tuple[int, ...]
@@ -141,12 +147,12 @@ class PoolQuota:
     weights: tuple[int, ...]
 
     def admits(self, path: Sequence[int]) -> bool:
-        """Whether the organization at the end of `path` has a quota in this pool."""
+        """Return whether the organization at the end of `path` has a quota in this pool."""
         return self.has_row[path[-1]]
 
 
 def pool_quota(tree: Tree, quotas: Iterable[Quota]) -> PoolQuota:
-    """Lay out one pool's `quotas` over `tree`. Quotas of unknown nodes are of no effect."""
+    """Arrange one pool's `quotas` by the nodes of `tree`; those of unknown nodes are ignored."""
     size = len(tree.ids)
     guaranteed, kept = [0] * size, [0] * size
     limits, has_row = [UNLIMITED] * size, [False] * size

@@ -1,1 +1,1 @@
-"""Records of cycles, and what they would decide today."""
+"""Records of cycles, and what the same data would decide today."""

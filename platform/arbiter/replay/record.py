@@ -1,10 +1,9 @@
-"""One cycle as plain data and back: what it knew, by which policy, and what it decided (R-88).
+"""One cycle as plain data and back: its input, its policy, and its decisions (R-88).
 
-Lists of dataclasses or named tuples become columns, texts stand once in one table and are named by
-their number, and a column that has only its field's default is left out. So a record of 10,000
-waiting jobs is small before it is compressed, and one that was written before a field was added is
-still read: the field has its default. A column that this version does not know is never passed
-over, as the plan may rest on it.
+Lists of dataclasses or named tuples become columns. Texts are in one table, and are referenced by
+number. A column with only its field's default is omitted. So a record of 10,000 waiting jobs is
+small even before compression. A record from before a field was added remains readable: the field
+has its default. An unknown column is always an error, because the plan may depend on it.
 
 The columns follow from the type hints of the fields: integers, booleans, texts and enumerations of
 texts, rows of these, and tuples, frozen sets and mappings of these.
@@ -26,24 +25,24 @@ from arbiter.api.plan import Plan
 from arbiter.api.policy import Policy
 from arbiter.api.snapshot import Snapshot
 
-#: Raised when what is written could not be read by the previous version even without new fields.
+#: Increased when the previous version could not read a record even without new fields.
 FORMAT = 1
 
-#: Stands for None in columns of numbers of texts, counts and distinct values.
+#: Represents None in columns of text numbers, counts and distinct values.
 _NONE = -1
 
 
 class UnreadableRecord(Exception):
-    """A record that this version cannot read; the sentence says why."""
+    """A record that this version cannot read; the message says why."""
 
 
 class NewerRecord(UnreadableRecord):
-    """It was written by a later version, and holds what this one does not know."""
+    """A record of a later version, with content that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`decide(snapshot, policy)` gave `plan` in this `version` of the product."""
+    """The plan that `decide(snapshot, policy)` gave in this `version` of the product."""
 
     version: str
     policy: Policy
@@ -52,14 +51,14 @@ class Record:
 
 
 def to_document(record: Record) -> dict[str, Any]:
-    """`record` as dictionaries, lists, texts and integers."""
+    """Return `record` as dictionaries, lists, texts and integers."""
     texts = _Texts()
     table = _column(Record).write([record], texts)
     return {"format": FORMAT, "texts": texts.in_order(), "record": table}
 
 
 def from_document(document: object) -> Record:
-    """The record of which `to_document` made `document`, in this version or an earlier one.
+    """Return the record from which `to_document` made `document`, in this version or earlier.
 
     Raises NewerRecord and UnreadableRecord.
     """
@@ -82,7 +81,7 @@ def from_document(document: object) -> Record:
 
 
 class _Texts(dict[str | None, int]):
-    """The number of each text, in the order in which they are first asked for; of none `_NONE`."""
+    """The number of each text, in the order of first use; `_NONE` for None."""
 
     def __init__(self) -> None:
         super().__init__({None: _NONE})
@@ -92,12 +91,12 @@ class _Texts(dict[str | None, int]):
         return number
 
     def in_order(self) -> list[str]:
-        """The texts by their numbers."""
+        """Return the texts by their numbers."""
         return [text for text in self if text is not None]
 
 
 class _Column(Protocol):
-    """Values of one type, as JSON knows them and back."""
+    """Values of one type, converted to JSON values and back."""
 
     def write(self, values: Sequence[Any], texts: _Texts) -> Any: ...
 
@@ -105,7 +104,7 @@ class _Column(Protocol):
 
 
 class _Plain:
-    """Integers, booleans and None, as they are."""
+    """Integers, booleans and None, unchanged."""
 
     def __init__(self, types: frozenset[type]) -> None:
         self._types = types
@@ -126,7 +125,7 @@ class _Text:
         self._make = make
 
     def write(self, values: Sequence[Any], texts: _Texts) -> Any:
-        # A record names hundreds of thousands.
+        # A record has hundreds of thousands of texts.
         return list(map(texts.__getitem__, values))
 
     def read(self, data: Any, count: int, texts: Sequence[str]) -> list[Any]:
@@ -139,7 +138,7 @@ class _Text:
 
 
 class _Rows:
-    """Rows of one type: a column for each field that has more than its default somewhere."""
+    """Rows of one type: a column for each field with any value that is not the default."""
 
     def __init__(self, cls: type) -> None:
         hints = typing.get_type_hints(cls)
@@ -153,7 +152,7 @@ class _Rows:
         for (name, (column, default)), found in zip(
             self._fields.items(), self._columns_of(values), strict=True
         ):
-            # Mostly the first one says it.
+            # The first value usually decides it.
             is_needed = default is MISSING or (found and found[0] != default)
             if is_needed or found.count(default) != len(found):
                 columns[name] = column.write(found, texts)
@@ -161,7 +160,7 @@ class _Rows:
 
     def _columns_of(self, values: Sequence[Any]) -> Iterable[list[Any]]:
         if values and issubclass(self._cls, tuple):
-            # Of many wide rows at a third of what asking each for each field costs.
+            # For many wide rows this costs a third of reading each field of each row.
             return map(list, zip(*values, strict=True))
         return (list(map(attrgetter(name), values)) for name in self._fields)
 
@@ -172,7 +171,8 @@ class _Rows:
         for name, (column, default) in self._fields.items():
             if name in data:
                 values = column.read(data[name], count, texts)
-                # Looked at before as many defaults are made: a damaged count may be any number.
+                # Checked before that many defaults are created, because a damaged count may be any
+                # number.
                 if len(values) != count:
                     raise ValueError(f"columns of {self._cls.__name__} differ in length")
                 found.append(values)
@@ -184,7 +184,7 @@ class _Rows:
 
 
 class _Lists:
-    """Tuples of rows: how many each has, and all of them in a row."""
+    """Tuples of rows: the number of rows of each, and all rows in sequence."""
 
     def __init__(self, item: type) -> None:
         self._rows = _column(item)
@@ -240,7 +240,7 @@ class _Distinct:
 
 
 class _Pairs:
-    """Keys and values of mappings, side by side."""
+    """Keys and values of mappings, in two columns."""
 
     def __init__(self, key: _Column, value: _Column) -> None:
         self._key = key
@@ -256,7 +256,7 @@ class _Pairs:
 
 
 class _NeverNone:
-    """Values that are all there: what a damaged record leaves out is not taken for None."""
+    """Values that are never None: a missing value in a damaged record is an error."""
 
     def __init__(self, column: _Column) -> None:
         self._column = column
@@ -273,7 +273,7 @@ class _NeverNone:
 
 @cache
 def _column(hint: Any) -> _Column:
-    """The column for values of a type. Raises TypeError for one that no column is there for."""
+    """Return the column for values of a type. Raises TypeError for an unsupported type."""
     parts = (
         typing.get_args(hint)
         if isinstance(hint, UnionType) or typing.get_origin(hint) is typing.Union
@@ -294,7 +294,7 @@ def _column(hint: Any) -> _Column:
 
 
 def _nullable(part: Any, inner: Sequence[Any]) -> _Column | None:
-    """The column for values of a type, with `inner` ones, or None."""
+    """Return the column for values of a type with `inner` types, or None."""
     origin = typing.get_origin(part)
     if part is str:
         return _Text(None)
@@ -317,7 +317,7 @@ def _is_row(part: Any) -> bool:
 
 
 def _defaults(cls: Any) -> dict[str, Any]:
-    """The fields of a row in order, each with its default or MISSING."""
+    """Return the fields of a row in order, each with its default or MISSING."""
     if not is_dataclass(cls):
         return {name: cls._field_defaults.get(name, MISSING) for name in cls._fields}
     return {

@@ -1,8 +1,9 @@
-"""A recorded cycle, looked at again: what it did with one job and on which numbers, and in what
-the same snapshot would be decided otherwise today.
+"""A recorded cycle in review: its decisions about one job, with their numbers.
 
-All numbers are of the snapshot, so of the moment before the plan. What a plan says of rows that
-had changed meanwhile was never done; the jobs' timelines say what was.
+It also compares the recorded plan with what the same snapshot would give today.
+
+All numbers are of the snapshot, taken before the plan. A plan may contain changes of rows that had
+changed meanwhile, and these were never made. The jobs' timelines show what really happened.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from arbiter.replay.record import Record
 
 @dataclass(frozen=True, slots=True)
 class NodeStanding:
-    """What a node of the tree is guaranteed in the job's pool, and what was in use below it."""
+    """A tree node's guarantee in the job's pool, and the use below it, in milli-GPU."""
 
     node: str
     guaranteed_mgpu: int
@@ -30,9 +31,11 @@ class NodeStanding:
 
 @dataclass(frozen=True, slots=True)
 class EntitlingNode:
-    """The node whose guarantee gave a job the right to take GPUs back: of its use so much was
-    protected there, and the job fitted beside that. `is_team`: it is the job's own team; else
-    `is_top` says whether it is the organization."""
+    """The node whose guarantee gave a job the right to reclaim GPUs.
+
+    `protected_mgpu` of its use was protected there, and the job fitted in the rest. `is_team`: it
+    is the job's own team. Otherwise `is_top` says whether it is the organization.
+    """
 
     standing: NodeStanding
     protected_mgpu: int
@@ -42,8 +45,10 @@ class EntitlingNode:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A job that was stopped: `right` says why it could be, `unsaved_s` is the work since its last
-    known checkpoint, its start where there is none."""
+    """A job that was stopped, and the `right` by which it was.
+
+    `unsaved_s` is the work since its last known checkpoint, or its start without one, in seconds.
+    """
 
     victim: Victim
     run: RunningJob
@@ -52,17 +57,18 @@ class Stopped:
 
     @property
     def guaranteed_mgpu(self) -> int:
-        """What of it was inside its team's guarantee."""
+        """Return the part that was inside its team's guarantee, in milli-GPU."""
         return self.run.guaranteed_mgpu or 0
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What a cycle did with `job`.
+    """The action of a cycle on `job`.
 
-    `queued` is set for what waited. `reclaim` is the claim that was made for it or for which
-    it was stopped; `stopped` are the victims of its claim, or itself, `beneficiary` the job it
-    was stopped for. `starts`: its claim was given up as it started elsewhere in the same cycle.
+    `queued` is set for a job that waited. `reclaim` is the claim that was made for the job or for
+    which it was stopped. `stopped` are the victims of its claim, or the job itself. `beneficiary`
+    is the job for which it was stopped. `starts`: its claim was dropped because it started
+    elsewhere in the same cycle.
     """
 
     kind: Kind
@@ -76,7 +82,7 @@ class Decided:
 
 
 class Replayed:
-    """A record with its jobs at hand."""
+    """A record with indexes of its jobs."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -88,7 +94,7 @@ class Replayed:
         self._guaranteed = {
             (quota.node, quota.pool): quota.guaranteed_mgpu for quota in snapshot.quotas
         }
-        #: By pool, where somebody asked.
+        #: By pool, when first needed.
         self._protected: dict[str, Guarantees] = {}
 
     @cached_property
@@ -96,7 +102,7 @@ class Replayed:
         return _in_use(self.record.snapshot, self._parents)
 
     def decided(self) -> list[Decided]:
-        """Everything that the cycle did, claims with their victims, in the order of the plan."""
+        """Return all actions of the cycle, claims with their victims, in the order of the plan."""
         plan = self.record.plan
         found = [
             Decided(Kind.STARTED, start.job, self._asked(start), start) for start in plan.starts
@@ -110,7 +116,7 @@ class Replayed:
         return found
 
     def decided_about(self, job: str) -> list[Decided]:
-        """What the cycle did with one job; nothing where it left it as it was."""
+        """Return the actions of the cycle on one job; empty if it left the job unchanged."""
         found = [one for one in self.decided() if one.job == job]
         for reclaim in self.record.plan.reclaims:
             found += [
@@ -127,12 +133,12 @@ class Replayed:
         return found
 
     def _asked(self, one: Start | Reclaim) -> QueuedJob:
-        """How the job waited for which something was done, in the pool in which it was."""
+        """Return the waiting job of a start or claim, in the pool where that was made."""
         job = self._queued[one.job]
         return job if one.pool is None else job.in_pool(one.pool)
 
     def standings(self, team: str, pool: str) -> list[NodeStanding]:
-        """The team and every node above it, in one pool."""
+        """Return the guarantee and use of the team and every node above it, in one pool."""
         found = []
         node: str | None = team
         while node is not None:
@@ -145,11 +151,11 @@ class Replayed:
         return found
 
     def entitling_node(self, job: QueuedJob, victims: Iterable[RunningJob]) -> EntitlingNode:
-        """The lowest node above `job`, its team first, in whose guarantee it fitted beside what was
-        protected there; at the highest that from which on the rule asks (R-53): the
-        child, on its side, of what is above it and any of its `victims`.
+        """Return the lowest node from the team up in whose guarantee the job fitted.
 
-        That one is also told where none fitted before something was stopped below it.
+        It has to fit in what protected jobs left. The search ends at the child, on the job's side,
+        of the highest common ancestor with any of its `victims` (R-53). That node is also returned
+        if the job fitted in none before attempts below it were stopped.
         """
         protected = self._protection(job.pool)
         tree = protected.tree
@@ -163,7 +169,7 @@ class Replayed:
         return EntitlingNode(standing, protected.used_mgpu[at], at == path[0], at == path[-1])
 
     def _protection(self, pool: str) -> Guarantees:
-        """What of the guarantees in `pool` was taken by protected jobs."""
+        """Return the protected use of the guarantees in `pool`."""
         known = self._protected.get(pool)
         if known is None:
             snapshot = self.record.snapshot
@@ -218,7 +224,7 @@ class Replayed:
 
 
 def _in_use(snapshot: Snapshot, parents: Mapping[str, str | None]) -> dict[tuple[str, str], int]:
-    """What runs, starts or is being stopped below each node, by (node, pool)."""
+    """Return the use below each node, by (node, pool), including starting and stopping attempts."""
     found: dict[tuple[str, str], int] = {}
     for run in snapshot.running:
         node: str | None = run.team
@@ -230,8 +236,11 @@ def _in_use(snapshot: Snapshot, parents: Mapping[str, str | None]) -> dict[tuple
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What a plan does with one job. `other` are the jobs it is stopped for, with `grace_s`, or
-    that are stopped for it; `code` is why it waits."""
+    """The action of a plan on one job.
+
+    `other` are the jobs for which it is stopped, with `grace_s`, or the jobs that are stopped for
+    it. `code` is why it waits.
+    """
 
     kind: Kind
     cluster: str | None = None
@@ -243,7 +252,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A job with which two plans do different things."""
+    """A job on which two plans act differently."""
 
     job: str
     then: Fate
@@ -251,9 +260,9 @@ class Difference:
 
 
 def differences(then: Plan, now: Plan) -> list[Difference]:
-    """The jobs that the plans start, claim for, stop or take a claim from differently, by id.
+    """Return the jobs that the plans start, claim for, stop or drop a claim of differently, by id.
 
-    Why jobs wait is told where one of the plans does something else with them.
+    The reason to wait is included if the other plan acts on the job.
     """
     before, after = _fates(then), _fates(now)
     waiting = {id(plan): {one.job: one.code.value for one in plan.waiting} for plan in (then, now)}
@@ -271,10 +280,11 @@ def differences(then: Plan, now: Plan) -> list[Difference]:
 def by_rules_of(
     snapshot: Snapshot, nodes: Iterable[TreeNode], classes: Iterable[PriorityClass]
 ) -> Snapshot:
-    """The same moment under the rules of `nodes` and under these `classes`: every recorded node and
-    class that is still among them has its rank, its organization's rules, or its own, as there.
-    Nodes stay where they were in the tree; those that are gone keep what was recorded, and what was
-    used of late stays decayed as it was.
+    """Return the same snapshot with the rules of `nodes` and with these `classes`.
+
+    Every recorded node and class that is among these gets its rank and rules from them. Nodes keep
+    their recorded position in the tree. Nodes and classes that are missing here keep their recorded
+    values, and recent use keeps its recorded decay.
     """
     rules = {node.id: node for node in nodes}
     known = {cls.id: cls for cls in classes}
@@ -288,8 +298,10 @@ def by_rules_of(
 
 
 def _fates(plan: Plan) -> dict[str, Fate]:
-    """What a plan does with every job that it does not leave as it is. A claim that is given up
-    comes first, as its job may be started or claim again."""
+    """Return the action of a plan on every job that it changes.
+
+    A dropped claim comes first, because its job may start or claim again.
+    """
     fates = {job: Fate(Kind.CLAIM_DROPPED) for job in plan.dropped_claims}
     for start in plan.starts:
         nodes = tuple(slot.node for slot in start.slots)
