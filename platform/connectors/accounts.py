@@ -1,6 +1,6 @@
-"""A cluster's own account of what ran on it, by which our meter is checked.
+"""The cluster's own accounting of past runs, used to check our metering.
 
-A cluster whose kind has no `ClusterKind.open_account` keeps none.
+A kind without `ClusterKind.open_account` has no accounting.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from connectors.errors import ClusterUnavailable
 
 
 class AccountLate(ClusterUnavailable):
-    """The account is not complete yet: the cluster has not told it everything."""
+    """The accounting is not complete yet: the cluster has still to record something."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountedRun:
-    """One run of a workload by the cluster's own account: `mgpu` over `[started_at, ended_at)`.
+    """One run of a workload in the cluster's accounting: `mgpu` over `[started_at, ended_at)`.
 
-    Times are the cluster's epoch seconds; an `ended_at` of None is a run that goes on.
-    `native_id` and `submitted_at` tell workloads apart; one that its cluster began anew has a
-    record for each run. `key` is ours where it is one of our workloads. `account` and `user` are
-    the cluster's names, `state` its own word. `mgpu` 0 is a cluster that keeps no account of GPUs.
-    Where what it held was changed while it ran, `mgpu` is what it held last, and `before` what it
-    held until when (epoch seconds, milli-GPU), oldest first.
+    Times are epoch seconds by the cluster's clock. An `ended_at` of None means that the run goes
+    on. `native_id` and `submitted_at` together identify a workload. A workload that its cluster
+    restarted has one record per run. `key` is our workload key, or None for a native workload.
+    `account`, `user` and `state` are the cluster's own names. `mgpu` is 0 on a cluster whose
+    accounting does not record GPUs.
+
+    A run may be resized. Then `mgpu` is its last size, and `before` lists the earlier ones, oldest
+    first, as pairs: the time at which that size ended (epoch seconds) and the size (milli-GPU).
     """
 
     native_id: str
@@ -41,7 +43,7 @@ class AccountedRun:
     before: tuple[tuple[int, int], ...] = ()
 
     def held_mgpu(self, at: int) -> int:
-        """What it held at a moment at which it ran."""
+        """Return the milli-GPU that the run used at `at`, a moment within the run."""
         return next((mgpu for until, mgpu in self.before if at < until), self.mgpu)
 
 
@@ -54,18 +56,21 @@ class AccountedRuns:
 
 
 class ClusterAccount(Protocol):
-    """What the cluster's accounting says of the past."""
+    """The cluster's accounting of past runs."""
 
     def account_of(self, team: str) -> str:
-        """The cluster's name for the account of the team at path `team`. Raises WorkloadRejected
-        for one that can have none there."""
+        """Return the cluster's name of the account of the team at path `team`.
+
+        Raises WorkloadRejected for a team that can have no account there.
+        """
         ...
 
     def runs(self, *, start: int, end: int) -> AccountedRuns:
-        """Every run with GPUs that held them at any moment of `[start, end)`, with its own times,
-        which may lie outside.
+        """Return every run with GPUs that overlaps `[start, end)`, always the complete set.
 
-        Raises AccountLate while the account may lack something of the window, and
-        ClusterUnavailable when it cannot be had: never less than everything.
+        The times of a run are its own and may lie outside the window.
+
+        Raises AccountLate while the accounting may lack part of the window, and ClusterUnavailable
+        when it cannot be read.
         """
         ...

@@ -1,7 +1,7 @@
-"""What tree nodes are entitled to on one cluster, and the differences to what the cluster has.
+"""The quotas that tree nodes should have on one cluster, and how the cluster differs from them.
 
-For clusters that keep limits of their own. One whose kind has no
-`ClusterKind.control_entitlements` keeps none.
+This is for clusters that enforce limits themselves. A kind without
+`ClusterKind.control_entitlements` enforces none.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ _PATH_SHOWN_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Whole GPUs of one pool on one cluster: what is guaranteed, and how many may be in use at
-    once, borrowed ones included. A ceiling of None is no limit."""
+    """Limits of one node in one pool of one cluster, in whole GPUs.
+
+    `guaranteed_gpus` is the guarantee. `ceiling_gpus` is the most that may be in use at once,
+    including borrowed GPUs; None means no limit.
+    """
 
     guaranteed_gpus: int
     ceiling_gpus: int | None
@@ -27,10 +30,11 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A node's quota in one pool in full, for clusters that know nested quotas themselves.
+    """A node's complete quota in one pool, for clusters that enforce nested quotas themselves.
 
-    `guaranteed_mgpu` is the node's with all that is below it. How much of it others may use while
-    it is idle, and how far above it the node may go: None is no limit of its own.
+    `guaranteed_mgpu` covers the node and everything below it. `lend_limit_mgpu` is how much of it
+    others may use while it is idle. `borrow_limit_mgpu` is how far the node may go above it. None
+    means that the node sets no limit of its own.
     """
 
     guaranteed_mgpu: int
@@ -40,10 +44,10 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """What the node at `path` ("ai-company/research/nlp") has on the cluster, by pool.
+    """The quotas of the node at `path` ("ai-company/research/nlp") on the cluster, by pool.
 
-    `users` are the cluster's names of those who may submit; only teams have any. In a pool
-    without `terms` it is guaranteed nothing and has no limits of its own.
+    `users` are the cluster's names of the people who may submit; only teams have any. In a pool
+    that `terms` lacks, the node has no guarantee and no limits of its own.
     """
 
     path: str
@@ -56,12 +60,12 @@ class Entitlement:
 
 @dataclass(frozen=True, slots=True)
 class Entitlements:
-    """All of one cluster, parents before children.
+    """The entitlements of one cluster, parents before children.
 
-    `organizations` are the slugs of all that the portal knows: what the cluster has below one
-    of them is ours. `grace_s` is what borrowers are given when their GPUs are taken back.
-    `spare_mgpu` is what each pool has, healthy or not and on all of its clusters, above what its
-    organizations are guaranteed.
+    `organizations` are the slugs of every organization in the portal: everything below one of them
+    on the cluster is ours to change. `grace_s` is the notice in seconds that a borrower gets before
+    a reclaim. `spare_mgpu` is by pool the capacity beyond the guarantees of its organizations. It
+    counts unhealthy nodes too, over all clusters of the pool.
     """
 
     nodes: tuple[Entitlement, ...]
@@ -71,7 +75,7 @@ class Entitlements:
 
 
 class ChangeKind(StrEnum):
-    """What a change does; a change that gives and takes is two changes."""
+    """The direction of a change. A change that both lowers and raises is split into two changes."""
 
     LOWER = "lower"
     DELETE = "delete"
@@ -82,13 +86,15 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference: `thing` of `name`, and of `user` for a member. What things there are is the
-    cluster's: "account", "qos" and "member" on Slurm, "cohort", "namespace" and others on
-    Kubernetes. `path` is the node of the tree that it is for, where the name does not tell.
+    """One difference between cluster and entitlements: a `thing` called `name` has to change.
 
-    `before` is what the cluster has and `after` what it should have, by setting; nothing is
-    before what is made, nor after what is removed. `note` is for people. One that `is_blocked`
-    has to wait for what the note says.
+    `user` is set for a membership. The cluster defines the kinds of `thing`: "account", "qos" and
+    "member" on Slurm; "cohort", "namespace" and others on Kubernetes. `path` is the tree node
+    behind the change, where the name does not show it.
+
+    `before` holds the current settings on the cluster and `after` the intended ones. `before` is
+    empty for an object to create, `after` for one to remove. `note` is a text for people. A change
+    that `is_blocked` waits for what the note says.
     """
 
     kind: ChangeKind
@@ -103,7 +109,7 @@ class Change:
 
     @property
     def subject(self) -> str:
-        """What is changed, in words that name nothing else of the cluster."""
+        """A description of the object that changes. It names nothing else of the cluster."""
         if self.user:
             return f"{self.thing} {self.user} of {self.name}"
         if not self.path:
@@ -115,17 +121,23 @@ class Change:
 
 
 class EntitlementControl(Protocol):
-    """Every method may raise ClusterUnavailable, or OutcomeUnknown where a write may have
-    happened; both may be called again."""
+    """Reads and writes the limits that the cluster enforces.
+
+    Every method may raise ClusterUnavailable, or OutcomeUnknown where a write may have happened.
+    After either, the call may be repeated.
+    """
 
     def changes(self, wanted: Entitlements) -> tuple[Change, ...]:
-        """The exact difference to what the cluster has, in the order in which it is to be made:
-        what is taken first, what is given after, parents before children."""
+        """Return the exact difference to what the cluster has, in the order in which to apply it.
+
+        Reductions come before increases, and parents before children.
+        """
         ...
 
     def apply(self, change: Change) -> None:
         """Make one change and read it back. Idempotent.
 
-        Raises WorkloadRejected or NotOffered with a sentence when the cluster refuses it for good.
+        Raises WorkloadRejected or NotOffered, with a sentence, when the cluster refuses the change
+        for good.
         """
         ...

@@ -8,12 +8,14 @@ class ConnectorError(Exception):
 
 
 class ClusterUnavailable(ConnectorError):
-    """The cluster did not answer in time or not sensibly: retry later, nothing is known."""
+    """The cluster gave no answer in time, or no usable one. Nothing is known; retry later."""
 
 
 class ControllerAway(ClusterUnavailable):
-    """The cluster answers, and a controller in it whose consent is needed does not. `told` is what
-    everybody may read of it, without the cluster's own words."""
+    """The cluster answers, but a controller in it whose consent is needed does not.
+
+    `told` is the description for everybody; it contains none of the cluster's own words.
+    """
 
     def __init__(self, words: str, told: str) -> None:
         super().__init__(words)
@@ -21,19 +23,19 @@ class ControllerAway(ClusterUnavailable):
 
 
 class AnotherCluster(ClusterUnavailable):
-    """What answers is not the cluster that answered before: nothing of it is believed."""
+    """A different cluster answers at this address. None of its answers is trusted."""
 
 
 class AccountUndecided(ClusterUnavailable):
-    """The accounting answers, and what it says of this one workload settles nothing yet."""
+    """The accounting answers, but its records of this one workload are not conclusive yet."""
 
 
 class NativeRefused(ClusterUnavailable):
-    """The cluster answers, and refuses this for this one workload: others are not concerned."""
+    """The cluster refuses this action for this one workload. Other workloads are unaffected."""
 
 
 class OutcomeUnknown(ClusterUnavailable):
-    """The call may have had its effect: look before sending again."""
+    """The call may have taken effect. Check before sending it again."""
 
 
 class NotOffered(ConnectorError):
@@ -41,21 +43,24 @@ class NotOffered(ConnectorError):
 
 
 class WorkloadRejected(ConnectorError):
-    """The cluster will never accept this workload: do not retry; the text says why."""
+    """The cluster will never accept this workload: do not retry. The text says why."""
 
 
 class NotPrepared(WorkloadRejected):
-    """The cluster lacks what it needs for this workload's user or team, which somebody can set up
-    there: it may take the workload later, and others may take it now. The text says what."""
+    """The cluster is not set up for this workload's user or team. The text says what is missing.
+
+    An administrator can set it up. The cluster may accept the workload later, and others may accept
+    it now.
+    """
 
 
 class NodeRefused(ConnectorError):
-    """The cluster will not change this node so: do not retry; the text says why."""
+    """The cluster refuses this change of the node: do not retry. The text says why."""
 
 
 class UnknownNativeState(ConnectorError):
-    """The cluster reports a state that we do not know: stop and tell a person."""
+    """The cluster reports a state that is unknown to us: stop and inform an operator."""
 
 
 class LogUnavailable(ConnectorError):
-    """There is no such log here, or not yet; the text says which."""
+    """No such log exists on the cluster, or it does not exist yet. The text says which."""

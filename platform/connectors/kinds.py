@@ -1,4 +1,4 @@
-"""What the rest of the portal knows of a kind of cluster: one object, declared in its `kind.py`."""
+"""The description of a kind of cluster for the rest of the portal, declared in its `kind.py`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ OperatorSettings = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterKind:
-    """One kind of cluster. A kind leaves out the fields that it has no use for.
+    """One kind of cluster. A kind leaves out the fields that do not apply to it.
 
-    Functions that take a connector are given one that `open` returned.
+    Functions that take a connector get one that `open` returned.
     """
 
     #: As stored and in the API: at most 16 characters.
@@ -101,12 +101,18 @@ class ClusterKind:
     team_subject: Callable[[str], str] | None = None
 
     def gpu_unit_mgpu(self, options: Options, pool: str) -> int:
-        """What ranks of jobs of the pool named `pool` must be a multiple of there, in milli-GPU."""
+        """Return the step of rank sizes in `pool`, in milli-GPU.
+
+        Each rank asks for a multiple of it.
+        """
         return 1 if self.gpu_unit is None else self.gpu_unit(options, pool)
 
     def image_refusal(self, options: Options, pool: str, image: str | None) -> str:
-        """Why a cluster with these `options` cannot run a job of the pool named `pool` that names
-        `image`, or none, for that alone, and what to do; "" when it can."""
+        """Return why a cluster with these `options` cannot run a job with `image`; "" when it can.
+
+        `pool` is the job's pool, and an `image` of None means that the job names none. Only the
+        image is checked. The text says what to do.
+        """
         if self.refuse_image is not None:
             return self.refuse_image(options, pool, image)
         if image is None or self.runs_images(options):
@@ -114,15 +120,14 @@ class ClusterKind:
         return "it does not run container images"
 
     def nodes_refusal(self, api_version: str) -> str:
-        """Why the nodes of such a cluster cannot be drained and resumed; "" when they can."""
+        """Return why nodes of this kind cannot be drained and resumed; "" when they can."""
         if self.control_nodes is None:
             return f"nodes of clusters of kind {self.name} cannot be drained from here"
         return self.refuse_nodes(api_version)
 
     @property
     def eviction_refusal(self) -> str:
-        """Why what runs on a node of such a cluster cannot be evicted with a drain; "" when it
-        can."""
+        """Why a drain cannot evict what runs on a node of this kind of cluster; "" when it can."""
         if self.control_eviction is not None:
             return ""
         return f"on clusters of kind {self.name} what runs on a drained node goes on to its end"

@@ -1,7 +1,6 @@
-"""Workloads that were given to a cluster beside the portal: what may be done to them.
+"""Control of native workloads, which people submit to a cluster without the portal.
 
-They are found in `Listing.natives`. A cluster whose kind has no
-`ClusterKind.control_natives` has none.
+`Listing.natives` lists them. A kind without `ClusterKind.control_natives` has none.
 """
 
 from __future__ import annotations
@@ -17,8 +16,10 @@ from connectors.protocol import NativeWorkload
 
 @dataclass(frozen=True, slots=True)
 class NativeRef:
-    """Which native workload is meant. A cluster may give its numbers again: only all three
-    together are one workload for ever."""
+    """The identity of a native workload on its cluster.
+
+    A cluster may reuse its numbers. Only all three fields together are unique for ever.
+    """
 
     native_id: str
     submitted_at: int
@@ -27,7 +28,7 @@ class NativeRef:
 
 @dataclass(frozen=True, slots=True)
 class NativeSize:
-    """What a workload asks for: so many ranks with so many milli-GPU of a pool each."""
+    """The size of a workload: `rank_count` ranks with `mgpu_per_rank` milli-GPU of `pool` each."""
 
     pool: str
     mgpu_per_rank: int
@@ -35,11 +36,10 @@ class NativeSize:
 
 
 def size_of(pool: str, ranks_mgpu: Sequence[int]) -> NativeSize | None:
-    """What a workload asks for whose ranks ask for `ranks_mgpu`; None for no GPUs at all.
+    """Return the size of a workload whose ranks ask for `ranks_mgpu`; None without GPUs.
 
-    Where they differ, as with a leader that has fewer than its workers, it is counted as ranks of
-    their greatest common divisor: the sum is exact, and its cluster's own scheduler finds the
-    nodes.
+    Ranks of different sizes, such as a leader smaller than its workers, count as ranks of their
+    greatest common divisor. The sum stays exact; the cluster's own scheduler chooses the nodes.
     """
     asking = [mgpu for mgpu in ranks_mgpu if mgpu > 0]
     if not asking:
@@ -49,31 +49,39 @@ def size_of(pool: str, ranks_mgpu: Sequence[int]) -> NativeSize | None:
 
 
 class NativeStarter(Protocol):
-    """What is done with natives that wait for us, on a cluster that starts none before.
+    """Starts native workloads on a cluster where they wait until the portal admits them.
 
-    Every method may raise ClusterUnavailable, as NativeRefused where it is about this workload
-    alone. A workload that is not there is left alone: the next listing says so.
+    Every method may raise ClusterUnavailable, or its subclass NativeRefused when only this workload
+    is affected. A workload that no longer exists is ignored: the next listing shows that it is
+    gone.
     """
 
     def start(self, ref: NativeRef, granted: NativeSize | None) -> None:
-        """Let the workload run, once: whatever ends this run, it waits for the next `start`.
+        """Let the workload run once. After that run, it waits for the next `start`.
 
-        Only while it asks for exactly what was `granted` (None: no GPUs): its owner may change that
-        as long as it waits. Idempotent, and repeated while it is still listed as held."""
+        It starts only while it asks for exactly the size in `granted` (None: no GPUs), because its
+        owner may edit a waiting workload. Idempotent: the caller repeats it while the workload is
+        listed as held.
+        """
         ...
 
     def cancel(self, ref: NativeRef) -> None:
-        """End it for good: it is never started again, and is listed as ended from then on.
-        Idempotent."""
+        """End the workload for good. Idempotent.
+
+        It is never started again, and is listed as ended from then on.
+        """
         ...
 
     def explain(self, ref: NativeRef, code: str, sentence: str) -> None:
-        """Write onto the workload why it waits, for those who look at it on its cluster."""
+        """Write onto the workload why it waits, for people who look at it on its cluster."""
         ...
 
 
 class NativeControl(Protocol):
-    """Every method may raise ClusterUnavailable; then nothing is known to have happened."""
+    """Acts on native workloads.
+
+    Every method may raise ClusterUnavailable; then nothing is known to have happened.
+    """
 
     @property
     def tool(self) -> str:
@@ -82,31 +90,35 @@ class NativeControl(Protocol):
 
     @property
     def starter(self) -> NativeStarter | None:
-        """How natives are started where they wait for us; None where their cluster starts them.
+        """The starter of held native workloads; None where the cluster starts them itself.
 
-        Where there is one, `stop` ends the run of a workload only: it is listed as held again as
-        soon as nothing of it is left.
+        Where there is a starter, `stop` ends only the current run. The workload is listed as held
+        again as soon as the run has released everything.
         """
         ...
 
     def team_of(self, account: str) -> str | None:
-        """Path of the team whose account this would be ("ai-company/research/nlp"), or None for
-        a name that no team's account has."""
+        """Return the path of the team ("ai-company/research/nlp") that `account` would belong to.
+
+        None for a name that no team's account has.
+        """
         ...
 
     def notify(self, ref: NativeRef) -> None:
-        """Tell the workload that it will be stopped. One that is not `ref`, or does not run, is
-        left alone."""
+        """Warn the workload that it will be stopped.
+
+        A workload that is not exactly `ref`, or does not run, is left alone.
+        """
         ...
 
     def stop(self, ref: NativeRef) -> None:
-        """End the workload. Idempotent; one that is not `ref` is left alone."""
+        """End the workload. Idempotent. A workload that is not exactly `ref` is left alone."""
         ...
 
     def find_ended(self, ref: NativeRef) -> NativeWorkload | None:
-        """What the cluster's accounting says of a workload that is listed no more.
+        """Look up in the cluster's accounting a workload that is no longer listed.
 
-        None when the accounting answers and does not know it. Raises ClusterUnavailable while it
+        None when the accounting does not know it. Raises ClusterUnavailable while the accounting
         cannot answer, or may be late.
         """
         ...

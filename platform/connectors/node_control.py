@@ -1,7 +1,7 @@
-"""Taking nodes of a cluster out of use, emptying them, and letting them in again.
+"""Draining, emptying and resuming the nodes of a cluster.
 
-A cluster whose kind has no `ClusterKind.control_nodes` cannot be asked to. One whose kind has no
-`ClusterKind.control_eviction` leaves on a drained node what runs there.
+A kind without `ClusterKind.control_nodes` cannot drain nodes. A kind without
+`ClusterKind.control_eviction` lets running work on a drained node go on.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Protocol
 
 
 class NodeControl(Protocol):
-    """Both methods are idempotent, and raise
+    """Drains and resumes nodes. Both methods are idempotent.
 
-    - ClusterUnavailable when nothing is known to have happened: send again later,
-    - NotOffered when this cluster's API version cannot change nodes,
-    - NodeRefused when the cluster will not change this one so.
+    - Raises ClusterUnavailable when nothing is known to have happened: send again later.
+    - Raises NotOffered when this cluster's API version cannot change nodes.
+    - Raises NodeRefused when the cluster refuses this change of the node.
     """
 
     def drain(self, node: str, reason: str) -> None:
-        """Let nothing new start on `node`; what runs there goes on. `reason` is one line."""
+        """Let nothing new start on `node`; running work goes on. `reason` is one line."""
         ...
 
     def resume(self, node: str) -> None:
@@ -30,10 +30,10 @@ class NodeControl(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LeftOnNode:
-    """What is still on a node that is being emptied.
+    """The work that is still on a node during an eviction.
 
-    `jobs` are the native ids of our jobs there, `others` how many more there are that have to go,
-    and `refusals` say of some of those that may not go now what keeps them.
+    `jobs` are the native ids of our jobs there. `others` is the number of further workloads that
+    have to go. `refusals` say what blocks the eviction of some of these.
     """
 
     jobs: frozenset[str] = frozenset()
@@ -42,18 +42,18 @@ class LeftOnNode:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether all that had to go is gone."""
+        """Return whether everything that had to go is gone."""
         return not self.jobs and self.others == 0
 
 
 class NodeEviction(Protocol):
-    """Raises what `NodeControl` does."""
+    """Empties drained nodes. Raises the errors of `NodeControl`."""
 
     def evict(self, node: str, *, grace_s: int, jobs: Collection[str]) -> LeftOnNode:
-        """Send away what runs on the drained `node`, and tell what is left; again until nothing is.
+        """Evict what runs on the drained `node` and return what is left; repeat until nothing is.
 
-        Of `jobs`, the native ids of all that we run on the cluster, nothing is touched, only told:
-        who runs them gives notice and stops them. All else may take as long to end as it asks for
-        itself, and `grace_s` at most.
+        `jobs` are the native ids of all our jobs on the cluster. They are only reported, never
+        evicted: the portal itself notifies and stops them. Everything else may take as long to end
+        as it asks for, but at most `grace_s` seconds.
         """
         ...

@@ -19,7 +19,7 @@ SUBMITTED_WITHIN_S = 20
 
 
 class WorkloadPhase(StrEnum):
-    """Where a workload stands on its cluster. One that is held waits for `release`."""
+    """The phase of a workload on its cluster. A held workload waits for `release`."""
 
     HELD = "held"
     STARTING = "starting"
@@ -29,7 +29,7 @@ class WorkloadPhase(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How an ended workload ended, by the cluster's own word."""
+    """How an ended workload ended, as the cluster reports it."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -50,21 +50,28 @@ class RankSlot:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a cluster is asked to run: one attempt of one job.
+    """The request to a cluster to run one attempt of one job.
 
-    `key` is ours and unique for ever; it is how the workload is found again. `team` is the path
-    of the team that it counts for, and `is_borrowed` says that it uses more than the team's
-    guarantee. One that is not `is_requeueable` ends for good when its cluster pushes it aside.
-    `user` is the portal's name of its owner and `cluster_user` the cluster's, where
-    the cluster has users. `slots` has one entry per rank, in rank order; a cluster with a
-    scheduler of its own takes their number and size and chooses the nodes itself. `environment`
-    is already checked (reliability rules); the connector adds the rendezvous and GPU variables.
-    `time_limit_s` of None is no limit. `notice_signal` is sent to every rank's process group by
-    `notify` and `grace_s` before the time limit; at the limit the group is killed. Every node has
-    all of `features`. `image` is the container image that the script runs in, where the cluster
-    runs images. All nodes are in one domain of `required_topology`, or are to be as close together
-    as `preferred_topology` where there is room (levels of `TOPOLOGY_LEVELS`, or "node"). Each rank
-    gets the CPUs and the memory that are given; None is what comes with so many GPUs there.
+    `key` is ours and unique for ever; it identifies the workload on the cluster.
+
+    - `team` is the path of the team that the workload counts for. `is_borrowed` says that it uses
+      more than the team's guarantee.
+    - A workload that is not `is_requeueable` ends for good when its cluster preempts it.
+    - `user` is the owner's name in the portal, and `cluster_user` the name on a cluster that has
+      users.
+    - `slots` has one entry per rank, in rank order. A cluster with its own scheduler uses only
+      their number and size and chooses the nodes itself.
+    - `environment` is already checked (reliability rules). The connector adds the rendezvous and
+      GPU variables.
+    - `time_limit_s` of None means no limit. At the limit every rank's process group is killed.
+    - `notice_signal` goes to every rank's process group on `notify`, and `grace_s` before the time
+      limit.
+    - Every node must have all of `features`.
+    - `image` is the container image for the script, on a cluster that runs images.
+    - `required_topology` confines all nodes to one domain of that level. `preferred_topology` asks
+      for nodes as close together as possible. Both are levels of `TOPOLOGY_LEVELS`, or "node".
+    - Each rank gets `cpus_per_node` CPUs and `memory_mib_per_node` MiB. None means the cluster's
+      default for that many GPUs.
     """
 
     key: str
@@ -91,21 +98,26 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the cluster says of one workload.
+    """One workload as the cluster reports it.
 
-    `is_released` is True only when none of its processes or Pods is left, so that its GPUs are
-    free; `released_at` says since when. `exit_codes` are by rank (negative: killed by
-    that signal); a missing rank is unknown. `submitted_at` tells two holders of one id apart.
-    `slots` are where the ranks really are, or None where the cluster keeps to what was asked; they
-    may hold more or less than that, since `resized_at` or, without it, since the start.
-    `is_stuck` says that it will not start before somebody changes something on the cluster, and
-    `is_held_by_others` that it is because somebody there holds it: it is not ours to release;
-    `never_starts` that it is because of what it asks for. What waits and `is_altered` asks for
-    something else than what was submitted, and `restarts` is how often the cluster itself queued it
-    anew after it ran. `is_only_run` says that by the cluster's own word there was no run before
-    this one: an earlier start that it told of the same workload it has forgotten, or moved.
-    `user`, `account`, `pool`, and of the rest what a native workload has, are told where the
-    cluster has users.
+    - `is_released` is True only when no process or Pod of the workload is left, so that its GPUs
+      are free. `released_at` is the time of that.
+    - `exit_codes` are by rank. A negative code is the signal that killed the rank; a missing rank
+      is unknown.
+    - `submitted_at` distinguishes two workloads that had the same id.
+    - `slots` are the actual places of the ranks, or None on a cluster that never departs from the
+      request. They may be larger or smaller than requested, since `resized_at` or else since the
+      start.
+    - `is_stuck` says that the workload cannot start until somebody changes something on the
+      cluster.
+    - `is_held_by_others` says that it is stuck because a person there holds it. We must not release
+      it.
+    - `never_starts` says that it is stuck because of its own request.
+    - `is_altered` says that the waiting workload no longer asks for what we submitted.
+    - `restarts` is how often the cluster itself requeued it after a run.
+    - `is_only_run` says that, by the cluster, this is the workload's first run. The cluster has
+      then forgotten or moved any earlier start that it reported.
+    - `user`, `account`, `pool` and the fields after them are set only on a cluster that has users.
     """
 
     key: str
@@ -138,18 +150,20 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class NativeWorkload:
-    """A workload that somebody gave to the cluster beside the portal.
+    """A workload that somebody submitted to the cluster without the portal.
 
-    `native_id` with `submitted_at` is unique on its cluster. `account` and `user` are the
-    cluster's names; `slots` are empty until it runs, `mgpu` is what it asks for in all.
-    `resized_at` is when what it holds was last changed. One that `is_mixed` holds GPUs of several
-    pools, and each of its parts is told alone. What came by no account may have a `place` where an
-    administrator finds it: nobody is told of it but they, and no team is taken from it.
+    `native_id` with `submitted_at` is unique on its cluster. `account` and `user` are the cluster's
+    names. `mgpu` is the size of the whole request. `slots` are empty until it runs, and
+    `resized_at` is when their size last changed.
 
-    One that is held waits for `natives.NativeStarter.start`; `ranks_mgpu` is what each of its
-    ranks asks for, `ended_at` when its last run was ended, where it had one, and `message` what its
-    cluster says of why it does not run though it was started. One that was started and `is_stuck`
-    will not run before somebody changes something there.
+    A workload that `is_mixed` holds GPUs of several pools; each pool's part is listed separately. A
+    workload without an account may have a `place` where an administrator finds it. Only
+    administrators see such a workload, and no team is derived from it.
+
+    A held workload waits for `natives.NativeStarter.start`. `ranks_mgpu` is the request of each
+    rank. `ended_at` is the end of its last run, if it had one. `message` is the cluster's
+    explanation why a started workload does not run. A started workload that `is_stuck` cannot run
+    until somebody changes something there.
     """
 
     native_id: str
@@ -178,9 +192,9 @@ class NativeWorkload:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A workload in a listing of which the cluster said what makes no sense, and `why`.
+    """A workload in a listing whose data from the cluster is invalid, and `why`.
 
-    `native_id` is None where not even that can be told.
+    `native_id` is None where not even the id is readable.
     """
 
     native_id: str | None
@@ -191,12 +205,12 @@ class Unread:
 class Listing:
     """Every workload that the cluster knows, as one complete answer.
 
-    There is no partial listing: a connector that cannot list everything raises
-    ClusterUnavailable. A key that is absent here is unknown to the cluster, never finished.
+    There is no partial listing: a connector that cannot list everything raises ClusterUnavailable.
+    A key that is absent here is unknown to the cluster, never finished.
 
-    Where one key was accepted more than once, `copies` has all of them and `observations` the
-    oldest; `seen` finds the one that was recorded. `natives` are not ours. What is `unread` is
-    there, and nothing else is known of it.
+    Where the cluster accepted one key more than once, `copies` has all of them and `observations`
+    the oldest; `seen` finds the recorded one. `natives` are not ours. A workload in `unread` exists
+    on the cluster, but nothing else is known about it.
     """
 
     observed_at: int
@@ -206,19 +220,21 @@ class Listing:
     unread: tuple[Unread, ...] = ()
 
     def may_have(self, native_id: str | None) -> bool:
-        """Whether something that could not be read may be the workload of `native_id`."""
+        """Return whether an unreadable entry may be the workload with `native_id`."""
         return any(one.native_id is None or one.native_id == native_id for one in self.unread)
 
     def seen(self, key: str, native_id: str | None) -> Observation | None:
-        """What the cluster says of `key` under the recorded `native_id`, or under any id while
-        none is recorded."""
+        """Return the observation of `key` under the recorded `native_id`; None when there is none.
+
+        A `native_id` of None, while none is recorded, matches any id.
+        """
         for observation in self.all_of(key):
             if native_id is None or observation.native_id == native_id:
                 return observation
         return None
 
     def all_of(self, key: str) -> tuple[Observation, ...]:
-        """Everything that the cluster accepted under `key`."""
+        """Return everything that the cluster accepted under `key`."""
         if key in self.copies:
             return self.copies[key]
         observation = self.observations.get(key)
@@ -227,17 +243,20 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """One node: `capacity_mgpu` of `pool` on it, and whether new work may start there. It offers
-    `device`s of the pool, which decides what is counted: a core is 1000 as a GPU is. What is free
-    of it must be there for whoever may ask for that much, as the arbiter counts no devices: GPUs
-    that are cut into parts of any size are a node each.
+    """One node: `capacity_mgpu` of `pool` on it, and whether new work may start there.
 
-    `state` is the cluster's word, `reason` what its administrators wrote beside it, `features`
-    what it says that the node has. `domains` says by level in which block, rack and NVLink domain
-    the node is (`TOPOLOGY_LEVELS`), as far as the cluster tells and can keep a gang there.
-    `cpu_milli` and `memory_mib` are what workloads may have of it in all (None: the cluster does
-    not say, or sets no bounds), and those `per_gpu` what one of ours gets with each GPU that does
-    not say what it wants.
+    `device` is the unit of the pool. One CPU core counts 1000, like one GPU. The arbiter does not
+    count devices, so a single request must be able to take all free capacity of a node. GPUs that
+    are split into parts of any size therefore appear as one node each.
+
+    `state` is the cluster's word, and `reason` the text of its administrators. `features` are the
+    node's features as the cluster lists them. `domains` names by level (`TOPOLOGY_LEVELS`) the
+    block, rack and NVLink domain of the node. It has only levels that the cluster reports and can
+    confine a gang to.
+
+    `cpu_milli` and `memory_mib` are the total for workloads on the node; None means that the
+    cluster reports none, or sets no bounds. `cpu_milli_per_gpu` and `memory_mib_per_gpu` are what
+    our workloads get with each GPU when they do not ask for an amount.
     """
 
     name: str
@@ -259,12 +278,14 @@ class NodeCapacity:
 class Inventory:
     """All nodes of the cluster, as one complete answer.
 
-    `api_version` is what was spoken with it, where there is more than one. `complaints` are about
-    nodes of which the cluster said what makes no sense; they are left out. `identity` is what
-    tells the cluster from others, as far as it says it now. `time_limits_s` are by pool the longest
-    that a job may be given there; without one there is none. `isolation` is how far jobs are kept
-    from the machine and from each other, where the portal itself runs them (`local.isolation`), and
-    `isolation_reason` what refuses more.
+    `api_version` is the API version in use, where there are several. `complaints` concern nodes
+    with invalid data, which are left out. `identity` holds what distinguishes the cluster from
+    others, as far as it reports it now.
+
+    `time_limits_s` is the longest time limit of a job by pool; a pool without an entry has none.
+    `isolation` is how strictly jobs are separated from the machine and from each other, where the
+    portal itself runs them (`local.isolation`). `isolation_reason` is why they are not separated
+    further.
     """
 
     observed_at: int
@@ -281,8 +302,8 @@ class Inventory:
 class LogChunk:
     """Bytes `[offset, next_offset)` of one stream of one rank.
 
-    `is_final` says that the stream has ended and `next_offset` is its end; `is_truncated`
-    that the size cap cut it.
+    `is_final` says that the stream has ended and `next_offset` is its end. `is_truncated` says that
+    the size cap cut it.
     """
 
     data: bytes
@@ -293,7 +314,7 @@ class LogChunk:
 
 
 class LogReader(Protocol):
-    """Who can read the outputs of a cluster's workloads."""
+    """Reads the outputs of a cluster's workloads."""
 
     def read_log(
         self,
@@ -310,83 +331,89 @@ class LogReader(Protocol):
 
 
 class ClusterConnector(Protocol):
-    """Every method may raise ClusterUnavailable; then nothing is known to have happened.
+    """A connection to one cluster.
 
-    State lives in our database and on the cluster, never in the connector object, so any
-    process may open one at any time.
+    Every method may raise ClusterUnavailable; then nothing is known to have happened. State lives
+    in our database and on the cluster, never in the connector object, so any process may open one
+    at any time.
 
-    A cluster that can itself take one submission for two (a lost answer, a controller that
-    forgets) `submits_held`: what it accepts does not run before `release`, and only the
-    recorded id is ever released, once it has been listed `settle_s` seconds after its submit
-    time. Elsewhere `submit` starts the workload, and twice the same key is one workload.
+    A cluster may take one submission for two, after a lost answer or when its controller forgets.
+    The connector of such a cluster `submits_held`: an accepted workload does not run before
+    `release`. Only the recorded id is ever released, once it has been listed `settle_s` seconds
+    after its submit time. On other clusters `submit` starts the workload, and submitting a key
+    twice makes one workload.
 
     `native_id` in the methods below is the cluster's id as recorded. It saves a look-up; the
-    connector still makes sure that it belongs to `key` before it acts.
+    connector still verifies that it belongs to `key` before it acts.
     """
 
     @property
     def submits_held(self) -> bool:
-        """Whether a submission waits for `release`."""
+        """Return whether a submission waits for `release`."""
         ...
 
     @property
     def settle_s(self) -> int:
-        """Seconds after its submit time from which a held workload can no longer be forgotten
-        by its cluster, so that its id is its own for good."""
+        """Seconds after a submission until the cluster can no longer forget the held workload.
+
+        From then on the id belongs to this workload for good.
+        """
         ...
 
     def prepare(self) -> None:
-        """Make the cluster ready to be used by us, before its first answer and never after.
+        """Prepare the cluster for our use, before its first answer and never after.
 
-        Idempotent. From then on a cluster that is not the same any more must raise
-        ClusterUnavailable: what ran on it would be taken for lost.
+        Idempotent. From then on, a cluster that is no longer the same one must raise
+        ClusterUnavailable. Otherwise its workloads would be taken for lost.
         """
         ...
 
     def submit(self, workload: Workload, *, is_first: bool = False) -> str:
-        """Give `workload` to the cluster and return the cluster's id for it.
+        """Submit `workload` to the cluster and return the cluster's id for it.
 
-        A second call with the same key changes nothing and returns the same id; where
-        `submits_held`, calls at the same moment may leave held copies with ids of their own.
-        `is_first` promises that nobody has submitted the key before, which saves a look-up.
-        Raises WorkloadRejected when the cluster will never accept this workload.
+        A second call with the same key changes nothing and returns the same id. Where
+        `submits_held`, concurrent calls may leave held copies with ids of their own. `is_first`
+        promises that nobody has submitted the key before, which saves a look-up. Raises
+        WorkloadRejected when the cluster will never accept this workload.
         """
         ...
 
     def release(self, key: str, native_id: str) -> None:
-        """Let a held workload run. Idempotent; one that is not held is left alone."""
+        """Let a held workload run. Idempotent; a workload that is not held is left alone."""
         ...
 
     def remove_copy(self, key: str, native_id: str) -> None:
-        """Take a held workload off the cluster; one that is not held is left alone."""
+        """Remove a held workload from the cluster; a workload that is not held is left alone."""
         ...
 
     def observe(self) -> Listing:
-        """Every workload that the cluster knows."""
+        """Return every workload that the cluster knows."""
         ...
 
     def find_ended(self, key: str, native_id: str) -> Observation | None:
-        """What the cluster's accounting says of a released workload that is listed no more.
+        """Look up in the cluster's accounting a released workload that is no longer listed.
 
-        None when the accounting answers and does not know it, or when there is none. Raises
-        ClusterUnavailable while it cannot answer, or may be late.
+        None when the accounting does not know it, or when the cluster has no accounting. Raises
+        ClusterUnavailable while the accounting cannot answer, or may be late.
         """
         ...
 
     def notify(self, key: str, *, native_id: str | None = None) -> None:
-        """Tell the workload that it will be stopped: its notice signal, to every rank.
+        """Warn the workload that it will be stopped: send its notice signal to every rank.
 
         Idempotent; a workload that has ended or is unknown is left alone.
         """
         ...
 
     def stop(self, key: str, *, native_id: str | None = None) -> None:
-        """End all of the workload's processes now, by force. Idempotent; also for unknown keys:
-        a key that was stopped before it was submitted never starts."""
+        """Kill all of the workload's processes now. Idempotent.
+
+        This works for unknown keys too: a key that is stopped before it is submitted never starts.
+        """
         ...
 
     def inventory(self) -> Inventory:
-        """All nodes with what they offer now."""
+        """Return all nodes with their current capacity."""
         ...
 
     def read_log(
@@ -399,10 +426,10 @@ class ClusterConnector(Protocol):
         limit: int,
         cluster_user: str | None = None,
     ) -> LogChunk:
-        """At most `limit` bytes of `stream` ("stdout" or "stderr") of one rank from `offset`.
+        """Return at most `limit` bytes of one rank's `stream` ("stdout" or "stderr") from `offset`.
 
         A negative offset counts from the end. `cluster_user` is the workload's. Raises
-        LogUnavailable when there is none.
+        LogUnavailable when there is no log.
         """
         ...
 
@@ -413,13 +440,15 @@ class ClusterConnector(Protocol):
 
 @runtime_checkable
 class TellsNews(Protocol):
-    """A connector that hears from its cluster when something happens there.
+    """A connector that its cluster notifies of changes.
 
-    Others are looked at again and again; this one may be looked at as soon as there is news.
+    Other clusters are polled; this one can be observed as soon as there is news.
     """
 
     @property
     def news(self) -> Event:
-        """Set when a look would show something new. Whoever waits for it clears it before the
-        look."""
+        """An event that is set when the next observation would differ.
+
+        The waiter clears it before it observes.
+        """
         ...

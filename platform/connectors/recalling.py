@@ -1,7 +1,7 @@
-"""What a cluster remembers of our workloads that its listing has no more.
+"""The cluster's memory of our workloads that it no longer lists.
 
-A kind of cluster without `ClusterKind.open_recaller` lists everything that it ever did and was not
-told to forget; there is nothing else to ask.
+A kind of cluster without `ClusterKind.open_recaller` lists every workload until the portal tells it
+to forget it. It has nothing else to ask.
 """
 
 from __future__ import annotations
@@ -13,12 +13,17 @@ from connectors.protocol import Observation
 
 
 class Recaller(Protocol):
-    """May raise ClusterUnavailable; then nothing is known."""
+    """Finds ended workloads that the listing lacks.
+
+    May raise ClusterUnavailable; then nothing is known.
+    """
 
     def ended_since(
         self, since: int, *, listed: Collection[str] = ()
     ) -> Mapping[str, tuple[Observation, ...]]:
-        """Every workload of ours that ran and ended after `since` (epoch seconds, by the
-        cluster's clock), by key, in the order of their ends. `listed` are the native ids of what
-        the cluster lists at this moment, whose records may still be on their way."""
+        """Return our workloads that ran and ended after `since`, by key, in order of their ends.
+
+        `since` is epoch seconds by the cluster's clock. `listed` are the native ids in the
+        cluster's current listing; their records may not have arrived yet.
+        """
         ...

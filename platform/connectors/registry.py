@@ -1,4 +1,4 @@
-"""The kinds of cluster that Tidegate can talk to."""
+"""The kinds of cluster that Tidegate supports."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ KINDS: dict[str, ClusterKind] = {kind.name: kind for kind in (KUBERNETES, LOCAL,
 
 
 def kind_named(name: str) -> ClusterKind:
-    """The kind of that name. One that is not registered can do nothing, and raises KeyError where
-    it is opened or checked."""
+    """Return the kind with that name.
+
+    An unregistered name gives a kind without abilities. Opening or checking it raises KeyError.
+    """
     return KINDS[name] if name in KINDS else _unregistered(name)
 
 
 def kinds_where(holds: Callable[[ClusterKind], object]) -> list[str]:
-    """The names of the kinds of which `holds` is true, to select clusters by."""
+    """Return the sorted names of the kinds for which `holds` is true, to filter clusters by."""
     return sorted(name for name, kind in KINDS.items() if holds(kind))
 
 
@@ -32,11 +34,12 @@ def open_connector(
     cluster_id: str,
     known_as: Mapping[str, str] | None = None,
 ) -> ClusterConnector:
-    """The connector of a cluster of `kind` with its stored `options`.
+    """Return the connector of a cluster of `kind` with its stored `options`.
 
-    `cluster_id` is ours and unique for ever: how a cluster knows whose it is. `known_as` is the
-    identity that its first inventory told (see `protocol.Inventory`): how we know whether it is
-    still the same. Raises KeyError for a kind that is not registered, and what its opener raises.
+    `cluster_id` is ours and unique for ever; the cluster stores it to know its owner. `known_as` is
+    the identity from its first inventory (see `protocol.Inventory`); it shows whether the cluster
+    is still the same. Raises KeyError for an unregistered kind, and the errors of the kind's
+    opener.
     """
     return kind_named(kind).open(options, cluster_id, known_as or {})
 

@@ -1,7 +1,7 @@
-"""What every connector refuses before it touches its cluster: keys, environment, script, times.
+"""The checks that every connector makes before it contacts its cluster.
 
-The portal checks requests too; these checks stand at the border of the clusters because what
-passes here reaches an exec, a REST body or a manifest.
+They cover keys, environment, script and times. The portal checks requests too. These checks guard
+the clusters themselves, because what passes here reaches an exec, a REST body or a manifest.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ _ENVIRONMENT_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
 
 
 def is_key(key: str) -> bool:
-    """Whether `key` is 1 to 64 of a-z, 0-9 and "-"."""
+    """Return whether `key` is 1 to 64 of a-z, 0-9 and "-"."""
     return _KEY.fullmatch(key) is not None
 
 
 def check_key(key: str) -> str:
-    """`key` itself. Raises WorkloadRejected unless it is 1 to 64 of a-z, 0-9 and "-"."""
+    """Return `key`. Raises WorkloadRejected unless it is 1 to 64 of a-z, 0-9 and "-"."""
     if not is_key(key):
         raise WorkloadRejected(
             f"{key[:80]!r} is no workload key; use 1 to 64 characters out of a-z, 0-9 and '-'"
@@ -84,7 +84,7 @@ def check_key(key: str) -> str:
 
 
 def check_workload(workload: Workload) -> None:
-    """Raises WorkloadRejected, saying what to change, for what no cluster may be given."""
+    """Raise WorkloadRejected, saying what to change, for a workload that no cluster may get."""
     check_key(workload.key)
     for field in ("name", "pool", "user", "script"):
         _check_text(field, getattr(workload, field))
