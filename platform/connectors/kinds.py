@@ -28,14 +28,14 @@ class ClusterKind:
 
     #: As stored and in the API: at most 16 characters.
     name: str
-    #: As people read it.
+    #: The name for people.
     label: str
 
     # --- Options, and what the operator allows -----------------------------------------------
-    #: Open a connector by options, our id of the cluster, and the identity that its first
-    #: inventory gave (`Inventory.identity`). Speaks to nobody yet. Raises ValueError.
+    #: Open a connector by options, our id of the cluster, and the identity that its first inventory
+    #: gave (`Inventory.identity`). Contacts nothing yet. Raises ValueError.
     open: Callable[[Options, str, Mapping[str, str]], ClusterConnector]
-    #: Raises ValueError for options that no such cluster can have. Opens no secret.
+    #: Raises ValueError for options that no such cluster can have. Opens no file with a secret.
     check_options: Callable[[Options], None]
     #: Raises ValueError, saying what to do, for options that use what the operator has not listed.
     check_trusted: Callable[[Options, OperatorSettings], None]
@@ -47,13 +47,13 @@ class ClusterKind:
     operator_options: Callable[[OperatorSettings, Sequence[str]], Options] = lambda given, paths: {}
     #: Whether the options hold no secret, so that administrators may read them again.
     shows_options: bool = False
-    #: Options that decide which cluster it is, and which workloads on it are ours.
+    #: Options that identify the cluster and our workloads on it.
     lasting_options: frozenset[str] = frozenset()
-    #: The option by which two clusters are one and the same.
+    #: The option that identifies a cluster: equal values mean the same cluster.
     address_option: str | None = None
     #: The option that names the user as whom the portal acts there. No job runs as that user.
     service_user_option: str | None = None
-    #: The part of `Inventory.identity` that no two clusters in the world have in common.
+    #: The part of `Inventory.identity` that is globally unique.
     unique_identity: str | None = None
 
     # --- Workloads ---------------------------------------------------------------------------
@@ -63,30 +63,30 @@ class ClusterKind:
     runs_on_portal_machine: bool = False
     #: Whether connectors hold submissions (`ClusterConnector.submits_held`).
     submits_held: bool = False
-    #: Whether a submission makes several objects, the workload first. That the workload is listed
-    #: does not say that the others are there.
+    #: Whether a submission creates several objects, the workload first. A listed workload does not
+    #: prove that the others exist.
     submits_in_parts: bool = False
-    #: The milli-GPU that a pool gives out at once, by options and the pool's name. Without it, a
-    #: pool gives out any number.
+    #: The step of rank sizes in milli-GPU, by options and the pool's name. Without it, a rank may
+    #: have any size.
     gpu_unit: Callable[[Options, str], int] | None = None
     #: Whether jobs may name a container image, by options.
     runs_images: Callable[[Options], bool] = lambda options: False
-    #: Why a job does not run for its image, or for lack of one, by options, pool and image ("": it
-    #: runs). Without it, `runs_images` decides alone.
+    #: Why a job cannot run because of its image or the lack of one, by options, pool and image ("":
+    #: it can). Without it, `runs_images` decides alone.
     refuse_image: Callable[[Options, str, str | None], str] | None = None
     #: By pool, the image of jobs that name none (None: they must name one), where every job runs
     #: in an image.
     default_images: Callable[[Options], Mapping[str, str | None]] = lambda options: {}
     #: Read logs with less than a connector.
     open_logs: Callable[[Options], LogReader] | None = None
-    #: Ask what the cluster remembers of workloads that its listing has no more. Without it, the
-    #: listing has everything that nobody told it to forget.
+    #: Find workloads that the listing no longer has. Without it, the listing keeps every workload
+    #: until it is told to forget it.
     open_recaller: Callable[[Options], Recaller] | None = None
 
     # --- What only some clusters have --------------------------------------------------------
     #: The cluster's own account of what ran.
     open_account: Callable[[ClusterConnector], ClusterAccount] | None = None
-    #: Control workloads that came to the cluster beside the portal.
+    #: Control native workloads, which people submit without the portal.
     control_natives: Callable[[ClusterConnector], NativeControl] | None = None
     #: Drain and resume nodes.
     control_nodes: Callable[[ClusterConnector], NodeControl] | None = None
@@ -96,8 +96,8 @@ class ClusterKind:
     control_eviction: Callable[[ClusterConnector], NodeEviction] | None = None
     #: Write the limits that the cluster keeps itself.
     control_entitlements: Callable[[ClusterConnector], EntitlementControl] | None = None
-    #: What a comparison of limits calls the object without which the team at a path can submit
-    #: nothing, where a push makes it.
+    #: The subject, in a comparison of limits, of the object that the team at a path needs to submit
+    #: anything, if a push creates that object.
     team_subject: Callable[[str], str] | None = None
 
     def gpu_unit_mgpu(self, options: Options, pool: str) -> int:

@@ -10,11 +10,10 @@ from typing import Protocol, runtime_checkable
 
 from primitives.units import DeviceKind
 
-#: The levels of the places of nodes, from the widest on, by the names that `NodeCapacity.domains`
-#: and the topology of a `Workload` have for them.
+#: The topology levels, widest first, as `NodeCapacity.domains` and `Workload` name them.
 TOPOLOGY_LEVELS = ("block", "rack", "nvlink")
-#: How long a `submit` that is held may take, all that it asks its cluster together: meanwhile
-#: nobody else submits the same, see `jobs.execution.dispatch`.
+#: Seconds for a `submit` to a cluster that holds submissions, all its calls together. Meanwhile no
+#: other process submits the same workload, see `jobs.execution.dispatch`.
 SUBMITTED_WITHIN_S = 20
 
 

@@ -20,7 +20,7 @@ ENVIRONMENT_BYTES_MAX = 512 << 10
 GRACE_S_MAX = 86_400
 TIME_LIMIT_S_MAX = 366 * 86_400
 
-#: Signals that a job may ask to be told with. KILL and STOP cannot be caught: no notice.
+#: Signals that a job may choose for its notice. KILL and STOP cannot be caught.
 NOTICE_SIGNALS = frozenset({"HUP", "INT", "QUIT", "TERM", "USR1", "USR2"})
 
 #: Set by the connectors themselves for every rank, so no workload may bring its own.
@@ -45,7 +45,8 @@ RESERVED_ENVIRONMENT = frozenset(
     }
 )
 
-#: They change how the shell, the loader or Slurm's own commands behave before the script runs.
+#: Variables that change how the shell, the loader or Slurm's commands behave before the script
+#: runs.
 _DENIED_ENVIRONMENT = frozenset({"BASH_ENV", "ENV", "PROMPT_COMMAND"})
 _DENIED_ENVIRONMENT_PREFIXES = ("LD_", "SLURM_", "SBATCH_")
 
@@ -54,8 +55,8 @@ IMAGE_CHARACTERS_MAX = 512
 
 _FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _IMAGE = re.compile(rf"[!-~]{{1,{IMAGE_CHARACTERS_MAX}}}")
-#: What scripts for Slurm's arrays read, set by the portal for the tasks of its own. Not the array's
-#: id, which for Slurm is a number of its own: tools that find it give it to Slurm's commands.
+#: Variables that scripts for Slurm's arrays read. The portal sets them for tasks of its own arrays.
+#: The array's id is not among them: tools would pass it to Slurm, which numbers arrays differently.
 ARRAY_ENVIRONMENT = frozenset(
     {
         "SLURM_ARRAY_TASK_COUNT",
