@@ -1,4 +1,4 @@
-"""What the accounting of a Slurm cluster (slurmdbd) is asked and told over REST."""
+"""Reads and writes the accounting of a Slurm cluster (slurmdbd) over REST."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from connectors.slurm.answers import Answer
 from connectors.slurm.neutral import Account, Association, Diag, HistoryJob, Qos, User
 from connectors.slurm.transport import SlurmTransport, path_part
 
-#: A stub of the accounting that is older than this is all that there will ever be.
+#: Seconds after which a stub in the accounting is final.
 STUB_S = 600
-#: A limit that nobody reaches, where none at all would not be heard of.
+#: A limit out of reach. The controller learns of it, but not of a cleared limit.
 NO_LIMIT = 1_000_000_000
-#: Questions about one job of the accounting; they hold up the look at everything else.
+#: Time-out of a question about one job. It delays the observation of all other jobs.
 HISTORY_TIMEOUT_S = 10.0
-# The window is asked for from "now" on, whatever the time zone of the server is; this much is
-# asked for on both sides and cut off here, for clocks that differ.
+# The window is relative to "now", so that the server's time zone does not matter. For clocks that
+# differ, it is extended by this on both sides, and the answer is cut here.
 _HISTORY_MARGIN_S = 120
 _NOTHING_TO_DO = frozenset({answers.NO_CHANGE, answers.NOTHING_FOUND})
 
 
 class SlurmAccounting:
-    """The accounts, associations, users and qualities of service of one cluster, and what ran.
-    For several threads at once; fails as `SlurmController` does.
+    """Accounts, associations, users, qualities of service and past runs of one cluster.
 
-    `diag` asks the controller, whose clock goes for the history.
+    For use by several threads at once. Its errors are those of `SlurmController`. `diag` asks the
+    controller, whose clock is the clock of the history.
     """
 
     def __init__(self, transport: SlurmTransport, *, diag: Callable[[], Diag]) -> None:
@@ -46,12 +46,14 @@ class SlurmAccounting:
         account: str | None = None,
         listed: Collection[str] = (),
     ) -> tuple[HistoryJob, ...]:
-        """Every run that was eligible before `end` and had not ended before `start` (epoch
-        seconds), complete: one record for each run, a requeued job has several.
+        """Return every run that was eligible before `end` and had not ended before `start`.
 
-        Jobs that are held have no record yet. A short job's first record is a stub for some
-        seconds, which raises ClusterUnavailable: ask for windows that ended a minute ago, or say
-        which jobs are `listed` anyway.
+        The answer is complete; times are epoch seconds. Each run has one record, so a requeued job
+        has several.
+
+        Held jobs have no record yet. The first record of a short job is a stub for some seconds,
+        which raises ClusterUnavailable. To avoid that, ask for windows that ended a minute ago, or
+        pass the jobs that are `listed` anyway.
         """
         if account is not None:
             outgoing.check_name("account", account)
@@ -76,7 +78,7 @@ class SlurmAccounting:
         return tuple(runs)
 
     def job_history(self, job_id: int) -> tuple[HistoryJob, ...]:
-        """Every run that the accounting has of a job, oldest first; () when it has none."""
+        """Return every run of a job in the accounting, oldest first; () when it has none."""
         runs = [
             run
             for run in self._runs(f"/slurmdb/{{}}/job/{int(job_id)}", {}, HISTORY_TIMEOUT_S)
@@ -98,13 +100,13 @@ class SlurmAccounting:
         return [dialect.history(record) for record in records]
 
     def clusters(self) -> tuple[str, ...]:
-        """The names of the clusters that the accounting knows."""
+        """Return the names of the clusters in the accounting."""
         return self._transport.read_list(
             "/slurmdb/{}/clusters", "clusters", lambda _: lambda record: str(record.get("name"))
         )
 
     def tracked_resources(self) -> tuple[str, ...]:
-        """The names of what the accounting counts, such as "gres/gpu:h100"."""
+        """Return the names of the resources that the accounting counts, such as "gres/gpu:h100"."""
         return self._transport.read_list(
             "/slurmdb/{}/tres",
             "tres",
@@ -142,7 +144,7 @@ class SlurmAccounting:
         )
 
     def qos(self, *, timeout_s: float | None = None) -> tuple[Qos, ...]:
-        """All qualities of service; asked for `timeout_s` where that is shorter than usual."""
+        """Return all qualities of service. `timeout_s` replaces the usual time-out."""
         dialect = self._transport.speak()
         return self._transport.read_list(
             "/slurmdb/{}/qos",
@@ -154,7 +156,7 @@ class SlurmAccounting:
 
     @property
     def qos_writes(self) -> int:
-        """How often a quality of service was written or removed here."""
+        """The number of times that this process wrote or removed a quality of service."""
         return self._qos_writes
 
     def users(self) -> tuple[User, ...]:
@@ -164,7 +166,7 @@ class SlurmAccounting:
         )
 
     def put_account(self, account: Account) -> None:
-        """Make an account or change its words. Where it stands is its association's matter."""
+        """Create an account or change its texts. Its association defines its parent."""
         outgoing.check_name("account", account.name)
         outgoing.check_line("description", account.description)
         outgoing.check_line("organization", account.organization)
@@ -173,7 +175,7 @@ class SlurmAccounting:
 
     @property
     def changes_accounts_by_detour(self) -> bool:
-        """Whether an account's own association changes only when it gets another parent."""
+        """Return whether an account's own association changes only together with its parent."""
         return not self._transport.speak().changes_account_associations
 
     def put_association(
@@ -183,12 +185,13 @@ class SlurmAccounting:
         detour: str | None = None,
         known: Collection[Association] | None = None,
     ) -> None:
-        """Make an association or change it. Limits that it does not name stay as they are. `known`
-        are all of the account, where they were just read.
+        """Create an association or change it. Limits that it does not name stay as they are.
 
-        v0.0.38 changes an account's own association only together with its parent. So the
-        account is moved below `detour`, an account that must exist, and back at once; its
-        parent's limits do not count in between. Raises NotOffered there without a detour.
+        `known` are all associations of the account, if the caller has just read them.
+
+        v0.0.38 changes an account's own association only together with its parent. Therefore the
+        account is moved below the existing account `detour` and back at once. In between, its
+        parent's limits do not apply. Without a detour, that version raises NotOffered.
         """
         outgoing.check_association(association)
         if not association.user and self.changes_accounts_by_detour:
@@ -203,11 +206,14 @@ class SlurmAccounting:
     def _move_and_change(
         self, association: Association, known: Association, detour: str | None
     ) -> None:
-        """slurmdbd skips the change of an account that "is moved" to the parent that it has,
-        and v0.0.38 always says the parent.
+        """Change an account's own association by moving the account away and back.
 
-        It does not tell the controller of a limit that is cleared, which would go by it until its
-        next start. So on the way the limit is first raised out of reach, of which it is told.
+        slurmdbd ignores a change that "moves" an account to its current parent, and v0.0.38 always
+        sends the parent.
+
+        slurmdbd also does not report a cleared limit to the controller, which would apply it until
+        its next restart. So the first move raises that limit out of reach, which slurmdbd does
+        report.
         """
         parent = association.parent_account or known.parent_account
         if parent == known.parent_account and detour is None:
@@ -217,7 +223,8 @@ class SlurmAccounting:
             )
         whole = replace(
             association,
-            # What is left out is cleared on the way, and no limit at all kills slurmrestd.
+            # The move clears every field that is left out, and an empty list of limits kills
+            # slurmrestd.
             group_tres={"cpu": None, **known.group_tres, **association.group_tres},
             qos=association.qos or known.qos,
             default_qos=association.default_qos or known.default_qos,
@@ -244,9 +251,11 @@ class SlurmAccounting:
         )
 
     def put_qos(self, qos: Qos, *, known: Collection[Qos] | None = None) -> None:
-        """Make a quality of service or change it to exactly `qos`, and read it again: raises
-        NotOffered when the cluster kept something else. `known` are all that there are, where
-        they were just read."""
+        """Create a quality of service or change it to exactly `qos`, then read it back.
+
+        `known` are all qualities of service, if the caller has just read them. Raises NotOffered
+        when the cluster stored something else.
+        """
         outgoing.check_qos(qos)
         before = self.qos() if known is None else known
         present = next((item for item in before if item.name == qos.name), None)
@@ -263,8 +272,10 @@ class SlurmAccounting:
             )
 
     def add_user(self, user: str, *, account: str, cluster: str) -> None:
-        """Make a user of the accounting who is to be a member of `account`: some versions make
-        the membership at once, and `put_association` makes it in all."""
+        """Create a user of the accounting as a future member of `account`.
+
+        Some versions create the membership at once. `put_association` creates it on every version.
+        """
         for kind, name in (("user", user), ("account", account), ("cluster", cluster)):
             outgoing.check_name(kind, name)
         path, body = self._transport.speak().new_user(user, account=account, cluster=cluster)
@@ -277,11 +288,11 @@ class SlurmAccounting:
         self._put("/slurmdb/{}/users", body, f"write user {user.name}")
 
     def delete_account(self, name: str) -> None:
-        """Remove an account with its associations; one that is not there is no error."""
+        """Remove an account with its associations; a missing account is no error."""
         self._delete("account", name)
 
     def delete_qos(self, name: str) -> None:
-        """Remove a quality of service; one that is not there is no error."""
+        """Remove a quality of service; a missing one is no error."""
         try:
             self._delete("qos", name)
         finally:
@@ -292,8 +303,8 @@ class SlurmAccounting:
             self._qos_writes += 1
 
     def delete_association(self, account: str, *, cluster: str, user: str) -> None:
-        """Take a user out of an account; one that is not in it is no error."""
-        # Without a user it would take every user of the account.
+        """Remove a user from an account; a user who is no member is no error."""
+        # Without a user, the call would remove every user of the account.
         parameters = {"account": account, "cluster": cluster, "user": user}
         for key, name in parameters.items():
             outgoing.check_name(key, name)
@@ -322,7 +333,7 @@ class SlurmAccounting:
 
 
 def _differs(wanted: Association, known: Association) -> bool:
-    """Whether writing `wanted` would change `known`."""
+    """Return whether writing `wanted` would change `known`."""
     return (
         any(known.group_tres.get(name) != limit for name, limit in wanted.group_tres.items())
         or wanted.parent_account not in ("", known.parent_account)
@@ -333,7 +344,7 @@ def _differs(wanted: Association, known: Association) -> bool:
 
 
 def _rules(qos: Qos) -> tuple[object, ...]:
-    """What a quality of service does; the order of its lists and its words are no part of it."""
+    """Return the rules of a quality of service, independent of its texts and of list order."""
     return (
         *(qos.priority, qos.grace_s, set(qos.flags), set(qos.preempts), set(qos.preempt_mode)),
         *(dict(qos.group_tres), dict(qos.user_tres), dict(qos.job_tres)),
@@ -341,13 +352,16 @@ def _rules(qos: Qos) -> tuple[object, ...]:
 
 
 def _from_now(offset_s: int) -> str:
-    """A time in the form that every version reads alike, in any time zone."""
+    """Return a time in the form that every API version reads alike, in any time zone."""
     return f"now{'+' if offset_s >= 0 else '-'}{abs(offset_s)}seconds"
 
 
 def _check_arrived(runs: list[HistoryJob], now: int) -> None:
-    """The accounting hears of a job's steps before the job: until then it makes up a record with
-    no partition, one node and another name."""
+    """Raise AccountUndecided for a recent run that is only a stub.
+
+    The accounting receives a job's steps before the job. Until then it invents a record without a
+    partition, with one node and another name.
+    """
     for run in runs:
         if not run.partition and (run.start_time or run.submit_time) > now - STUB_S:
             raise AccountUndecided(f"the accounting has only a stub of job {run.job_id} yet")

@@ -1,4 +1,4 @@
-"""What slurmdbd has on record of the jobs of a Slurm cluster."""
+"""The records of slurmdbd on the jobs of a Slurm cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RecordKey = tuple[int, int, int | None]
 
 
 def open_account(connector: ClusterConnector) -> SlurmAccount:
-    """The account of the cluster of `connector`, which must be Slurm's."""
+    """Return the account of the Slurm cluster of `connector`."""
     assert isinstance(connector, SlurmConnector)
     return SlurmAccount(connector.rest.controller, connector.rest.accounting, connector.options)
 
@@ -45,14 +45,16 @@ class SlurmAccount:
         self._options = options
 
     def account_of(self, team: str) -> str:
-        """See the protocol. Raises WorkloadRejected for what is no path."""
+        """See the protocol. Raises WorkloadRejected for a text that is no path."""
         return account_name(team, self._options.account_prefix)
 
     def runs(self, *, start: int, end: int) -> AccountedRuns:
-        """See the protocol. A job that was requeued has a record, with a submit time of its own,
-        for each run. What held GPUs of none of our pools is left out, as is what never ran."""
+        """See the protocol. Jobs that never ran, or without GPUs of our pools, are left out.
+
+        A requeued job has one record for each run, with a submit time of its own.
+        """
         cluster = own_cluster(self._accounting.clusters(), self._options.cluster_name)
-        # Before the records are read: what had not arrived by then may be missing in them.
+        # Asked before the records are read: messages in the backlog may be missing from them.
         diag = self._controller.diag()
         if diag.accounting_backlog > 0:
             raise AccountLate(
@@ -63,7 +65,7 @@ class SlurmAccount:
         for since, until in _parts(start, min(end, diag.observed_at)):
             for run in self._accounting.history(start=since, end=until):
                 if run.cluster in ("", cluster) and run.start_time is not None:
-                    # Read later, known better: it may have ended in between.
+                    # The later record wins: the run may have ended in between.
                     found[run.job_id, run.submit_time, run.start_time] = run
         of_cores = self._nodes_of_cores()
         translated = (self._translated(run, of_cores) for run in self._whole(found))
@@ -77,8 +79,11 @@ class SlurmAccount:
         )
 
     def _whole(self, found: dict[_RecordKey, HistoryJob]) -> Iterable[HistoryJob]:
-        """One run of the records of each. What a job had before a change of its resources may have
-        ended before the window; without it the run had another submit time in each."""
+        """Return one run for all records of each resized job.
+
+        The record from before a resize may have ended before the window. Without it, the run would
+        have a different submit time in each window.
+        """
         runs = joined(found.values())
         parts = [
             run for run in runs if run.start_time is not None and held_since(run) != run.start_time
@@ -90,7 +95,7 @@ class SlurmAccount:
         return joined(found.values()) if parts else runs
 
     def _nodes_of_cores(self) -> frozenset[str]:
-        """The nodes of the pool of cores, where there is one."""
+        """Return the nodes of the pool of CPU cores, if there is one."""
         pools = self._options.pools
         if len(self._options.gpu_pools) == len(pools):
             return frozenset()
@@ -98,7 +103,7 @@ class SlurmAccount:
         return frozenset(node.name for node in nodes if is_of_cores(node, pools))
 
     def _translated(self, run: HistoryJob, of_cores: frozenset[str]) -> AccountedRun | None:
-        """The run in the protocol's words; None for one that held nothing of ours."""
+        """Return the run in the terms of the protocol; None for a run without resources of ours."""
         began = held_since(run)
         if began is None or not run.nodes:
             return None
@@ -106,7 +111,7 @@ class SlurmAccount:
             return None
         key = key_of(self._options.tag_secret, run.name, run.user)
         pool, gpus = self._pool_and_gpus(run, of_cores)
-        # Ours without GPUs is a finding, everybody else's is none of our business.
+        # A job of ours without GPUs is worth reporting; a native job without GPUs is not.
         if pool is None or (gpus == 0 and key is None):
             return None
         return AccountedRun(
@@ -130,8 +135,12 @@ class SlurmAccount:
         return gpus.get(self._options.pools[pool].gres_type, gpus.get("", 0))
 
     def _pool_and_gpus(self, run: HistoryJob, of_cores: frozenset[str]) -> tuple[str | None, int]:
-        """By the type of the GPUs; where the cluster does not record it, by the partition. What has
-        no GPUs is of the pool of cores as far as it ran on its nodes."""
+        """Return the pool and the device count of a run.
+
+        The GPU type decides; where the accounting does not record it, the partition does. A run
+        without GPUs belongs to the pool of CPU cores with the share of its cores on that pool's
+        nodes.
+        """
         pools = self._options.pools
         if CORES in run.gpus:
             slots = spread(run.nodes, run.gpus[CORES])

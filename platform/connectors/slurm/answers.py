@@ -1,7 +1,7 @@
-"""What an answer of slurmrestd means, by one rule for all its versions.
+"""The meaning of slurmrestd's answers, by one rule for all its versions.
 
-The HTTP status is no verdict: refusals come as 200, accepted jobs as 500, and an empty list may be
-a database that is down. So the body is read, and its errors before its values.
+The HTTP status is not reliable: refusals come as 200, accepted jobs as 500, and an empty list may
+be a database that is down. So the body is read, and its errors before its values.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ _AUTHENTICATION = 1007
 # No connection to the controller, its back-off, a job in transition, a standby controller, and no
 # connection to the database: the call was not carried out and may be sent again.
 _NOT_NOW = {1001, 1800, 1804, 1805, TRY_AGAIN, 2027, NO_DATABASE}
-#: Refusals of a submission for the sake of its partition, user, account or QoS, which no request of
-#: a person names and an administrator can make; and of what these allow or have: time, nodes, GPUs
-#: and features that another cluster may have.
+#: Refusals that are not final. Some concern the partition, user, account or QoS: no request names
+#: them, and an administrator can create them. Others concern time, nodes, GPUs and features, which
+#: another cluster may offer.
 NOT_SET_UP = frozenset(
     {2000, 2003, 2010, 2045, 2066, *(2006, 2014, 2015, 2029, 2050, 2051, 2070, 2072, 2101, 2115)}
 )
 _MAX_TEXT = 600
-#: Beside every refused token.
+#: Appended to every error about a refused token.
 REFUSAL_HINT = "does the minter have this cluster's key, and do the clocks agree?"
 
 
 class AuthenticationFailed(ClusterUnavailable):
-    """The cluster takes the token for expired, forged or another user's. Nothing was done."""
+    """The cluster calls the token expired, forged or another user's. Nothing was done."""
 
 
 class SlurmRefused(WorkloadRejected):
-    """The cluster's definite no, with Slurm's `number` for it (None where it gave none)."""
+    """A definite refusal by the cluster. `number` is Slurm's error number, None without one."""
 
     def __init__(self, text: str, number: int | None) -> None:
         super().__init__(text)
@@ -55,14 +55,14 @@ class SlurmRefused(WorkloadRejected):
 
 @dataclass(frozen=True, slots=True)
 class SlurmError:
-    """One error in an answer; `number` is Slurm's (slurm_errno.h), None where it gave none."""
+    """One error in an answer. `number` is Slurm's (slurm_errno.h), None without one."""
 
     number: int | None
     text: str
 
 
 class Verdict(Enum):
-    """What a failed call did to the cluster."""
+    """The effect of a failed call on the cluster."""
 
     REFUSED = "refused for good"
     NOT_NOW = "not done, may be sent again"
@@ -81,12 +81,12 @@ class Answer:
 
     @property
     def is_absent(self) -> bool:
-        """Whether slurmrestd has no such address: an API version or a method that it lacks."""
+        """Return whether slurmrestd lacks this address, by API version or method."""
         return self.status in (404, 405) and self.body is None
 
     @property
     def cluster(self) -> str:
-        """The name of the cluster that answered, which versions from v0.0.40 on say; or ""."""
+        """The name of the cluster that answered; "" with versions before v0.0.40."""
         found: object = self.body
         for key in ("meta", "slurm", "cluster"):
             found = found.get(key) if isinstance(found, Mapping) else None
@@ -94,7 +94,7 @@ class Answer:
 
     @property
     def error(self) -> SlurmError | None:
-        """The error that says most, with the texts of all."""
+        """The most informative error, with the texts of all errors."""
         if not self.errors:
             return None
         numbers = [error.number for error in self.errors if error.number not in _UNSPECIFIED]
@@ -103,13 +103,13 @@ class Answer:
         return SlurmError(number, "; ".join(texts)[:_MAX_TEXT] or "no text")
 
     def overlooking(self, text: str) -> Answer:
-        """This answer without the errors that begin with `text`, good where there are no others."""
+        """Return this answer without errors that begin with `text`; it is good if none remain."""
         kept = tuple(error for error in self.errors if not error.text.startswith(text))
         return replace(self, errors=kept, status=self.status if kept else 200)
 
     @property
     def ignored(self) -> str | None:
-        """Slurm's words when it left out a part of our request, which is a bug of ours."""
+        """Slurm's message when it ignored a part of our request, which is a bug of ours."""
         for text in self.warnings:
             if text.startswith("Ignoring ") or "Expected OpenAPI type" in text:
                 return text[:_MAX_TEXT]
@@ -117,11 +117,14 @@ class Answer:
 
 
 def _parsed(content: bytes) -> Any:
-    """The JSON in `content`, None for none. Lists of jobs have megabytes and come each second."""
+    """Return the JSON in `content`; None when it is invalid.
+
+    It must be fast: job lists of megabytes come each second.
+    """
     try:
         return orjson.loads(content)
     except ValueError:
-        # Slurm passes on what users wrote, in whatever encoding, and numbers that are none.
+        # Slurm passes on users' text in any encoding, and invalid numbers.
         try:
             return json.loads(content.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
@@ -162,7 +165,7 @@ def _errors(entries: object) -> Iterable[SlurmError]:
 
 
 def _statuses(entries: object) -> Iterable[SlurmError]:
-    """What DELETE says of each job; a job that is fine has code 0."""
+    """Yield the errors that DELETE reports by job; a successful job has code 0."""
     for entry in entries if isinstance(entries, list) else ():
         error = entry.get("error") if isinstance(entry, dict) else None
         if isinstance(error, dict) and error.get("code"):
@@ -177,7 +180,7 @@ def _warnings(entries: object) -> Iterable[str]:
 
 
 def verdict(number: int | None) -> Verdict:
-    """What an error of `number` says about the effect of a call (slurm_errno.h)."""
+    """Return what an error of `number` implies about the effect of a call (slurm_errno.h)."""
     if number == _AUTHENTICATION:
         return Verdict.AUTHENTICATION
     if number in _NOT_NOW:
@@ -190,7 +193,7 @@ def verdict(number: int | None) -> Verdict:
 
 
 def check_read(answer: Answer, what: str) -> Mapping[str, Any]:
-    """The body of an answer to a read that has no errors. Raises ClusterUnavailable otherwise."""
+    """Return the body of an answer to a read. Raises ClusterUnavailable if it has errors."""
     error = answer.error
     if answer.status == 401 or (error and verdict(error.number) is Verdict.AUTHENTICATION):
         raise AuthenticationFailed(f"the cluster refuses our token ({what}); {REFUSAL_HINT}")
@@ -209,7 +212,7 @@ def check_read(answer: Answer, what: str) -> Mapping[str, Any]:
 
 
 def records(body: Mapping[str, Any], *keys: str) -> list[Mapping[str, Any]]:
-    """The list under the first of `keys` that the body has."""
+    """Return the list under the first of `keys` that the body has."""
     for key in keys:
         if key in body:
             found = body[key]
@@ -220,10 +223,10 @@ def records(body: Mapping[str, Any], *keys: str) -> list[Mapping[str, Any]]:
 
 
 def check_write(answer: Answer, what: str, *, fine: frozenset[int] = frozenset()) -> None:
-    """Raise what a write that failed means; errors of `fine` mean that nothing was left to do.
+    """Raise the error of a failed write; errors in `fine` mean that there was nothing to do.
 
-    Raises SlurmRefused (a definite no), AuthenticationFailed or ClusterUnavailable (not done),
-    NotOffered (a part of the request means nothing to this version) or OutcomeUnknown.
+    Raises SlurmRefused (a definite refusal), AuthenticationFailed or ClusterUnavailable (not done),
+    NotOffered (this version ignored a part of the request) or OutcomeUnknown.
     """
     error = answer.error
     if error is not None:

@@ -1,33 +1,37 @@
 """The batch script that runs a workload's script once on every node of its Slurm job.
 
-The script on the first node (the shell) starts one rank per node by srun, or by itself the only
-rank of a job, which spares the cluster a step. It stays in touch with them: ranks report on their
-standard output, and the shell tells them to pass the notice on or to give up on their standard
-input. That needs no controller, and works where a signal sent through the REST API reaches the
-shell only (v0.0.38) as well as where it reaches the ranks.
+The batch shell runs on the first node. It starts one rank per node with srun. The only rank of a
+job it starts itself, which saves the cluster a step. Ranks report on their standard output. On
+their standard input, the shell tells them to pass on the notice or to give up. That needs no
+controller. It works whether a signal through the REST API reaches only the shell (v0.0.38) or the
+ranks too.
 
-NOTICE_SIGNAL asks for the notice; unlike those that scripts know it ends nobody who does not
-expect it. STOP_SIGNAL has the ranks killed at once; a cancel must follow, which alone would wait
-for Slurm's KillWait between TERM and KILL. What Slurm itself sends reaches all processes.
+NOTICE_SIGNAL requests the notice. Unlike the signals that scripts know, it does not end a process
+that does not expect it. STOP_SIGNAL has the ranks killed at once. A cancel must follow: alone it
+would wait for Slurm's KillWait between TERM and KILL. Signals from Slurm itself reach all
+processes.
 
-How it ended: the shell exits with the code of the first rank that failed, or 0; it dies of
-TIMED_OUT_SIGNAL when our own time limit ended the ranks (Slurm's has minutes only), of
-NOT_STARTED_SIGNAL when a rank could not start, and of STOPPED_SIGNAL when no cancel followed.
-Ranks leave their exit codes in files, too (see
-`connectors.slurm.logs`). As for every shell, a script that exits with 129 to 192 by itself looks
-like one that was killed by a signal.
+The end of the job: the shell exits with the code of the first rank that failed, or 0. Otherwise the
+shell dies of a signal:
 
-Nothing that users write is ever part of the shell's text or environment: it travels as base64.
+- TIMED_OUT_SIGNAL when our own time limit ended the ranks (Slurm's limit has minutes only).
+- NOT_STARTED_SIGNAL when a rank could not start.
+- STOPPED_SIGNAL when no cancel followed a stop.
 
-Where there are several ranks, `srun` in them is a program that refuses: Slurm's own would wait for
+Ranks also leave their exit codes in files (see `connectors.slurm.logs`). As for every shell, a
+script that itself exits with 129 to 192 looks like one that a signal killed.
+
+User input is never part of the shell's text or environment: it travels as base64.
+
+With several ranks, `srun` inside them is a program that refuses. Slurm's own srun would wait for
 the GPUs that the ranks hold, until the job's time limit.
 
 A workload with a container image has its ranks started by pyxis, NVIDIA's plugin for srun
-(https://github.com/NVIDIA/pyxis): `--container-image` names the image, `--container-mounts` the
-directories that the container sees under their own names (where the ranks leave their output, and
-where scripts start), `--container-workdir` the latter. The rank's shell runs inside the container
-too, so the image must have /bin/bash and the usual tools. The shell of the job, and its scontrol,
-stay outside.
+(https://github.com/NVIDIA/pyxis). `--container-image` names the image. `--container-mounts` lists
+the directories that the container sees under their own names: the outputs of the ranks and the
+working directory. `--container-workdir` is the working directory. The rank's shell runs inside the
+container too, so the image must have /bin/bash and the usual tools. The batch shell and its
+scontrol stay outside.
 """
 
 from __future__ import annotations
@@ -298,7 +302,7 @@ coproc srun --ntasks=@RANKS@ --ntasks-per-node=1 --distribution=block --input=al
   @SETTINGS_BYTES@ @SCRIPT_BYTES@ "$tag" @GPUS@ @RANKS@ "${address:-$first}" "$port"
 """
 
-# Nobody but this node has to find a rank that is alone. What is ignored here it could not trap.
+# No other node needs the address of a single rank. It could not trap a signal that is ignored here.
 _ALONE = r"""
 trap 'stopped=1' ABRT
 coproc /bin/bash -c "$rank_program" tidegate-rank "$key" "$directory" \
@@ -311,7 +315,7 @@ image=$(base64 -d <<< @IMAGE@)
 container=("--container-image=$image" --container-mounts=@MOUNTS@ --container-workdir=@WORKDIR@)
 """
 
-# What srun does not start says nothing on its standard output: it leaves no output at all.
+# A rank that srun could not start leaves no output file at all.
 _CONTAINER_CHECK = r"""
 if [ "$status" != 0 ] && [ -z "$cancelled" ]; then
   for ((rank = 0; rank < @RANKS@; rank++)); do
@@ -335,10 +339,10 @@ def batch_script(
     path: str,
     mounts: Sequence[str] = (),
 ) -> str:
-    """The text to submit for `workload`, which has passed `workload_checks`.
+    """Return the batch script of `workload`, which has passed `workload_checks`.
 
-    `tag` is the job's name, `directory` where the ranks leave their output and `path` their PATH.
-    `mounts` are the directories that a container sees: where scripts start is the first of them.
+    `tag` is the job's name, `directory` the output directory of the ranks and `path` their PATH.
+    `mounts` are the directories that a container sees; the first is the working directory.
     """
     script = workload.script.encode()
     settings = _settings(workload).encode()
@@ -362,10 +366,10 @@ def batch_script(
 
 
 def pyxis_image(image: str) -> str:
-    """`image` as pyxis wants it: a path, or [USER@][REGISTRY#]IMAGE[:TAG].
+    """Return `image` in the form of pyxis: a path, or [USER@][REGISTRY#]IMAGE[:TAG].
 
-    Elsewhere a registry ends with a slash, and is told from the first part of a name by a dot or
-    a colon in it, or by being "localhost"; so "nvcr.io/nvidia/pytorch" is taken as what it means.
+    Elsewhere a slash ends the registry. The first part of a name is a registry if it contains a dot
+    or a colon, or is "localhost". So "nvcr.io/nvidia/pytorch" becomes "nvcr.io#nvidia/pytorch".
     """
     name = image.removeprefix("docker://")
     if name.startswith(("/", ".")) or "://" in name or "#" in name:
@@ -380,10 +384,10 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
 
 
 def _template(workload: Workload) -> str:
-    """The shell's text for this kind of workload, its values not filled in.
+    """Return the shell's text for this kind of workload, with its values not filled in.
 
-    A rank that is alone needs srun for a container only: a step of its own would double what a
-    start costs the cluster.
+    A single rank needs srun only for a container: a step of its own would double the cost of a
+    start for the cluster.
     """
     is_contained = workload.image is not None
     is_alone = len(workload.slots) == 1 and not is_contained
@@ -411,9 +415,10 @@ def _container(workload: Workload, mounts: Sequence[str]) -> Mapping[str, str]:
 
 
 def command_of(script: str) -> list[str]:
-    """The program that runs `script`, with its argument, as the kernel would choose it.
+    """Return the program that runs `script`, with its argument, as the kernel would choose it.
 
-    By its `#!` line, of which all that follows the program is one argument; else /bin/sh.
+    The `#!` line names the program; everything after it is one argument. Without that line it is
+    /bin/sh.
     """
     line = script[2:_SHEBANG_CHARACTERS_MAX].partition("\n")[0].strip(" \t")
     if not script.startswith("#!") or not line:
@@ -424,9 +429,9 @@ def command_of(script: str) -> list[str]:
 
 
 def _settings(workload: Workload) -> str:
-    """What the ranks must know, as assignments of bash."""
+    """Return the settings of the ranks as bash assignments."""
     limit_ms = 1_000 * (workload.time_limit_s or 0)
-    # With a limit within the grace the notice would come at the start; so it comes at half.
+    # The notice never comes before half the limit, however long the grace is.
     notice_ms = limit_ms - min(1_000 * workload.grace_s, limit_ms // 2)
     variables = [f"{name}={value}" for name, value in workload.environment.items()]
     return (

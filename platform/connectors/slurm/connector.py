@@ -1,10 +1,12 @@
 """A Slurm cluster behind slurmrestd as a cluster of Tidegate.
 
-An attempt is one Slurm job. It is submitted as its user and held; its name is a tag that says
-whose it is (see `naming`). Before anything is done to a job by its number, the job is read and
-its name and user are compared: a controller that crashed may have given the number to somebody
-else. Between the comparison and the act the number cannot change hands, because numbers are only
-given anew to submissions that were not saved, and unsettled jobs are left alone.
+An attempt is one Slurm job. It is submitted as its user and held. Its name is a tag that identifies
+it as ours (see `naming`).
+
+Before every action on a job number, the job is read and its name and user are compared: a
+controller that crashed may have reused the number. Between comparison and action the number cannot
+change hands. Slurm reuses only the numbers of submissions that it had not saved, and unsettled jobs
+are left alone.
 """
 
 from __future__ import annotations
@@ -77,9 +79,9 @@ from primitives.units import DeviceKind
 
 log = logging.getLogger(__name__)
 
-#: An empty queue is confirmed to be the cluster's at least so often.
+#: Seconds after which an empty queue must again be confirmed as this cluster's.
 _CONFIRMED_S = 2
-#: What tells a cluster from others: its name, and the secret that signs our jobs there.
+#: The identity of a cluster: its name, and the secret that signs our jobs there.
 CLUSTER, TAGS = "cluster", "tags"
 _ENDED = WorkloadPhase.ENDED
 _NATIVE_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
@@ -89,11 +91,11 @@ _NO_EXITS = RankExits()
 def open_slurm(
     options: Mapping[str, Any], cluster_id: str, known_as: Mapping[str, str] | None = None
 ) -> ClusterConnector:
-    """The connector for `options` (see `connectors.slurm.options`); speaks to nobody yet.
+    """Return the connector for `options` (see `connectors.slurm.options`), without contacting it.
 
-    `cluster_id` is not needed: a cluster is known by its name, and that of `known_as` is the one
-    that it must answer by. Raises ValueError for bad options, of which a tag secret that is
-    another one than before is one.
+    `cluster_id` is unused: the name identifies a Slurm cluster. `known_as` holds the name that it
+    must answer with. Raises ValueError for bad options, and for a tag secret that differs from the
+    earlier one.
     """
     checked = parse_options(options)
     before = known_as or {}
@@ -106,12 +108,12 @@ def open_slurm(
 
 
 def check_slurm_options(options: Mapping[str, Any]) -> None:
-    """Raises ValueError for options that no Slurm cluster can have; opens no file of a secret."""
+    """Raise ValueError for options that no Slurm cluster can have. Opens no secret file."""
     parse_options(options, reads_secret=False)
 
 
 def open_slurm_logs(options: Mapping[str, Any]) -> LogReader:
-    """The outputs of jobs of such a cluster. Raises ValueError for bad options."""
+    """Return the log reader of such a cluster. Raises ValueError for bad options."""
     return SlurmLogs(parse_options(options, reads_secret=False))
 
 
@@ -132,7 +134,7 @@ class SlurmConnector:
         )
         self._wanted = cluster
         self._confirmed_s = -math.inf
-        # The protocol knows no closing: connections end with the connector.
+        # The protocol has no `close`: connections end with the connector.
         weakref.finalize(self, self._rest.close)
         self._hardware = Kept(
             lambda: read_hardware(self._controller), left_s=lambda: self._rest.left_s()
@@ -150,12 +152,12 @@ class SlurmConnector:
 
     @property
     def options(self) -> SlurmOptions:
-        """What it was opened with."""
+        """The options that it was opened with."""
         return self._options
 
     @property
     def rest(self) -> SlurmRest:
-        """Its client, for the other things that a Slurm cluster can do."""
+        """The REST client, for the other features of a Slurm cluster."""
         return self._rest
 
     @property
@@ -164,19 +166,19 @@ class SlurmConnector:
 
     @property
     def submits_held(self) -> bool:
-        """Yes: Slurm takes a submission whose answer was lost for another one."""
+        """Return True: after a lost answer, Slurm takes a repeated submission for a new one."""
         return True
 
     @property
     def settle_s(self) -> int:
-        """What the options say; the controller saves what it accepted every 5 s."""
+        """The value from the options. The controller saves accepted jobs every 5 s."""
         return self._options.settle_s
 
     def prepare(self) -> None:
-        """Nothing: what tells the cluster from others comes with its inventory."""
+        """Do nothing: the identity of the cluster comes with its inventory."""
 
     def submit(self, workload: Workload, *, is_first: bool = False) -> str:
-        """See the protocol. The nodes in `slots` are ignored: Slurm chooses them."""
+        """See the protocol. The nodes in `slots` are ignored: Slurm chooses the nodes."""
         with self._rest.within(SUBMITTED_WITHIN_S):
             return self._submit(workload, is_first=is_first)
 
@@ -211,8 +213,10 @@ class SlurmConnector:
             raise
 
     def release(self, key: str, native_id: str) -> None:
-        """See the protocol. A number that is not, or no longer, our job's is left alone, and so is
-        what is not what was submitted."""
+        """See the protocol. A job that no longer matches its submission is left alone.
+
+        So is a number that is not, or no longer, our job's.
+        """
         job = self._job(check_key(key), native_id)
         if job is None or not _is_held(job) or self._is_altered(job):
             return
@@ -230,7 +234,7 @@ class SlurmConnector:
         self._send(job, None)
 
     def observe(self) -> Listing:
-        """See the protocol. Of ended jobs the ranks' exit codes are read where they can be."""
+        """See the protocol. The ranks' exit codes of ended jobs are read where possible."""
         listed = self._controller.jobs()
         unread = [
             Unread(None if one.job_id is None else str(one.job_id), one.why)
@@ -277,8 +281,11 @@ class SlurmConnector:
     def _seen_let_go(
         self, ours: Mapping[str, Sequence[SlurmJob]], observed_at: int
     ) -> frozenset[tuple[int, int]]:
-        """The jobs that were seen to wait unheld for so long that a controller which crashes cannot
-        have forgotten their release: when one of them is held, somebody else holds it."""
+        """Return the jobs that once waited unheld long enough to count as released for good.
+
+        A crashed controller cannot have forgotten their release. If one of them is held now,
+        somebody else holds it.
+        """
         listed = {_number(job): job for jobs in ours.values() for job in jobs}
         self._waiting_since = {
             number: self._waiting_since.get(number, observed_at)
@@ -294,7 +301,7 @@ class SlurmConnector:
         return self._let_go
 
     def find_ended(self, key: str, native_id: str) -> Observation | None:
-        """See the protocol. Of several runs of the job under our name it is the last."""
+        """See the protocol. Of several runs of the job under our name, the last one counts."""
         check_key(key)
         if not _NATIVE_ID.fullmatch(native_id):
             return None
@@ -320,7 +327,7 @@ class SlurmConnector:
             raise AccountUndecided(str(error)) from error
 
     def notify(self, key: str, *, native_id: str | None = None) -> None:
-        """See the protocol. The notice asks the batch script, which tells the ranks, once."""
+        """See the protocol. The signal asks the batch script, which notifies the ranks, once."""
         for job in self._jobs_of(check_key(key), native_id):
             if _phase(job) is WorkloadPhase.RUNNING:
                 self._send(job, NOTICE_SIGNAL)
@@ -328,7 +335,8 @@ class SlurmConnector:
     def stop(self, key: str, *, native_id: str | None = None) -> None:
         """See the protocol. Raises ClusterUnavailable for a held job that is not settled yet.
 
-        What is not there is not remembered: it is held when it comes, and released by nobody.
+        A stop of a missing job is not remembered: the job is held if it appears later, and is never
+        released.
         """
         unsettled: ClusterUnavailable | None = None
         for job in self._jobs_of(check_key(key), native_id):
@@ -339,7 +347,7 @@ class SlurmConnector:
                 if phase is WorkloadPhase.HELD:
                     self._check_settled(job)
                 elif phase is WorkloadPhase.RUNNING:
-                    # Else what ignores TERM would live on for the cluster's KillWait.
+                    # Otherwise a process that ignores TERM would run on for the cluster's KillWait.
                     self._send(job, STOP_SIGNAL)
                 self._send(job, None)
             except ClusterUnavailable as error:
@@ -348,8 +356,8 @@ class SlurmConnector:
             raise unsettled
 
     def inventory(self) -> Inventory:
-        """See the protocol: the nodes that have GPUs of one of the cluster's pools."""
-        # Before the nodes are asked, so that what it says is never older than it claims.
+        """See the protocol. The nodes are those with devices of the cluster's pools."""
+        # Read before the nodes, so that the answer is never older than `observed_at`.
         observed_at = self._controller.diag().observed_at
         odd: list[str] = []
         partitions = {
@@ -391,7 +399,7 @@ class SlurmConnector:
         )
 
     def _identity(self) -> Mapping[str, str]:
-        """What tells this cluster from others, as far as it can be had now."""
+        """Return the identity of this cluster, as far as it is available now."""
         found = {TAGS: secret_mark(self._options.tag_secret)}
         if self._rest.cluster is None:
             with contextlib.suppress(ClusterUnavailable):
@@ -401,7 +409,8 @@ class SlurmConnector:
         return found
 
     def _ask_accounting_who_it_is(self) -> None:
-        # A silent accounting is asked again after a while: its question is kept, too.
+        # A failure is cached like an answer, so a silent accounting is asked again only after a
+        # while.
         try:
             self._rest.ask_accounting_who_it_is()
         except AnotherCluster:
@@ -410,9 +419,10 @@ class SlurmConnector:
             log.warning("the cluster does not say its name: %s", error)
 
     def _doubt(self) -> str:
-        """Why an empty queue may be another cluster's, which tells no name; "" when it is ours.
+        """Return why an empty queue may be another cluster's; "" when it is this cluster's.
 
-        Asked often enough that nothing is called lost in between. Raises AnotherCluster.
+        An empty queue carries no cluster name. The check is frequent enough that no job is taken
+        for lost in between. Raises AnotherCluster.
         """
         now_s = time.monotonic()
         if self._wanted is None or now_s - self._confirmed_s < _CONFIRMED_S:
@@ -444,15 +454,17 @@ class SlurmConnector:
         )
 
     def forget(self, key: str, *, native_id: str | None = None) -> None:
-        """Nothing: Slurm drops ended jobs by itself, and the outputs are their user's."""
+        """Do nothing: Slurm drops ended jobs itself, and the outputs belong to their user."""
         check_key(key)
 
     def _key(self, job: SlurmJob) -> str | None:
         return key_of(self._options.tag_secret, job.name, job.user)
 
     def _is_altered(self, job: SlurmJob) -> bool:
-        """Whether `job`, which has a name of ours and waits, asks for something else than what was
-        submitted. Of ours each has one type of GPU, which is that of its partition's pool."""
+        """Return whether `job`, a waiting job with a name of ours, differs from its submission.
+
+        Each of our jobs has one GPU type, that of its partition's pool.
+        """
         if job.state != "PENDING":
             return False
         gpus = job.gpus_requested
@@ -474,7 +486,7 @@ class SlurmConnector:
         return job if job is not None and self._key(job) == key else None
 
     def _jobs_of(self, key: str, native_id: str | None) -> Sequence[SlurmJob]:
-        """The recorded job of `key`; where none is recorded or there, all of `key`."""
+        """Return the recorded job of `key`; all jobs of `key` when none is recorded or found."""
         if native_id is not None and (job := self._job(key, native_id)) is not None:
             return [job]
         return self._tagged(key)
@@ -483,7 +495,8 @@ class SlurmConnector:
         insist(lambda: self._controller.cancel(job.job_id, signal=signal))
 
     def _check_settled(self, job: SlurmJob) -> None:
-        # What was settled in the last list is: the time now is asked for others only.
+        # A job that was settled in the last list stays settled. Only for others, read the clock
+        # again.
         seen_at, numbers = self._listed
         age_s = seen_at - job.submit_time if _number(job) in numbers else 0
         if age_s < self.settle_s:
@@ -497,7 +510,7 @@ class SlurmConnector:
     def _exits_of(
         self, ours: Mapping[str, Sequence[SlurmJob]]
     ) -> Mapping[tuple[int, int], RankExits]:
-        """What the ranks of ended jobs left. Read once for each job, while it is listed."""
+        """Return the exit codes that the ranks of ended jobs left, read once per listed job."""
         before = self._exits
         found: dict[tuple[int, int], RankExits] = {}
         unread: list[tuple[str, SlurmJob]] = []
@@ -572,7 +585,10 @@ class SlurmConnector:
 
 
 def _mixed_partitions(pools: Mapping[str, SlurmPool], nodes: Iterable[SlurmNode]) -> list[str]:
-    """That jobs for cores may be started by the cluster on nodes that are none of their pool."""
+    """Return complaints about partitions of CPU pools that contain other nodes.
+
+    The cluster may start jobs for cores on these nodes, outside the pool.
+    """
     return [
         f"Partition {pool.partition} of the pool {name} of CPU cores has nodes with GPUs, "
         f"{mixed[0]} for one, which are not offered there; what starts on them is not counted. "
@@ -590,7 +606,7 @@ def _mixed_partitions(pools: Mapping[str, SlurmPool], nodes: Iterable[SlurmNode]
 
 
 def _refusal(user: str, submission: Submission, words: str) -> str:
-    """Slurm's `words` with what was asked for: it names neither what it misses nor for whom."""
+    """Return Slurm's `words` with the request, because Slurm names no objects or users."""
     return (
         f"Slurm refuses it: {words.removeprefix(f'submit {submission.name}: ')}. It was submitted "
         f"as {user} for account {submission.account}, QoS {submission.qos} and partition "
@@ -600,7 +616,10 @@ def _refusal(user: str, submission: Submission, words: str) -> str:
 
 
 def insist(act: Callable[[], None]) -> None:
-    """Do what no job's owner can be blamed for: a refusal is the cluster's fault, to be mended."""
+    """Do what no job's owner is to blame for. A refusal is the cluster's fault and must be fixed.
+
+    Raises ClusterUnavailable instead of WorkloadRejected or NotOffered.
+    """
     try:
         act()
     except (WorkloadRejected, NotOffered) as error:
@@ -608,7 +627,7 @@ def insist(act: Callable[[], None]) -> None:
 
 
 def _phase(job: SlurmJob) -> WorkloadPhase | None:
-    """The phase, None for a state that is unknown: then the job is acted on as one that runs."""
+    """Return the phase; None for an unknown state. Such a job is treated as running."""
     try:
         return phase_of(job)
     except UnknownNativeState:
@@ -624,5 +643,5 @@ def _age(job: SlurmJob) -> tuple[int, int]:
 
 
 def _number(job: SlurmJob) -> tuple[int, int]:
-    """What no other job of the cluster ever has: numbers alone are given again."""
+    """Return the unique identity of a job; job ids alone are reused."""
     return job.job_id, job.submit_time

@@ -1,4 +1,4 @@
-"""What the controller of a Slurm cluster (slurmctld) is asked and told over REST."""
+"""Reads and commands the controller of a Slurm cluster (slurmctld) over REST."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from connectors.slurm.transport import SlurmTransport, path_part, sensible
 
 #: However little changed, the whole list is asked for at least this often.
 FULL_LIST_EVERY_S = 60
-#: How many jobs of one list are looked at one by one for who holds their GPUs.
+#: The most jobs of one list that are read one by one to learn their GPUs by node.
 MAX_DETAILS = 100
 _GONE = frozenset({answers.NO_SUCH_JOB, answers.ALREADY_DONE})
 # Errors in which slurmrestd says that it could not read a part of a request.
@@ -37,7 +37,7 @@ _LIVE_STATES = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The last whole list of jobs, for the answers that only say "unchanged"."""
+    """The last complete list of jobs, for answers that only say "unchanged"."""
 
     version: str
     asked_at: int
@@ -46,16 +46,16 @@ class _Kept:
     unread: tuple[UnreadJob, ...]
 
 
-#: By version and number: the hash of a job's record, and what it says.
+#: By version and number: the hash of a job's record, and the decoded job.
 _Read = dict[tuple[str, Any], tuple[int, SlurmJob]]
 
 
 class SlurmController:
-    """The controller of one cluster, for several threads at once.
+    """The controller of one cluster, for use by several threads at once.
 
-    Reads raise ClusterUnavailable, writes as `SlurmTransport.write` and `check_write` do, and
-    NotOffered for what this version can not do. Everything but `submit` is done as the service
-    user.
+    Reads raise ClusterUnavailable. Writes raise the errors of `SlurmTransport.write` and
+    `check_write`. Both raise NotOffered for features that this version lacks. Everything but
+    `submit` is done as the service user.
     """
 
     def __init__(
@@ -73,8 +73,11 @@ class SlurmController:
         return self._transport.version
 
     def ping(self) -> bool:
-        """Whether the controller answers us; from v0.0.40 on also false for a refused token.
-        Raises ClusterUnavailable when slurmrestd itself does not answer, or v0.0.38 refuses us."""
+        """Return whether the controller answers; False from v0.0.40 on for a refused token too.
+
+        Raises ClusterUnavailable when slurmrestd itself does not answer, or when v0.0.38 refuses
+        the token.
+        """
         answer = self._transport.read("/slurm/{}/ping")
         error = answer.error
         if error and answers.verdict(error.number) is not answers.Verdict.AUTHENTICATION:
@@ -84,7 +87,7 @@ class SlurmController:
         return self._transport.speak().is_responding(answers.records(body, "pings"))
 
     def diag(self) -> Diag:
-        """The controller's clock, and how late the accounting is."""
+        """Return the controller's clock, and the backlog of the accounting."""
         body = self._transport.read_body("/slurm/{}/diag", "statistics")
         statistics = body.get("statistics")
         if not isinstance(statistics, Mapping):
@@ -92,13 +95,13 @@ class SlurmController:
         return self._transport.speak().diag(statistics)
 
     def jobs(self) -> JobList:
-        """Every job that the controller knows, as one complete list.
+        """Return every job that the controller knows, as one complete list.
 
-        The last list stands in for answers that say "unchanged"; it is never older than
+        An answer that says "unchanged" gives the last list again. That list is never older than
         FULL_LIST_EVERY_S.
         """
         dialect = self._transport.speak()
-        # By the controller's clock, before the list: what changes later is asked for next time.
+        # The controller's clock before the list is read: the next call asks for changes since then.
         asked_at = self.diag().observed_at
         with self._lock:
             kept = self._kept
@@ -136,8 +139,11 @@ class SlurmController:
     def _read_jobs(
         self, records: Sequence[Mapping[str, Any]], dialect: Dialect
     ) -> tuple[list[SlurmJob], tuple[UnreadJob, ...]]:
-        """What the records say. Most of a list is as it was in the one before, and to compare two
-        records takes a tenth of what it takes to read one."""
+        """Return the decoded job records, and those that are invalid.
+
+        Most records equal those of the previous list. Comparing two records takes a tenth of the
+        time of decoding one.
+        """
         before, now = self._read, {}
 
         def read(record: Mapping[str, Any]) -> SlurmJob:
@@ -159,12 +165,12 @@ class SlurmController:
 
     @property
     def last_jobs(self) -> tuple[SlurmJob, ...]:
-        """The jobs of the last list, the same object until there is another; asks nobody."""
+        """The jobs of the last list, the same object until the next list. Contacts nobody."""
         with self._lock:
             return () if self._kept is None else self._kept.jobs
 
     def _with_details(self, jobs: list[SlurmJob]) -> tuple[SlurmJob, ...]:
-        """Who holds the GPUs of the running jobs of which the list does not tell it."""
+        """Return the jobs, completed with GPUs by node for running jobs whose record lacks them."""
         budget = MAX_DETAILS
         found = []
         for job in jobs:
@@ -184,7 +190,7 @@ class SlurmController:
         return tuple(found)
 
     def job(self, job_id: int) -> SlurmJob | None:
-        """One job, or None when the controller says that it has none of this number."""
+        """Return one job; None when the controller has no job of this number."""
         answer = self._transport.read(f"/slurm/{{}}/job/{int(job_id)}")
         if answer.error and answer.error.number == answers.NO_SUCH_JOB:
             return None
@@ -199,9 +205,9 @@ class SlurmController:
     def submit(self, user: str, submission: Submission) -> int:
         """Submit as `user` and return the job's number.
 
-        Raises WorkloadRejected when the cluster (or we, for text that it can not carry) says no,
-        OutcomeUnknown when there may be a job, ClusterUnavailable when there certainly is none.
-        A job that was accepted with a part of the request left out is taken off again.
+        Raises WorkloadRejected when the cluster refuses it, or we do because of text that Slurm
+        cannot carry. Raises OutcomeUnknown when a job may exist, and ClusterUnavailable when none
+        does. If the cluster ignored a part of the request, the accepted job is cancelled.
         """
         outgoing.check_submission(submission)
         what = f"submit {submission.name}"
@@ -231,16 +237,16 @@ class SlurmController:
         return job_id
 
     def _explained(self, answer: Answer, what: str, user: str) -> Exception:
-        """Why a submission made no job."""
+        """Return the reason why a submission created no job."""
         error = answers.failure(answer, what)
         if isinstance(error, OutcomeUnknown):
             self._transport.raise_refused_token(answer, what, user)
         return error
 
     def set_hold(self, job_id: int, held: bool) -> None:
-        """Hold a pending job so that its user can not release it, or release it.
+        """Hold a pending job so that its user cannot release it, or release it.
 
-        A running job that is held runs on and stays held should it be requeued.
+        A running job that is held runs on, and stays held if it is requeued.
         """
         what = f"{'hold' if held else 'release'} job {job_id}"
         answer = self._transport.write(
@@ -249,10 +255,10 @@ class SlurmController:
         self._transport.check_write(answer, what)
 
     def cancel(self, job_id: int, *, signal: str | None = None) -> None:
-        """Cancel a job, or only send `signal` (such as "USR1") to every process of it.
+        """Cancel a job, or only send `signal` (such as "USR1") to each of its processes.
 
-        A job that has ended or is unknown is left alone. With versions that do not say when a
-        cancel was not allowed, the job is read again: OutcomeUnknown if nothing happened to it.
+        A job that has ended or is unknown is left alone. Some versions do not report a forbidden
+        cancel. With these, the job is read again; OutcomeUnknown means that nothing happened to it.
         """
         if signal is not None:
             outgoing.check_signal(signal)
@@ -276,13 +282,13 @@ class SlurmController:
             )
 
     def nodes(self, *, odd: Callable[[str], None] | None = None) -> tuple[SlurmNode, ...]:
-        """All nodes. With `odd`, which is told of them, without those that make no sense."""
+        """Return all nodes. With `odd`, invalid nodes are left out and reported to it."""
         return self._transport.read_list(
             "/slurm/{}/nodes", "nodes", lambda dialect: dialect.node, odd=odd
         )
 
     def partitions(self, *, odd: Callable[[str], None] | None = None) -> tuple[SlurmPartition, ...]:
-        """All partitions. `odd` as for nodes."""
+        """Return all partitions. `odd` works as for nodes."""
         return self._transport.read_list(
             "/slurm/{}/partitions",
             "partitions",
@@ -292,9 +298,9 @@ class SlurmController:
         )
 
     def set_node(self, node: str, *, drain: bool, reason: str) -> None:
-        """Keep new work off a node, or let it in again. Needs an administrator of Slurm.
+        """Keep new work off a node, or let it in again. Needs a Slurm administrator.
 
-        A node that is not drained stays as it is. Raises NotOffered on v0.0.38.
+        Resuming a node that is not drained changes nothing. Raises NotOffered on v0.0.38.
         """
         outgoing.check_name("node", node)
         outgoing.check_line("reason", reason)
@@ -305,7 +311,7 @@ class SlurmController:
 
 
 def _job_id(answer: Answer) -> int | None:
-    """The number of the job that a submission made: it exists, whatever else is said."""
+    """Return the number of the job that a submission created, despite any errors."""
     body = answer.body or {}
     result = body.get("result")
     for place in (body, result if isinstance(result, Mapping) else {}):

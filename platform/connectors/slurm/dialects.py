@@ -1,7 +1,7 @@
 """Every difference between the versions of Slurm's REST API.
 
-v0.0.38 speaks in plain values; v0.0.40 and later wrap most numbers in {set, infinite, number} and
-name many things differently. The rest of the code asks a Dialect and knows no version.
+v0.0.38 uses plain values. v0.0.40 and later wrap most numbers in {set, infinite, number} and rename
+many fields. The rest of the code asks a Dialect and knows no version.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ _NODE_STATES = ("IDLE", "MIXED", "ALLOCATED", "DOWN", "ERROR", "FUTURE", "UNKNOW
 
 
 class Dialect(ABC):
-    """How one version of the API says things. Decoders raise ClusterUnavailable on records that
-    make no sense."""
+    """Encoders and decoders of one API version.
+
+    Decoders raise ClusterUnavailable on invalid records.
+    """
 
     version: str
-    #: Where a refused token is called one; elsewhere it may look like a daemon that is down.
+    #: The path that reports a refused token as such. Other paths may report a daemon that is down.
     refusal_path: str
     #: DELETE of a job says when it was not allowed.
     tells_failed_cancels: bool
@@ -45,7 +47,7 @@ class Dialect(ABC):
     changes_nodes: bool
     job_list_parameters: Mapping[str, str]
     qos_keys: tuple[str, ...]
-    #: How an error begins that stands beside a list of partitions with nothing wrong in it.
+    #: The beginning of an error that may accompany a correct list of partitions.
     beside_partitions: str | None
     _default_association: Mapping[str, Any]
 
@@ -56,14 +58,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def submission(self, submission: Submission) -> dict[str, Any]:
-        """The body of a submit call."""
+        """Return the body of a submit call."""
 
     @abstractmethod
     def node_update(self, *, drain: bool, reason: str) -> dict[str, Any]:
-        """The body of a node update. Raises NotOffered."""
+        """Return the body of a node update. Raises NotOffered."""
 
     def association(self, association: Association) -> dict[str, Any]:
-        """One association to write."""
+        """Return the record of one association to write."""
         # An account's own association has user null: "" stores it without a parent, and without
         # the key v0.0.38 stores it with an error and the others not at all.
         body: dict[str, Any] = {
@@ -78,14 +80,17 @@ class Dialect(ABC):
 
     @abstractmethod
     def changed_since(self, time: int) -> str:
-        """The `update_time` that asks for what changed after an epoch second."""
+        """Return the `update_time` that asks for changes since an epoch second."""
 
     @abstractmethod
     def may_be_a_refused_token(self, error_number: int | None) -> bool:
-        """Whether an error may stand for a refused token, which `refusal_path` then tells."""
+        """Return whether an error may hide a refused token.
+
+        A call of `refusal_path` then decides.
+        """
 
     def user(self, user: User) -> dict[str, Any]:
-        """One user to write."""
+        """Return the record of one user to write."""
         body: dict[str, Any] = {"name": user.name}
         if user.default_account:
             body["default"] = {"account": user.default_account}
@@ -95,13 +100,13 @@ class Dialect(ABC):
 
     @abstractmethod
     def new_user(self, user: str, *, account: str, cluster: str) -> tuple[str, dict[str, Any]]:
-        """Where and how to make a user of the accounting that is a member of `account`."""
+        """Return path and body that create a user of the accounting as a member of `account`."""
 
     @abstractmethod
     def _admin_level(self, level: str) -> Any: ...
 
     def account(self, account: Account) -> dict[str, Any]:
-        """One account to write."""
+        """Return the record of one account to write."""
         return {
             "name": account.name,
             "description": account.description,
@@ -109,8 +114,11 @@ class Dialect(ABC):
         }
 
     def qos(self, qos: Qos, *, known: Qos | None) -> dict[str, Any]:
-        """One quality of service to write. Limits that `known`, its present state, has and `qos`
-        has not are cleared: left out, they would stay. Mode and flags left out would be reset."""
+        """Return the record of one quality of service to write.
+
+        Limits of `known`, its present state, that `qos` lacks are cleared explicitly: the cluster
+        would keep them. In contrast, it resets a mode and flags that are left out.
+        """
         before = known or Qos(qos.name)
         limits: dict[str, Any] = {"grace_time": qos.grace_s}
         total = _limits(qos.group_tres, before.group_tres)
@@ -139,7 +147,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def _no_preempts(self, before: tuple[str, ...]) -> list[str]:
-        """The list that takes `before` out of what a quality of service preempts."""
+        """Return the list that removes `before` from the preemptable qualities of service."""
 
     @abstractmethod
     def _out_number(self, number: int) -> Any: ...
@@ -148,36 +156,36 @@ class Dialect(ABC):
 
     @abstractmethod
     def _number(self, value: Any) -> int | None:
-        """An integer, or None where it is unset or unlimited."""
+        """Return an integer, or None for an unset or unlimited value."""
 
     @abstractmethod
     def _exit(self, record: Record) -> tuple[int | None, int | None]:
-        """Exit code and signal of an ended job of the controller."""
+        """Return exit code and signal of an ended job of the controller."""
 
     @abstractmethod
     def _is_up(self, ping: Record) -> bool: ...
 
     @abstractmethod
     def partition(self, record: Record) -> SlurmPartition:
-        """One partition."""
+        """Return one partition."""
 
     def is_responding(self, pings: list[Record]) -> bool:
-        """Whether a controller answers."""
+        """Return whether a controller answers."""
         return any(self._is_up(ping) for ping in pings)
 
     def is_unchanged(self, body: Record, warnings: tuple[str, ...]) -> bool:
-        """Whether an empty list of jobs stands for the one before it."""
+        """Return whether an empty list of jobs means that the previous list is unchanged."""
         return any(text.startswith("No job changes") for text in warnings)
 
     def diag(self, statistics: Record) -> Diag:
-        """The controller's clock, and how late the accounting is."""
+        """Return the controller's clock, and the backlog of the accounting."""
         return Diag(
             observed_at=self._required(statistics, "req_time"),
             accounting_backlog=self._required(statistics, "dbd_agent_queue_size"),
         )
 
     def job(self, record: Record) -> SlurmJob:
-        """One job of the controller."""
+        """Return one job of the controller."""
         job_id = self._required(record, "job_id")
         state, flags = values.job_state(record.get("job_state"))
         nodes = values.hosts(values.text(record, "nodes"))
@@ -217,7 +225,7 @@ class Dialect(ABC):
         )
 
     def node(self, record: Record) -> SlurmNode:
-        """One node."""
+        """Return one node."""
         words = values.words(record.get("state")) + values.words(record.get("state_flags"))
         base = next((word for word in words if word in _NODE_STATES), "UNKNOWN")
         return SlurmNode(
@@ -235,14 +243,14 @@ class Dialect(ABC):
         )
 
     def _memory_mb(self, record: Record) -> int | None:
-        """What jobs may have of a node's memory."""
+        """Return the MiB of a node's memory that are available to jobs."""
         real = self._number(record.get("real_memory"))
         if not real:
             return None
         return max(0, real - (self._number(record.get("specialized_memory")) or 0))
 
     def history(self, record: Record) -> HistoryJob:
-        """One run of a job by the accounting."""
+        """Return one run of a job from the accounting."""
         state, time, comment = (values.record(record, key) for key in ("state", "time", "comment"))
         allocated = values.record(record, "tres").get("allocated") or []
         base, flags = values.job_state(state.get("current"))
@@ -288,7 +296,7 @@ class Dialect(ABC):
         return self._number(exit_code.get("return_code")), None
 
     def read_account(self, record: Record) -> Account:
-        """One account."""
+        """Return one account."""
         return Account(
             values.name(record),
             values.text(record, "description"),
@@ -296,7 +304,7 @@ class Dialect(ABC):
         )
 
     def read_association(self, record: Record) -> Association:
-        """One association."""
+        """Return one association."""
         limits = values.record(values.record(record, "max"), "tres").get("total") or []
         user = values.text(record, "user")
         return Association(
@@ -308,13 +316,13 @@ class Dialect(ABC):
             group_tres=dict(self._tres(limits)),
             qos=tuple(values.texts(record.get("qos"))),
             default_qos=values.text(values.record(record, "default"), "qos") or None,
-            # 24.11 says it of an account's own association too, which is nobody's.
+            # 24.11 also sets it for an account's own association, which has no user.
             is_default=bool(user and record.get("is_default")),
             shares=self._number(record.get("shares_raw")),
         )
 
     def read_qos(self, record: Record) -> Qos:
-        """One quality of service."""
+        """Return one quality of service."""
         limits, preempt = values.record(record, "limits"), values.record(record, "preempt")
         limited = values.record(values.record(limits, "max"), "tres")
         per = values.record(limited, "per")
@@ -336,7 +344,7 @@ class Dialect(ABC):
         )
 
     def read_user(self, record: Record) -> User:
-        """One user of the accounting."""
+        """Return one user of the accounting."""
         levels = values.texts(record.get("administrator_level"))
         return User(
             values.name(record),
@@ -345,7 +353,7 @@ class Dialect(ABC):
         )
 
     def _tres(self, entries: Any) -> dict[str, int]:
-        """Resource names and counts; an entry without a count limits nothing."""
+        """Return resource names and counts; an entry without a count limits nothing."""
         if not isinstance(entries, list):
             raise ClusterUnavailable("the cluster's resources are no list")
         found = {}
@@ -384,7 +392,7 @@ class _Plain(Dialect):
     _default_association: Mapping[str, Any] = {"flags": ["DEFAULT"]}
 
     def submission(self, submission: Submission) -> dict[str, Any]:
-        # nodes as [2, 2], the form in its document, is taken for 1 node without a word.
+        # nodes as [2, 2], the documented form, silently means 1 node.
         job: dict[str, Any] = {
             "name": submission.name,
             "comment": submission.comment,
@@ -431,7 +439,7 @@ class _Plain(Dialect):
         return level
 
     def _no_preempts(self, before: tuple[str, ...]) -> list[str]:
-        # An empty list leaves what there is; an empty name stands for none.
+        # An empty list changes nothing; an empty name clears the list.
         return [""] if before else []
 
     def _out_number(self, number: int) -> Any:
@@ -469,7 +477,7 @@ class _Structured(Dialect):
     # Leaves out the cores of every running job, which are nine tenths of a list.
     job_list_parameters: Mapping[str, str] = {"flags": "ALL"}
     qos_keys = ("qos",)
-    # The accounting is asked for names that partitions do not show; it may be down.
+    # slurmrestd asks the accounting for names that we do not need; the accounting may be down.
     beside_partitions = "Slurmdb query failed"
     _default_association: Mapping[str, Any] = {"is_default": True}
 
@@ -520,8 +528,8 @@ class _Structured(Dialect):
         return error_number == NO_DATABASE
 
     def new_user(self, user: str, *, account: str, cluster: str) -> tuple[str, dict[str, Any]]:
-        # A user who had run jobs and was removed comes back by this call alone;
-        # users/ says yes and leaves it removed.
+        # Only this call restores a removed user who had run jobs. A call of users/ succeeds without
+        # restoring it.
         condition = {
             "accounts": [account],
             "clusters": [cluster],
@@ -537,8 +545,8 @@ class _Structured(Dialect):
         return [level]
 
     def _no_preempts(self, before: tuple[str, ...]) -> list[str]:
-        # This leaves what there is, whatever the source says, and an empty name kills slurmrestd:
-        # sacctmgr alone takes out the last one.
+        # Contrary to Slurm's source, this changes nothing, and an empty name kills slurmrestd. Only
+        # sacctmgr can remove the last one.
         return []
 
     def _out_number(self, number: int) -> Any:
@@ -555,7 +563,7 @@ class _Structured(Dialect):
         return self._history_exit(values.record(record, "exit_code"))
 
     def _is_up(self, ping: Record) -> bool:
-        # v0.0.45 has no more `pinged`; the ones before it have no `responding` at first.
+        # v0.0.45 has no `pinged`; the earliest versions have no `responding`.
         return ping.get("responding") is True or ping.get("pinged") == "UP"
 
     def partition(self, record: Record) -> SlurmPartition:
@@ -570,7 +578,8 @@ class _Structured(Dialect):
         )
 
 
-#: What we speak, newest first. v0.0.39 is left out: the releases that have it have another one.
+#: The supported versions, newest first. v0.0.39 is left out: every release with it also has another
+#: version.
 DIALECTS: Mapping[str, Dialect] = {
     **{f"v0.0.{number}": _Structured(f"v0.0.{number}") for number in range(45, 39, -1)},
     "v0.0.38": _Plain("v0.0.38"),
@@ -595,7 +604,7 @@ def _association_parts(association: Association) -> dict[str, Any]:
 
 
 def _limits(wanted: Mapping[str, int | None], before: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Limits to write. A count of -1 clears one; null would be a limit of 0 or of 4 milliards."""
+    """Return limits to write. A count of -1 clears a limit; null would become 0 or 4 billion."""
     limits: dict[str, int | None] = {**dict.fromkeys(before), **wanted}
     entries = []
     for name, count in sorted(limits.items()):

@@ -1,4 +1,4 @@
-"""How the accounts and QoS that a Slurm cluster has differ from what the tree wants: pure."""
+"""The differences between a Slurm cluster's accounts and QoS and the tree, as pure functions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ JobTest = Callable[[SlurmJob], bool]
 
 
 def check_tree(accounts: Mapping[str, Association]) -> None:
-    """Raises WorkloadRejected where an account stands below itself or below one that is not there:
-    two writers at once make slurmdbd 22.05 do that, and a write to such a tree may never end."""
+    """Raise WorkloadRejected for an account below itself or below a missing account.
+
+    Two concurrent writers make slurmdbd 22.05 create that. A write to such a tree may never end.
+    """
     for account in accounts:
         above, seen = account, set()
         while above not in ("", ROOT_ACCOUNT):
@@ -40,13 +42,16 @@ def check_tree(accounts: Mapping[str, Association]) -> None:
 
 
 def without_account(node: Entitlement, reason: str) -> Change:
-    """The complaint about a node that can have no account here. Nothing is done about it."""
+    """Return the complaint about a node that can have no account here. It changes nothing."""
     name = node.path if len(node.path) <= _SHOWN_MAX else f"{node.path[:_SHOWN_MAX]}..."
     return Change(ChangeKind.CREATE, ACCOUNT, name, note=reason, is_blocked=True)
 
 
 def ceiling(node: Entitlement, pools: Iterable[str]) -> int | None:
-    """GPUs of `pools` together that the node may use; a pool in which it has no share adds none."""
+    """Return the ceiling of `node` in GPUs over `pools`; None when one of them has no limit.
+
+    A pool in which the node has no share adds nothing.
+    """
     total = 0
     for pool in pools:
         share = node.shares.get(pool)
@@ -57,7 +62,7 @@ def ceiling(node: Entitlement, pools: Iterable[str]) -> int | None:
 
 
 def settings_of_qos(qos: Qos) -> dict[str, Value]:
-    """What can differ of a QoS, by name; limits by that of what they count."""
+    """Return the settings of a QoS that may differ, by name; limits by resource name."""
     return {
         "priority": qos.priority,
         "preempts": sorted(qos.preempts),
@@ -69,7 +74,7 @@ def settings_of_qos(qos: Qos) -> dict[str, Value]:
 
 
 def settings_of_account(account: Association) -> dict[str, Value]:
-    """What can differ of an account, by name; limits by that of what they count."""
+    """Return the settings of an account that may differ, by name; limits by resource name."""
     return {
         "parent": account.parent_account,
         "fairshare": account.shares,
@@ -80,7 +85,7 @@ def settings_of_account(account: Association) -> dict[str, Value]:
 
 
 def association_of(after: Mapping[str, Value], now: Association) -> Association:
-    """`now` with the settings of `after`; all of it, so that none is lost on the way."""
+    """Return `now` with the settings of `after`. It is complete, so that no setting is lost."""
     limits: dict[str, int | None] = dict(now.group_tres)
     wanted = replace(now, is_default=False)
     for name, value in after.items():
@@ -108,7 +113,7 @@ def differences(
     *,
     in_use: Mapping[str, int] | None = None,
 ) -> Iterable[Change]:
-    """What of `now` is not as in `after`: at most one change that takes and one that gives."""
+    """Yield the changes from `now` to `after`: at most one reduction and one increase."""
     taken: list[str] = []
     given: list[str] = []
     raised = False
@@ -137,12 +142,12 @@ def differences(
 
 
 def _is_lower(value: Value, before: Value) -> bool:
-    """Whether limit `value` allows less than `before`; None allows all."""
+    """Return whether limit `value` allows less than `before`; None allows everything."""
     return isinstance(value, int) and (not isinstance(before, int) or value < before)
 
 
 def _note(limits: Mapping[str, Value], in_use: Mapping[str, int]) -> str:
-    """Nothing that runs is stopped by a lower limit, which has to be said."""
+    """Return a note that running jobs go on above a lower limit; "" if none do."""
     above = [
         f"{in_use[name]} {name} are in use and run on; nothing starts before less than {limit} are"
         for name, limit in limits.items()
@@ -152,7 +157,7 @@ def _note(limits: Mapping[str, Value], in_use: Mapping[str, int]) -> str:
 
 
 def in_use_by(jobs: Iterable[SlurmJob], counts: JobTest) -> Mapping[str, int]:
-    """GPUs in use by the name of their limits."""
+    """Return the GPUs in use, by the name of their limits."""
     found: Counter[str] = Counter()
     for job in jobs:
         if job.state in _HOLDING and counts(job):
@@ -173,7 +178,7 @@ def removal(
     *,
     user: str = "",
 ) -> Change:
-    """What takes it away, unless `jobs` use it."""
+    """Return the change that removes the object. It is blocked while `jobs` use the object."""
     note = f"in use, so it stays: {jobs_told(jobs)}" if jobs else "is no longer in the tree"
     if user and not jobs:
         note = "may not submit in this team"
@@ -183,23 +188,26 @@ def removal(
 
 
 def kept_for_others(change: Change) -> Change:
-    """Accounts and QoS are the accounting's and not one cluster's: they would go everywhere."""
+    """Return `change` as blocked: accounts and QoS belong to the accounting, not to one cluster.
+
+    Removing them would remove them from all clusters.
+    """
     return replace(change, note=OF_OTHERS, is_blocked=True)
 
 
 def jobs_told(jobs: Sequence[SlurmJob]) -> str:
-    """Which and how many they are, for a sentence."""
+    """Return a phrase with the number of the jobs and some of their ids, for a sentence."""
     some = ", ".join(str(job.job_id) for job in jobs[:5])
     return f"job {some}" if len(jobs) == 1 else f"{len(jobs)} jobs ({some})"
 
 
 def is_below(account: str, top: str) -> bool:
-    """Whether the account's name is that of `top` or of something below it."""
+    """Return whether the account's name is `top` or that of an account below it."""
     return account == top or account.startswith(f"{top}_")
 
 
 def descendants(name: str, accounts: Mapping[str, Association]) -> set[str]:
-    """`name` and all accounts below it."""
+    """Return `name` and all accounts below it."""
     found = {name}
     while more := {
         item.account

@@ -1,13 +1,13 @@
-"""The quota tree as accounts, associations and QoS of a Slurm cluster, by its accounting.
+"""The quota tree as accounts, associations and QoS of a Slurm cluster, in its accounting.
 
-A node is an account below its parent's; its fair-share is the weight, its GrpTRES what it may use
-with what it borrows. Slurm knows limits and no "guaranteed, then borrow", so a team has a QoS of
-its own whose GrpTRES is the guarantee and whose jobs push aside those of the one QoS of borrowers.
-Both count against the account.
+A node is an account below its parent's account. Its fair-share is the weight, and its GrpTRES the
+ceiling, including borrowed GPUs. Slurm has limits, but no "guaranteed first, then borrowed". So
+each team has a QoS of its own. Its GrpTRES is the guarantee, and its jobs preempt those of the one
+borrow QoS. Both count against the account.
 
-Ours are the accounts whose names `naming.account_name` gives below organizations that the portal
-knows, their QoS, and the QoS of borrowers. Of what an administrator set besides (limits on cores,
-say), nothing is touched.
+We own the accounts with names from `naming.account_name` below organizations of the portal, their
+QoS, and the borrow QoS. Other settings of an administrator, such as limits on cores, are never
+changed.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ from connectors.slurm.naming import (
 from connectors.slurm.neutral import Account, Association, Qos, SlurmJob, User
 from connectors.slurm.options import SlurmOptions
 
-#: Higher goes first where the cluster weighs it (PriorityWeightQOS).
+#: The higher priority goes first if the cluster weighs it (PriorityWeightQOS).
 GUARANTEED_PRIORITY = 1_000
 BORROW_PRIORITY = 10
-#: Jobs of the borrowers hold no backfill reservation: it would keep idle what owners want back.
+#: Borrowing jobs get no backfill reservation: it would keep GPUs idle that their owners reclaim.
 _NO_RESERVE = "NO_RESERVE"
 _REQUEUE = "REQUEUE"
 _ALIVE = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
-#: Things are made in this order and taken away in the other.
+#: Objects are created in this order and removed in the reverse order.
 _THINGS = {QOS: 0, ACCOUNT: 1, MEMBER: 2}
 
 
 def control_entitlements(connector: ClusterConnector) -> SlurmEntitlements:
-    """The control of the entitlements on the cluster of `connector`, which must be Slurm's."""
+    """Return the entitlement control of the Slurm cluster of `connector`."""
     assert isinstance(connector, SlurmConnector)
     return SlurmEntitlements(
         connector.rest.controller, connector.rest.accounting, connector.options
@@ -75,8 +75,10 @@ def control_entitlements(connector: ClusterConnector) -> SlurmEntitlements:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the cluster has. Members are by (account, user). One that `is_shared` has its accounts
-    and QoS in common with other clusters of the same accounting."""
+    """The current state of the cluster. Members are by (account, user).
+
+    `is_shared` says that other clusters of the same accounting use the same accounts and QoS.
+    """
 
     cluster: str
     is_shared: bool
@@ -99,8 +101,10 @@ class SlurmEntitlements:
         self._name: str | None = None
 
     def changes(self, wanted: Entitlements) -> tuple[Change, ...]:
-        """See the protocol. Raises WorkloadRejected when nobody is to have anything: that would
-        take everything away, and is rather a mistake than a wish."""
+        """See the protocol. Raises WorkloadRejected when no node is entitled to anything.
+
+        Applying that would remove everything; it is more likely a mistake than an intention.
+        """
         if not wanted.nodes:
             raise WorkloadRejected(
                 "no organization has quota in a pool of this cluster, so nothing is compared and "
@@ -111,7 +115,7 @@ class SlurmEntitlements:
         resources = self._resources(known)
         found = [*self._of_borrowers(wanted, known)]
         for node in wanted.nodes:
-            # One node that Slurm can not name is no reason to leave all others as they are.
+            # A node without a possible name must not block the changes of all others.
             try:
                 self._check_names(node)
             except ReservedAccount as error:
@@ -158,8 +162,10 @@ class SlurmEntitlements:
         )
 
     def _cluster(self) -> str:
-        """The name that the accounting has for this cluster; asked for once for all changes, as
-        every answer of an older accounting takes a fifth of a second."""
+        """Return the accounting's name of this cluster, read once for all changes.
+
+        Every answer of an older accounting takes a fifth of a second.
+        """
         if self._name is None:
             self._name = own_cluster(self._accounting.clusters(), self._options.cluster_name)
         return self._name
@@ -168,11 +174,11 @@ class SlurmEntitlements:
         return len(self._accounting.clusters()) > 1
 
     def _resources(self, known: _Known) -> Mapping[str, tuple[str, ...]]:
-        """The pools whose GPUs each limit counts.
+        """Return the pools whose GPUs each limit counts.
 
-        Jobs that ask for GPUs of any type are not counted by type before they run, so all GPUs
-        are limited together as well, unless the cluster has some that are no pool's. Cores are not
-        limited: Slurm would count those that come with GPUs too.
+        Jobs that ask for GPUs of any type are not counted by type before they run. So there is also
+        a limit on all GPUs together, unless the cluster has GPUs of no pool. Cores are not limited:
+        Slurm would also count the cores of GPU jobs.
         """
         pools = self._options.gpu_pools
         if not pools:
@@ -193,14 +199,14 @@ class SlurmEntitlements:
     # The difference.
 
     def _check_names(self, node: Entitlement) -> None:
-        """Raises WorkloadRejected for a node whose account or QoS can have no name."""
+        """Raise WorkloadRejected for a node whose account or QoS can have no name."""
         account = account_name(node.path, self._options.account_prefix)
         outgoing.check_name("account", account)
         if node.is_team:
             outgoing.check_name("QOS", guaranteed_qos(account, self._options.qos_prefix))
 
     def _names(self, paths: Iterable[str]) -> Iterable[str]:
-        """The accounts of `paths`, without those that can have none."""
+        """Yield the accounts of `paths`, without paths that can have none."""
         for path in paths:
             try:
                 yield account_name(path, self._options.account_prefix)
@@ -310,8 +316,10 @@ class SlurmEntitlements:
             yield kept_for_others(change) if known.is_shared else change
 
     def _removal_of_account(self, name: str, left: set[str], known: _Known) -> Change:
-        """An account goes with all that is below it, so nothing of that may be in use, nor be
-        somebody else's."""
+        """Return the removal of an account, blocked while anything below it is in use or not ours.
+
+        Slurm removes an account together with everything below it.
+        """
         below = descendants(name, known.accounts)
         change = removal(
             *(ACCOUNT, name, settings_of_account(known.accounts[name])),
@@ -325,9 +333,12 @@ class SlurmEntitlements:
         return change
 
     def _order(self, change: Change) -> tuple[int, int, int, str, str]:
-        """What is taken before what is given; what is made parents first, what is taken children
-        first. Names of accounts have one "_" for each level; all teams' QoS name the borrowers'.
-        Before all that, who was left on a detour goes home."""
+        """Return the sort key of a change: accounts still below the detour come first.
+
+        Then come reductions and removals, children first. Last come increases and creations,
+        parents first. The number of "_" in an account's name is its depth. The borrow QoS comes
+        before the team QoS that refer to it.
+        """
         if change.before.get("parent") == self._detour and change.kind is not ChangeKind.DELETE:
             return -1, 0, 0, change.name, change.user
         levels = -1 if change.name == self._options.borrow_qos else change.name.count("_")
@@ -370,7 +381,7 @@ class SlurmEntitlements:
                     limits[resource] = value
                 case resource, _:
                     limits.pop(resource, None)
-        # It reads what was kept.
+        # `put_qos` itself reads back what was stored.
         self._accounting.put_qos(replace(qos, group_tres=limits), known=known)
 
     def _apply_to_account(self, change: Change) -> None:
@@ -408,8 +419,11 @@ class SlurmEntitlements:
         return self._options.account_prefix + DETOUR
 
     def _remove_detour(self, detour: str, cluster: str) -> None:
-        """Slurm removes an account with all that is below it. An account that somebody who died
-        left on the way still is, and goes back with a change of its own."""
+        """Remove the detour account, unless an account is still below it.
+
+        Slurm removes an account together with everything below it. An interrupted move leaves its
+        account there, and a change of its own moves it back.
+        """
         is_used = any(
             item.parent_account == detour or (item.account == detour and item.cluster != cluster)
             for item in self._accounting.associations()
@@ -440,7 +454,10 @@ class SlurmEntitlements:
         self._check_kept(change, seen)
 
     def _remove_member(self, member: Association, *, leaving: set[str]) -> None:
-        """Slurm keeps a membership that is its user's default while there are others."""
+        """Remove a membership, after choosing another default account for its user.
+
+        Slurm refuses to remove the default membership while the user has others.
+        """
         others = sorted(
             item.account
             for item in self._accounting.associations(user=member.user)
@@ -453,7 +470,7 @@ class SlurmEntitlements:
         )
 
     def _memberships(self, account: str, user: str, cluster: str) -> list[Association]:
-        """Those on this cluster; on others of the accounting there may be more."""
+        """Return the memberships on this cluster, out of all clusters of the accounting."""
         found = self._accounting.associations(account=account, user=user)
         return [item for item in found if item.cluster == cluster]
 
@@ -479,7 +496,7 @@ class SlurmEntitlements:
             raise OutcomeUnknown(f"{change.subject} was to be removed and is still there")
 
     def _check_kept(self, change: Change, kept: Mapping[str, Value] | None) -> None:
-        """Raises OutcomeUnknown unless the cluster has what was written."""
+        """Raise OutcomeUnknown unless the cluster has the written settings."""
         for name, value in change.after.items():
             if kept is None or kept.get(name) != value:
                 has = "nothing" if kept is None else repr(kept.get(name))

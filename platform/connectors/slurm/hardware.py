@@ -1,4 +1,4 @@
-"""What changes on a Slurm cluster by an administrator's hand only."""
+"""The partitions and nodes of a Slurm cluster, which change only when an administrator acts."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from connectors.slurm.neutral import SlurmNode, SlurmPartition
 Value = TypeVar("Value")
 log = logging.getLogger(__name__)
 
-#: How long it is not asked for again.
+#: Seconds for which an answer is reused.
 KEPT_S = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """Partitions and nodes by their names; what makes no sense is left out and logged."""
+    """Partitions and nodes by name. Invalid records are left out and logged."""
 
     partitions: Mapping[str, SlurmPartition]
     nodes: Mapping[str, SlurmNode]
 
 
 def read_hardware(controller: SlurmController) -> Hardware:
-    """Raises ClusterUnavailable."""
+    """Read partitions and nodes. Raises ClusterUnavailable."""
     return Hardware(
         {partition.name: partition for partition in controller.partitions(odd=log.warning)},
         {node.name: node for node in controller.nodes(odd=log.warning)},
@@ -37,8 +37,10 @@ def read_hardware(controller: SlurmController) -> Hardware:
 
 
 class Kept(Generic[Value]):
-    """An answer that is asked for at most once in `KEPT_S`. Who finds somebody asking for it waits
-    for `left_s` seconds; where that is None, for the answer."""
+    """A cached answer that is requested at most once in `KEPT_S` seconds.
+
+    While one thread requests it, others wait for `left_s` seconds; for None, until it arrives.
+    """
 
     def __init__(
         self, ask: Callable[[], Value], *, left_s: Callable[[], float | None] = lambda: None
@@ -49,8 +51,11 @@ class Kept(Generic[Value]):
         self._answer: tuple[float, Value] | None = None
 
     def get(self) -> Value:
-        """The answer, asked for again when it is old. Raises what asking raises, and
-        ClusterUnavailable when somebody asks for it for too long."""
+        """Return the answer, requested again when it is old.
+
+        Raises the errors of the request. Raises ClusterUnavailable when another thread's request
+        takes too long.
+        """
         left_s = self._left_s()
         if not self._lock.acquire(timeout=-1 if left_s is None else left_s):
             raise ClusterUnavailable("the cluster takes too long; no more is asked now")
@@ -62,6 +67,6 @@ class Kept(Generic[Value]):
             self._lock.release()
 
     def drop(self) -> None:
-        """Ask again the next time."""
+        """Drop the answer, so that the next `get` requests it."""
         with self._lock:
             self._answer = None

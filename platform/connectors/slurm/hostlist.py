@@ -12,11 +12,11 @@ _SPAN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", re.ASCII)
 
 
 def expand(hostlist: str, *, limit: int = MAX_HOSTS) -> tuple[str, ...]:
-    """The names in the order in which Slurm writes them; "" is none.
+    """Return the names in the order in which Slurm writes them; "" gives none.
 
-    Widths are kept: `[08-10]` is 08, 09, 10. Several brackets in one name are all combinations,
-    the last one turning fastest. Raises ValueError on text that is no host list and on one of
-    more than `limit` names, before they are made.
+    Widths are kept: `[08-10]` is 08, 09, 10. Several brackets in one name give all combinations;
+    the last one varies fastest. Raises ValueError for a text that is no host list. Raises it for
+    more than `limit` names too, before creating them.
     """
     if len(hostlist) > _MAX_TEXT:
         raise ValueError(f"a host list of {len(hostlist)} characters is too long")

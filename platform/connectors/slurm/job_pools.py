@@ -1,4 +1,4 @@
-"""Which pool the GPUs of a job belong to, by their type, its nodes, or its partition."""
+"""The pool of a job's GPUs, found by their type, its nodes, or its partition."""
 
 from __future__ import annotations
 
@@ -13,34 +13,36 @@ from connectors.slurm.tres import CORES
 
 
 def is_of_cores(node: SlurmNode, pools: Mapping[str, SlurmPool]) -> bool:
-    """Whether the node's cores are devices of a pool."""
+    """Return whether the node's cores are devices of a pool."""
     return CORES in node.gpus and any(
         pool.gres_type == CORES and pool.partition in node.partitions for pool in pools.values()
     )
 
 
 class JobPools:
-    """The pools of one cluster. Asks for its hardware where GPUs do not tell their type."""
+    """The pools of one cluster. Reads the cluster's hardware for GPUs without a type."""
 
     def __init__(self, pools: Mapping[str, SlurmPool], hardware: Kept[Hardware]) -> None:
         self._pools = pools
         self._hardware = hardware
 
     def of_gpus(self, gpus: Mapping[str, int]) -> str | None:
-        """The pool of GPUs by type; None where they are of none."""
+        """Return the pool of GPUs by type; None when no pool has the type."""
         return next((name for name, pool in self._pools.items() if gpus.get(pool.gres_type)), None)
 
     def of_job(self, job: SlurmJob) -> str | None:
-        """The one pool that a job holds GPUs of or waits for, None where it is none of ours."""
+        """Return the pool of the GPUs that a job holds or waits for; None when it is not ours."""
         gpus = job.gpus_allocated or job.gpus_requested
         if CORES in gpus:
             return self._of_cores(job)
         return self.of_gpus(gpus) or self._of_untyped(job, gpus)
 
     def parts(self, job: SlurmJob) -> dict[str, tuple[RankSlot, ...]]:
-        """What `job` holds of each pool, by what the cluster says of its GPUs on each node, else by
-        what the nodes are counted as; {} where its GPUs are certainly of one type, or it does not
-        run."""
+        """Return the resources of `job` by pool; {} when it has one GPU type or does not run.
+
+        The cluster's record of GPUs by node decides. Where it is missing, the GPU type of each node
+        decides.
+        """
         gpus = job.gpus_allocated or job.gpus_requested
         if not job.nodes or (len(gpus) == 1 and "" not in gpus):
             return {}
@@ -56,14 +58,17 @@ class JobPools:
         return {pool: tuple(part) for pool, part in parts.items()}
 
     def _type_of(self, node: str) -> str:
-        """The type of the GPUs of a node: the first that is a pool's where there are several."""
+        """Return the GPU type of a node; of several types, the first that belongs to a pool."""
         nodes = self._hardware.get().nodes
         pool = self.of_gpus(nodes[node].gpus) if node in nodes else None
         return "" if pool is None else self._pools[pool].gres_type
 
     def cores_of(self, job: SlurmJob) -> tuple[RankSlot, ...]:
-        """What a job without GPUs holds of the pool of cores: on its nodes, wherever it was
-        submitted to; what it has on nodes with GPUs comes beside these."""
+        """Return the cores of the CPU pool that a job without GPUs holds, by node.
+
+        Only the pool's nodes count, whatever partition the job was submitted to. Its cores on GPU
+        nodes do not count.
+        """
         nodes = self._hardware.get().nodes
         return tuple(
             slot
@@ -72,7 +77,7 @@ class JobPools:
         )
 
     def _of_cores(self, job: SlurmJob) -> str | None:
-        """The pool of cores, for a job without GPUs that has some of it or waits for some."""
+        """Return the CPU pool if a job without GPUs holds or awaits its cores; else None."""
         found = next(
             ((name, pool) for name, pool in self._pools.items() if pool.gres_type == CORES), None
         )
@@ -84,7 +89,7 @@ class JobPools:
         return name if self.cores_of(job) else None
 
     def _of_untyped(self, job: SlurmJob, gpus: Mapping[str, int]) -> str | None:
-        """The pool of a job that asked for any GPUs: its nodes', or else its partition's."""
+        """Return the pool of a job without a GPU type: by its nodes, else by its partition."""
         if not gpus.get(""):
             return None
         if job.nodes:

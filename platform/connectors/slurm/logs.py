@@ -1,9 +1,8 @@
-"""Reading what ranks left on the file system that the portal shares with the nodes.
+"""Reads the ranks' outputs from the file system that the portal shares with the nodes.
 
-The directory may be a user's own, so everything in it is hostile: symbolic links are not followed
-below the part of the path that the administrator wrote, and only regular files that belong to the
-job's UNIX user are read. A file is opened before it is looked at, so that nobody can change it
-for another in between.
+The directory may belong to a user, so everything in it is hostile. Symbolic links are not followed
+below the part of the path that the administrator wrote. Only regular files of the job's UNIX user
+are read. A file is opened before it is checked, so that nobody can replace it in between.
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ Value = TypeVar("Value")
 
 STREAMS = ("stdout", "stderr")
 LOG_CHUNK_BYTES_MAX = 1 << 20
-#: More must not be read from a file system that other machines may have let hang.
+#: Time-out of reads in seconds: the shared file system may hang because of other machines.
 FILES_S = 20
 _EXIT_BYTES_MAX = 1_000
 _READERS_MAX = 16
 _readers = threading.BoundedSemaphore(_READERS_MAX)
 _EXIT_CODE = re.compile(r"-?[0-9]{1,3}", re.ASCII)
-#: What opening a link without following it gives.
+#: The errors of opening a symbolic link without following it.
 _LINKED = frozenset({errno.ELOOP, errno.ENOTDIR})
 _NOT_STARTED = "not started: "
 
 
 @dataclass(frozen=True, slots=True)
 class RankExits:
-    """Exit codes by rank, as far as they are known, and why a rank did not start."""
+    """Exit codes by rank, as far as known, and why a rank did not start."""
 
     codes: Mapping[int, int] = field(default_factory=dict)
     refusal: str = ""
 
 
 class SlurmLogs:
-    """Reads outputs of jobs from the shared file system; knows no secret and speaks to nobody."""
+    """Reads job outputs from the shared file system. It knows no secret and contacts nobody."""
 
     def __init__(self, options: SlurmOptions) -> None:
         self._options = options
@@ -101,9 +100,9 @@ def read_log(
     limit: int,
     cap_bytes: int,
 ) -> LogChunk:
-    """At most `limit` bytes, and 1 MiB, of a stream of a rank of `user` from `offset`.
+    """Return at most `limit` bytes, and 1 MiB, of a stream of a rank of `user` from `offset`.
 
-    Nothing past `cap_bytes` is shown. Raises LogUnavailable when there is no such file and
+    Nothing past `cap_bytes` is shown. Raises LogUnavailable when there is no such file, and
     ClusterUnavailable when it cannot be read.
     """
     if stream not in STREAMS:
@@ -116,7 +115,8 @@ def read_log(
     name = f"{key}.{rank}"
     try:
         with _directory(output_root, user) as directory:
-            # Asked first: what is complete now was complete when its size is taken.
+            # Checked before the size is read: an output that is complete now cannot grow until
+            # then.
             is_over = _is_there(directory, f"{name}.exit")
             with _owned_file(directory, f"{name}.{stream}", uid) as file:
                 size = min(os.fstat(file).st_size, cap_bytes)
@@ -137,7 +137,7 @@ def read_log(
 
 
 def read_exits(output_root: str, *, key: str, user: str, ranks: int) -> RankExits:
-    """What the ranks of `key` said at their ends; what cannot be read is unknown."""
+    """Return the exit codes and refusals that the ranks of `key` left, as far as readable."""
     uid = _uid(user)
     codes: dict[int, int] = {}
     refusal = ""
@@ -158,10 +158,10 @@ def read_exits(output_root: str, *, key: str, user: str, ranks: int) -> RankExit
 
 
 def within(seconds: int, read: Callable[[], Value]) -> Value:
-    """What `read` returns or raises, or ClusterUnavailable when it takes longer than `seconds`.
+    """Return or raise the result of `read`. Raises ClusterUnavailable after `seconds`.
 
-    A read from a file server that is gone never returns, so a thread is left behind for it;
-    of these there are a few at most.
+    A read from a dead file server never returns and leaves its thread behind. The number of such
+    threads is bounded.
     """
     if not _readers.acquire(blocking=False):
         raise ClusterUnavailable("the file system with the outputs does not answer")
@@ -196,7 +196,7 @@ def _uid(user: str) -> int | None:
 
 @contextlib.contextmanager
 def _directory(output_root: str, user: str) -> Iterator[int]:
-    """The output directory of `user`, opened. Raises OSError, NotADirectoryError for a link."""
+    """Open the output directory of `user`. Raises OSError, and NotADirectoryError for a link."""
     if not is_name(user):
         raise FileNotFoundError(user)
     parts = output_root.split("/")
@@ -215,7 +215,7 @@ def _directory(output_root: str, user: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _owned_file(directory: int, name: str, uid: int) -> Iterator[int]:
-    # Without waiting: opening a pipe that somebody put there would never end.
+    # Non-blocking: a user may have put a pipe there, and opening it would never return.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     opened = os.open(name, flags, dir_fd=directory)
     try:

@@ -1,19 +1,21 @@
-"""The one process that holds the key of a Slurm cluster's tokens, and makes short ones with it.
+r"""The process that holds the key of a Slurm cluster's tokens and makes short-lived ones with it.
 
     python -m connectors.slurm.minter --key FILE --socket FILE --allow-uid UID \
         [--allow-gid GID] --service-user NAME [--group NAME] [--users-file FILE]
 
-Whoever holds the key is root on the cluster, so it never enters the portal's processes. They ask
+The key makes its holder root on the cluster, so it never enters the portal's processes. They ask
 here over a Unix socket, one JSON object in one line per connection:
 
     {"user": "ana"}  ->  {"token": "...", "expires_at": 1795234732}
                      or  {"refused": "why this user never gets one"}
                      or  {"error": "what was wrong with the request"}
 
-The kernel says who asks; only the uids given with --allow-uid get an answer, and where there is
---allow-gid only if their group is one of those, too. Tokens are made for
-the service user and for UNIX users from uid 1000 on, except root, slurm and nobody, and only
-members of --group and users named in --users-file (one a line) where these are given.
+The kernel reports the peer's ids. Only uids of --allow-uid get an answer. With --allow-gid, the
+peer's group must also be one of these.
+
+Tokens are made for the service user and for UNIX users from uid 1000 on, except root, slurm and
+nobody. With --group, only its members get one. With --users-file, only users named in it (one a
+line) get one.
 """
 
 from __future__ import annotations
@@ -46,9 +48,9 @@ log = logging.getLogger("tidegate.minter")
 LIFETIME_S = 300
 REQUEST_BYTES_MAX = 1_024
 PEERS_MAX = 64
-#: Connections that wait to be accepted; those who may not ask leave at once.
+#: Connections that may wait to be accepted. Peers that may not ask are closed at once.
 BACKLOG = 1_024
-#: Of each uid that may not ask the log tells once in so many seconds.
+#: Seconds between two log lines about refusals of the same uid.
 REFUSALS_TOLD_S = 60
 UID_MIN = 1_000
 _PEER_TIMEOUT_S = 5.0
@@ -60,23 +62,23 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}", re.ASCII)
 
 
 class NoToken(Exception):
-    """This user gets no token; the text says why."""
+    """This user gets no token. The text says why."""
 
 
 class BadRequest(Exception):
-    """This is no request; the text says what one looks like."""
+    """The request is invalid. The text shows a valid one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Who gets tokens: the service user, and mapped UNIX users that may run jobs."""
+    """Decides about tokens: for the service user, and for UNIX users that may run jobs."""
 
     service_user: str
     group: str | None = None
     users_file: str | None = None
 
     def check(self, user: str) -> None:
-        """Raises NoToken for a user that gets none."""
+        """Raise NoToken for a user that gets none."""
         if not _NAME.fullmatch(user):
             raise NoToken("that is no name of a UNIX user")
         try:
@@ -95,9 +97,9 @@ class Policy:
 
 
 def read_key(path: str) -> bytes:
-    """The key in `path`, as Slurm reads it: every byte of the file.
+    """Return the key in `path`, as Slurm reads it: every byte of the file.
 
-    Raises ValueError for a file that others than its owner can read.
+    Raises ValueError for a file that users other than its owner can read.
     """
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -121,7 +123,7 @@ def read_key(path: str) -> bytes:
 
 
 def mint(key: bytes, user: str, now: int, lifetime_s: int = LIFETIME_S) -> tuple[str, int]:
-    """A token of `user` (HS256 over the claims that Slurm reads) and when it ends."""
+    """Return a token of `user` (HS256 over the claims that Slurm reads) and its expiry time."""
     if not 1 <= lifetime_s <= LIFETIME_S:
         raise ValueError(f"a token lives 1 to {LIFETIME_S} s")
     expires_at = now + lifetime_s
@@ -135,7 +137,7 @@ def mint(key: bytes, user: str, now: int, lifetime_s: int = LIFETIME_S) -> tuple
 
 
 class Minter:
-    """Answers on a Unix socket until `stop`; every peer has a thread and a few seconds."""
+    """Answers on a Unix socket until `stop`. Each peer has a thread and a few seconds."""
 
     def __init__(
         self,
@@ -164,11 +166,11 @@ class Minter:
                 except TimeoutError:
                     continue
                 if refusal := self._refusal(peer):
-                    # Here and now: of the threads they could take all.
+                    # Closed without a thread: refused peers could occupy all threads.
                     _hang_up(peer, refusal)
                     continue
                 if not self._peers.acquire(blocking=False):
-                    # All of them are done in a few seconds; the asker tries again.
+                    # All threads are free again in a few seconds; the peer tries again.
                     peer.close()
                     continue
                 threading.Thread(target=self._serve_peer, args=(peer,), daemon=True).start()
@@ -182,7 +184,7 @@ class Minter:
         self._is_stopping = True
 
     def _refusal(self, peer: socket.socket) -> str:
-        """Why whoever connected may not ask; "" when they may."""
+        """Return why the peer may not ask; "" when it may."""
         uid, gid = _peer_ids(peer)
         refusal = ""
         if uid not in self._allowed_uids:
@@ -227,7 +229,7 @@ class Minter:
 
 
 def _listen(path: str) -> socket.socket:
-    """A listening socket at `path`; one that nobody listens on any more is replaced."""
+    """Return a listening socket at `path`. A socket without a listener is replaced."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise ValueError(f"{path} is there and no socket; move it away")
@@ -241,7 +243,7 @@ def _listen(path: str) -> socket.socket:
                 raise ValueError(f"another minter listens on {path}")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listening.bind(path)
-    # Who may ask is decided by the peer's uid, which nobody can forge.
+    # The peer's uid decides whether it may ask, and nobody can forge it.
     os.chmod(path, 0o666)  # noqa: S103
     listening.listen(BACKLOG)
     listening.settimeout(0.5)
@@ -252,12 +254,12 @@ def _hang_up(peer: socket.socket, refusal: str) -> None:
     with peer, contextlib.suppress(OSError):
         peer.setblocking(False)
         peer.sendall(json.dumps({"error": refusal}).encode() + b"\n")
-        # What was asked already is read: a socket closed on unread bytes takes the answer with it.
+        # The request is read: closing a socket with unread bytes would discard our answer.
         peer.recv(REQUEST_BYTES_MAX)
 
 
 def _peer_ids(peer: socket.socket) -> tuple[int, int]:
-    """Effective uid and gid of the process that connected."""
+    """Return the effective uid and gid of the process that connected."""
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, uid, gid = struct.unpack("3i", credentials)
     return uid, gid
@@ -298,7 +300,7 @@ def _is_member(entry: pwd.struct_passwd, group: str) -> bool:
 
 
 def _listed(path: str) -> frozenset[str]:
-    """The users in the file, read each time, so that a change counts at once."""
+    """Return the users in the file. It is read each time, so that a change counts at once."""
     with open(path, "rb") as file:
         text = file.read(_USERS_FILE_BYTES_MAX + 1)
     if len(text) > _USERS_FILE_BYTES_MAX:
@@ -307,7 +309,7 @@ def _listed(path: str) -> frozenset[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the minter until it gets TERM or INT; 2 when it cannot start."""
+    """Run the minter until TERM or INT. Returns 2 when it cannot start."""
     parser = argparse.ArgumentParser(
         prog="connectors.slurm.minter", description="Makes short tokens for a Slurm cluster."
     )

@@ -1,7 +1,7 @@
-"""Jobs that were submitted to Slurm beside the portal: told, ended and looked up by their number.
+"""Native Slurm jobs, submitted without the portal: notified, ended and looked up by number.
 
-A number is only acted on when the job that has it now was submitted at the same second by the same
-user. A requeued job keeps its number and gets a new submit time: it is another workload.
+The number must still belong to the job of the same user and the same submit second. A requeued job
+keeps its number and gets a new submit time: it is a different workload.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from connectors.slurm.states import native_state, outcome_of, phase_of
 
 _NOTICE_SIGNAL = "TERM"
 _NATIVE_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
-#: Slurm's word for a run that it ended to begin the job anew.
+#: Slurm's state of a run that it ended to requeue the job.
 _REQUEUED = "REQUEUED"
 
 
 def control_natives(connector: ClusterConnector) -> SlurmNatives:
-    """The control of the natives on the cluster of `connector`, which must be Slurm's."""
+    """Return the native control of the Slurm cluster of `connector`."""
     assert isinstance(connector, SlurmConnector)
     return SlurmNatives(connector.rest.controller, connector.rest.accounting, connector.options)
 
@@ -52,13 +52,13 @@ class SlurmNatives:
         return team_path(account, self._options.account_prefix)
 
     def notify(self, ref: NativeRef) -> None:
-        """See the protocol: TERM to the batch shell and to every step."""
+        """See the protocol. Sends TERM to the batch shell and to every step."""
         job = self._job(ref)
         if job is not None and _phase(job) is WorkloadPhase.RUNNING:
             insist(lambda: self._controller.cancel(job.job_id, signal=_NOTICE_SIGNAL))
 
     def stop(self, ref: NativeRef) -> None:
-        """See the protocol. What ignores TERM goes after the cluster's KillWait."""
+        """See the protocol. Processes that ignore TERM end after the cluster's KillWait."""
         job = self._job(ref)
         if job is not None and _phase(job) not in (WorkloadPhase.ENDED, WorkloadPhase.STOPPING):
             insist(lambda: self._controller.cancel(job.job_id))
@@ -85,7 +85,7 @@ class SlurmNatives:
         return _ended(ref, last)
 
     def _job(self, ref: NativeRef) -> SlurmJob | None:
-        """The job that is meant, or None when its number is another's or nobody's now."""
+        """Return the job; None when its number now belongs to another job or to none."""
         if not _NATIVE_ID.fullmatch(ref.native_id):
             return None
         job = self._controller.job(int(ref.native_id))
@@ -102,7 +102,7 @@ def _ended(ref: NativeRef, run: HistoryJob) -> NativeWorkload:
         name=run.name,
         account=run.account,
         user=run.user,
-        # Who asks has known it while it ran.
+        # The caller knows the pool from the time when the job ran.
         pool="",
         mgpu=gpus * MGPU_PER_GPU,
         native_state=native_state(run.state, run.state_flags),
@@ -117,7 +117,7 @@ def _ended(ref: NativeRef, run: HistoryJob) -> NativeWorkload:
 
 
 def _outcome(run: HistoryJob) -> Outcome:
-    """How a run ended that accounting says has ended."""
+    """Return how a run ended that has ended in the accounting."""
     if run.state == _REQUEUED or _REQUEUED in run.state_flags:
         return Outcome.PREEMPTED
     try:
@@ -127,7 +127,7 @@ def _outcome(run: HistoryJob) -> Outcome:
 
 
 def _phase(job: SlurmJob) -> WorkloadPhase | None:
-    """The phase; None for a state that is unknown."""
+    """Return the phase; None for an unknown state."""
     try:
         return phase_of(job)
     except UnknownNativeState:

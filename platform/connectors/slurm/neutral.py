@@ -1,8 +1,8 @@
-"""What a Slurm cluster holds, in words that know no version of its REST API.
+"""The objects of a Slurm cluster, independent of the version of its REST API.
 
-All times are the cluster's epoch seconds; None is a time that is not known or not yet. GPU counts
-are by type as the cluster spells it ("h100"); the type "" holds the GPUs whose type is not said,
-and what has no GPUs has its CPUs under the type `tres.CORES`.
+All times are the cluster's epoch seconds; None means unknown or not yet. GPU counts are by type in
+the cluster's spelling ("h100"). The type "" holds the GPUs of unknown type. An object without GPUs
+has its CPUs under the type `tres.CORES`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from connectors.slurm.tres import CORES
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A batch job to submit. It is never requeued by the cluster.
+    """A batch job to submit. The cluster never requeues it.
 
-    `name` is how the job is found again. `gpus_per_node` GPUs of `gres_type` are asked for on each
-    of `node_count` nodes; where that is `tres.CORES`, no GPUs but as many CPUs. Only the variables
-    in `environment` reach the job, which must not be empty. `hold` keeps the job pending until it
-    is released.
+    `name` identifies the job. It asks for `gpus_per_node` GPUs of `gres_type` on each of
+    `node_count` nodes; for the type `tres.CORES`, for as many CPUs and no GPUs. Only the variables
+    in `environment` reach the job; it must not be empty. `hold` keeps the job pending until its
+    release.
     """
 
     name: str
@@ -45,21 +45,23 @@ class Submission:
 
     @property
     def has_gpus(self) -> bool:
-        """Whether it asks for GPUs, and not for cores alone."""
+        """Return whether it asks for GPUs, and not for cores alone."""
         return self.gres_type != CORES
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """One job as the controller lists it.
+    """One job in the list of the controller.
 
-    `state` is its base state ("PENDING", "RUNNING", "COMPLETED", ...) and `state_flags` what else
-    is true of it ("COMPLETING", "SIGNALING", "REQUEUED", ...). v0.0.38 shows only one
-    of them: there a job that is COMPLETING is RUNNING. `end_time` of a job that runs is the end
-    that is expected. `exit_code` and `exit_signal` are None until it ended. `gpus_by_node` is
-    empty while the job does not run, and where the cluster does not say who has how many, and
-    `types_by_node` where it does not say of which types besides. `resize_time` is when what it has
-    was last changed while it ran, `restarts` how often the cluster queued it anew.
+    `state` is its base state ("PENDING", "RUNNING", "COMPLETED", ...). `state_flags` are additional
+    states ("COMPLETING", "SIGNALING", "REQUEUED", ...). v0.0.38 shows only one of them: there a
+    COMPLETING job is RUNNING.
+
+    `end_time` of a running job is the expected end. `exit_code` and `exit_signal` are None until it
+    ended. `gpus_by_node` is empty while the job does not run, and where the cluster does not report
+    GPUs by node. `types_by_node` is also empty where it does not report their types. `resize_time`
+    is the last change of its resources while it ran. `restarts` is how often the cluster requeued
+    it.
     """
 
     job_id: int
@@ -91,7 +93,7 @@ class SlurmJob:
 
 @dataclass(frozen=True, slots=True)
 class UnreadJob:
-    """A record of a job that makes no sense, and `why`. `job_id` is None where even that."""
+    """An invalid job record, and `why`. `job_id` is None where not even that is readable."""
 
     job_id: int | None
     why: str
@@ -99,7 +101,7 @@ class UnreadJob:
 
 @dataclass(frozen=True, slots=True)
 class JobList:
-    """Every job that the controller knew at `observed_at`, `unread` those that make no sense."""
+    """Every job that the controller knew at `observed_at`; `unread` are the invalid records."""
 
     observed_at: int
     jobs: tuple[SlurmJob, ...]
@@ -108,10 +110,13 @@ class JobList:
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """One node. `state` is its base state ("IDLE", "MIXED", "ALLOCATED", "DOWN", "UNKNOWN", ...)
-    and `state_flags` what else is true of it ("DRAIN", "NOT_RESPONDING", ...). `has_shards` says
-    that parts of its GPUs are given out. `cpus` and `memory_mb` (MiB, by Slurm's word) are what
-    jobs may have of it; None where it does not say."""
+    """One node.
+
+    `state` is its base state ("IDLE", "MIXED", "ALLOCATED", "DOWN", "UNKNOWN", ...). `state_flags`
+    are additional states ("DRAIN", "NOT_RESPONDING", ...). `has_shards` says that it offers shares
+    of its GPUs. `cpus` and `memory_mb` (MiB, in Slurm's terms) are available to jobs; None where
+    the cluster reports none.
+    """
 
     name: str
     state: str
@@ -126,7 +131,7 @@ class SlurmNode:
 
     @property
     def takes_work(self) -> bool:
-        """Whether the scheduler may start something here now or when a running job ends."""
+        """Return whether the scheduler may start a job here now, or when a running job ends."""
         return self.state in {"IDLE", "MIXED", "ALLOCATED"} and not self.state_flags & _NO_WORK
 
 
@@ -141,7 +146,7 @@ _NO_WORK = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SlurmPartition:
-    """One partition. `state` is "UP", "DOWN", "DRAIN" or "INACTIVE"; a limit of None is none."""
+    """One partition. `state` is "UP", "DOWN", "DRAIN" or "INACTIVE". None means no limit."""
 
     name: str
     state: str
@@ -152,11 +157,11 @@ class SlurmPartition:
 
 @dataclass(frozen=True, slots=True)
 class HistoryJob:
-    """One run of a job by the accounting: a requeued job has one record for each of its runs.
+    """One run of a job in the accounting. A requeued job has one record per run.
 
-    (cluster, job_id, submit_time) tells runs apart. `end_time` None is a run that goes on.
-    `exit_code` is None where it is not known; v0.0.38 knows none but 0. `before` is what it held
-    until it was changed (until when, GPUs by type), oldest first (see `resizing`).
+    (cluster, job_id, submit_time) identifies a run. An `end_time` of None means that the run goes
+    on. `exit_code` is None where it is unknown; v0.0.38 reports only 0. `before` holds its earlier
+    sizes, oldest first: pairs of end time and GPUs by type (see `resizing`).
     """
 
     job_id: int
@@ -184,8 +189,11 @@ class HistoryJob:
 
 @dataclass(frozen=True, slots=True)
 class Diag:
-    """How the controller fares, at `observed_at` by its clock. `accounting_backlog` messages have
-    not reached the accounting yet: while it is above 0, the history is late."""
+    """The state of the controller at `observed_at`, by its clock.
+
+    `accounting_backlog` messages have not reached the accounting yet. While it is above 0, the
+    history is incomplete.
+    """
 
     observed_at: int
     accounting_backlog: int
@@ -193,7 +201,7 @@ class Diag:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An account of the accounting. Its place in the tree is its association."""
+    """An account of the accounting. Its association defines its place in the tree."""
 
     name: str
     description: str
@@ -202,10 +210,10 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Association:
-    """An account on a cluster, or with `user` not "" one user's membership in it.
+    """An account on a cluster or, with a `user`, that user's membership in it.
 
-    `group_tres` are limits on all running jobs together ("gres/gpu": 16, "cpu": 64); when written,
-    one of None is cleared, one that is left out stays as it is. `qos` empty is inherited.
+    `group_tres` are limits on all running jobs together ("gres/gpu": 16, "cpu": 64). When written,
+    a limit of None is cleared, and a missing one stays as it is. An empty `qos` is inherited.
     """
 
     account: str
@@ -222,11 +230,12 @@ class Association:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service. It is always written whole: a limit that is left out here is cleared.
+    """A quality of service. It is always written whole: a limit that is missing here is cleared.
 
-    `group_tres` limits all its running jobs together, `user_tres` those of each user, `job_tres`
-    each job. `preempts` are the qualities whose jobs its own may push aside; `preempt_mode` is
-    what happens to its jobs then ("REQUEUE", "CANCEL"; none is the cluster's own).
+    `group_tres` limits all its running jobs together, `user_tres` those of each user, and
+    `job_tres` each job. `preempts` are the qualities of service that its jobs may preempt.
+    `preempt_mode` is what happens to its own preempted jobs ("REQUEUE", "CANCEL"); empty means the
+    cluster's own mode.
     """
 
     name: str
@@ -243,8 +252,11 @@ class Qos:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user of the accounting. `admin_level` is "None", "Operator" or "Administrator"; when
-    written, None and "" leave what there is."""
+    """A user of the accounting.
+
+    `admin_level` is "None", "Operator" or "Administrator". When written, None and "" change
+    nothing.
+    """
 
     name: str
     default_account: str = ""

@@ -1,4 +1,4 @@
-"""Nodes of a Slurm cluster are drained and resumed by its controller.
+"""Drains and resumes nodes of a Slurm cluster through its controller.
 
 The service user must be a Slurm administrator for that: operators may not change nodes.
 """
@@ -15,15 +15,15 @@ from connectors.slurm.dialects import DIALECTS
 
 
 def control_nodes(connector: ClusterConnector) -> SlurmNodeControl:
-    """The control of the nodes on the cluster of `connector`, which must be Slurm's."""
+    """Return the node control of the Slurm cluster of `connector`."""
     assert isinstance(connector, SlurmConnector)
     return SlurmNodeControl(connector.rest.controller)
 
 
 def cannot_change_nodes(api_version: str) -> str:
-    """Why nobody can change nodes through this API version, or "" when that can be done.
+    """Return why this API version cannot change nodes; "" when it can.
 
-    An unknown version, "" included, is given the benefit of the doubt: the cluster will say.
+    An unknown version, including "", counts as able to: the cluster will tell.
     """
     dialect = DIALECTS.get(api_version)
     if dialect is None or dialect.changes_nodes:
@@ -42,7 +42,7 @@ class SlurmNodeControl:
         self._act(lambda: self._controller.set_node(node, drain=True, reason=reason))
 
     def resume(self, node: str) -> None:
-        """See the protocol. Slurm ends DRAIN and DOWN; a node that does not answer stays away."""
+        """See the protocol. Slurm ends DRAIN and DOWN; a node that does not answer stays down."""
         self._act(lambda: self._controller.set_node(node, drain=False, reason=""))
 
     def _act(self, change: Callable[[], None]) -> None:

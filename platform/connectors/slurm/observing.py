@@ -1,4 +1,4 @@
-"""What Slurm's records of jobs and nodes are in the words of the protocol."""
+"""Translates Slurm's records of jobs and nodes into those of the protocol."""
 
 from __future__ import annotations
 
@@ -44,11 +44,10 @@ def observation_of(
     is_mixed: bool = False,
     is_altered: bool = False,
 ) -> Observation:
-    """What is to be said of `job`, the workload `key`; `exits` is what its ranks left. One that
-    `was_let_go` and is held again is held by somebody else; one that `is_altered` is no longer what
-    was submitted.
+    """Return the observation of `job`, the workload `key`; `exits` is what its ranks left.
 
-    A job in a state that nobody knows is never said to have ended.
+    A job that `was_let_go` and is held again is held by somebody else. A job that `is_altered` no
+    longer matches its submission. A job in an unknown state never counts as ended.
     """
     phase, outcome, message = _phase_and_outcome(job)
     is_released = phase is WorkloadPhase.ENDED
@@ -71,7 +70,7 @@ def observation_of(
         phase=phase,
         started_at=started_at,
         ended_at=ended_at,
-        # Slurm keeps no time at which the nodes were free again; it charges to the end.
+        # Slurm does not record when the nodes became free; it charges until the end.
         released_at=ended_at,
         is_released=is_released,
         outcome=outcome,
@@ -98,7 +97,7 @@ def observation_of(
 def ended_observation(
     key: str, run: HistoryJob, exits: RankExits, *, is_only_run: bool = False
 ) -> Observation:
-    """What is to be said of `run`, which accounting knows to have ended.
+    """Return the observation of `run`, which has ended in the accounting.
 
     Raises UnknownNativeState.
     """
@@ -123,7 +122,7 @@ def ended_observation(
 
 
 def exit_codes(job: SlurmJob, exits: RankExits, outcome: Outcome | None) -> Mapping[int, int]:
-    """Exit codes by rank: what the ranks left, else what the job's own code says of them."""
+    """Return exit codes by rank: from the ranks' files, else from the job's own exit code."""
     if exits.codes or exits.refusal:
         return exits.codes
     if outcome is Outcome.SUCCEEDED:
@@ -139,19 +138,19 @@ def exit_codes(job: SlurmJob, exits: RankExits, outcome: Outcome | None) -> Mapp
 
 
 def slots_of(job: SlurmJob) -> tuple[RankSlot, ...]:
-    """Where the ranks of `job` are, in rank order; () while it has no nodes."""
+    """Return the places of the ranks of `job`, in rank order; () while it has no nodes."""
     if job.state == "PENDING" or not job.nodes:
         return ()
     if job.gpus_by_node:
         return tuple(
             RankSlot(node, job.gpus_by_node.get(node, 0) * MGPU_PER_GPU) for node in job.nodes
         )
-    # The record of an ended job says no longer who had which GPUs.
+    # The record of an ended job no longer has the GPUs by node.
     return _even_slots(job.nodes, sum((job.gpus_allocated or job.gpus_requested).values()))
 
 
 def native_of(job: SlurmJob, *, pool: str, gpus: int, borrow_qos: str) -> NativeWorkload:
-    """`job`, which is not ours and has or wants `gpus` GPUs of `pool`."""
+    """Return `job`, a native job that holds or awaits `gpus` GPUs of `pool`, as a workload."""
     phase, outcome, _ = _phase_and_outcome(job)
     is_released = phase is WorkloadPhase.ENDED
     return NativeWorkload(
@@ -183,10 +182,10 @@ def node_capacities(
     cpus_per_gpu: int | None = None,
     memory_mb_per_gpu: int | None = None,
 ) -> list[NodeCapacity]:
-    """What `node` offers to each of our pools that it has something of. `cpus_per_gpu` and
-    `memory_mb_per_gpu` are what jobs are given that do not say what they want.
+    """Return what `node` offers to each of our pools that it has devices of.
 
-    The CPUs of a node of a pool of cores are its devices, and nothing beside these.
+    `cpus_per_gpu` and `memory_mb_per_gpu` are for jobs that do not ask for an amount. The CPUs of a
+    node in a CPU pool are its devices, and not an additional resource.
     """
     found = []
     for name, pool in pools.items():
@@ -194,7 +193,7 @@ def node_capacities(
             continue
         is_of_cores = pool.device is DeviceKind.CPU
         if is_of_cores and pool.partition not in node.partitions:
-            # Any node without GPUs has cores; only those of the partition were ever meant.
+            # Every node without GPUs has cores, but only the partition's nodes belong to the pool.
             continue
         partition = partitions.get(pool.partition)
         state = native_state(node.state, node.state_flags).lower()
@@ -212,7 +211,7 @@ def node_capacities(
                 capacity_mgpu=gpus * MGPU_PER_GPU,
                 is_schedulable=is_schedulable,
                 state=state,
-                # What was written when the node was last taken out stays after its return.
+                # Slurm keeps the reason of the last drain after the node has returned.
                 reason="" if node.takes_work else _printable(node.reason),
                 features=node.features,
                 cpu_milli=None if node.cpus is None or is_of_cores else node.cpus * 1_000,
@@ -248,7 +247,10 @@ def _phase_and_outcome(job: SlurmJob) -> tuple[WorkloadPhase, Outcome | None, st
 
 
 def _started_at(job: SlurmJob) -> int | None:
-    """The start, which for a waiting job is only expected and for one without nodes never was."""
+    """Return the start; None for a job that waits or has no nodes.
+
+    The record of a waiting job has only an expected start.
+    """
     return None if job.state == "PENDING" or not job.nodes else job.start_time
 
 
@@ -259,7 +261,7 @@ def _even_slots(nodes: tuple[str, ...], gpus: int) -> tuple[RankSlot, ...]:
 
 
 def spread(nodes: tuple[str, ...], gpus: int) -> tuple[RankSlot, ...]:
-    """`gpus` on `nodes` as evenly as they go, where nobody says who has how many."""
+    """Return `gpus` on `nodes`, spread evenly, where no record has GPUs by node."""
     if not nodes:
         return ()
     each, more = divmod(gpus, len(nodes))

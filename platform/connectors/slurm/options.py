@@ -1,34 +1,37 @@
-"""The options of a Slurm cluster, checked.
+"""The checked options of a Slurm cluster.
 
-url                 address of slurmrestd, "http://..." or "https://..."
-service_user        UNIX user whose tokens read, release and cancel; an Operator of the cluster
-token_socket        Unix socket of the minter (see `connectors.slurm.minter`)
-tag_secret          what the tags of our jobs are signed with, or instead of it
-tag_secret_file     a file that holds it
-pools               {pool: {"partition", "gres_type", "constraint"?}}; one may be of CPU cores, the
-                    CPUs (as Slurm counts them) of the partition's nodes, which have no GPUs:
-                    {"partition", "device": "cpu", "memory_mb_per_core"?, "constraint"?}, where
-                    memory_mb_per_core are the MiB that are asked for with each core
-containers          "pyxis": srun takes container images (NVIDIA's plugin for it); null (default):
-                    the cluster runs none, and never gets a job that names one
-container_mounts    directories that containers see as the nodes do, beside the working directory
-                    and the outputs; may hold "{user}"; none by default
-output_root         directory where ranks leave their output and exit codes, as the nodes and the
-                    portal see it; may hold "{user}". null: outputs stay in the working directory
-                    and the portal cannot show them
-working_directory   where scripts start; may hold "{user}"; "/home/{user}" by default
-settle_s            7 (default): an accepted job is released only when the controller has saved it;
-                    0: at once, a controller that crashes in these seconds may lose the job
-api_version         "v0.0.NN"; null (default): the newest that both sides know
-account_prefix      before the names of accounts; "" by default
-qos_prefix          before the QoS of an account; "g-" by default
-cluster_name        the cluster's name in its accounting; null (default): the only one there
-borrow_qos          QoS of what uses more than its team's guarantee; "tg-borrow" by default; neither
-                    "normal" nor a team's
-cpus_per_gpu        cores asked for with each GPU; null (default): the cluster's own default
-memory_mb_per_gpu   MiB asked for with each GPU; null (default): the cluster's own default
-log_cap_bytes       bytes of each stream of each rank that are shown; 16 MiB by default
-path                PATH of the jobs; the Slurm commands must be in it
+A "?" marks a key of a pool that may be missing.
+
+    url               address of slurmrestd, "http://..." or "https://..."
+    service_user      UNIX user whose tokens read, release and cancel; an Operator of the cluster
+    token_socket      Unix socket of the minter (see `connectors.slurm.minter`)
+    tag_secret        secret that signs the tags of our jobs, or instead of it:
+    tag_secret_file   a file with the secret
+    pools             {pool: {"partition", "gres_type", "constraint"?}}. One pool may be of CPU
+                      cores: {"partition", "device": "cpu", "memory_mb_per_core"?, "constraint"?}.
+                      Its devices are the CPUs (as Slurm counts them) of the partition's nodes,
+                      which have no GPUs. memory_mb_per_core are the MiB requested with each core
+    containers        "pyxis": srun takes container images (NVIDIA's plugin for it); null
+                      (default): the cluster runs none, and never gets a job that names one
+    container_mounts  directories that containers see as the nodes do, besides the working
+                      directory and the outputs; may contain "{user}"; none by default
+    output_root       directory where ranks leave their output and exit codes, as the nodes and
+                      the portal see it; may contain "{user}". null: outputs stay in the working
+                      directory and the portal cannot show them
+    working_directory where scripts start; may contain "{user}"; "/home/{user}" by default
+    settle_s          seconds; default 7: an accepted job is released only when the controller
+                      has saved it. With 0 it is released at once, and a controller that crashes
+                      in these seconds may lose the job
+    api_version       "v0.0.NN"; null (default): the newest that both sides know
+    account_prefix    prefix of the names of accounts; "" by default
+    qos_prefix        prefix of the QoS of an account; "g-" by default
+    cluster_name      the cluster's name in its accounting; null (default): the only one there
+    borrow_qos        QoS of jobs that exceed their team's guarantee; "tg-borrow" by default;
+                      neither "normal" nor a team's
+    cpus_per_gpu      cores requested with each GPU; null (default): the cluster's own default
+    memory_mb_per_gpu MiB requested with each GPU; null (default): the cluster's own default
+    log_cap_bytes     bytes of each stream of each rank that are shown; 16 MiB by default
+    path              PATH of the jobs; must contain the Slurm commands
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ POOLS_MAX = 100
 MOUNTS_MAX = 20
 PYXIS = "pyxis"
 USER_FIELD = "{user}"
-#: Which Slurm makes by itself and gives to all who have no other.
+#: The QoS that Slurm creates itself and gives to every job without another one.
 _DEFAULT_QOS = "normal"
 
 _SECRET_BYTES_MIN = 16
@@ -70,7 +73,7 @@ _KNOWN = frozenset(
 _POOL_KNOWN = frozenset({"partition", "gres_type", "constraint"})
 _POOL_OF_CORES_KNOWN = frozenset({"partition", "device", "memory_mb_per_core", "constraint"})
 _MEMORY_MB_MAX = 1 << 30
-#: What Slurm takes for names of partitions, GRES types, accounts, QoS and UNIX users alike.
+#: Names that Slurm accepts for partitions, GRES types, accounts, QoS and UNIX users alike.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{0,32}", re.ASCII)
 _CONSTRAINT = re.compile(r"[A-Za-z0-9._&|()*\[\]-]{1,200}", re.ASCII)
@@ -80,8 +83,11 @@ _SEARCH_PATH = re.compile(r"[A-Za-z0-9._/@+:-]{1,2000}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SlurmPool:
-    """How a pool is asked for on the cluster. That of a pool of CPU cores is of the type
-    `tres.CORES`; `memory_mb_per_core` is asked for with each, None is the cluster's own default."""
+    """The request of a pool on the cluster.
+
+    A pool of CPU cores has the type `tres.CORES`. `memory_mb_per_core` is requested with each core;
+    None means the cluster's own default.
+    """
 
     partition: str
     gres_type: str
@@ -90,13 +96,13 @@ class SlurmPool:
 
     @property
     def device(self) -> DeviceKind:
-        """What its devices are."""
+        """The kind of its devices."""
         return DeviceKind.CPU if self.gres_type == CORES else DeviceKind.GPU
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmOptions:
-    """Checked options; see the head of the module."""
+    """Checked options; see the module's docstring."""
 
     url: str
     service_user: str
@@ -120,19 +126,19 @@ class SlurmOptions:
 
     @property
     def gpu_pools(self) -> Mapping[str, SlurmPool]:
-        """Those of the pools that are of GPUs."""
+        """The pools of GPUs."""
         return {name: pool for name, pool in self.pools.items() if pool.device is DeviceKind.GPU}
 
     def output_directory(self, user: str) -> str:
-        """Where the ranks of `user` write."""
+        """Return the output directory of the ranks of `user`."""
         return (self.output_root or self.working_directory).replace(USER_FIELD, user)
 
 
 def parse_options(options: Mapping[str, Any], *, reads_secret: bool = True) -> SlurmOptions:
-    """Raises ValueError, saying what is wrong, for options that no Slurm cluster can have.
+    """Return checked options. Raises ValueError, saying what is wrong, for invalid ones.
 
-    Unless `reads_secret`, the file with the tag secret is not opened and `tag_secret` is b"":
-    processes that sign nothing need not be able to read it.
+    Unless `reads_secret`, the file with the tag secret is not opened and `tag_secret` is b"".
+    Processes that sign nothing do not need access to it.
     """
     if unknown := sorted(map(str, set(options) - _KNOWN)):
         raise ValueError(f"unknown options of a Slurm cluster: {', '.join(unknown)}")
@@ -172,12 +178,12 @@ def parse_options(options: Mapping[str, Any], *, reads_secret: bool = True) -> S
 
 
 def runs_images(options: Mapping[str, Any]) -> bool:
-    """Whether a cluster with these options, which may be wrong in other ways, runs images."""
+    """Return whether a cluster with these options runs images. Other options may be invalid."""
     return options.get("containers") == PYXIS
 
 
 def is_name(value: object) -> bool:
-    """Whether `value` can be the name of a UNIX user, a partition, an account or a QoS."""
+    """Return whether `value` can name a UNIX user, a partition, an account or a QoS."""
     return _matches(_NAME, value)
 
 
@@ -309,7 +315,7 @@ def _pools(value: object) -> Mapping[str, SlurmPool]:
     if types.count(CORES) > 1:
         raise ValueError("two pools are of CPU cores; the nodes without GPUs are one pool")
     if len(set(types)) != len(types):
-        # Nodes and foreign jobs are told apart by their type of GPU alone.
+        # Nodes and native jobs are assigned to pools by their GPU type alone.
         raise ValueError("two pools have the same gres_type; one type of GPU is one pool")
     return pools
 

@@ -1,4 +1,4 @@
-"""Text that may go out to a cluster. What it can not carry is refused here, in a sentence."""
+"""Checks of text for a cluster. Text that Slurm cannot carry is refused with a sentence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIGNALS = frozenset(
 
 
 def check_name(what: str, name: str) -> None:
-    """Names of users, accounts, nodes and the like. Raises WorkloadRejected."""
+    """Check the name of a user, account, node or the like. Raises WorkloadRejected."""
     if not _NAME.fullmatch(name):
         raise WorkloadRejected(
             f"{what} {name[:80]!r} is no name for Slurm: 1 to 128 of A-Z a-z 0-9 _ . @ + -"
@@ -31,7 +31,7 @@ def check_name(what: str, name: str) -> None:
 
 
 def check_line(what: str, text: str) -> None:
-    """One line of text without control characters. Raises WorkloadRejected."""
+    """Check one line of text without control characters. Raises WorkloadRejected."""
     if len(text) > _MAX_LINE or not _LINE.fullmatch(text):
         raise WorkloadRejected(
             f"the {what} must be one line of at most {_MAX_LINE} characters without control "
@@ -41,13 +41,13 @@ def check_line(what: str, text: str) -> None:
 
 
 def check_signal(signal: str) -> None:
-    """A signal by its name without SIG. Raises WorkloadRejected."""
+    """Check a signal name without SIG. Raises WorkloadRejected."""
     if signal not in SIGNALS:
         raise WorkloadRejected(f"{signal[:20]!r} is none of the signals {sorted(SIGNALS)}")
 
 
 def check_submission(submission: Submission) -> None:
-    """Raises WorkloadRejected with a sentence for the first thing that Slurm can not carry."""
+    """Raise WorkloadRejected with a sentence for the first field that Slurm cannot carry."""
     names = ("account", "partition", "qos", *(("gres_type",) if submission.has_gpus else ()))
     for what in names:
         check_name(what, getattr(submission, what))
@@ -103,7 +103,7 @@ def _check_encoding(what: str, text: str) -> None:
 
 
 def check_association(association: Association) -> None:
-    """Raises WorkloadRejected for names that Slurm can not carry."""
+    """Raise WorkloadRejected for names that Slurm cannot carry."""
     check_name("account", association.account)
     check_name("cluster", association.cluster)
     for what in ("user", "partition", "parent_account", "default_qos"):
@@ -114,7 +114,7 @@ def check_association(association: Association) -> None:
 
 
 def check_qos(qos: Qos) -> None:
-    """Raises WorkloadRejected for names that Slurm can not carry."""
+    """Raise WorkloadRejected for names that Slurm cannot carry."""
     check_name("QOS", qos.name)
     check_line("description", qos.description)
     for name in (*qos.flags, *qos.preempts, *qos.preempt_mode):

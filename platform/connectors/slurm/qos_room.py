@@ -1,11 +1,15 @@
-"""Whether a team's QoS of guaranteed starts has room for one more job.
+"""Chooses the borrow QoS for a job when its team's guaranteed QoS is full.
 
-The arbiter's classes change while jobs run; the QoS of a running job does not, as Slurm refuses to
-change it. So a job that is within its team's guarantee now may find its QoS filled by jobs that
-were when they started, by what people gave to Slurm themselves, or with the limit of a
-smaller guarantee whose change was not pushed yet. There it would wait although its GPUs are
-free. It goes with the borrowers' QoS instead, as one that became protected after its start does,
-unless it may not be queued again: Slurm pushes aside whom that QoS has for whom a team's has.
+The arbiter's classes change while jobs run, but Slurm refuses to change the QoS of a running job.
+So a job that is now within its team's guarantee may find its QoS full:
+
+- Other jobs were within the guarantee when they started.
+- People submitted jobs to Slurm themselves.
+- The limit is still that of a smaller guarantee, because the change was not pushed yet.
+
+There it would wait although its GPUs are free. It gets the borrow QoS instead, like a job that
+became protected after its start. A job that must not be requeued never does: Slurm preempts the
+jobs of the borrow QoS for those of a team's QoS.
 """
 
 from __future__ import annotations
@@ -23,11 +27,11 @@ from connectors.slurm.controller import SlurmController
 from connectors.slurm.neutral import SlurmJob, Submission
 from connectors.slurm.tres import CORES
 
-#: The limits are read from the accounting at most this often, and after every write of ours.
+#: Seconds for which limits are reused. They are also read after every write of ours.
 LIMITS_KEPT_S = 60
-#: How long one start waits for them; the others go by the last ones meanwhile.
+#: How long one start waits for the limits; other starts use the previous ones meanwhile.
 LIMITS_TIMEOUT_S = 5.0
-#: What was submitted counts for so long, until a list of jobs shows it.
+#: Seconds for which a submission counts, unless a list of jobs shows it earlier.
 TAKEN_KEPT_S = 60
 _GPUS = "gres/gpu"
 _ALIVE = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
@@ -35,8 +39,10 @@ _OURS = "tg-"
 
 
 class QosRoom:
-    """The room of every QoS of one cluster, for several threads at once. Asks for no list of jobs:
-    it goes by the last one."""
+    """The free capacity of every QoS of one cluster, for several threads at once.
+
+    It requests no list of jobs: it uses the last one.
+    """
 
     def __init__(
         self,
@@ -60,11 +66,11 @@ class QosRoom:
         self._taken: dict[str, tuple[float, str, Counter[str]]] = {}
 
     def take(self, submission: Submission, *, may_borrow: bool = True) -> Submission:
-        """`submission` with a QoS in which it starts: its own, or the borrowers' when that is full
-        and it `may_borrow`.
+        """Return `submission` with a QoS in which it can start: its own, or the borrow QoS.
 
-        What it takes is counted until a list shows it or `give_back` is called. A limit that
-        cannot be read is none: Slurm then says itself what keeps the job waiting.
+        It gets the borrow QoS when its own is full and it `may_borrow`. Its GPUs are counted until
+        a list shows the job or `give_back` is called. A limit that cannot be read does not count:
+        Slurm itself then reports why the job waits.
         """
         asked = _counted({submission.gres_type: submission.gpus_per_node * submission.node_count})
         self._read_limits()
@@ -81,12 +87,15 @@ class QosRoom:
             return submission
 
     def give_back(self, submission: Submission) -> None:
-        """It certainly was not submitted."""
+        """Stop counting a submission that certainly was not made."""
         with self._lock:
             self._taken.pop(submission.name, None)
 
     def _in_use_of(self, qos: str) -> Counter[str]:
-        """By limits: what is listed or taken, waiting jobs included, who may start before it."""
+        """Return the GPUs of listed and taken jobs, by limit.
+
+        Waiting jobs count, because they may start first.
+        """
         found = Counter(self._in_use.get(qos))
         for _, of_qos, gpus in self._taken.values():
             if of_qos == qos:
@@ -97,7 +106,7 @@ class QosRoom:
     def _read_limits(self) -> None:
         if self._are_limits_known():
             return
-        # Without any to go by, the others wait for the first answer, or for what comes of it.
+        # While there are no limits yet, other starts wait for the first answer or its failure.
         if not self._asking.acquire(timeout=0 if self._limits_of else LIMITS_TIMEOUT_S):
             return
         try:
@@ -108,7 +117,7 @@ class QosRoom:
                 found = self._accounting.qos(timeout_s=LIMITS_TIMEOUT_S)
                 limits = {qos.name: qos.group_tres for qos in found}
             with self._lock:
-                # Also after a failure: an accounting that hangs must not hang every start.
+                # Set after a failure too: an accounting that hangs must not delay every start.
                 self._limits, self._limits_of = limits, (self._monotonic_s(), writes)
         finally:
             self._asking.release()
@@ -140,7 +149,7 @@ class QosRoom:
 
 
 def _counted(gpus: Mapping[str, int]) -> Counter[str]:
-    """GPUs by type as Slurm's limits count them; cores are limited by none of ours."""
+    """Return GPUs by type as Slurm's limits count them; we never limit cores."""
     found: Counter[str] = Counter()
     for kind, count in gpus.items():
         if kind == CORES:

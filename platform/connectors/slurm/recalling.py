@@ -1,4 +1,4 @@
-"""Our jobs in the accounting of a Slurm cluster, found by their tags."""
+"""Finds our jobs in the accounting of a Slurm cluster by their tags."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from connectors.slurm.rest import SlurmRest
 from connectors.slurm.tokens import MinterTokens
 from connectors.slurm.transport import TokenSource
 
-#: Longer ago nobody asks; a backup that is older is no backup of this installation.
+#: The longest time to look back, in seconds: no older backup is of use.
 LOOKS_BACK_S_MAX = 90 * 24 * 3_600
 
 
 def open_slurm_recaller(options: Mapping[str, Any]) -> SlurmRecaller:
-    """Raises ValueError for bad options."""
+    """Open a recaller. Raises ValueError for bad options."""
     checked = parse_options(options)
     return SlurmRecaller(checked, MinterTokens(checked.token_socket))
 
@@ -36,7 +36,7 @@ class SlurmRecaller:
     def ended_since(
         self, since: int, *, listed: Collection[str] = ()
     ) -> Mapping[str, tuple[Observation, ...]]:
-        """See the protocol. Raises ClusterUnavailable while the accounting is behind."""
+        """See the protocol. Raises ClusterUnavailable while the accounting has a backlog."""
         rest = SlurmRest(
             self._options.url,
             self._tokens,
@@ -48,7 +48,7 @@ class SlurmRecaller:
             if now.accounting_backlog:
                 raise ClusterUnavailable("the cluster's accounting is late; it will know more soon")
             runs = rest.accounting.history(
-                # Its clock may have been set back since.
+                # The cluster's clock may have been set back since.
                 start=min(max(since, now.observed_at - LOOKS_BACK_S_MAX), now.observed_at),
                 end=now.observed_at,
                 listed=frozenset(listed),

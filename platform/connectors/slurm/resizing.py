@@ -1,7 +1,8 @@
-"""Jobs whose resources were changed while they ran: one job, several records in the accounting.
+"""Jobs that were resized while they ran: one job, several records in the accounting.
 
-Slurm closes the record of what the job had as RESIZING and opens another one, whose submit time is
-the moment of the change; its start is that of the job (22.05) or the change too (24.11, 26.05).
+Slurm closes the record of the old size as RESIZING and opens another one. The new record's submit
+time is the moment of the change. Its start is the start of the job (22.05) or also the change
+(24.11, 26.05).
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ _RESIZING = "RESIZING"
 
 
 def held_since(run: HistoryJob) -> int | None:
-    """From when on `run` had what its record says; None for one that never began."""
+    """Return the time from which `run` had its recorded size; None if it never began."""
     return None if run.start_time is None else max(run.start_time, run.submit_time)
 
 
 def joined(runs: Iterable[HistoryJob]) -> list[HistoryJob]:
-    """`runs` with each job's records of before and after a change as one: that of the end, with
-    the first one's submit time and start, and `before` it (until when, GPUs by type) what it had
-    earlier."""
+    """Return `runs` with the records of each resized run joined into one.
+
+    The result is the last record with the submit time and start of the first. `before` holds the
+    earlier sizes: pairs of end time and GPUs by type.
+    """
     by_job: dict[int, list[HistoryJob]] = defaultdict(list)
     for run in runs:
         by_job[run.job_id].append(run)
@@ -52,6 +55,6 @@ def joined(runs: Iterable[HistoryJob]) -> list[HistoryJob]:
 
 
 def _goes_on(before: HistoryJob, after: HistoryJob) -> bool:
-    """Whether `after` is what became of the run that `before`, a record of a change, tells of."""
+    """Return whether `after` continues the run of `before`, a record closed by a resize."""
     changed_at = before.end_time
     return after.submit_time == changed_at and after.start_time in (before.start_time, changed_at)

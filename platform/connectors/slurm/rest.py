@@ -16,8 +16,8 @@ from connectors.slurm.transport import ClusterName, SlurmTransport, TokenSource,
 class SlurmRest:
     """One cluster, for several threads at once: `controller` and `accounting` over one transport.
 
-    With `cluster`, the name that it must have, nothing is written before it has said its name, and
-    every answer in which it says another one raises AnotherCluster.
+    `cluster` is the name that it must have. With it, nothing is written before the cluster has
+    reported its name. Every answer with a different name raises AnotherCluster.
     """
 
     def __init__(
@@ -68,12 +68,14 @@ class SlurmRest:
 
     @property
     def cluster(self) -> str | None:
-        """The name that the cluster last said it has; None before it said one."""
+        """The name that the cluster reported last; None before the first one."""
         return self._name.told
 
     def check_cluster(self) -> None:
-        """Have it say its name, from its accounting if not otherwise. Raises AnotherCluster, and
-        ClusterUnavailable where it cannot be had."""
+        """Have the cluster report its name, from its accounting if necessary.
+
+        Raises AnotherCluster, and ClusterUnavailable when no name can be read.
+        """
         self._name.told = None
         self.controller.ping()
         if self._name.told is None:
@@ -82,7 +84,7 @@ class SlurmRest:
             self.ask_accounting_who_it_is()
 
     def ask_accounting_who_it_is(self) -> None:
-        """Compare its name with those that its accounting knows. Raises as `check_cluster`."""
+        """Compare its name with those in its accounting. Raises the errors of `check_cluster`."""
         names = self.accounting.clusters()
         if self._name.wanted is not None and self._name.wanted in names:
             self._name.told = self._name.wanted

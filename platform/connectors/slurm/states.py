@@ -1,4 +1,4 @@
-"""What the states of Slurm's jobs mean to us, in one table."""
+"""The meaning of Slurm's job states, in one table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from connectors.protocol import Outcome, WorkloadPhase
 from connectors.slurm.batch import NOT_STARTED_SIGNAL, STOPPED_SIGNAL, TIMED_OUT_SIGNAL
 from connectors.slurm.neutral import HistoryJob, SlurmJob
 
-#: slurmd gives a batch script that it could not even launch this signal.
+#: The signal that slurmd reports for a batch script that it could not launch.
 _LAUNCH_FAILED_SIGNAL = 53
 
 _ENDED: dict[str, Outcome] = {
@@ -44,7 +44,7 @@ _ALIVE: dict[str, WorkloadPhase] = {
     "SPECIAL_EXIT": WorkloadPhase.HELD,
     "RESV_DEL_HOLD": WorkloadPhase.HELD,
 }
-#: Flags that say more than the base state they stand beside, the first that is there counts.
+#: Flags that override the base state; the first one present counts.
 _TELLING_FLAGS = (
     *("COMPLETING", "STAGE_OUT", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUED"),
     *("REQUEUE_FED", "CONFIGURING", "POWER_UP_NODE"),
@@ -58,7 +58,7 @@ _SAID_OF_ENDS = {
     "PREEMPTED": "The cluster itself preempted it.",
 }
 
-#: Why a job waits, in words for people. A reason counts by its longest beginning that is here.
+#: Why a job waits, in words for people. The longest entry that a reason begins with counts.
 _WAITS: dict[str, str] = {
     "Resources": "the nodes or GPUs that it needs are in use",
     "Priority": "jobs of a higher priority are before it",
@@ -87,26 +87,26 @@ _WAITS: dict[str, str] = {
     "Licenses": "it waits for a license",
     "JobHoldMaxRequeue": "it was requeued too often",
 }
-#: What passes only when somebody changes something on the cluster.
+#: Reasons that last until somebody changes something on the cluster.
 _STUCK = (
     *("PartitionDown", "PartitionInactive", "PartitionConfig", "AccountingPolicy"),
     *("DependencyNeverSatisfied", "JobHoldMaxRequeue"),
 )
-#: What keeps this very job from ever starting there, and so do limits for one job or node.
+#: Reasons for which this job can never start there. Limits for one job or node are others.
 _NEVER = (
     *("PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount"),
     *("InvalidQOS", "AccountNotAllowed", "QOSNotAllowed", "RequiresReservation", "ReqResv"),
     *("MaxMemPerLimit", "AssociationTimeLimit", "QOSTimeLimit"),
 )
 _OF_ONE_JOB = re.compile(r"(Assoc|QOS)Max\w*Per(Job|Node)(Limit)?|QOSMin\w*", re.ASCII)
-#: GPUs of an account or a QoS: these limits are the quotas', by which the arbiter saw room. So the
-#: quota was not pushed yet or somebody has what it does not know of, who may keep it for days.
+#: GPU limits of an account or a QoS. They come from the quotas, in which the arbiter found the job
+#: to fit. So the quota was not pushed yet, or an unknown job uses these GPUs, perhaps for days.
 _OF_QUOTA = re.compile(r"(Assoc|QOS)GrpGRES\w*", re.ASCII)
 _REASON_LENGTH_MAX = 200
 
 
 def phase_of(job: SlurmJob) -> WorkloadPhase:
-    """Where `job` stands. ENDED only when its nodes are free again.
+    """Return the phase of `job`. ENDED only when its nodes are free again.
 
     Raises UnknownNativeState for a state that is not in the table.
     """
@@ -129,7 +129,7 @@ def phase_of(job: SlurmJob) -> WorkloadPhase:
 
 
 def outcome_of(job: SlurmJob | HistoryJob) -> Outcome:
-    """How `job`, which has ended, ended. Raises UnknownNativeState."""
+    """Return how `job`, which has ended, ended. Raises UnknownNativeState."""
     if job.state == "FAILED":
         if job.exit_signal == TIMED_OUT_SIGNAL:
             return Outcome.TIMED_OUT
@@ -145,12 +145,12 @@ def outcome_of(job: SlurmJob | HistoryJob) -> Outcome:
 
 
 def native_state(state: str, flags: frozenset[str]) -> str:
-    """The state in Slurm's words: "CANCELLED+COMPLETING"."""
+    """Return the state in Slurm's words: "CANCELLED+COMPLETING"."""
     return "+".join((state, *sorted(flags)))[:100]
 
 
 def remark(job: SlurmJob) -> str:
-    """What a person should know of `job` beyond its phase, or ""."""
+    """Return a remark for people about `job` beyond its phase, or ""."""
     if job.state == "SUSPENDED":
         return "The cluster suspended it; it keeps its GPUs."
     if job.state in _SAID_OF_ENDS:
@@ -177,21 +177,25 @@ def remark(job: SlurmJob) -> str:
 
 
 def is_held_by_others(job: SlurmJob) -> bool:
-    """Whether an administrator of Slurm holds `job`: what we submit is held as by its user."""
+    """Return whether a Slurm administrator holds `job`. Our own hold counts as its user's."""
     return job.state == "PENDING" and job.is_held and job.reason.startswith("JobHeldAdmin")
 
 
 def never_starts(job: SlurmJob) -> bool:
-    """Whether `job`, as it was submitted, is nothing that the cluster would ever start. It holds
-    some of these itself (`BadConstraints`): to release them is of no use."""
+    """Return whether the cluster would never start `job` as it was submitted.
+
+    The cluster holds some of these itself (`BadConstraints`): releasing them has no effect.
+    """
     return job.state == "PENDING" and (
         job.reason.startswith(_NEVER) or _OF_ONE_JOB.fullmatch(job.reason) is not None
     )
 
 
 def is_stuck(job: SlurmJob) -> bool:
-    """Whether `job` waits for what passes only when somebody changes something, or for a quota that
-    the arbiter saw free."""
+    """Return whether `job` waits until somebody changes something on the cluster.
+
+    A job also counts as stuck when it waits for a quota that the arbiter considers free.
+    """
     return (
         is_held_by_others(job)
         or never_starts(job)

@@ -1,4 +1,4 @@
-"""A workload as the submission that Slurm gets, or the sentence why it gets none."""
+"""Translates a workload into a submission for Slurm, or refuses it with a sentence."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ _S_PER_MINUTE = 60
 
 
 class SubmissionBuilder:
-    """Builds the submissions to one cluster. Raises WorkloadRejected for what can never start
-    there, and ClusterUnavailable where its hardware is not known."""
+    """Builds the submissions to one cluster.
+
+    Raises WorkloadRejected for a workload that can never start there, and ClusterUnavailable when
+    its hardware is unknown.
+    """
 
     def __init__(self, options: SlurmOptions, hardware: Kept[Hardware]) -> None:
         self._options = options
         self._hardware = hardware
 
     def user_of(self, workload: Workload) -> str:
-        """The UNIX user as whom it is to run."""
+        """Return the UNIX user of the workload's job."""
         user = workload.cluster_user
         if user is None:
             raise WorkloadRejected(f"no UNIX user is mapped to {workload.user!r} on this cluster")
@@ -37,7 +40,7 @@ class SubmissionBuilder:
         return user
 
     def build(self, workload: Workload, user: str) -> Submission:
-        """The submission of `workload` as `user`, held."""
+        """Return the submission of `workload` as `user`, held."""
         options = self._options
         pool = options.pools.get(workload.pool)
         if pool is None:
@@ -55,7 +58,7 @@ class SubmissionBuilder:
         working_directory = options.working_directory.replace(USER_FIELD, user)
         return Submission(
             name=name,
-            # Said and signed when the rest is settled, see `signed`.
+            # Set by `signed`, when all other fields are final.
             comment="",
             account=account,
             partition=pool.partition,
@@ -81,14 +84,14 @@ class SubmissionBuilder:
                 mounts=self._mounts(user, working_directory),
             ),
             working_directory=working_directory,
-            # The script opens its outputs itself, as soon as their directory is there.
+            # The script opens its outputs itself, as soon as their directory exists.
             standard_output="/dev/null",
             standard_error="/dev/null",
             hold=True,
         )
 
     def signed(self, submission: Submission) -> Submission:
-        """`submission` with the comment by which `asked_by` finds out whether it was changed."""
+        """Return `submission` with a signed comment, against which `asked_by` detects changes."""
         asked = _asked(
             *(submission.partition, submission.account, submission.qos, submission.gres_type),
             *(submission.node_count, submission.node_count * submission.gpus_per_node),
@@ -98,20 +101,20 @@ class SubmissionBuilder:
         )
 
     def _mounts(self, user: str, working_directory: str) -> tuple[str, ...]:
-        """What containers of `user` see as their nodes do; what scripts start in comes first."""
+        """Return the directories that containers of `user` see, the working directory first."""
         others = (one.replace(USER_FIELD, user) for one in self._options.container_mounts)
         outputs = self._options.output_directory(user)
         return tuple(dict.fromkeys((working_directory, outputs, *others)))
 
     def _time_limit_minutes(self, workload: Workload, gpus: int, pool: SlurmPool) -> int:
-        """The limit in whole minutes, rounded up; without one, the longest that there is.
+        """Return the limit in whole minutes, rounded up; without one, the longest allowed.
 
-        Raises NotPrepared for what would wait in the partition for ever, though others may take
-        it: held jobs are accepted unlooked at.
+        Raises NotPrepared for a job that would wait in the partition for ever, because Slurm
+        accepts held jobs unchecked. Other clusters may take the job.
         """
         problem, most_s = _check_room(workload, gpus, pool, self._hardware.get())
         if problem:
-            # Asked for anew before anything is refused because of it.
+            # The hardware is read again before a job is refused because of it.
             self._hardware.drop()
             problem, most_s = _check_room(workload, gpus, pool, self._hardware.get())
         if problem:
@@ -122,7 +125,7 @@ class SubmissionBuilder:
 
 
 def asked_by(job: SlurmJob, pool: SlurmPool) -> Sequence[str | int]:
-    """What `job` asks for as a job of `pool`, in the words that are signed."""
+    """Return the request of `job` as a job of `pool`, in the form that is signed."""
     gpus = sum(job.gpus_requested.values())
     return _asked(job.partition, job.account, job.qos, pool.gres_type, job.node_count, gpus)
 
@@ -134,7 +137,7 @@ def _asked(
 
 
 def constraint_of(pool: SlurmPool, workload: Workload) -> str | None:
-    """The pool's own constraint and the job's features, all of which must hold."""
+    """Return the pool's own constraint and the job's features, all of which must hold."""
     own = pool.constraint
     if own is None or not workload.features:
         return "&".join(workload.features) or own
@@ -144,13 +147,16 @@ def constraint_of(pool: SlurmPool, workload: Workload) -> str | None:
 
 
 def _told_its_cores(workload: Workload, cores: int) -> Workload:
-    """`workload` with how many cores its ranks have, which Slurm tells in its own words only."""
+    """Return `workload` with the core count of its ranks in the environment.
+
+    Slurm reports it only in variables of its own.
+    """
     environment = {**workload.environment, "TIDEGATE_CPUS_PER_NODE": str(cores)}
     return replace(workload, environment=environment)
 
 
 def _gpus_per_node(workload: Workload, pool: SlurmPool) -> int:
-    """The GPUs on each node, in a pool of cores the cores."""
+    """Return the GPUs on each node; in a pool of cores, the cores."""
     sizes = {slot.mgpu for slot in workload.slots}
     named = pool.device.plural
     if len(sizes) > 1:
@@ -167,7 +173,7 @@ def _gpus_per_node(workload: Workload, pool: SlurmPool) -> int:
 def _check_room(
     workload: Workload, gpus: int, pool: SlurmPool, hardware: Hardware
 ) -> tuple[str, int | None]:
-    """Why `workload` can never start, or "", and the longest time limit that there is."""
+    """Return why `workload` can never start, or "", and the longest allowed time limit."""
     partition = hardware.partitions.get(pool.partition)
     if partition is None:
         return f"the cluster has no partition {pool.partition}", None
@@ -200,7 +206,7 @@ def _check_room(
 
 
 def _has_beside(node: SlurmNode, workload: Workload) -> bool:
-    """Whether a node has the CPUs and the memory that are asked for, as far as it says."""
+    """Return whether a node has the requested CPUs and memory, as far as it reports them."""
     return (node.cpus is None or node.cpus >= (workload.cpus_per_node or 0)) and (
         node.memory_mb is None or node.memory_mb >= (workload.memory_mib_per_node or 0)
     )

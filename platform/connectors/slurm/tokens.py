@@ -1,4 +1,4 @@
-"""Tokens of the cluster's users, from the one process that holds the key to make them."""
+"""Tokens of the cluster's users, from the minter, the only process with the key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from connectors.errors import ClusterUnavailable
 
-#: A token with less than this left is not handed out any more.
+#: A token with fewer seconds left is no longer used.
 FRESH_S = 60
 ANSWER_BYTES_MAX = 8_192
 KEPT_MAX = 10_000
@@ -21,11 +21,11 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
 
 
 class TokenRefused(ClusterUnavailable):
-    """The minter gives no tokens for this user; asking again changes nothing by itself."""
+    """The minter refuses tokens for this user. Asking again alone changes nothing."""
 
 
 class MinterTokens:
-    """Tokens from the minter at a Unix socket; each is kept until a minute before its end.
+    """Tokens from the minter at a Unix socket, cached until a minute before they expire.
 
     Safe to use from several threads.
     """
@@ -36,10 +36,10 @@ class MinterTokens:
         self._kept: dict[str, tuple[str, int]] = {}
 
     def token_for(self, user: str) -> str:
-        """A token of `user` that is good for at least a minute.
+        """Return a token of `user` that is valid for at least a minute.
 
-        Raises TokenRefused when the minter knows no such user and ClusterUnavailable when it
-        does not answer.
+        Raises TokenRefused when the minter refuses the user, and ClusterUnavailable when it does
+        not answer.
         """
         now = int(time.time())
         with self._lock:
@@ -64,7 +64,8 @@ class MinterTokens:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
                 peer.settimeout(_TIMEOUT_S)
                 peer.connect(self._path)
-                # Who may not ask is told so and hung up on before the question.
+                # The minter answers a refused peer and closes the connection before it reads the
+                # request.
                 with suppress(BrokenPipeError):
                     peer.sendall(json.dumps({"user": user}).encode() + b"\n")
                 line = _read_line(peer)
@@ -87,7 +88,7 @@ class MinterTokens:
 
 
 def expiry(token: str) -> int:
-    """When `token` ends, in epoch seconds. Raises ClusterUnavailable when it does not say."""
+    """Return the expiry of `token` in epoch seconds. Raises ClusterUnavailable when it has none."""
     try:
         body = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))

@@ -1,6 +1,6 @@
-"""Calls to slurmrestd in the newest API version which both sides know.
+"""Calls to slurmrestd in the newest API version that both sides know.
 
-Reads are sent again once when the connection was closed under them, writes never: a write whose
+Reads are sent again once when the connection was closed under them. Writes never are: a write whose
 answer is lost raises OutcomeUnknown. The transport knows no version; dialects.py does.
 """
 
@@ -27,12 +27,12 @@ from connectors.slurm.answers import Answer, AuthenticationFailed, SlurmRefused
 from connectors.slurm.dialects import DIALECTS, Dialect
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
-#: Of one list so many records may make no sense; with more of them the answer is none.
+#: The most invalid records in one list; with more, the whole answer is invalid.
 ODD_RECORDS_MAX = 100
-#: An answer that trickles may take this many read time-outs in all.
+#: A slowly arriving answer may take this many read time-outs in all.
 _WHOLE_ANSWER_TIMEOUTS = 4
-#: A call is begun only where so much of a time for several calls is left: a write that is given up
-#: sooner may have been carried out with nobody there to hear of it.
+#: The seconds that must be left within a limit for several calls to begin another one. A write that
+#: is abandoned earlier may take effect unnoticed.
 _READ_WITH_S, _WRITTEN_WITH_S = 0.1, 2.0
 
 _NEVER_SENT = (
@@ -44,22 +44,22 @@ Item = TypeVar("Item")
 
 
 class TokenSource(Protocol):
-    """Who hands out the tokens of the cluster's users."""
+    """A source of tokens of the cluster's users."""
 
     def token_for(self, user: str) -> str:
-        """A token of `user` that is good for at least a minute. Raises ClusterUnavailable."""
+        """Return a token of `user`, valid for at least a minute. Raises ClusterUnavailable."""
         ...
 
 
 class ClusterName:
-    """The name that a cluster must have (None: any), and the one that it last said."""
+    """The name that a cluster must have (None: any), and the name that it reported last."""
 
     def __init__(self, wanted: str | None) -> None:
         self.wanted = wanted
         self.told: str | None = None
 
     def note(self, names: Collection[str]) -> None:
-        """It has said its name; several names say nothing. Raises AnotherCluster."""
+        """Record reported names; several names are inconclusive. Raises AnotherCluster."""
         if len(names) != 1:
             return
         (name,) = names
@@ -71,12 +71,16 @@ class ClusterName:
 class SlurmTransport:
     """One cluster's slurmrestd, for several threads at once.
 
-    Reads raise ClusterUnavailable. Writes raise ClusterUnavailable only when they certainly had
-    no effect, OutcomeUnknown when nobody knows, SlurmRefused on a definite no and NotOffered on
-    what this version can not do. What names no user is done as `service_user`.
+    Reads raise ClusterUnavailable. Writes raise other errors:
 
-    Nothing is written before the cluster has said that it has the name that it must have, for
-    which `ask_name` asks it, and every answer in which it says another one raises AnotherCluster.
+    - ClusterUnavailable only when the write certainly had no effect.
+    - OutcomeUnknown when its effect is unknown.
+    - SlurmRefused on a definite refusal.
+    - NotOffered for a feature that this version lacks.
+
+    Calls without a user are made as `service_user`. Nothing is written before the cluster has
+    reported the name that it must have; `ask_name` asks for it. Every answer with a different name
+    raises AnotherCluster.
     """
 
     def __init__(
@@ -104,11 +108,11 @@ class SlurmTransport:
         self._monotonic_s = monotonic_s
         self._connect_timeout_s = connect_timeout_s
         self._lock = threading.Lock()
-        #: Of each thread, when its calls are to be over, monotonic.
+        #: By thread, the monotonic time at which its calls must end.
         self._own = threading.local()
         self._url = url.rstrip("/")
         self._read_timeout_s = read_timeout_s
-        # Without a client around it, which costs as much as the call and adds nothing to it.
+        # Used without an httpx client: it would double the cost of a call for nothing.
         self._http = transport or httpx.HTTPTransport(trust_env=False)
 
     def close(self) -> None:
@@ -117,8 +121,10 @@ class SlurmTransport:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """All calls that this thread makes meanwhile take at most `seconds` together, an answer
-        that trickles aside: one that would begin later raises ClusterUnavailable."""
+        """Limit all calls of this thread within the context to `seconds` together.
+
+        A later call raises ClusterUnavailable. A slowly arriving answer may exceed the limit.
+        """
         self._own.until_s = self._monotonic_s() + seconds
         try:
             yield
@@ -126,7 +132,7 @@ class SlurmTransport:
             self._own.until_s = None
 
     def left_s(self) -> float | None:
-        """What is left of `within` for this thread, at least 0; None outside of it."""
+        """Return the seconds left of `within` for this thread, at least 0; None outside of it."""
         until_s: float | None = getattr(self._own, "until_s", None)
         return None if until_s is None else max(0.0, until_s - self._monotonic_s())
 
@@ -147,8 +153,10 @@ class SlurmTransport:
         timeout_s: float | None = None,
         overlook: str | None = None,
     ) -> tuple[Item, ...]:
-        """Every record under `key`. An error that begins with `overlook` does not spoil a list
-        that has any."""
+        """Return every record under `key`.
+
+        An error that begins with `overlook` is ignored if the list has records.
+        """
         answer = self.read(path, parameters, timeout_s)
         if overlook and answer.errors and answer.body and answer.body.get(key):
             answer = answer.overlooking(overlook)
@@ -170,8 +178,11 @@ class SlurmTransport:
         return self.checked(self.read(path, parameters), what)
 
     def checked(self, answer: Answer, what: str) -> Mapping[str, Any]:
-        """The body of a good answer. Raises AuthenticationFailed for a refused token even where
-        the version shows it like a dead controller."""
+        """Return the body of a good answer.
+
+        Raises AuthenticationFailed for a refused token, even where the version reports it like a
+        dead controller.
+        """
         try:
             return answers.check_read(answer, what)
         except AuthenticationFailed:
@@ -181,8 +192,10 @@ class SlurmTransport:
             raise
 
     def check_write(self, answer: Answer, what: str, *, fine: frozenset[int] = frozenset()) -> None:
-        """As answers.check_write, and a service user without the right makes the cluster
-        unusable, not a workload wrong."""
+        """Check a write like `answers.check_write`, but never blame the workload for our rights.
+
+        A refusal because of the service user's rights raises ClusterUnavailable.
+        """
         try:
             answers.check_write(answer, what, fine=fine)
         except AuthenticationFailed:
@@ -199,10 +212,13 @@ class SlurmTransport:
             raise
 
     def raise_refused_token(self, answer: Answer, what: str, user: str) -> None:
-        """v0.0.38 shows a refused token like a dead controller (-1), and writes like broken
-        connections (1000, 5005); its accounting side names it (1007) and needs no controller.
-        From v0.0.40 on the controller's side names it, and the accounting's does not (7000).
-        Tokens last longer than a call, so one that is refused now was refused then."""
+        """Raise AuthenticationFailed if the failed call was caused by a refused token of `user`.
+
+        v0.0.38 reports a refused token like a dead controller (-1), and for writes like broken
+        connections (1000, 5005). Its accounting side names it (1007) and needs no controller. From
+        v0.0.40 on the controller side names it, and the accounting side does not (7000). Tokens
+        last longer than a call, so a token that is refused now was refused then.
+        """
         error, dialect = answer.error, self.speak()
         if error is None or not dialect.may_be_a_refused_token(error.number):
             return
@@ -221,14 +237,14 @@ class SlurmTransport:
         parameters: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> Answer:
-        """GET, once more on a connection that was closed under it."""
+        """Send a GET, and once more if the connection was closed under it."""
         try:
             try:
                 answer = self._call("GET", path, parameters=parameters, timeout_s=timeout_s)
             except _ConnectionClosed:
                 answer = self._call("GET", path, parameters=parameters, timeout_s=timeout_s)
         except NotOffered as error:
-            # Every version has every read, so that this is not slurmrestd, or not all of it.
+            # Every version has every read, so this is no complete slurmrestd.
             raise ClusterUnavailable(str(error)) from error
         if answer.cluster:
             self.name.note({answer.cluster})
@@ -250,7 +266,7 @@ class SlurmTransport:
             answer = self._call(method, path, parameters=parameters, body=body, user=user)
         except _NotAnswered as error:
             raise OutcomeUnknown(f"{what}: {error}") from error
-        # What another cluster says of a job is not said of ours: "no such job" least of all.
+        # An answer of another cluster says nothing about our jobs, least of all "no such job".
         if answer.cluster:
             self.name.note({answer.cluster})
         return answer
@@ -265,8 +281,11 @@ class SlurmTransport:
         user: str | None = None,
         timeout_s: float | None = None,
     ) -> Answer:
-        """One call in the version in use. An address that is gone asks for the version again,
-        once: nothing was done then, so that a write may be sent again too."""
+        """Make one call in the version in use.
+
+        A missing address triggers one new negotiation of the version. Nothing was done then, so
+        that a write may be sent again.
+        """
         dialect = self.speak()
         who = self.service_user if user is None else user
         answer = self._send(method, path.format(dialect.version), parameters, body, who, timeout_s)
@@ -285,7 +304,10 @@ class SlurmTransport:
         return answer
 
     def speak(self) -> Dialect:
-        """The dialect in use. The versions are tried newest first: 404 is one that is absent."""
+        """Return the dialect in use.
+
+        The newest version is tried first; 404 means that it is absent.
+        """
         dialect = self._dialect
         if dialect is not None:
             return dialect
@@ -315,7 +337,7 @@ class SlurmTransport:
             except _ConnectionClosed:
                 return ping()
         except _NotAnswered as error:
-            # Of whatever the version is wanted for, nothing was sent yet.
+            # The call that needs the version was not sent yet.
             raise ClusterUnavailable(str(error)) from error
 
     def _send(
@@ -327,8 +349,10 @@ class SlurmTransport:
         user: str,
         timeout_s: float | None = None,
     ) -> Answer:
-        """One request. Raises ClusterUnavailable when it was certainly not sent, and
-        _NotAnswered or _ConnectionClosed when it may have been carried out."""
+        """Send one request. Raises ClusterUnavailable when it was certainly not sent.
+
+        Raises _NotAnswered or _ConnectionClosed when it may have been carried out.
+        """
         outgoing.check_name("user", user)
         headers = {
             "X-SLURM-USER-NAME": user,
@@ -404,8 +428,11 @@ def another_cluster(wanted: str, found: str) -> AnotherCluster:
 def sensible(
     records: Sequence[Mapping[str, Any]], decode: Callable[[Mapping[str, Any]], Item]
 ) -> tuple[list[Item], list[tuple[Mapping[str, Any], Exception]]]:
-    """What `records` say, and those that make no sense: one odd record is no reason to see
-    nothing at all. Raises ClusterUnavailable when there are too many of them."""
+    """Return the decoded `records`, and the invalid ones with their errors.
+
+    One invalid record must not hide the others. Raises ClusterUnavailable when there are more than
+    ODD_RECORDS_MAX.
+    """
     found: list[Item] = []
     odd: list[tuple[Mapping[str, Any], Exception]] = []
     for record in records:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 _GPU = re.compile(r"gres/gpu(?::([A-Za-z0-9_.-]+))?", re.ASCII)
 _CPU = "cpu"
-#: The type under which the cores of what has no GPUs are counted. No GPU of Slurm's can have it.
+#: The type of the cores of an object without GPUs. No GPU type in Slurm can have this name.
 CORES = "(cores)"
 _COUNT = re.compile(r"[0-9]{1,18}", re.ASCII)
 #: A type may begin with a digit, as those of MIG slices do ("1g.10gb"), but is no number.
@@ -19,9 +19,11 @@ _MAX_TEXT = 100_000
 
 
 def gpus_in(tres: str) -> dict[str, int]:
-    """GPUs by type in a TRES text, and the CORES where there are none. The sum without a type is
-    told from its parts: what no type accounts for stands under "". Raises ValueError on text that
-    is no TRES."""
+    """Return the GPUs by type in a TRES text, or the CORES of one without GPUs.
+
+    The type "" has the GPUs of the total that no type accounts for. Raises ValueError on a text
+    that is no TRES.
+    """
     if len(tres) > _MAX_TEXT:
         raise ValueError(f"resources of {len(tres)} characters are too long")
     counts: dict[str, int] = {}
@@ -37,8 +39,10 @@ def gpus_in(tres: str) -> dict[str, int]:
 
 
 def gpus_of(counts: Mapping[str, int]) -> dict[str, int]:
-    """GPUs by type from resource names ("gres/gpu", "gres/gpu:h100") and their counts; the CORES
-    ("cpu") where there are none."""
+    """Return GPUs by type from resource names ("gres/gpu", "gres/gpu:h100") and their counts.
+
+    Without GPUs, return the CORES ("cpu").
+    """
     typed: dict[str, int] = {}
     total = 0
     for name, count in counts.items():
@@ -55,8 +59,10 @@ def gpus_of(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def gpus_per_node(tres_per_node: str) -> int:
-    """GPUs that a job asked for on each of its nodes ("gres/gpu:h100:2", or "gres:gpu:2" on
-    older releases); 0 when it did not ask by node."""
+    """Return the GPUs that a job asked for per node; 0 when it did not ask by node.
+
+    The text is like "gres/gpu:h100:2", or "gres:gpu:2" on older releases.
+    """
     found = 0
     for item in tres_per_node.split(","):
         match = _PER_NODE.fullmatch(item)
@@ -66,7 +72,7 @@ def gpus_per_node(tres_per_node: str) -> int:
 
 
 def gpus_in_detail(detail: str) -> dict[str, int]:
-    """GPUs of one node's part of a job ("gpu:h100:2(IDX:0-1)"), by type as it is said there."""
+    """Return the GPUs of a job on one node ("gpu:h100:2(IDX:0-1)"), by their type in that text."""
     found: dict[str, int] = {}
     for match in _DETAIL.finditer(detail):
         if count := int(match.group(2)):
@@ -76,11 +82,11 @@ def gpus_in_detail(detail: str) -> dict[str, int]:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The `type` and `name` that the accounting wants for "gres/gpu:h100" or "cpu"."""
+    """Return the accounting's `type` and `name` for "gres/gpu:h100" or "cpu"."""
     kind, _, rest = name.partition("/")
     return kind, rest
 
 
 def joined_name(kind: str, name: str | None) -> str:
-    """The opposite of `split_name`."""
+    """Return the inverse of `split_name`."""
     return f"{kind}/{name}" if name else kind

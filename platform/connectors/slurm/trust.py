@@ -1,4 +1,4 @@
-"""Which slurmrestd the portal may send tokens to, and which minters it may ask for them.
+"""The slurmrestd addresses that may get tokens, and the minters that may be asked for them.
 
 A token commands the whole cluster, so the operator lists the addresses and the sockets.
 """
@@ -16,7 +16,7 @@ MINTERS = "SLURM_MINTERS"
 
 
 def check_trusted(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Raises ValueError, saying what to do, for a slurmrestd or a minter that is not listed."""
+    """Raise ValueError, saying what to do, for an unlisted slurmrestd or minter."""
     url, socket = options.get("url"), options.get("token_socket")
     if isinstance(url, str) and not is_listed_origin(url, given[ORIGINS]):
         raise ValueError(
@@ -33,5 +33,5 @@ def check_trusted(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def secret_paths(given: Mapping[str, Any]) -> list[str]:
-    """The sockets of the minters, which give tokens to whoever may open them."""
+    """Return the sockets of the minters, which give tokens to any process that may open them."""
     return list(given[MINTERS])

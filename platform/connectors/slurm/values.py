@@ -1,6 +1,6 @@
-"""What Slurm's REST API says in each of its versions alike: texts, lists, states, nodes and GPUs.
+"""Values that all versions of Slurm's REST API share: texts, lists, states, nodes and GPUs.
 
-All that is read raises ClusterUnavailable where it is of another kind than it should be.
+Every reader raises ClusterUnavailable for a value of a wrong type.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from connectors.slurm import hostlist, tres
 
 Record = Mapping[str, Any]
 
-# NO_VAL and INFINITE of 32 and 64 bits, and what signed fields make of them.
+# NO_VAL and INFINITE of 32 and 64 bits, and their values in signed fields.
 _UNSET = {0xFFFFFFFE, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFE, 0xFFFFFFFFFFFFFFFF, -1, -2}
 _BASE_STATES = frozenset(
     {
@@ -22,7 +22,7 @@ _BASE_STATES = frozenset(
     }
 )
 ENDED_STATES = _BASE_STATES - {"PENDING", "RUNNING", "SUSPENDED"}
-# v0.0.38 shows one word, and a flag in place of the state that it goes with.
+# v0.0.38 shows one word: a flag replaces the base state. This is the base state of each flag.
 _STATE_UNDER_FLAG = {
     **dict.fromkeys(
         (
@@ -38,7 +38,7 @@ _STATE_UNDER_FLAG = {
 
 
 def plain_number(value: Any) -> int | None:
-    """A whole number; None where it stands for none, or for no limit."""
+    """Return a whole number; None for a value that means unset or unlimited."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
@@ -47,7 +47,7 @@ def plain_number(value: Any) -> int | None:
 
 
 def text(record: Record, key: str) -> str:
-    """The text under `key`, or none at all."""
+    """Return the text under `key`; "" when it is missing."""
     value = record.get(key)
     if value is None:
         return ""
@@ -57,7 +57,7 @@ def text(record: Record, key: str) -> str:
 
 
 def name(record: Record) -> str:
-    """The name, which every record of this kind has."""
+    """Return the name, which every record of this kind has."""
     found = text(record, "name")
     if not found:
         raise ClusterUnavailable("a record of the cluster has no name")
@@ -65,7 +65,7 @@ def name(record: Record) -> str:
 
 
 def record(record: Record, key: str) -> Record:
-    """The record under `key`, or an empty one."""
+    """Return the record under `key`, or an empty one."""
     value = record.get(key)
     if value is None:
         return {}
@@ -75,7 +75,7 @@ def record(record: Record, key: str) -> Record:
 
 
 def texts(value: Any) -> list[str]:
-    """A list of texts, or one text with commas in it."""
+    """Return a list of texts, from a list or from one text with commas."""
     if value is None:
         return []
     items = value.split(",") if isinstance(value, str) else value
@@ -85,13 +85,15 @@ def texts(value: Any) -> list[str]:
 
 
 def words(value: Any) -> list[str]:
-    """The same in capitals."""
+    """Return the same in capitals."""
     return [word.upper() for word in texts(value)]
 
 
 def job_state(value: Any) -> tuple[str, frozenset[str]]:
-    """The base state and the flags, from a list or from a word that may be a flag itself. A word
-    that we do not know stays the state: whoever reads it must say so."""
+    """Return the base state and the flags, from a list or from a word that may itself be a flag.
+
+    An unknown word stays the state; the caller must report it.
+    """
     said = words(value)
     if not said:
         raise ClusterUnavailable("a job of the cluster has no state")
@@ -104,7 +106,7 @@ def job_state(value: Any) -> tuple[str, frozenset[str]]:
 
 
 def hosts(listed: str) -> tuple[str, ...]:
-    """The nodes of a node list."""
+    """Return the nodes of a node list."""
     try:
         return hostlist.expand(listed if listed != "(null)" else "")
     except ValueError as error:
@@ -112,7 +114,7 @@ def hosts(listed: str) -> tuple[str, ...]:
 
 
 def gpus(listed: str) -> dict[str, int]:
-    """How many GPUs of which type a list of resources has."""
+    """Return the number of GPUs of each type in a list of resources."""
     try:
         return tres.gpus_in(listed)
     except ValueError as error:
@@ -122,8 +124,11 @@ def gpus(listed: str) -> dict[str, int]:
 def types_by_node(
     record: Record, nodes: tuple[str, ...], allocated: Mapping[str, int]
 ) -> dict[str, dict[str, int]]:
-    """Who holds how many GPUs of which type: as the cluster says, or all of them on an only node.
-    {} where it does not say it, or the parts do not make the whole."""
+    """Return the GPUs of each node by type, as the cluster reports them.
+
+    A job on one node has all its GPUs there. {} when the cluster does not report them, or when the
+    parts do not add up to the total.
+    """
     details = record.get("gres_detail")
     if isinstance(details, list) and len(details) == len(nodes):
         found = [tres.gpus_in_detail(str(detail)) for detail in details]
@@ -142,8 +147,11 @@ def gpus_by_node(
     nodes: tuple[str, ...],
     by_type: Mapping[str, int],
 ) -> dict[str, int]:
-    """Who holds how many GPUs: as the cluster says, or as was asked for by node. {} when the parts
-    do not make the whole. Cores are as even as they go: a list does not say whose they are."""
+    """Return the number of GPUs on each node: as reported, or as requested per node.
+
+    {} when the parts do not add up to the total. Cores are spread evenly, because a list does not
+    report them by node.
+    """
     allocated = sum(by_type.values())
     if types or not nodes or not allocated:
         return {node: sum(one.values()) for node, one in types.items()}
