@@ -1,8 +1,8 @@
-"""Which devices and which port an attempt has: handed out by the supervisors themselves.
+"""The devices and the port of every attempt, allocated by the supervisors themselves.
 
-Every attempt that runs has a file `allocations/KEY.json` under the connector's root. A file
-counts until its attempt has ended, so nothing is handed out twice even if a supervisor is killed
-before it could give back. Changes are made under one lock.
+Every running attempt has a file `allocations/KEY.json` under the connector's root. A file counts
+until its attempt has ended. So nothing is allocated twice, even if a supervisor is killed before it
+could release. One lock protects all changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOCK_RETRY_MS = 5
 
 
 class Allocation:
-    """`devices` are the indices on its node that each rank may use, in rank order."""
+    """An allocation. `devices` are the indices that each rank may use, in rank order."""
 
     def __init__(self, port: int, devices: tuple[tuple[int, ...], ...]) -> None:
         self.port = port
@@ -34,9 +34,9 @@ class Allocation:
 
 
 def try_allocate(root: str, spec: AttemptSpec) -> Allocation | None:
-    """Devices and a port for `spec`, or those that it has; None when it must wait.
+    """Return devices and a port for `spec`, new or existing; None when it must wait.
 
-    All of its ranks get what they need or none does.
+    Either all of its ranks get their devices or none does.
     """
     for _ in range(_LOCK_TRIES):
         lock = try_lock(f"{root}/allocations.lock")
@@ -52,7 +52,7 @@ def try_allocate(root: str, spec: AttemptSpec) -> Allocation | None:
 
 
 def release(root: str, key: str) -> None:
-    """Give back what `key` has. Idempotent."""
+    """Release the allocation of `key`. Idempotent."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{root}/allocations/{key}.json")
 
@@ -86,10 +86,11 @@ def _allocate(root: str, spec: AttemptSpec) -> Allocation | None:
 
 
 def choose_devices(slot: Slot, used_mgpu: Mapping[tuple[str, int], int]) -> tuple[int, ...] | None:
-    """Indices for `slot`, given what is in use by (node, index); None when they are not free.
+    """Return device indices for `slot`; None when they are not free.
 
-    Whole GPUs get devices that nobody uses, lowest index first. A share goes to the fullest
-    device that still has room for it, so that whole devices stay whole.
+    `used_mgpu` is the milli-GPU in use by (node, index). Whole GPUs get unused devices, lowest
+    index first. A share gets the fullest device that can still take it, so that whole devices stay
+    whole.
     """
     free_mgpu = {
         index: MGPU_PER_DEVICE - used_mgpu.get((slot.node, index), 0)
@@ -139,9 +140,9 @@ def _slots(record: Mapping[str, object]) -> list[Slot]:
 
 
 def _free_port(seed: int, used: set[int]) -> int:
-    """A port of this machine that no attempt has and nobody listens on.
+    """Return a port of this machine that no attempt has and no process listens on.
 
-    Raises OSError when all are taken.
+    Raises OSError when all are in use.
     """
     count = PORT_MAX - PORT_MIN
     for offset in range(count):

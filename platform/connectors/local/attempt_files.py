@@ -6,7 +6,7 @@
     control             FIFO; a byte in it wakes the supervisor
     notify.request      exists once `notify` was called
     stop.request        exists once `stop` was called
-    state.json          where the attempt stands, by its supervisor
+    state.json          the attempt's current state, written by its supervisor
     end.json            how it ended; written once, when nothing of it is left
     signals.lock        held while process groups are signalled or their leaders reaped
     ranks/N.lock        locked by the keeper of rank N as long as it lives
@@ -16,15 +16,15 @@
     ranks/N.gone        written when no descendant of it is left
     logs/N.stdout, logs/N.stderr, and N.stdout.cut once the size cap cut it
     work/               working directory of every rank
-    tmp/                what isolated ranks have as /tmp
-    view/               where the view of an isolated rank is mounted, for that rank alone
+    tmp/                directory that isolated ranks see as /tmp
+    view/               mount point of an isolated rank's view, for that rank alone
 
-Every record is written to a temporary name and renamed, so it is whole or absent whatever is
-killed. Only `spec.json` and `end.json` are also synced to disk: what must survive the machine.
-All other records matter only as long as the processes they speak of, and a reboot ends those.
+Every record is written to a temporary name and renamed, so it is complete or absent whatever is
+killed. Only `spec.json` and `end.json` are also synced to disk, because they must survive a crash
+of the machine. All other records matter only while their processes live, and a reboot ends those.
 
-This module and the others that the supervisor runs use the standard library only and avoid its
-larger parts: there is one supervisor per running attempt.
+This module and the other modules of the supervisor use small parts of the standard library only:
+there is one supervisor per running attempt.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _WHOLE_FILE = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class CorruptRecord(ValueError):
-    """A record of an attempt cannot be read; the text names the file."""
+    """A record of an attempt cannot be read. The text names the file."""
 
 
 class AttemptFiles:
@@ -68,16 +68,16 @@ class AttemptFiles:
         self.view = f"{path}/view"
 
     def rank(self, rank: int, record: str) -> str:
-        """Path of a record of one rank: "lock", "started", "pid", "exit" or "gone"."""
+        """Return the path of a record of one rank: "lock", "started", "pid", "exit" or "gone"."""
         return f"{self.ranks}/{rank}.{record}"
 
     def log(self, rank: int, stream: str) -> str:
-        """Path of the log of one stream, "stdout" or "stderr", of one rank."""
+        """Return the path of the log of one stream, "stdout" or "stderr", of one rank."""
         return f"{self.logs}/{rank}.{stream}"
 
 
 def write_json(path: str, value: Mapping[str, object], *, is_durable: bool = False) -> None:
-    """Replace the record at `path` in one step. Raises OSError (no space, for example)."""
+    """Replace the record at `path` atomically. Raises OSError, such as on a full disk."""
     temporary = f"{path}.{os.getpid()}.tmp"
     write_bytes(temporary, json.dumps(value, separators=(",", ":")).encode(), is_durable=is_durable)
     os.replace(temporary, path)
@@ -86,7 +86,7 @@ def write_json(path: str, value: Mapping[str, object], *, is_durable: bool = Fal
 
 
 def write_bytes(path: str, data: bytes, *, mode: int = 0o600, is_durable: bool = False) -> None:
-    """Write a new file, or over an old one, not in one step."""
+    """Write a new file, or overwrite an old one. This is not atomic."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
         view = memoryview(data)
@@ -99,7 +99,7 @@ def write_bytes(path: str, data: bytes, *, mode: int = 0o600, is_durable: bool =
 
 
 def sync_directory(path: str) -> None:
-    """Make the names in a directory survive a crash of the machine."""
+    """Sync a directory, so that the names in it survive a crash of the machine."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -108,7 +108,7 @@ def sync_directory(path: str) -> None:
 
 
 def read_json(path: str) -> dict[str, object]:
-    """The record at `path`. Raises FileNotFoundError, other OSErrors or CorruptRecord."""
+    """Return the record at `path`. Raises FileNotFoundError, other OSErrors or CorruptRecord."""
     with open(path, "rb") as file:
         data = file.read()
     try:
@@ -121,7 +121,7 @@ def read_json(path: str) -> dict[str, object]:
 
 
 def has_ended(files: AttemptFiles) -> bool:
-    """Whether the attempt's last word is there, whole. Raises OSError."""
+    """Return whether the attempt has a complete end record. Raises OSError."""
     try:
         end = read_json(files.end)
     except (FileNotFoundError, CorruptRecord):
@@ -130,7 +130,7 @@ def has_ended(files: AttemptFiles) -> bool:
 
 
 def integer(record: Mapping[str, object], name: str) -> int:
-    """Field `name` of a record. Raises CorruptRecord unless it is an integer."""
+    """Return field `name` of a record. Raises CorruptRecord unless it is an integer."""
     value = record.get(name)
     if type(value) is not int:
         raise CorruptRecord(f"{name} is {value!r}, not an integer")
@@ -138,12 +138,12 @@ def integer(record: Mapping[str, object], name: str) -> int:
 
 
 def integer_or_none(record: Mapping[str, object], name: str) -> int | None:
-    """Field `name` of a record, which may be null or absent."""
+    """Return field `name` of a record, or None where it is null or absent."""
     return None if record.get(name) is None else integer(record, name)
 
 
 def text(record: Mapping[str, object], name: str) -> str:
-    """Field `name` of a record. Raises CorruptRecord unless it is a string."""
+    """Return field `name` of a record. Raises CorruptRecord unless it is a string."""
     value = record.get(name)
     if not isinstance(value, str):
         raise CorruptRecord(f"{name} is {value!r}, not a string")
@@ -151,7 +151,7 @@ def text(record: Mapping[str, object], name: str) -> str:
 
 
 def mapping(record: Mapping[str, object], name: str) -> dict[str, object]:
-    """Field `name` of a record. Raises CorruptRecord unless it is an object."""
+    """Return field `name` of a record. Raises CorruptRecord unless it is an object."""
     value = record.get(name)
     if not isinstance(value, dict):
         raise CorruptRecord(f"{name} is {value!r}, not an object")
@@ -159,11 +159,11 @@ def mapping(record: Mapping[str, object], name: str) -> dict[str, object]:
 
 
 def try_lock(path: str, *, is_waiting: bool = False) -> int | None:
-    """A descriptor that holds the lock file `path`, or None when another process holds it.
+    """Return a descriptor that holds the lock file `path`; None when another process holds it.
 
-    The lock is one of open file descriptions (fcntl(2), F_OFD_SETLK): it goes when the last
-    copy of the descriptor is closed, so also when its process is killed, and it is never
-    taken over by whoever gets the process's number next.
+    It is a lock on an open file description (fcntl(2), F_OFD_SETLK). It ends when the last copy of
+    the descriptor is closed, so also when its process is killed. A later process with the same
+    number never inherits it.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -180,7 +180,7 @@ def try_lock(path: str, *, is_waiting: bool = False) -> int | None:
 
 
 def is_locked(path: str) -> bool:
-    """Whether some process holds the lock file `path`. Looks only; never holds it itself."""
+    """Return whether some process holds the lock file `path`, without locking it."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -193,8 +193,11 @@ def is_locked(path: str) -> bool:
 
 
 def wake(control: str) -> None:
-    """Wake the supervisor that reads the FIFO `control`. Nobody there, or a full pipe, is fine:
-    requests are files, and the supervisor looks for them once a second anyway."""
+    """Wake the supervisor that reads the FIFO `control`.
+
+    A missing reader or a full pipe is fine: requests are files, and the supervisor checks them once
+    a second anyway.
+    """
     with contextlib.suppress(OSError):
         descriptor = os.open(control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -204,6 +207,6 @@ def wake(control: str) -> None:
 
 
 def boot_id() -> str:
-    """Names the running boot of this machine."""
+    """Return the id of the machine's current boot."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()

@@ -1,4 +1,4 @@
-"""What an attempt is to run, as the connector writes it and the supervisor reads it."""
+"""The specification of an attempt, written by the connector and read by the supervisor."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from connectors.local.sandbox import Sandbox, read_sandbox
 
 
 class Slot:
-    """One rank's place: `mgpu` milli-GPU on `node`, which has `node_gpus` devices from index
-    `first_device` on."""
+    """The place of one rank: `mgpu` milli-GPU on `node`.
+
+    The node has `node_gpus` devices, with indices from `first_device` on.
+    """
 
     def __init__(self, node: str, mgpu: int, node_gpus: int, first_device: int = 0) -> None:
         self.node = node
@@ -29,7 +31,7 @@ class Slot:
 
 
 class Credentials:
-    """The UNIX identity that ranks run as."""
+    """The UNIX identity of the ranks."""
 
     def __init__(self, uid: int, gid: int, groups: tuple[int, ...]) -> None:
         self.uid = uid
@@ -38,8 +40,11 @@ class Credentials:
 
 
 class AttemptSpec:
-    """One attempt. `trace` is unique to it and stands in every rank's environment. One that
-    `is_of_cores` has cores and no GPUs. Without a `sandbox` ranks see the machine as it is."""
+    """One attempt. `trace` is unique to it and is in every rank's environment.
+
+    An attempt that `is_of_cores` has CPU cores and no GPUs. Without a `sandbox`, ranks see the
+    machine as it is.
+    """
 
     def __init__(
         self,
@@ -75,7 +80,7 @@ class AttemptSpec:
         self.limits = limits
 
     def to_json(self) -> dict[str, object]:
-        """The record that `read_spec` reads."""
+        """Return the record that `read_spec` reads."""
         credentials = self.credentials
         return {
             "format": FORMAT,
@@ -110,7 +115,7 @@ class AttemptSpec:
 
 
 def read_spec(path: str) -> AttemptSpec:
-    """The spec at `path`. Raises OSError or CorruptRecord."""
+    """Return the spec at `path`. Raises OSError or CorruptRecord."""
     record = read_json(path)
     if record.get("format") != FORMAT:
         raise CorruptRecord(f"spec.json has format {record.get('format')!r}, not {FORMAT}")
@@ -128,7 +133,7 @@ def read_spec(path: str) -> AttemptSpec:
         grace_s=integer(record, "grace_s"),
         log_cap_bytes=integer(record, "log_cap_bytes"),
         is_of_cores=record.get("is_of_cores") is True,
-        # What was written before there were any has neither.
+        # Specs of earlier versions have neither.
         sandbox=read_sandbox(mapping(record, "sandbox")) if record.get("sandbox") else None,
         limits=read_limits(mapping(record, "limits")) if record.get("limits") else None,
         credentials=None if record.get("credentials") is None else _credentials(record),
@@ -145,7 +150,7 @@ def _list(record: Mapping[str, object], name: str) -> list[object]:
 def _slot(value: object) -> Slot:
     if not isinstance(value, dict):
         raise CorruptRecord(f"slot {value!r} is not an object")
-    # What was written before any GPU could be shared says nothing of it.
+    # Specs from before GPUs could be shared lack it.
     first_device = integer(value, "first_device") if "first_device" in value else 0
     return Slot(
         text(value, "node"), integer(value, "mgpu"), integer(value, "node_gpus"), first_device

@@ -1,15 +1,14 @@
 """This machine as a cluster: every attempt runs as real processes under its own supervisor.
 
-All state is in files under the root (see `attempt_files`), so any number of portal processes
-may use one root at the same time, and none of them needs to live for the attempts to go on. The
-root is made once, by `prepare`, and bears the cluster's name: see `identity`.
+All state is in files under the root (see `attempt_files`). So any number of portal processes may
+use one root at the same time, and attempts go on without any of them. `prepare` creates the root
+once and writes the cluster's name into it (see `identity`).
 
-An attempt gets its name by one rename of a finished directory; that rename decides between
-concurrent submits, and between `submit` and `stop`. Whoever finds an attempt that has not ended
-and has no supervisor starts one, so a process killed anywhere in between is made up for by the
-next `observe`.
+One rename of a finished directory creates an attempt. That rename decides between concurrent
+submits, and between `submit` and `stop`. Every method that finds an unfinished attempt without a
+supervisor starts one. So the next `observe` repairs whatever a killed process left undone.
 
-An attempt that exits by itself after a notice keeps the outcome of its exit codes; only `stop`
+An attempt that exits by itself after a notice keeps the outcome of its exit codes. Only `stop`
 makes it `stopped`.
 """
 
@@ -48,27 +47,26 @@ from connectors.protocol import (
 from connectors.workload_checks import check_key, check_workload
 
 LOG_CHUNK_BYTES_MAX = 1 << 20
-#: Below this nothing is started; what runs still needs room for its records and last words.
+#: With fewer free bytes nothing is started: running attempts still need space for their records.
 DISK_FREE_BYTES_MIN = 64 << 20
 _STREAMS = ("stdout", "stderr")
-#: Supervisors that one `observe` starts at most; the next one goes on.
+#: The most supervisors that one `observe` starts; the next one starts more.
 _SUPERVISORS_PER_LISTING_MAX = 64
 
 
 def open_local(
     options: Mapping[str, Any], cluster_id: str, known_as: Mapping[str, str] | None = None
 ) -> ClusterConnector:
-    """The connector for `options` (see `connectors.local.options`), touching nothing yet.
+    """Return the connector for `options` (see `connectors.local.options`), touching nothing yet.
 
-    `known_as` is not needed: the root bears the id of its cluster.
-
-    Raises ValueError for bad options.
+    `known_as` is unused: the root contains the id of its cluster. Raises ValueError for bad
+    options.
     """
     return LocalConnector(parse_options(options), cluster_id)
 
 
 def check_local_options(options: Mapping[str, Any]) -> None:
-    """Raises ValueError for options that no local cluster can have; touches nothing."""
+    """Raise ValueError for options that no local cluster can have. Touches nothing."""
     parse_options(options)
 
 
@@ -82,7 +80,7 @@ class LocalConnector:
         self._reader = AttemptReader()
 
     def prepare(self) -> None:
-        """See the protocol. Makes the root, which is this cluster's from then on."""
+        """See the protocol. Creates the root, which belongs to this cluster from then on."""
         with self._unavailable_on_error(f"use {self._root}"):
             publishing.make_root(self._root)
             give_root(self._root, self._cluster_id)
@@ -90,23 +88,23 @@ class LocalConnector:
 
     @property
     def _isolation(self) -> Isolation:
-        """How far jobs are isolated: as far as this machine allows, unless that is turned off."""
+        """The strongest isolation that this machine allows, unless the option turns it off."""
         if not self._options.is_isolating:
             return UNISOLATED
         return isolation_here(self._options.uids[0])
 
     @property
     def submits_held(self) -> bool:
-        """No: one rename decides which submission of a key is the one."""
+        """Return False: one rename decides which submission of a key counts."""
         return False
 
     @property
     def settle_s(self) -> int:
-        """What was accepted is on the disk."""
+        """Return 0: an accepted attempt is on the disk."""
         return 0
 
     def submit(self, workload: Workload, *, is_first: bool = False) -> str:
-        """See the protocol. An attempt that was forgotten is not started again."""
+        """See the protocol. A forgotten attempt is not started again."""
         check_workload(workload)
         if workload.image is not None:
             raise WorkloadRejected(
@@ -123,17 +121,17 @@ class LocalConnector:
         return workload.key
 
     def release(self, key: str, native_id: str) -> None:
-        """Nothing is ever held here."""
+        """Do nothing: this cluster holds no workloads."""
 
     def remove_copy(self, key: str, native_id: str) -> None:
-        """There are no copies here."""
+        """Do nothing: this cluster has no copies."""
 
     def observe(self) -> Listing:
-        """See the protocol. Also starts a supervisor where one has been killed."""
+        """See the protocol. Also starts a supervisor for attempts whose supervisor was killed."""
         observed_at = int(time.time())
         with self._at_the_root(f"list {self._root}"):
             found, orphans = self._reader.list(str(self._root / "attempts"))
-            # Once more: the listing is complete only if the root was ours to its end.
+            # Checked again: the listing is complete only if the root was ours until its end.
             check_root(self._root, self._cluster_id)
             problems = start_supervisors(orphans[:_SUPERVISORS_PER_LISTING_MAX])
             for path, problem in problems.items():
@@ -142,11 +140,11 @@ class LocalConnector:
         return Listing(observed_at, found)
 
     def find_ended(self, key: str, native_id: str) -> Observation | None:
-        """None: what is not listed any more is known to nobody."""
+        """Return None: nothing remembers an attempt that is no longer listed."""
         return None
 
     def notify(self, key: str, *, native_id: str | None = None) -> None:
-        """See the protocol. The notice is sent once per attempt, whoever asks how often."""
+        """See the protocol. The notice is sent once per attempt, however often it is requested."""
         files = self._files(check_key(key))
         with self._at_the_root(f"notify {key}"):
             self._request(files, files.notify_request)
@@ -163,8 +161,10 @@ class LocalConnector:
             self._request(files, files.stop_request)
 
     def inventory(self) -> Inventory:
-        """See the protocol. Nodes named in `<root>/drained.json` take no new work, and none does
-        while the disk is full: its start could not be written down."""
+        """See the protocol. Nodes in `<root>/drained.json` take no new work.
+
+        While the disk is full, no node does: the start could not be recorded.
+        """
         observed_at = int(time.time())
         with self._at_the_root(f"look at {self._root}"):
             drained = drained_nodes(self._root)
@@ -195,7 +195,7 @@ class LocalConnector:
             drain_node(self._root, node, reason)
 
     def resume(self, node: str) -> None:
-        """See `connectors.node_control`. Also a node that this machine has no more."""
+        """See `connectors.node_control`. Also for a node that this machine no longer has."""
         with self._at_the_root(f"resume {node}"):
             resume_node(self._root, node)
 
@@ -224,7 +224,7 @@ class LocalConnector:
     def _log_chunk(
         self, files: AttemptFiles, path: str, rank: int, offset: int, limit: int
     ) -> LogChunk:
-        # Asked first: what is complete now was complete when its size is taken.
+        # Checked before the size is read: a log that is complete now cannot grow until then.
         is_over = os.path.exists(files.rank(rank, "gone")) or os.path.exists(files.end)
         try:
             size, is_truncated = log_size(path, read_spec(files.spec).log_cap_bytes)
@@ -241,7 +241,7 @@ class LocalConnector:
         return LogChunk(data, start, end, is_over and end == size, is_truncated)
 
     def forget(self, key: str, *, native_id: str | None = None) -> None:
-        """See the protocol. What still runs is left alone; with an attempt go its work files."""
+        """See the protocol. A running attempt is left alone. Its work files go with an attempt."""
         check_key(key)
         with self._at_the_root(f"forget {key}"):
             publishing.forget_attempt(self._root, key)
@@ -265,7 +265,7 @@ class LocalConnector:
 
     @contextlib.contextmanager
     def _at_the_root(self, what: str) -> Iterator[None]:
-        """Does nothing but raise ClusterUnavailable while the root is not this cluster's."""
+        """Raise ClusterUnavailable if the root is not this cluster's, or on an OSError inside."""
         with self._unavailable_on_error(what):
             check_root(self._root, self._cluster_id)
             yield

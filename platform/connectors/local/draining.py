@@ -1,7 +1,7 @@
-"""Which nodes of a local cluster take no new work: the file `drained.json` in its root.
+"""The drained nodes of a local cluster, in the file `drained.json` in its root.
 
-It is an object of node names with the reason for each; a plain list of names, as a person may
-write it, is read as well. It is replaced in one step, by one writer at a time.
+The file is an object of node names and reasons. A plain list of names, which a person may write, is
+also read. Each change replaces the file atomically, by one writer at a time.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ NAME = "drained.json"
 
 
 def drained_nodes(root: Path) -> Mapping[str, str]:
-    """The reason by node name. Raises ClusterUnavailable for a file that cannot be understood:
-    none of its nodes may be taken for usable."""
+    """Return the reasons by node name.
+
+    Raises ClusterUnavailable for an invalid file: none of its nodes may count as usable.
+    """
     path = root / NAME
     try:
         found = json.loads(path.read_bytes())
@@ -46,7 +48,7 @@ def drain_node(root: Path, node: str, reason: str) -> None:
 
 
 def resume_node(root: Path, node: str) -> None:
-    """Take `node` out. Raises ClusterUnavailable or OSError."""
+    """Remove `node`. Raises ClusterUnavailable or OSError."""
     with _alone(root):
         known = drained_nodes(root)
         if node in known:

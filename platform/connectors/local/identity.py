@@ -1,9 +1,9 @@
-"""Whose folder a root is.
+"""The owner of a root folder.
 
-A folder that has gone, that was not mounted or that is another's answers as a cluster on which
-nothing runs, and everything that did would be called lost and run again. So the root bears the
-name of its cluster in the file `cluster`, written once, before its first use. Without it nothing
-is read or written here.
+A folder that is gone, not mounted, or another cluster's looks like a cluster on which nothing runs.
+Every running attempt would count as lost and run again. Therefore the root contains the name of its
+cluster in the file `cluster`, written once before its first use. Without it, the connector reads
+and writes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LENGTH_MAX = 200
 
 
 def give_root(root: Path, cluster_id: str) -> None:
-    """Write once that `root` is the folder of `cluster_id`; whoever is first stays.
+    """Write once that `root` is the folder of `cluster_id`. The first writer wins.
 
     Raises OSError.
     """
@@ -39,7 +39,7 @@ def give_root(root: Path, cluster_id: str) -> None:
 
 
 def check_root(root: Path, cluster_id: str) -> None:
-    """Raises ClusterUnavailable unless `root` is the folder of `cluster_id`, or OSError."""
+    """Raise ClusterUnavailable unless `root` is the folder of `cluster_id`, or OSError."""
     try:
         with open(root / NAME, "rb") as file:
             found = file.read(_LENGTH_MAX).decode("ascii", errors="replace").strip()

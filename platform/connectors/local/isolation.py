@@ -1,4 +1,4 @@
-"""How far jobs can be kept from this machine, from the portal and from each other."""
+"""The possible isolation of jobs from this machine, from the portal and from each other."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from connectors.local.limits import usable_cgroups
 
 _PROBE = str(Path(__file__).with_name("probe.py"))
 _PROBE_TIMEOUT_S = 20
-#: Shown to every job, read only, where they are: programs, libraries and their settings.
+#: Folders that every job sees read only under their own names: programs, libraries and settings.
 SYSTEM = ("/bin", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr")
-#: What every job has of its own, or nothing of: `sandbox` makes these.
+#: Paths that every job has privately, or not at all: `sandbox` makes them.
 PRIVATE = ("/", "/dev", "/proc", "/run", "/sys", "/tmp", "/var/tmp")  # noqa: S108
 
 
 class Level(StrEnum):
-    """From the strongest to none: users of their own and namespaces; one of the two; nothing."""
+    """The level of isolation, strongest first.
+
+    FULL has a UNIX user per person and namespaces. NAMESPACES and USERS have one of the two, and
+    NONE has neither.
+    """
 
     FULL = "full"
     NAMESPACES = "namespaces"
@@ -32,7 +36,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """What is possible here. `why` says what refused the rest; `cgroups` is "" without them."""
+    """The possible isolation here. `why` says what prevents more; `cgroups` is "" without them."""
 
     level: Level
     why: str = ""
@@ -40,12 +44,12 @@ class Isolation:
 
     @property
     def has_users(self) -> bool:
-        """Jobs of each person run as a user of their own."""
+        """Return whether the jobs of each person run as a user of their own."""
         return self.level in (Level.FULL, Level.USERS)
 
     @property
     def has_namespaces(self) -> bool:
-        """Jobs see neither the portal's folders nor other processes."""
+        """Return whether jobs see neither the portal's folders nor other processes."""
         return self.level in (Level.FULL, Level.NAMESPACES)
 
 
@@ -54,7 +58,10 @@ UNISOLATED = Isolation(Level.NONE, "the option isolation of this cluster is off"
 
 @functools.cache
 def isolation_here(uid: int) -> Isolation:
-    """What this process can do, tried out once with the user `uid`; about 0.1 s."""
+    """Return the isolation that this process can provide.
+
+    It is tried once with user `uid`, which takes about 0.1 s.
+    """
     try:
         done = subprocess.run(  # noqa: S603 - our own interpreter and script
             [sys.executable, "-I", "-S", _PROBE, str(uid)],
@@ -78,7 +85,7 @@ def isolation_here(uid: int) -> Isolation:
 
 
 def described(level: str, why: str) -> str:
-    """One sentence or two for people: what jobs cannot do at this level, and what they can."""
+    """Return one or two sentences for people on what jobs can and cannot do at this level."""
     match level:
         case Level.FULL:
             return (
@@ -104,15 +111,15 @@ def described(level: str, why: str) -> str:
 
 
 def python_folders() -> list[str]:
-    """Where our interpreter, its packages and this source are: jobs may call `tidegate`."""
+    """Return the folders of our interpreter, packages and source: jobs may call `tidegate`."""
     found = [sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])]
     real = [os.path.realpath(path) for path in found]
-    # A virtual environment in the folder of all is that of an installation in /usr, say.
+    # Folders below SYSTEM are visible anyway, for example those of an installation in /usr.
     return [path for path in dict.fromkeys(real) if not is_below(path, SYSTEM)]
 
 
 def is_below(path: str, folders: tuple[str, ...]) -> bool:
-    """Whether `path` is one of `folders` or lies below one."""
+    """Return whether `path` is one of `folders` or lies below one."""
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 

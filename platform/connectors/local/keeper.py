@@ -1,11 +1,11 @@
 """The keeper of one rank: a fork of the supervisor that starts the rank and outlives everything.
 
-It is the parent of the rank's first process and adopts every descendant that loses its parent
-(subreaper), so it alone knows the exit code and when the last process is gone, even when the
-supervisor has been killed meanwhile. It writes both down and ends. It decides nothing.
+It is the parent of the rank's first process and adopts every orphaned descendant (subreaper). So
+only the keeper learns the exit code and the end of the last process, even when the supervisor has
+been killed meanwhile. It records both and ends. It decides nothing.
 
-Where the attempt has a sandbox, the rank's first process is made in there (see `sandbox`), and
-orphans are adopted by process 1 of the sandbox instead.
+If the attempt has a sandbox, the rank's first process is created in it (see `sandbox`). Orphans are
+then adopted by process 1 of the sandbox.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from connectors.local.processes import become_subreaper
 from connectors.local.sandbox import Inhabitant, Sandbox, forbid_new_privileges, spawn
 
 _INHERITED_DESCRIPTORS_MAX = 1024
-#: One a second: a disk that stays full for longer than an hour costs the exit code.
+#: One try per second: if the disk stays full for over an hour, the exit code is lost.
 _RECORD_TRIES = 3_600
 #: Python ignores these; a program expects them at their defaults.
 _RANK_SIGNALS = (
@@ -37,12 +37,12 @@ _RANK_SIGNALS = (
 
 
 def now_record() -> dict[str, object]:
-    """The present, as seconds since the epoch for people and as a clock that never jumps."""
+    """Return the present as epoch seconds for people, and by a monotonic clock in milliseconds."""
     return {"at": int(time.time()), "mono_ms": time.monotonic_ns() // 1_000_000}
 
 
 class Start:
-    """How a rank is to be started: its command line and environment, and what bounds it."""
+    """The start of a rank: its command line, environment and limits."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class Start:
 def fork_keeper(files: AttemptFiles, rank: int, start: Start) -> int:
     """Start the keeper of `rank` and return its process number. Raises OSError (no processes).
 
-    However many keepers are forked for a rank, by however many supervisors, the rank is
-    started at most once: only the one that gets the rank's lock and finds no `started`
-    record starts it, and it writes that record first.
+    The rank is started at most once, however many keepers and supervisors there are. Only the
+    keeper that gets the rank's lock and finds no `started` record starts it, and it writes that
+    record first.
     """
     pid = os.fork()
     if pid == 0:
@@ -83,7 +83,7 @@ def fork_keeper(files: AttemptFiles, rank: int, start: Start) -> int:
 
 def _keep(files: AttemptFiles, rank: int, start: Start) -> None:
     signal.set_wakeup_fd(-1)
-    # The supervisor's own lock is among these: it must go when the supervisor does.
+    # One of these is the supervisor's lock, which must end with the supervisor.
     os.closerange(3, _INHERITED_DESCRIPTORS_MAX)
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -111,7 +111,7 @@ def _keep(files: AttemptFiles, rank: int, start: Start) -> None:
 
 
 def _start(files: AttemptFiles, rank: int, start: Start) -> tuple[Inhabitant, str]:
-    """The rank's first process, and what went wrong when it could not be executed."""
+    """Return the rank's first process, and why it could not be executed ("": it was)."""
     reader, writer = os.pipe()
     logs = _open_logs(files, rank, start.credentials)
 
@@ -142,10 +142,10 @@ def _start(files: AttemptFiles, rank: int, start: Start) -> tuple[Inhabitant, st
 
 
 def _open_logs(files: AttemptFiles, rank: int, credentials: Credentials | None) -> tuple[int, int]:
-    """Descriptors of the rank's stdout and stderr.
+    """Return descriptors of the rank's stdout and stderr.
 
-    Files, not pipes: a pipe would block the rank or break under it when its reader is killed.
-    Appending, so that the supervisor can cut a file at its cap while the rank writes.
+    They are files: a pipe would block or break the rank when its reader is killed. They are opened
+    for appending, so that the supervisor can cut a file at its cap while the rank writes.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     out, err = (os.open(files.log(rank, stream), flags, 0o600) for stream in ("stdout", "stderr"))
@@ -185,7 +185,7 @@ def _reap_all() -> None:
 
 
 def _reap(files: AttemptFiles, rank: int, started: Inhabitant) -> None:
-    """Wait until no descendant is left; record how the rank's first process ended."""
+    """Wait until no descendant is left, and record how the rank's first process ended."""
     leader = started.pid
     while True:
         try:
@@ -200,8 +200,8 @@ def _reap(files: AttemptFiles, rank: int, started: Inhabitant) -> None:
         is_exit = ended.si_code == os.CLD_EXITED
         code = ended.si_status if is_exit else -ended.si_status
         _record(files.rank(rank, "exit"), {"code": code, "error": "", **now_record()})
-        # Until it is reaped its number names its group and nothing else. Whoever signals the
-        # group holds the same lock and looks for the `exit` record first.
+        # Until it is reaped, its number identifies its group. The supervisor signals groups only
+        # under the same lock, and only without an `exit` record.
         lock = try_lock(files.signals_lock, is_waiting=True)
         os.waitpid(leader, 0)
         if lock is not None:
@@ -211,7 +211,7 @@ def _reap(files: AttemptFiles, rank: int, started: Inhabitant) -> None:
 
 
 def _record(path: str, record: Mapping[str, object]) -> None:
-    """Write what is known nowhere else, also when the disk is full for a while."""
+    """Write a record that exists nowhere else, even if the disk is full for a while."""
     for _ in range(_RECORD_TRIES):
         try:
             write_json(path, record)

@@ -1,4 +1,4 @@
-"""The command line and the environment that a rank is started with."""
+"""The command line and the environment of a rank."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SHEBANG_BYTES_MAX = 256
 
 
 def script_command(script: str) -> list[str]:
-    """Command line that runs `script` as the kernel would: by its `#!` line, else by /bin/sh.
+    """Return the command line that runs `script`: by its `#!` line, else by /bin/sh.
 
-    Reading the line here instead of executing the file lets scripts run from a file system
-    that is mounted noexec. As on Linux, all that follows the interpreter is one argument.
+    Reading the line here instead of executing the file lets scripts run on a file system that is
+    mounted noexec. As on Linux, everything after the interpreter is one argument.
     """
     with open(script, "rb") as file:
         head = file.read(_SHEBANG_BYTES_MAX)
@@ -28,11 +28,11 @@ def script_command(script: str) -> list[str]:
 
 
 def rank_environment(spec: AttemptSpec, allocation: Allocation, rank: int) -> Mapping[str, str]:
-    """All that rank `rank` finds in its environment: the workload's own, and its place.
+    """Return the environment of rank `rank`: the workload's variables, and those of its place.
 
-    Every rank is the only one on its (virtual) node, so its local rank is 0. With virtual GPUs
-    or none the CUDA variables say that there are none, so that nothing touches a real device by
-    chance. Cores are counted and not bound: a rank is told how many it has.
+    Every rank is the only one on its (virtual) node, so its local rank is 0. With virtual GPUs or
+    none, the CUDA variables hide all GPUs, so that no rank uses a real one by chance. Cores are
+    counted, not bound: a variable has their number.
     """
     devices = ",".join(map(str, allocation.devices[rank]))
     held = str(len(allocation.devices[rank]))

@@ -1,7 +1,7 @@
-"""What a rank may use at most: by limits of its processes, and by a cgroup where there is one.
+"""Limits of a rank: resource limits of its processes, and a cgroup where there is one.
 
-A cgroup (version 2, as root) bounds the memory, the CPU and the number of processes of one rank.
-Without one, the processes of a user are bounded together, and memory and CPU are not.
+A cgroup (version 2, as root) limits the memory, CPU and number of processes of one rank. Without
+one, the number of processes is limited per user, and memory and CPU are not limited.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from connectors.local.attempt_files import integer, integer_or_none, text
 
-#: Where version 2 is mounted when it is the machine's only one.
+#: The mount point of version 2 on a machine without version 1.
 CGROUPS = "/sys/fs/cgroup"
 _FOLDER = "tidegate-jobs"
 _CONTROLLERS = ("cpu", "memory", "pids")
@@ -21,8 +21,12 @@ _CPU_PERIOD_US = 100_000
 
 
 class Limits:
-    """Of one rank: processes and threads, bytes of one file, open files of one process; in a
-    cgroup below `cgroups` ("": none) memory in bytes and CPU in milli-cores, where not None."""
+    """The limits of one rank.
+
+    `processes` counts threads too. `file_bytes` is the size of one file, and `open_files` counts
+    per process. In a cgroup below `cgroups` ("": none), `memory_bytes` and `cpu_milli`
+    (milli-cores) are limits unless None.
+    """
 
     def __init__(
         self,
@@ -42,12 +46,12 @@ class Limits:
         self.cpu_milli = cpu_milli
 
     def to_json(self) -> dict[str, object]:
-        """The record that `read_limits` reads."""
+        """Return the record that `read_limits` reads."""
         return dict(vars(self))
 
 
 def read_limits(record: Mapping[str, object]) -> Limits:
-    """Raises CorruptRecord."""
+    """Read the limits of `to_json`. Raises CorruptRecord."""
     return Limits(
         processes=integer(record, "processes"),
         file_bytes=integer(record, "file_bytes"),
@@ -59,7 +63,7 @@ def read_limits(record: Mapping[str, object]) -> Limits:
 
 
 def apply_limits(limits: Limits) -> None:
-    """Bound this process and all that it starts; no core files. What is lower already stays."""
+    """Limit this process and its children, without core files. Lower existing limits stay."""
     for which, most in (
         (resource.RLIMIT_NPROC, limits.processes),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
@@ -72,7 +76,7 @@ def apply_limits(limits: Limits) -> None:
 
 
 def usable_cgroups(root: str = CGROUPS) -> str:
-    """The folder for cgroups of ranks, made ready; "" where version 2 cannot be used."""
+    """Return the prepared folder for cgroups of ranks; "" where version 2 cannot be used."""
     try:
         with open(f"{root}/cgroup.controllers", encoding="ascii") as file:
             offered = file.read().split()
@@ -92,9 +96,9 @@ def _enabling() -> str:
 
 
 def join_cgroup(limits: Limits, name: str) -> None:
-    """Move this process, and with it all that it starts, into a cgroup of its own.
+    """Move this process, and with it all its children, into a cgroup of its own.
 
-    Raises OSError: what cannot be bounded is not started.
+    Raises OSError: a process that cannot be limited is not started.
     """
     if not limits.cgroups:
         return
@@ -110,7 +114,7 @@ def join_cgroup(limits: Limits, name: str) -> None:
 
 
 def remove_cgroups(limits: Limits, names: list[str]) -> None:
-    """Remove cgroups in which nothing is left; one that is in use, or gone, is left alone."""
+    """Remove empty cgroups; a cgroup that is in use, or gone, is left alone."""
     if limits.cgroups:
         for name in names:
             with contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
-"""The size cap of logs: the head of a log is kept, what comes after the cap is dropped.
+"""The size cap of logs: the head of a log is kept, and everything after the cap is dropped.
 
-Ranks append to plain files, so the cap is enforced after the fact: a file that has grown past it
-is cut back, and the rank goes on appending from there. Between two looks a file may be longer
-than the cap; nobody is shown more than the cap, so what a reader has seen never changes.
+Ranks append to plain files, so the cap is enforced afterwards: a file that exceeds it is cut back,
+and the rank goes on appending. Between two checks a file may exceed the cap. Readers never see more
+than the cap, so what they have seen never changes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 
 
 def cut_log(path: str, cap_bytes: int) -> bool:
-    """Cut the log at `path` back to its cap; whether there was something to cut."""
+    """Cut the log at `path` back to its cap. Return whether there was something to cut."""
     try:
         if os.stat(path).st_size <= cap_bytes:
             return False
@@ -23,6 +23,6 @@ def cut_log(path: str, cap_bytes: int) -> bool:
 
 
 def log_size(path: str, cap_bytes: int) -> tuple[int, bool]:
-    """Bytes of the log that may be shown, and whether the cap cut it. Raises FileNotFoundError."""
+    """Return the log's readable bytes, and whether the cap cut it. Raises FileNotFoundError."""
     size = os.stat(path).st_size
     return min(size, cap_bytes), size > cap_bytes or os.path.exists(f"{path}.cut")

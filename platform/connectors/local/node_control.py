@@ -1,4 +1,4 @@
-"""Nodes of a local cluster are drained and resumed in a file at its root."""
+"""Drains and resumes nodes of a local cluster in a file in its root."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from connectors.protocol import ClusterConnector
 
 
 def control_nodes(connector: ClusterConnector) -> LocalConnector:
-    """The control of the nodes on the cluster of `connector`, which must be a local one."""
+    """Return the node control of the local cluster of `connector`."""
     assert isinstance(connector, LocalConnector)
     return connector

@@ -1,4 +1,4 @@
-"""Reading where the attempts under a root stand."""
+"""Reads the state of the attempts under a root."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _Stamp = tuple[int, int, int]
 
 
 class AttemptReader:
-    """Lists attempts; remembers what it has parsed, which changes the cost and nothing else.
+    """Lists attempts. It caches parsed records, which affects only the cost.
 
-    A finished attempt never changes and costs one stat. The others cost a stat and a look at
-    their lock, and a read if their state has changed.
+    A finished attempt never changes and costs one stat. Every other attempt costs a stat, a check
+    of its lock, and a read if its state has changed.
     """
 
     def __init__(self) -> None:
         self._parsed: Mapping[str, tuple[_Stamp, Observation]] = {}
 
     def list(self, attempts: str) -> tuple[dict[str, Observation], list[AttemptFiles]]:
-        """Every attempt in the directory `attempts`, and those that nobody supervises.
+        """Return every attempt in the directory `attempts`, and those without a supervisor.
 
-        An attempt whose records cannot be read is listed as running and `unreadable`: it may
-        hold GPUs, so it is neither left out nor taken for finished. Raises OSError.
+        An attempt with unreadable records is listed as running and `unreadable`. It may hold GPUs,
+        so it is neither left out nor treated as finished. Raises OSError.
         """
         parsed: dict[str, tuple[_Stamp, Observation]] = {}
         orphans = []
@@ -62,7 +62,7 @@ class AttemptReader:
 
 
 def _is_as_it_was(entry: os.DirEntry[str], stamp: _Stamp) -> bool:
-    """Inodes are used again at once, so the directory's own says nothing; the time decides."""
+    """Return whether an ended attempt is unchanged. The time decides, because inodes are reused."""
     try:
         status = os.stat(f"{entry.path}/end.json")
     except OSError:
@@ -73,7 +73,7 @@ def _is_as_it_was(entry: os.DirEntry[str], stamp: _Stamp) -> bool:
 def _read(
     key: str, inode: int, files: AttemptFiles, known: tuple[_Stamp, Observation] | None
 ) -> tuple[_Stamp, Observation] | None:
-    """What the records say; None when the attempt has just been forgotten."""
+    """Return the observation from the records; None when the attempt has just been forgotten."""
     nothing: _Stamp = (inode, 0, 0)
     problem = ""
     for path in (files.end, files.state):
@@ -100,7 +100,10 @@ def _read(
 
 
 def _observation(key: str, record: Mapping[str, object]) -> Observation:
-    """Raises CorruptRecord, or ValueError for a word that is not in the protocol."""
+    """Return the observation of one record.
+
+    Raises CorruptRecord, or ValueError for a value that is not in the protocol.
+    """
     outcome = record.get("outcome")
     released_at = integer_or_none(record, "released_at")
     codes = mapping(record, "exit_codes")

@@ -1,28 +1,31 @@
-"""The options of a local cluster, checked, and the nodes that follow from them.
+"""The checked options of a local cluster, and the nodes that result from them.
 
-root            directory that keeps the attempts; on a local disk, for this connector only
-nodes           a group {count, gpus, shared, pool, prefix, features, domains} of virtual nodes,
-                or a list of groups; features, none by default, are names that jobs may ask for,
-                and domains, such as {"block": "b1", "rack": "r1"}, say where the group stands.
-                Where a group is shared (false by default; all groups of a pool are, or none)
-                jobs may have parts of its GPUs: each of them is a node of its own, so that what
-                is free of a node can be had in one piece. A group with cores instead of gpus
-                offers these, to a pool of CPU cores; how many this machine really has is not
-                asked
-use_real_gpus   "auto" (default): the GPUs that nvidia-smi lists, if any, on one node named
-                after this machine, else the virtual nodes; true: real ones or none; false.
-                They are shared if the first group with GPUs is. Nodes with cores are there in
-                any case
-log_cap_bytes   cap of each stream of each rank, 16 MiB by default
-path            PATH of the jobs; the system's folders and then Tidegate's own by default
-run_as          {portal user: UNIX user}; the portal must run as root to use it
-isolation       "auto" (default): as far as this machine allows (see `isolation`); "off": none
-folders         folders of this machine that jobs see besides the system's, none by default, with
-                the rights that their modes give the job's user
-limits          {processes, file_mib, open_files}: of each job, 4096, 65536 (64 GiB) and 65536 by
-                default; without a cgroup, processes are counted for all jobs of a user together
-hidden, uids    the operator's (see `clusters.trusted`): what jobs never see, and [first, last] user
-                number of those that are the jobs'
+    root            directory of the attempts; on a local disk, for this connector only
+    nodes           a group of virtual nodes, or a list of groups:
+                    {count, gpus or cores, shared, pool, prefix, features, domains}.
+                    features, none by default, are names that jobs may ask for. domains, such as
+                    {"block": "b1", "rack": "r1"}, are the group's place in the topology.
+                    shared (false by default) lets jobs have parts of GPUs: then each GPU is a
+                    node of its own, so that one request can take all that is free of a node.
+                    All groups of a pool are shared, or none is. A group with cores instead of
+                    gpus offers CPU cores to a pool of cores, unrelated to the real number of
+                    cores of this machine
+    use_real_gpus   "auto" (default): the GPUs that nvidia-smi lists, if any, on one node named
+                    after this machine, else the virtual nodes; true: real GPUs or none; false:
+                    virtual nodes. Real GPUs are shared if the first group with GPUs is. Nodes
+                    with cores exist in any case
+    log_cap_bytes   cap of each stream of each rank, 16 MiB by default
+    path            PATH of the jobs; the system's folders and then Tidegate's own by default
+    run_as          {portal user: UNIX user}; the portal must run as root to use it
+    isolation       "auto" (default): as far as this machine allows (see `isolation`); "off": none
+    folders         folders of this machine that jobs see besides the system's, none by default;
+                    their modes decide what the job's user may do there
+    limits          {processes, file_mib, open_files} of each job; by default 4096, 65536 (64 GiB)
+                    and 65536. Without a cgroup, all jobs of a user share one limit of processes
+    hidden, uids    set by the operator (see `clusters.trusted`): paths that jobs never see, and
+                    [first, last], the range of user numbers for jobs
+
+A group may leave out the fields that have a default.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ DEVICES_PER_NODE_MAX = 1_024
 FEATURES_MAX = 64
 LOG_CAP_BYTES = 16 << 20
 LOG_CAP_BYTES_MAX = 1 << 40
-#: The portal's own programs come last, for `tidegate checkpoint`: the machine's go before them.
+#: The portal's programs come last, after the machine's. Jobs need them for `tidegate checkpoint`.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + os.path.join(
     os.path.realpath(sys.prefix), "bin"
 )
@@ -64,13 +67,13 @@ _KNOWN = frozenset(
     }
 )
 FOLDERS_MAX = 64
-#: By name, what a job may have at most by default, and what an administrator may set.
+#: By name, the default limit of a job, and the largest that an administrator may set.
 _LIMITS = {
     "processes": (4_096, 1 << 22),
     "file_mib": (65_536, 1 << 30),
     "open_files": (65_536, 1 << 20),
 }
-#: For tests and others who open a connector by themselves.
+#: The range for tests and other callers that open a connector themselves.
 _UIDS = (1_880_000_000, 1_880_065_535)
 UID_MAX = (1 << 31) - 1
 _FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
@@ -92,8 +95,11 @@ _NVIDIA_SMI_NO_GPU = (6, 9)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node: this machine, or a virtual part of it. It has so many `devices`: `device`s, whose
-    indices begin with `first_device`. Jobs may have parts of the one that is `shared`."""
+    """One node: this machine, or a virtual part of it.
+
+    It has `devices` devices of the kind `device`, with indices from `first_device` on. Jobs may
+    have parts of the device of a node that is `shared`.
+    """
 
     name: str
     pool: str
@@ -106,7 +112,7 @@ class Node:
     is_shared: bool = False
 
     def device_by_device(self) -> Iterator[Node]:
-        """Each device as a node of its own, of which jobs may have parts."""
+        """Yield each device as a node of its own, of which jobs may have parts."""
         for index in range(self.first_device, self.first_device + self.devices):
             name = f"{self.name}-gpu{index}"
             yield replace(self, name=name, devices=1, first_device=index, is_shared=True)
@@ -114,7 +120,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class LocalOptions:
-    """Checked options. Of `virtual_nodes` those with GPUs are used unless real GPUs are."""
+    """Checked options. If real GPUs are used, they replace the `virtual_nodes` with GPUs."""
 
     root: str
     virtual_nodes: tuple[Node, ...]
@@ -130,7 +136,7 @@ class LocalOptions:
 
 
 def parse_options(options: Mapping[str, Any]) -> LocalOptions:
-    """Raises ValueError, saying what is wrong, for options that no local cluster can have."""
+    """Return checked options. Raises ValueError, saying what is wrong, for invalid ones."""
     if unknown := sorted(set(options) - _KNOWN):
         raise ValueError(f"unknown options of a local cluster: {', '.join(map(str, unknown))}")
     root = options.get("root")
@@ -165,9 +171,9 @@ def parse_options(options: Mapping[str, Any]) -> LocalOptions:
 
 
 def nodes_of(options: LocalOptions) -> tuple[Node, ...]:
-    """The nodes of the cluster as they are now.
+    """Return the current nodes of the cluster.
 
-    Raises ClusterUnavailable when real GPUs are asked for and nvidia-smi lists none.
+    Raises ClusterUnavailable when real GPUs are required and nvidia-smi lists none.
     """
     like = next((node for node in options.virtual_nodes if node.device is DeviceKind.GPU), None)
     if options.use_real_gpus == "never" or like is None:
@@ -182,8 +188,10 @@ def nodes_of(options: LocalOptions) -> tuple[Node, ...]:
 
 
 def unit_mgpu(options: Mapping[str, Any], pool: str) -> int:
-    """What each rank of a job of `pool` must be a multiple of with these stored options, in
-    milli-GPU: parts of GPUs are given out where these are shared."""
+    """Return the step of rank sizes in `pool` with these stored options, in milli-GPU.
+
+    Where GPUs are shared, any size is possible; elsewhere only whole GPUs are.
+    """
     groups = _groups(options.get("nodes", _DEFAULT_GROUP))
     wholes = ({**_DEFAULT_GROUP, **group} for group in groups if isinstance(group, Mapping))
     is_shared = any(one["shared"] is True and one["pool"] == pool for one in wholes)
@@ -191,9 +199,9 @@ def unit_mgpu(options: Mapping[str, Any], pool: str) -> int:
 
 
 def mapped_user(options: LocalOptions, user: str) -> pwd.struct_passwd:
-    """The UNIX user that `run_as` maps `user` to.
+    """Return the UNIX user that `run_as` maps `user` to.
 
-    Raises WorkloadRejected for a user that is not mapped, or to one who may not run jobs.
+    Raises WorkloadRejected for an unmapped user, or for a UNIX user that may not run jobs.
     """
     name = (options.run_as or {}).get(user)
     if name is None:
@@ -208,10 +216,11 @@ def mapped_user(options: LocalOptions, user: str) -> pwd.struct_passwd:
 
 
 def user_number(options: LocalOptions, cluster_user: str | None) -> int:
-    """The user number that the portal has for a person's jobs.
+    """Return the user number under which a person's jobs run.
 
-    Raises ClusterUnavailable for none (it is given as soon as the portal knows that this cluster
-    isolates), WorkloadRejected for one out of the range or one that exists on this machine.
+    Raises ClusterUnavailable while there is none: the portal assigns it as soon as it knows that
+    this cluster isolates. Raises WorkloadRejected for a number outside of the range, or one that
+    exists on this machine.
     """
     first, last = options.uids
     if cluster_user is None:
@@ -228,7 +237,7 @@ def user_number(options: LocalOptions, cluster_user: str | None) -> int:
 
 
 def is_taken(number: int) -> bool:
-    """Whether this machine has a user or a group of that number."""
+    """Return whether this machine has a user or a group of that number."""
     for look in (pwd.getpwuid, grp.getgrgid):
         try:
             look(number)
@@ -239,7 +248,7 @@ def is_taken(number: int) -> bool:
 
 
 def _groups(nodes: Any) -> list[Any] | tuple[Any, ...]:
-    """The groups of the option nodes. Raises ValueError where it has none."""
+    """Return the groups of the option nodes. Raises ValueError if there are none."""
     groups = [nodes] if isinstance(nodes, Mapping) else nodes
     if not isinstance(groups, list | tuple) or not groups:
         raise ValueError(
@@ -300,7 +309,7 @@ def _virtual_nodes(option: Any) -> tuple[Node, ...]:
 
 
 def _check_cores(group: Mapping[str, Any]) -> None:
-    """Raises ValueError for what a group of nodes with cores cannot have, or has to say."""
+    """Raise ValueError for a group with cores that has invalid fields, or lacks its pool."""
     if not group.keys().isdisjoint(("gpus", "shared", "domains")):
         raise ValueError("a group of nodes with cores has neither gpus nor domains, nor is shared")
     if "pool" not in group:
@@ -374,9 +383,9 @@ _real_gpus: tuple[float, int] | None = None
 
 
 def _real_gpu_count() -> int:
-    """GPUs that nvidia-smi lists; asked at most once a minute by a process.
+    """Return the number of GPUs that nvidia-smi lists, cached for a minute per process.
 
-    Raises ClusterUnavailable when nvidia-smi is there but does not answer properly.
+    Raises ClusterUnavailable when nvidia-smi exists but does not answer properly.
     """
     global _real_gpus
     with _real_gpus_lock:
@@ -403,6 +412,6 @@ def _ask_nvidia_smi() -> int:
     if answer.returncode in _NVIDIA_SMI_NO_GPU:
         return 0
     if answer.returncode != 0:
-        # Never read as "no GPUs": the real node would turn into virtual ones for a while.
+        # A failure does not mean "no GPUs": virtual nodes would replace the real one for a while.
         raise ClusterUnavailable(f"nvidia-smi failed: {(answer.stderr or answer.stdout)[:500]}")
     return sum(line.strip().isdecimal() for line in answer.stdout.splitlines())

@@ -1,4 +1,4 @@
-"""Whose processes the ranks of a workload are on this machine."""
+"""The UNIX user of a workload's processes on this machine."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The UNIX identity of a workload: None is whoever runs this. Where `is_home_given`, home is
-    a folder of the cluster, with what earlier jobs of the same person left."""
+    """The UNIX identity of a workload; `credentials` of None means the portal's own user.
+
+    If `is_home_given`, `home` is a folder of the cluster, with the files of earlier jobs of the
+    same person.
+    """
 
     credentials: Credentials | None
     home: str
@@ -27,7 +30,10 @@ class Owner:
 
     @property
     def has_own_home(self) -> bool:
-        """Whether the home is a folder that nobody else has: never "/", which system users have."""
+        """Return whether the home is a folder of the owner alone.
+
+        "/", the home of system users, never is.
+        """
         if self.is_home_given:
             return True
         try:
@@ -38,10 +44,9 @@ class Owner:
 
 
 def owner_of(options: LocalOptions, workload: Workload, isolation: Isolation) -> Owner:
-    """As whom `workload` runs: the user that it is mapped to, the number that the portal has for
-    its owner, or whoever runs this.
+    """Return the owner of `workload`: by `run_as`, by user number, or the portal's user.
 
-    Raises WorkloadRejected where there is nobody to run it as.
+    Raises WorkloadRejected when no user may run it.
     """
     if options.run_as is not None:
         entry = mapped_user(options, workload.user)

@@ -1,7 +1,7 @@
-"""Run as a script: try out how jobs can be isolated here, and print what was refused, and why.
+"""A script that tries the isolation of jobs here and prints what is refused, and why.
 
-`python -I -S probe.py UID` runs a shell as user UID, if we are root, and in a sandbox. It prints
-{"no_users": ..., "no_namespaces": ...}: why not, in words, or "" where it works.
+`python -I -S probe.py UID` runs a shell in a sandbox, and as user UID if we are root. It prints
+{"no_users": ..., "no_namespaces": ...} with the reasons; "" means that it works.
 """
 
 from __future__ import annotations

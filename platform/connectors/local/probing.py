@@ -1,4 +1,4 @@
-"""Trying out how jobs can be isolated here, in a process of its own (see `probe`)."""
+"""Tries the isolation of jobs here, in a process of its own (see `probe`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from connectors.local.sandbox import Sandbox, spawn
 
 
 def main(uid: int) -> None:
-    """Print what is refused, and why, as JSON."""
+    """Print as JSON what is refused, and why."""
     is_root = os.geteuid() == 0
     no_users = _try_user(uid) if is_root else "the portal does not run as root"
     as_user = uid if is_root and not no_users else None
@@ -31,7 +31,7 @@ def _try_user(uid: int) -> str:
 
 
 def _try_namespaces(uid: int | None) -> str:
-    """In the very sandbox that jobs get, but for the folders of an attempt."""
+    """Try the sandbox of jobs, without the folders of an attempt."""
     become_subreaper()
     stage, tmp = (tempfile.mkdtemp(prefix="tidegate-probe-") for _ in range(2))
     sandbox = Sandbox(
@@ -47,7 +47,7 @@ def _try_namespaces(uid: int | None) -> str:
     def become() -> None:
         if uid is not None:
             _become(uid)
-        # Its own /proc has itself and process 1 alone.
+        # Its /proc must contain only itself and process 1.
         os.execv("/bin/sh", ["sh", "-c", 'test "$$" -le 2 && test -d /proc/1'])  # noqa: S606
 
     try:

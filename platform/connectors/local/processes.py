@@ -1,8 +1,8 @@
-"""Finding and signalling exactly the processes of one attempt, whatever they did to hide.
+"""Finds and signals exactly the processes of one attempt, however they try to hide.
 
-A process number may be reused at any time, so nothing is signalled by a number that was only
-remembered: a pidfd is opened first, then it is checked that the number still names one of ours,
-and then the signal goes through the pidfd (pidfd_open(2), Linux 5.3 or later).
+A process number may be reused at any time, so a remembered number alone is never signalled. First a
+pidfd is opened. Then the number is checked to be still one of ours. Only then is the signal sent
+through the pidfd (pidfd_open(2), Linux 5.3 or later).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def become_subreaper() -> None:
 
 
 def parents() -> dict[int, int]:
-    """Parent of every process that can be seen, zombies left out."""
+    """Return the parent of every visible process, without zombies."""
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (parent := _parent(int(name))) is not None:
@@ -46,10 +46,10 @@ def _parent(pid: int) -> int | None:
 
 
 def signal_descendants(keepers: Collection[int], number: int) -> int:
-    """Signal everything below the processes `keepers`, not those themselves.
+    """Signal all descendants of the processes `keepers`, but not the keepers.
 
-    Returns how many were signalled. What is forked meanwhile may be missed: call again until
-    the keepers say that nothing is left.
+    Returns how many were signalled. Processes forked meanwhile may be missed: repeat until the
+    keepers report that nothing is left.
     """
     parent_of = parents()
     children: dict[int, list[int]] = {}
@@ -69,9 +69,9 @@ def signal_descendants(keepers: Collection[int], number: int) -> int:
 
 
 def signal_traced(trace: str, number: int) -> int:
-    """Signal every process that carries `trace` in its environment; how many there are.
+    """Signal every process with `trace` in its environment. Return how many there are.
 
-    Number 0 only counts. Sees the processes of this user; of everybody when run as root.
+    Number 0 only counts. Sees the processes of this user, and as root those of all users.
     """
     mark = f"{TRACE_VARIABLE}={trace}".encode()
     return sum(

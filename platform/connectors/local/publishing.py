@@ -1,4 +1,4 @@
-"""Attempts come into being and disappear by one rename each."""
+"""Creates and removes attempts by one rename each."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def make_root(root: Path) -> None:
 
 
 def was_forgotten(root: Path, key: str) -> bool:
-    """Whether an attempt of this name has been here and ended."""
+    """Return whether an attempt with this key existed here and was forgotten."""
     return (root / "forgotten" / key).exists()
 
 
 def publish_workload(
     options: LocalOptions, nodes: Mapping[str, Node], workload: Workload, isolation: Isolation
 ) -> None:
-    """Make the attempt of `workload`, unless there is one of that key or makes it first.
+    """Create the attempt of `workload`; an existing one of the same key wins.
 
     Raises WorkloadRejected when it can never run on `nodes`, and OSError.
     """
@@ -83,7 +83,7 @@ def publish_workload(
 
 
 def publish_tombstone(root: Path, key: str) -> bool:
-    """Make an attempt that has been stopped before it was submitted; False when there is one."""
+    """Create an attempt that was stopped before it was submitted; False when there is one."""
     staged = AttemptFiles(str(_staging(root)))
     now = int(time.time())
     end: dict[str, object] = {
@@ -101,11 +101,11 @@ def publish_tombstone(root: Path, key: str) -> bool:
 
 
 def forget_attempt(root: Path, key: str) -> None:
-    """Take an ended attempt away; one that has not ended stays. Raises OSError."""
+    """Remove an ended attempt; one that has not ended stays. Raises OSError."""
     files = AttemptFiles(str(root / "attempts" / key))
     if not has_ended(files):
         return
-    # First the mark, so that a submit that is under way cannot make the attempt run again.
+    # The mark comes first, so that a concurrent submit cannot run the attempt again.
     (root / "forgotten" / key).touch(mode=0o600)
     sync_directory(str(root / "forgotten"))
     trash = root / "trash" / f"{key}.{uuid.uuid4().hex}"
@@ -115,9 +115,9 @@ def forget_attempt(root: Path, key: str) -> None:
 
 
 def tidy_sometimes(root: Path) -> None:
-    """`tidy`, unless somebody did within the last hour.
+    """Call `tidy`, unless some process did so within the last hour.
 
-    When that was stands on the disk, since a connector may be opened for each call.
+    The time is kept on the disk, because a connector may be opened for each call.
     """
     mark = root / "tidied"
     try:
@@ -130,7 +130,7 @@ def tidy_sometimes(root: Path) -> None:
 
 
 def tidy(root: Path) -> None:
-    """Remove what killed processes left behind, and marks older than any late submit."""
+    """Remove leftovers of killed processes, and marks older than any late submit."""
     now = time.time()
     for name in os.listdir(root / "trash"):
         shutil.rmtree(root / "trash" / name, ignore_errors=True)
@@ -166,7 +166,7 @@ def _publish(root: Path, staged: AttemptFiles, key: str) -> bool:
 
 
 def _make_home(owner: Owner) -> None:
-    """The folder that all attempts of one person share, for what outlives them."""
+    """Create the folder that all attempts of one person share, for files that outlive them."""
     os.makedirs(owner.home, mode=0o700, exist_ok=True)
     if owner.credentials is not None:
         os.chown(owner.home, owner.credentials.uid, owner.credentials.gid)
@@ -218,13 +218,19 @@ def _sandbox(options: LocalOptions, files: AttemptFiles, owner: Owner) -> Sandbo
 
 
 def _outermost(paths: list[str]) -> list[str]:
-    """Those below no other; what every job has for itself, such as /tmp, is nobody's to hide."""
+    """Return the paths that are below no other path.
+
+    Paths that every job has privately, such as /tmp, are left out.
+    """
     told = [path for path in dict.fromkeys(paths) if path not in PRIVATE]
     return [path for path in told if not is_below(path, tuple(one for one in told if one != path))]
 
 
 def _rank_limits(options: LocalOptions, workload: Workload, isolation: Isolation) -> Limits:
-    """In a cgroup a rank gets what its job asks for, and of memory never all of the machine's."""
+    """Return the limits of a rank. In a cgroup it gets what its job asks for.
+
+    Without a memory request, it still never gets all memory of the machine.
+    """
     memory_bytes = _MACHINE_BYTES - _MACHINE_BYTES // 8
     if workload.memory_mib_per_node is not None:
         memory_bytes = min(memory_bytes, workload.memory_mib_per_node << 20)

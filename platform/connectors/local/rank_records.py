@@ -1,4 +1,4 @@
-"""What the records of an attempt say of each rank, and what follows from them for the whole."""
+"""The records of each rank of an attempt, and the state of the attempt that follows from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from connectors.local.attempt_files import (
     read_json,
 )
 
-#: Why an attempt is being ended, and the outcome that this means.
+#: The outcome for every cause of ending an attempt.
 OUTCOME_BY_CAUSE = {
     "stopped": "stopped",
     "timed_out": "timed_out",
@@ -31,7 +31,7 @@ _MESSAGE_BY_CAUSE = {
 
 
 class Rank:
-    """One rank. `_at` are seconds since the epoch, `_ms` a clock of this boot that never jumps."""
+    """One rank. `_at` are epoch seconds; `_ms` are milliseconds of this boot's monotonic clock."""
 
     def __init__(self, files: AttemptFiles, index: int) -> None:
         self.files = files
@@ -53,23 +53,23 @@ class Rank:
 
     @property
     def is_over(self) -> bool:
-        """Its first process has ended, as far as anyone will ever know."""
+        """Return whether its first process has ended, as far as anyone will ever know."""
         return self.ended_ms is not None or self.is_lost
 
     @property
     def is_gone(self) -> bool:
-        """Its keeper has seen its last descendant end, or nobody can tell any more."""
+        """Return whether its last descendant has ended, or this can no longer be known."""
         return self.gone_at is not None or self.is_lost
 
     @property
     def is_kept(self) -> bool:
-        """Its keeper is alive."""
+        """Return whether its keeper is alive."""
         return is_locked(self.files.rank(self.index, "lock"))
 
     def read(self, names: Container[str], *, is_looking_for_keeper: bool) -> None:
-        """Take in the records that have appeared; `names` are those there are.
+        """Read the records that have appeared; `names` are the existing files.
 
-        With `is_looking_for_keeper` a rank whose keeper was killed is found to be lost.
+        With `is_looking_for_keeper`, a rank whose keeper was killed becomes lost.
         """
         if self.started_ms is None and f"{self.index}.started" in names:
             self._read_start()
@@ -79,7 +79,7 @@ class Rank:
         if f"{self.index}.exit" in names:
             self._read_end()
         if self.started_ms is not None and is_looking_for_keeper and not self.is_kept:
-            # It may have written its last records after they were read above.
+            # The keeper may have written its last records since they were read above.
             self._read_end()
             self.is_lost = self.gone_at is None or self.ended_ms is None
 
@@ -91,7 +91,7 @@ class Rank:
             self.started_at = integer(record, "at")
             self.started_ms = integer(record, "mono_ms")
         except CorruptRecord:
-            # That it was started is certain, and with it that it must not be started again.
+            # The rank was certainly started, so it must not be started again.
             self.started_at = int(os.stat(path).st_mtime)
             self.started_ms = time.monotonic_ns() // 1_000_000
 
@@ -106,13 +106,13 @@ class Rank:
 
 
 def recorded_indices(files: AttemptFiles) -> list[int]:
-    """Ranks that have any record, for an attempt that cannot say how many it has."""
+    """Return the ranks that have any record, for an attempt whose rank count is unreadable."""
     heads = {name.partition(".")[0] for name in os.listdir(files.ranks)}
     return sorted(int(head) for head in heads if head.isdigit())
 
 
 def cause_in(ranks: Sequence[Rank]) -> str:
-    """What of the ranks themselves ends the attempt; "" as long as all is well."""
+    """Return the reason in the ranks to end the attempt; "" if there is none."""
     if any(rank.is_lost for rank in ranks):
         return "lost"
     if any(rank.error for rank in ranks):
@@ -139,9 +139,9 @@ def _message(ranks: Sequence[Rank], cause: str) -> str:
 
 
 def describe(ranks: Sequence[Rank], cause: str, *, is_waiting: bool) -> dict[str, object]:
-    """Where the attempt stands, in the words of `connectors.protocol`, for its state record.
+    """Return the attempt's state in the terms of `connectors.protocol`, for its state record.
 
-    `is_waiting` says that it has not been given its devices yet.
+    `is_waiting` says that it has no devices yet.
     """
     started = [rank.started_at for rank in ranks if rank.started_at is not None]
     summary: dict[str, object] = {

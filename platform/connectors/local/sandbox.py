@@ -1,18 +1,19 @@
-"""A rank's own view of the machine: user, mount, PID and IPC namespaces, and what they show.
+"""A rank's own view of the machine: user, mount, PID and IPC namespaces, and their contents.
 
-The view is an empty root into which only what a job needs is mounted: the system's programs read
-only, the folders that its cluster lists, its own work folder and home, a private `/tmp` and `/dev`,
-and a `/proc` of its own processes. The portal's folders and other jobs are not hidden in it; they
-were never there. The network is the machine's, so ranks find each other on loopback.
+The view is an empty root. Only what a job needs is mounted into it: the system's programs read
+only, the folders that its cluster lists, its work folder and home, a private `/tmp` and `/dev`, and
+a `/proc` of its own processes. The portal's folders and other jobs are never part of it. The
+network is the machine's, so ranks find each other on loopback.
 
-The process that enters the namespaces (the builder) makes two children and ends: the first, process
-1 in there, reaps orphans and dies with its keeper, which ends whatever is left; the second becomes
-the rank. Both are then children of the keeper, a subreaper, which waits for them as for any rank.
+The process that enters the namespaces (the builder) starts two children and ends. The first is
+process 1 in the namespace: it reaps orphans and dies with its keeper, which ends everything left.
+The second becomes the rank. Both are then children of the keeper, a subreaper, which waits for them
+as for any rank.
 
-A view has mounts below folders that other ranks of the job write meanwhile: `/tmp`, and what an
-administrator lists. So no place in it is reached by a path that they could bend with a symbolic
-link: each step is opened from the folder before it, and what is mounted is mounted on what was
-opened (`_place`).
+A view has mounts below folders that other ranks of the job can write meanwhile: `/tmp`, and the
+folders that an administrator lists. An attacker could redirect a path there with a symbolic link.
+So every step of a path is opened from the folder before it, and mounts go onto the opened folder
+(`_place`).
 
 Like the supervisor, this module uses small parts of the standard library only.
 """
@@ -35,7 +36,7 @@ _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWPID = 0x20000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
 _MS_BIND, _MS_REC, _MS_PRIVATE = 1 << 12, 1 << 14, 1 << 18
-#: Flags that a mount keeps when it is mounted anew: statvfs(3) has them, mount(2) takes them.
+#: Flags to keep when a mount is remounted: from their values in statvfs(3) to those in mount(2).
 _KEPT_FLAGS = {1: 1, 2: 2, 4: 4, 8: 8, 1024: 1024, 2048: 2048, 4096: 1 << 21}
 _MNT_DETACH = 2
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
@@ -43,7 +44,7 @@ _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
 _TMPFS = "mode=0755,size=1m,nr_inodes=4k"
 _SHARED_MEMORY = "mode=1777,size=25%"
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-#: Devices that jobs compute with; which of them a job may open is said by their own modes.
+#: Devices for computing. Their own modes decide which of them a job may open.
 _GPU_DEVICES = ("nvidia", "dri", "kfd", "infiniband")
 _LINKS = {
     "dev/ptmx": "pts/ptmx",
@@ -53,18 +54,18 @@ _LINKS = {
     "dev/stderr": "/proc/self/fd/2",
     "var/run": "/run",
 }
-#: In `/run`, where sockets of services are, jobs see these alone.
+#: Of `/run`, which has the sockets of services, jobs see only these and the file of the resolver.
 _RUN = ("/run/nvidia-persistenced",)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Sandbox:
-    """What a rank sees: all paths are real ones, without symbolic links.
+    """The contents of a rank's view. All paths are real ones, without symbolic links.
 
-    `stage` is an empty folder on which the view is built; `tmp` is shown as `/tmp`. `read_only` and
-    `writable` are shown under their own names, `hidden` is covered where it would be seen through
-    them, and then `own`, the attempt's folders, are shown.
+    `stage` is an empty folder on which the view is built. `tmp` appears as `/tmp`. `read_only` and
+    `writable` appear under their own names. `hidden` is covered where it would be visible through
+    them. Finally `own`, the attempt's folders, appear.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Sandbox:
         self.tmp = tmp
 
     def to_json(self) -> dict[str, object]:
-        """The record that `read_sandbox` reads."""
+        """Return the record that `read_sandbox` reads."""
         return {
             "stage": self.stage,
             "needs_user_namespace": self.needs_user_namespace,
@@ -100,7 +101,7 @@ class Sandbox:
 
 
 def read_sandbox(record: Mapping[str, object]) -> Sandbox:
-    """Raises CorruptRecord."""
+    """Read the sandbox of `to_json`. Raises CorruptRecord."""
     return Sandbox(
         stage=text(record, "stage"),
         needs_user_namespace=record.get("needs_user_namespace") is True,
@@ -120,8 +121,11 @@ def _paths(record: Mapping[str, object], name: str) -> list[str]:
 
 
 class Inhabitant:
-    """The first process of a rank, `pid` as the machine counts, and the `leash` of its sandbox's
-    reaper, if it is in one. `problem` says why there is no such process; then `pid` is 0."""
+    """The first process of a rank, `pid` as seen by the machine.
+
+    In a sandbox, `leash` controls the sandbox's reaper. `problem` says why there is no such
+    process; then `pid` is 0.
+    """
 
     def __init__(self, pid: int, leash: int | None = None, problem: str = "") -> None:
         self.pid = pid
@@ -129,13 +133,13 @@ class Inhabitant:
         self._leash = leash
 
     def let_go(self) -> None:
-        """The process has ended: the reaper ends when the last of its descendants has."""
+        """Tell the reaper that the process has ended, so that it ends after the last descendant."""
         if self._leash is not None:
             with contextlib.suppress(OSError):
                 os.write(self._leash, b"x")
 
     def end(self) -> None:
-        """End the reaper now, and with it all that is left in there."""
+        """End the reaper now, and with it every process left in the sandbox."""
         if self._leash is not None:
             os.close(self._leash)
             self._leash = None
@@ -144,11 +148,11 @@ class Inhabitant:
 def spawn(
     sandbox: Sandbox, become: Callable[[], None], *, before: Callable[[], None]
 ) -> Inhabitant:
-    """Start a process in `sandbox` that calls `become`, which must not return; `before` is called
-    by the builder while it still sees the machine.
+    """Start a process in `sandbox` that calls `become`, which must not return.
 
-    The caller is a subreaper, and single-threaded; its other descriptors are closed in the reaper.
-    Raises OSError when it cannot fork.
+    The builder calls `before` while it still sees the machine. The caller is a subreaper, and
+    single-threaded. Its other descriptors are closed in the reaper. Raises OSError when it cannot
+    fork.
     """
     told, telling = os.pipe()
     leash_end, leash = os.pipe()
@@ -175,17 +179,17 @@ def spawn(
 
 
 def forbid_new_privileges() -> None:
-    """No program that this process runs from now on gains rights (set-user-ID, capabilities)."""
+    """Keep every later program of this process from gaining rights (set-user-ID, capabilities)."""
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
 
 
 def _build(sandbox: Sandbox, leash_end: int, become: Callable[[], None]) -> int:
-    """Enter the namespaces, build the view, start reaper and inhabitant; that one's number."""
+    """Enter the namespaces, build the view, start reaper and rank. Return the rank's pid."""
     flags = _CLONE_NEWNS | _CLONE_NEWPID | _CLONE_NEWIPC
     if sandbox.needs_user_namespace:
         uid, gid = os.geteuid(), os.getegid()
         _check(_libc.unshare(flags | _CLONE_NEWUSER), "unshare")
-        # Without this the kernel lets nobody but root say which groups there are.
+        # Without this, only root may write the group map.
         for name, line in (
             ("setgroups", "deny"),
             ("uid_map", f"{uid} {uid} 1"),
@@ -201,7 +205,7 @@ def _build(sandbox: Sandbox, leash_end: int, become: Callable[[], None]) -> int:
     try:
         os.chdir(sandbox.stage)
         _check(_libc.pivot_root(b".", b"."), "pivot_root")
-        # The old root lies over the new one now.
+        # The old root now covers the new one.
         _check(_libc.umount2(b".", _MNT_DETACH), "umount2")
         os.chdir("/")
         pid = os.fork()
@@ -223,7 +227,7 @@ def _show(sandbox: Sandbox) -> None:
     os.umask(0o022)  # the job's user passes through the folders that are made here
     _mount("tmpfs", stage, "tmpfs", _MS_NOSUID | _MS_NODEV, _TMPFS)
     for path in ("/tmp", "/var/tmp"):  # noqa: S108 - the attempt's own
-        # First, as anything else may lie in there.
+        # Mounted first, because other paths may lie below it.
         _bind(sandbox.tmp, stage, path)
     for path in sandbox.read_only:
         if os.path.islink(path):
@@ -254,7 +258,7 @@ def _show(sandbox: Sandbox) -> None:
             os.symlink(target, f"{stage}/{name}")
     for path in sandbox.own:
         _bind(path, stage, path)
-    # Not the mounts in it: jobs write to their own folders, and to nothing of the view itself.
+    # The view becomes read only without its mounts: jobs write only to their own folders.
     flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
     for path in ("", *covered):
         with _place(stage, path) as place:
@@ -262,12 +266,12 @@ def _show(sandbox: Sandbox) -> None:
 
 
 def _start_reaper(stage: str, leash_end: int) -> int:
-    """Process 1 of the new PID namespace, once it has mounted `/proc`; its number out here."""
+    """Start process 1 of the new PID namespace, which mounts `/proc`. Return its outer number."""
     ready, saying = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            # Nobody in there may look into it: what it holds is the supervisor's.
+            # No process of the sandbox may inspect it: it holds memory of the supervisor.
             _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "PR_SET_DUMPABLE")
             flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
             _mount("proc", f"{stage}/proc", "proc", flags)
@@ -325,7 +329,7 @@ class _Place:
 
 
 def _place(stage: str, path: str, *, makes: str = "") -> _Place:
-    """Open `path` of the view, of which `makes` ("folder" or "file") makes what is missing.
+    """Open `path` of the view. `makes` ("folder" or "file") creates what is missing.
 
     Raises OSError where it is missing, or where a symbolic link is on the way.
     """
@@ -338,12 +342,12 @@ def _place(stage: str, path: str, *, makes: str = "") -> _Place:
 
 
 def _step(folder: int, name: str, *, makes: str) -> int:
-    """Open `name` in `folder`, which is closed."""
+    """Open `name` in `folder`, and close `folder`."""
     try:
         try:
             found = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
         except FileNotFoundError:
-            # Ranks of a job share `/tmp`, so another one may make the same at this moment.
+            # Ranks of a job share `/tmp`, so another one may create it at the same moment.
             with contextlib.suppress(FileExistsError):
                 if makes == "folder":
                     os.mkdir(name, 0o755, dir_fd=folder)
@@ -364,22 +368,23 @@ def _step(folder: int, name: str, *, makes: str) -> int:
 def _bind(
     source: str, stage: str, path: str, *, is_read_only: bool = False, may_be_devices: bool = False
 ) -> None:
-    """Show `source` at `path` of the view too; what is not there is left out."""
+    """Show `source` at `path` of the view too; a missing source is left out."""
     if not os.path.exists(source):
         return
     with _place(stage, path, makes="folder" if os.path.isdir(source) else "file") as place:
         _mount(source, place.path, None, _MS_BIND | _MS_REC)
     flags = _MS_NOSUID | (0 if may_be_devices else _MS_NODEV)
     flags |= _MS_RDONLY if is_read_only else 0
-    # Opened again: what is there now is the mount. Anything else cannot be mounted anew.
+    # Opened again, to get the new mount: only a mount can be remounted.
     with _place(stage, path) as place:
         _mount("none", place.path, None, _MS_REMOUNT | _MS_BIND | flags | place.flags)
 
 
 def _cover(path: str, stage: str) -> bool:
-    """Put something empty over `path`, where it is to be seen at all; whether that is a folder."""
+    """Cover `path` with something empty, where it is visible. Return whether it is a folder."""
     if os.path.isdir(path):
-        # Also where it was not seen: what is made for `own` is then in here, and nobody's to write.
+        # Covered even if it was not visible: folders created for `own` are then in here, not
+        # writable.
         with _place(stage, path, makes="folder") as place:
             _mount("tmpfs", place.path, "tmpfs", _MS_NOSUID | _MS_NODEV, _TMPFS)
         return True

@@ -1,7 +1,7 @@
-"""Run as a script: supervise the attempt in the directory given, in a process of its own.
+"""A script that supervises the attempt in the given directory, in a process of its own.
 
-`python -I -S supervise.py ATTEMPT_DIRECTORY` returns at once; the supervisor then runs in the
-background, or another one already did.
+`python -I -S supervise.py ATTEMPT_DIRECTORY` returns at once. A supervisor then runs in the
+background, started now or earlier.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starting supervisors, each as a process of its own that no portal process is parent of."""
+"""Starts supervisors, each as a process without a portal process as its parent."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PROBLEM_BYTES_MAX = 2_000
 
 
 def start_supervisors(attempts: Sequence[AttemptFiles]) -> dict[str, str]:
-    """See to it that each of `attempts` that has not ended has a supervisor.
+    """Ensure that each of `attempts` that has not ended has a supervisor.
 
-    They are started side by side. Returns, by directory, what went wrong where one did not
-    start; whoever looks at the attempt next will try again.
+    They are started in parallel. Returns by directory why a supervisor did not start; the next look
+    at the attempt tries again.
     """
     problems = {}
     started = []
@@ -32,7 +32,7 @@ def start_supervisors(attempts: Sequence[AttemptFiles]) -> dict[str, str]:
             problems[files.path] = f"no supervisor could be started: {error}"
     deadline = time.monotonic() + _START_TIMEOUT_S
     for files, process in started:
-        # It returns as soon as the supervisor, its child, holds the attempt's lock.
+        # The process returns as soon as its child, the supervisor, holds the attempt's lock.
         try:
             code = process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:

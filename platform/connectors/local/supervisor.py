@@ -1,10 +1,10 @@
-"""The supervisor of one attempt: starts its ranks, ends them in time and says how it ended.
+"""The supervisor of one attempt: starts its ranks, ends them in time and records its end.
 
-There is one per running attempt, in a session of its own, and no process of the portal is needed
-for it to go on. Its life is the lock `supervisor.lock`. If it is killed, the ranks run on under
-their keepers; whoever looks next at the attempt starts another supervisor, which reads from the
-records where things stand. Everything it does follows from the records and the clock, so it
-makes no difference whether one supervisor or ten in a row have done it.
+There is one per running attempt, in a session of its own, and it needs no portal process. It lives
+as long as it holds the lock `supervisor.lock`. If it is killed, the ranks run on under their
+keepers. The next process that looks at the attempt starts another supervisor, which reads the
+current state from the records. All its actions follow from the records and the clock, so it does
+not matter how many supervisors take part.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ from connectors.local.rank_records import (
 _TICK_MS = 1_000
 _BUSY_TICK_MS = 100
 _SOON_MS = 20
-#: A keeper that dies before it has started its rank is replaced this often.
+#: The most keepers per rank. A keeper that dies before it starts its rank is replaced.
 _KEEPERS_PER_RANK_MAX = 3
-#: Lines in supervisor.log by one supervisor, which may meet the same error every second.
+#: The most lines of one supervisor in supervisor.log: an error may repeat every second.
 _COMPLAINTS_MAX = 100
 
 
 def main(attempt: str) -> None:
-    """Become the supervisor of `attempt` in the background, unless there is one or it has ended."""
+    """Become the supervisor of `attempt` in the background, unless it has one or has ended."""
     files = AttemptFiles(attempt)
     lock = try_lock(files.supervisor_lock)
     if lock is None or has_ended(files):
         return
-    # The lock is held before the caller goes on, and the child inherits it.
+    # The lock is taken before the caller continues, and the child inherits it.
     if os.fork() != 0:
         os._exit(0)
     os.setsid()
@@ -73,7 +73,7 @@ def main(attempt: str) -> None:
 
 
 class Supervisor:
-    """One life of the supervisor of the attempt in `files`."""
+    """The supervisor of the attempt in `files`, until it ends or is killed."""
 
     def __init__(self, files: AttemptFiles) -> None:
         self.files = files
@@ -99,7 +99,7 @@ class Supervisor:
         self._take_over()
 
     def _take_over(self) -> None:
-        """Keep to what an earlier supervisor decided; if that is lost, the same follows again."""
+        """Adopt the decisions of an earlier supervisor. If lost, the same ones follow again."""
         with contextlib.suppress(OSError, CorruptRecord):
             state = read_json(self.files.state)
             self.is_noticed = state.get("is_noticed") is True
@@ -135,7 +135,7 @@ class Supervisor:
                 print(f"{int(time.time())} {error!r}", file=sys.stderr, flush=True)
 
     def step(self, now_ms: int) -> int | None:
-        """Look, decide, act. Returns when to step again, in ms; None when all is over."""
+        """Look, decide, act. Returns the ms until the next step; None when everything is over."""
         is_stop_asked = os.path.exists(self.files.stop_request)
         if self.problem and not is_stop_asked:
             self._write_state({"phase": "running", "native_state": "unreadable"}, self.problem)
@@ -163,7 +163,7 @@ class Supervisor:
 
     @property
     def is_over(self) -> bool:
-        """Every rank's first process has ended."""
+        """Return whether every rank's first process has ended."""
         return all(rank.is_over for rank in self.ranks)
 
     def _read_ranks(self, now_ms: int) -> None:
@@ -176,7 +176,7 @@ class Supervisor:
                 rank.read(names, is_looking_for_keeper=is_looking_for_keepers)
 
     def _reap(self) -> bool:
-        """Reap keepers, and orphans whose keeper was killed; whether there were any."""
+        """Reap keepers, and orphans whose keeper was killed. Return whether there were any."""
         is_any = False
         with contextlib.suppress(ChildProcessError):
             while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
@@ -191,7 +191,7 @@ class Supervisor:
     def _start_missing(self) -> int:
         missing = [rank for rank in self.ranks if rank.started_ms is None and not rank.is_over]
         if missing and os.path.exists(f"{self.root}/forgotten/{self.key}"):
-            # Submitted again after it had been forgotten: it must not run a second time.
+            # A forgotten attempt was submitted again: it must not run a second time.
             os.close(os.open(self.files.stop_request, os.O_WRONLY | os.O_CREAT, 0o600))
             return 0
         if missing and self.allocation is None:
@@ -227,7 +227,7 @@ class Supervisor:
                 self._close_rank(rank, "")
 
     def _close_rank(self, rank: Rank, error: str) -> None:
-        """Record that a rank is over before it began, unless a keeper has just got hold of it."""
+        """Record that a rank ended before it began, unless a keeper is starting it right now."""
         lock = try_lock(self.files.rank(rank.index, "lock"))
         if lock is None:
             return
@@ -249,7 +249,7 @@ class Supervisor:
         elif now_ms >= self._limit_ms():
             cause = "timed_out"
         elif cause == "rank_failed" and self.is_noticed:
-            # After a notice the ranks may end one by one; whoever sent it sees to the end.
+            # After a notice, ranks may end one by one. The sender of the notice ends the rest.
             cause = ""
         self.cause, self.cause_ms = cause, now_ms
 
@@ -260,12 +260,12 @@ class Supervisor:
         return min(started) + 1_000 * self.spec.time_limit_s
 
     def _notice(self, now_ms: int) -> int:
-        """Send the notice when it is due: once per attempt, asked for or before the limit."""
+        """Send the notice when it is due: once per attempt, on request or before the limit."""
         if self.is_noticed:
             return _TICK_MS
         due_ms = self._limit_ms()
         if self.spec.time_limit_s is not None:
-            # With a limit within the grace the notice would come at the start; so it comes at half.
+            # The notice never comes before half the limit, however long the grace is.
             due_ms -= min(1_000 * self.spec.grace_s, 500 * self.spec.time_limit_s)
         if now_ms < due_ms and not os.path.exists(self.files.notify_request):
             return min(_TICK_MS, due_ms - now_ms)
@@ -275,7 +275,10 @@ class Supervisor:
         return _TICK_MS if self.is_noticed else _BUSY_TICK_MS
 
     def _end_what_runs(self, now_ms: int, is_stop_asked: bool) -> int:
-        """TERM, and after the grace KILL, to what is left; KILL at once after a stop or a limit."""
+        """Send TERM, and KILL after the grace. After a stop or the time limit, KILL at once.
+
+        Return the ms until the next call.
+        """
         since_ms = self.cause_ms
         if not self.cause:
             since_ms = max((rank.ended_ms or 0 for rank in self.ranks), default=0)
@@ -290,7 +293,7 @@ class Supervisor:
         return min(_TICK_MS, kill_ms - now_ms)
 
     def _kill(self, now_ms: int) -> int:
-        """KILL whole groups; a little later look for what has left them. When to come again."""
+        """Kill whole groups, and a little later their strays. Return the ms until the next call."""
         self._signal_groups(signal.SIGKILL, lambda _: False)
         if self.sweep_due_ms is None and not self.is_over:
             self.sweep_due_ms = now_ms + _SOON_MS
@@ -300,7 +303,7 @@ class Supervisor:
         return self.sweep_due_ms - now_ms
 
     def _signal_groups(self, number: int, is_done: Callable[[Rank], bool]) -> list[Rank]:
-        """Signal the process groups of the ranks that run; those that were signalled."""
+        """Signal the process groups of the running ranks. Return the ranks that were signalled."""
         lock = try_lock(self.files.signals_lock)
         if lock is None:
             return []
@@ -309,7 +312,8 @@ class Supervisor:
             for rank in self.ranks:
                 if rank.pid is None or rank.is_over or is_done(rank):
                     continue
-                # Not reaped yet, as its keeper writes `exit` first and then needs the lock.
+                # The rank is not reaped yet: its keeper first writes `exit` and then needs the
+                # lock.
                 if not os.path.exists(self.files.rank(rank.index, "exit")) and rank.is_kept:
                     os.killpg(rank.pid, number)
                     signalled.append(rank)
@@ -318,7 +322,7 @@ class Supervisor:
         return signalled
 
     def _signal_rest(self, number: int) -> None:
-        """Signal descendants wherever they are."""
+        """Signal descendants in any process group."""
         keepers = [
             rank.keeper
             for rank in self.ranks
@@ -329,7 +333,7 @@ class Supervisor:
         self._strays(number)
 
     def _strays(self, number: int) -> int:
-        """Signal what a killed keeper left behind (0: only count); how many there are."""
+        """Signal what a killed keeper left behind (0: only count). Return how many there are."""
         if not self.spec.trace or not any(rank.is_lost for rank in self.ranks):
             return 0
         return signal_traced(self.spec.trace, number)
@@ -337,7 +341,7 @@ class Supervisor:
     # Telling
 
     def _cut_logs(self) -> int:
-        """Keep every log within its cap. Returns when to look again: soon if they grow fast."""
+        """Cut every log at its cap. Returns the ms until the next check: few if logs grow fast."""
         is_cut = False
         for rank in self.ranks:
             if rank.started_ms is not None and rank.gone_at is None:
@@ -362,7 +366,7 @@ class Supervisor:
             self.written = state
 
     def _end(self, summary: dict[str, object]) -> None:
-        """Write the last word, on disk to stay, and give back what the attempt had."""
+        """Write the end record durably, and release the attempt's devices."""
         now = int(time.time())
         ended_at = summary["ended_at"] if isinstance(summary["ended_at"], int) else now
         gone = [now if rank.gone_at is None else rank.gone_at for rank in self.ranks]
@@ -372,19 +376,19 @@ class Supervisor:
         released_at = max([ended_at, *gone])
         message = summary["message"] or self.problem
         if self.spec.limits is not None:
-            # Those of keepers that were killed.
+            # Cgroups of keepers that were killed are still there.
             remove_cgroups(self.spec.limits, [self._cgroup(rank.index) for rank in self.ranks])
         end = {**summary, "ended_at": ended_at, "released_at": released_at, "message": message}
         write_json(self.files.end, end, is_durable=True)
         allocations.release(self.root, self.key)
 
     def _end_after_reboot(self) -> None:
-        """A boot that has ended took all processes with it: nothing runs, nothing is started."""
+        """End the attempt as lost: a reboot ended all of its processes, and none is started."""
         with contextlib.suppress(OSError):
             self._read_ranks(0)
         summary = describe(self.ranks, "lost", is_waiting=False)
         started_at = summary["started_at"] if isinstance(summary["started_at"], int) else 0
-        # Its true end is somewhere before: this boot's begin is the earliest that is certain.
+        # Its real end was earlier. The start of this boot is the earliest certain time.
         ended_at = max(started_at, _booted_at())
         for rank in self.ranks:
             rank.gone_at = ended_at
@@ -403,7 +407,7 @@ def _booted_at() -> int:
 
 
 def _stand_in(key: str) -> AttemptSpec:
-    """For an attempt whose spec cannot be read: enough to end it, nothing to start."""
+    """Return a spec for an attempt with an unreadable one: enough to end it, not to start it."""
     return AttemptSpec(
         key=key,
         trace="",

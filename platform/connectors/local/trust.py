@@ -1,5 +1,7 @@
-"""Which folders and UNIX users a local cluster may use: the portal fills its folder, as root where
-it runs as root. The operator lists them."""
+"""The folders and UNIX users that a local cluster may use, as listed by the operator.
+
+The portal writes to the cluster's folder, as root if it runs as root.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 
 from connectors.operator_lists import is_listed_folder
 
-#: The settings that list them, and the range of user numbers that jobs run as.
+#: The operator's settings: the lists, and the range of user numbers that jobs run as.
 ROOTS = "LOCAL_ROOTS"
 FOLDERS = "LOCAL_FOLDERS"
 RUN_AS = "LOCAL_RUN_AS"
@@ -17,7 +19,7 @@ UIDS = "LOCAL_UIDS"
 
 
 def check_trusted(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Raises ValueError, saying what to do, for what is not listed."""
+    """Raise ValueError, saying what to do, for options that are not listed."""
     if not given[ROOTS]:
         raise ValueError(
             "clusters of kind local are turned off here; whoever runs this installation can list "
@@ -55,10 +57,10 @@ def check_trusted(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def operator_options(given: Mapping[str, Any], secret_paths: Sequence[str]) -> dict[str, Any]:
-    """What jobs must not see, and the user numbers that they run as."""
+    """Return the paths that jobs must not see, and the user numbers that they run as."""
     return {"hidden": sorted(secret_paths), "uids": list(given[UIDS])}
 
 
 def _texts(value: object) -> list[str]:
-    """The texts in a list; whether it has others is the connector's matter."""
+    """Return the texts in a list; the connector itself checks the other values."""
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
