@@ -1,12 +1,12 @@
 """Clusters that run Kubernetes, with Kueue as the executor.
 
-`kind` declares the kind and `connector` implements it. Their packages, of which each imports only
-those that follow it (kept by import-linter):
+`kind` declares the kind and `connector` implements it. Each of these packages imports only packages
+below it in this list (checked by import-linter):
 
-- `natives`, `quotas`, `node_control`: what administrators ask of a cluster,
+- `natives`, `quotas`, `node_control`: administrators' actions on a cluster,
 - `attempts`: submit, find, reconcile (`reconciler.duties`) and stop attempts of our jobs; `logs`,
-- `informers`: what is known of the cluster without asking,
-- `admission`: the admission check, the gate for what others submit, and why Pods are refused,
+- `informers`: the watched state of the cluster,
+- `admission`: the admission check, the gate for native workloads, and why Pods are refused,
 - `workloads`, `manifests`, `nodes`: pure translation from and to the protocol,
-- `options`, `client`, `objects`: options checked, the API server, and parts of objects.
+- `options`, `client`, `objects`: checked options, the API server, and parts of objects.
 """

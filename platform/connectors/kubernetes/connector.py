@@ -1,10 +1,12 @@
 """A Kubernetes cluster as a cluster of Tidegate, with Kueue as the executor.
 
-An attempt is one object (a Job by default) whose name follows from its key, made when it is
-dispatched: suspended, in its team's queue. Kueue reserves quota for it and waits for our vote,
-which is its release. What is known of the cluster comes from watches; what is done there, beside
-the calls of the protocol, is in `reconciler`. An attempt runs at most once: what was stopped or
-evicted is deactivated and never voted for again.
+An attempt is one object (a Job by default) with a name derived from its key. It is created when it
+is dispatched, suspended in its team's queue. Kueue reserves quota for it and waits for our vote,
+which is its release.
+
+The state of the cluster comes from watches. Besides the calls of the protocol, `reconciler` acts on
+the cluster. An attempt runs at most once: a stopped or evicted attempt is deactivated and never
+gets a vote again.
 """
 
 from __future__ import annotations
@@ -54,41 +56,42 @@ from connectors.protocol import (
 )
 from connectors.workload_checks import check_key
 
-#: What tells a cluster from others, see `protocol.Inventory`.
+#: The key of the cluster's identity, see `protocol.Inventory`.
 CLUSTER = "cluster"
 VERSION_PATH = "/version"
-#: Seconds for which a look waits for the rest of the logs of what it tells to have ended. Mostly
-#: they are whole at once; somebody waits for the GPUs, and a rest that is late comes without it.
+#: Seconds for which a look waits for the rest of the logs of ended attempts. Mostly they are
+#: complete at once. Others wait for the GPUs, so a late rest is fetched afterwards.
 LOG_WAIT_S = 0.2
 
 
 def open_kubernetes(
     options: Mapping[str, Any], cluster_id: str, known_as: Mapping[str, str] | None = None
 ) -> ClusterConnector:
-    """The connector for `options` (see `options.options`); speaks to nobody yet.
+    """Return the connector for `options` (see `options.options`), without contacting the cluster.
 
-    `cluster_id` tells our objects from those of other installations, `known_as` what the cluster
-    must answer by. Raises ValueError for bad options.
+    `cluster_id` distinguishes our objects from those of other installations. `known_as` is the
+    identity that the cluster must have. Raises ValueError for bad options.
     """
     identity = (known_as or {}).get(CLUSTER)
     return KubernetesConnector(parse_options(options), cluster_id, identity=identity)
 
 
 def check_kubernetes_options(options: Mapping[str, Any]) -> None:
-    """Raises ValueError for options that no Kubernetes cluster can have; opens no file."""
+    """Raise ValueError for options that no Kubernetes cluster can have. Opens no file."""
     parse_options(options)
 
 
 def open_kubernetes_logs(options: Mapping[str, Any]) -> LogReader:
-    """The outputs of jobs of such a cluster. Raises ValueError for bad options."""
+    """Return the log reader of such a cluster. Raises ValueError for bad options."""
     return KubernetesLogs(parse_options(options))
 
 
 class KubernetesConnector:
     """Implements `connectors.protocol.ClusterConnector`; safe to use from several threads.
 
-    It watches the cluster, and does there what `reconciler` says, until nobody has it any more. It
-    begins with the first call that is more than a question about its nodes or a submission.
+    It watches the cluster and reconciles it (`reconciler`) until the connector is
+    garbage-collected. That begins with the first call that is more than a question about its nodes
+    or a submission.
     """
 
     def __init__(
@@ -145,52 +148,52 @@ class KubernetesConnector:
             self._writer, has_finished=self._looker.has_finished, has_kueue=options.has_kueue
         )
         self._version = ""
-        # What the last look said of Pods outside of teams' queues.
+        # The alert of the last look about Pods outside of teams' queues.
         self._unqueued = ""
-        # The protocol knows no closing: threads and connections end with the connector.
+        # The protocol has no `close`: threads and connections end with the connector.
         weakref.finalize(self, _close, self._api, self._caches, self._tender, self._keeper)
 
     @property
     def options(self) -> KubernetesOptions:
-        """What it was opened with."""
+        """The options that it was opened with."""
         return self._options
 
     @property
     def api(self) -> KubeApi:
-        """Its client, for the other things that a Kubernetes cluster can do."""
+        """The API client, for the other features of a Kubernetes cluster."""
         return self._api
 
     def known_state(self) -> KubeState:
-        """What the watches tell now. Raises ClusterUnavailable."""
+        """Return the state from the watches. Raises ClusterUnavailable."""
         self._start()
         return self._caches.state(0)
 
     def took(self, found: dict[str, Any]) -> None:
-        """What the server just answered with is known from now on."""
+        """Add an object that the server has just returned to the watched state."""
         self._caches.took(found)
 
     @property
     def cluster_id(self) -> str:
-        """How the cluster's objects say that they are ours."""
+        """The id with which the cluster's objects are marked as ours."""
         return self._cluster_id
 
     @property
     def news(self) -> threading.Event:
-        """Set when something happened that a look would show; whoever waits clears it."""
+        """An event that is set when a look would show something new; the waiter clears it."""
         return self._caches.news
 
     @property
     def submits_held(self) -> bool:
-        """Yes: what is created waits for our vote."""
+        """Return True: a created object waits for our vote."""
         return True
 
     @property
     def settle_s(self) -> int:
-        """None: what the API server has accepted is stored, and its uid is its own for ever."""
+        """Return 0: an accepted object is stored, and its uid is unique for ever."""
         return 0
 
     def prepare(self) -> None:
-        """Say in Kueue that our admission check is there."""
+        """Create our admission check in Kueue."""
         if self._options.has_kueue:
             with insisting():
                 CheckKeeper(self._api).keep()
@@ -205,7 +208,7 @@ class KubernetesConnector:
             raise ControllerAway(str(error), AWAY) from error
 
     def release(self, key: str, native_id: str) -> None:
-        """See the protocol. It is voted for as soon as Kueue has reserved its quota."""
+        """See the protocol. The vote follows as soon as Kueue has reserved its quota."""
         check_key(key)
         self._start()
         attempt = self._finder.attempt_of(key, native_id)
@@ -220,7 +223,7 @@ class KubernetesConnector:
             self._caches.attempts.touch(native_id)
 
     def _unsuspend(self, attempt: Attempt) -> None:
-        """Without Kueue an object waits as long as it is suspended, and nobody votes."""
+        """Start an object on a cluster without Kueue, where suspension alone holds it."""
         if not is_untouched(attempt.item):
             return
         patch = {
@@ -243,26 +246,27 @@ class KubernetesConnector:
     def observe(self) -> Listing:
         """See the protocol."""
         self._start()
-        # Asked at every look: the watches alone do not say whether it is still the same cluster.
+        # Probed at every look: the watches alone do not reveal whether it is still the same
+        # cluster.
         probe = self._api.probe()
         state, listing = self._looker.look(probe.observed_at)
         self._unqueued = unqueued_alert(listing, self._options.pools)
         if self._keeper is not None:
             self._keeper.tend(pods_of_ours(state, cluster_id=self._cluster_id))
-            # What is told to have ended has its whole log, wherever that can be had soon. Of a gang
-            # that is still ending nothing is waited for: its GPUs are.
+            # An ended attempt should have its complete log if that is available soon. A gang that
+            # is still ending is not waited for: others wait for its GPUs.
             self._keeper.catch_up(_ended(listing), LOG_WAIT_S)
         if self._kueue is not None and self._kueue.is_away:
             return told_of_kueue(listing)
         return listing
 
     def find_ended(self, key: str, native_id: str) -> Observation | None:
-        """Nothing: a cluster keeps no accounts, and what is gone is gone."""
+        """Return None: a cluster has no accounting of deleted objects."""
         check_key(key)
         return None
 
     def notify(self, key: str, *, native_id: str | None = None) -> None:
-        """See the protocol. Every Pod is told, those that appear later too."""
+        """See the protocol. Every Pod is notified, including Pods that appear later."""
         check_key(key)
         self._start()
         for attempt in self._finder.attempts_of(key):
@@ -284,7 +288,7 @@ class KubernetesConnector:
         failure: ClusterUnavailable | None = None
         attempts = self._finder.attempts_of(key)
         counting = {attempt.uid for attempt in beside(attempts, native_id) or attempts}
-        # What keeps others of this key from being stopped is nothing to the one that is meant.
+        # A failure to stop another attempt of this key must not affect the recorded one.
         for attempt in sorted(attempts, key=lambda one: one.uid not in counting):
             self._allowed.forbid(attempt.uid)
             try:
@@ -350,7 +354,7 @@ class KubernetesConnector:
         self._tender.start()
 
     def _kueue_complaints(self) -> tuple[str, ...]:
-        """What is wrong with Kueue, and with the gate of what is submitted beside the portal."""
+        """Return the problems of Kueue, and of the gate for native workloads."""
         if self._gate is None or self._kueue is None:
             return ()
         return tuple(
@@ -364,7 +368,7 @@ class KubernetesConnector:
 
 
 def _ended(listing: Listing) -> frozenset[str]:
-    """The keys of which something is told to have ended."""
+    """Return the keys with a released observation."""
     return frozenset(
         key for key in listing.observations if any(seen.is_released for seen in listing.all_of(key))
     )

@@ -1,1 +1,1 @@
-"""Who may start: our word in Kueue, the gate for what others submit, and what refuses Pods."""
+"""Admission: our vote in Kueue, the gate for native workloads, and reasons why Pods are refused."""

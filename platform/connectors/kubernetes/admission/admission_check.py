@@ -1,14 +1,14 @@
-"""Our word in Kueue: an AdmissionCheck that every queue has, and a vote for each workload of ours.
+"""Our vote in Kueue: an AdmissionCheck on every queue, and a vote for each workload of ours.
 
-Kueue starts nothing of such a queue before we vote Ready for it, and no vote is how it waits. So
-while we are away workloads wait, each with its reservation of Kueue's quota; nothing starts, and
-what runs goes on. When we are back everything that was granted is voted for. The check says Active
-for as long as nobody says otherwise, and its message tells when we were last there.
+Kueue starts nothing in such a queue before we vote Ready for it; a workload without a vote waits.
+While the portal is away, workloads wait, each with its reservation of Kueue's quota. Nothing
+starts, and running workloads go on. When it is back, it votes for every released workload. The
+check stays Active until somebody changes it, and its message has the time of our last vote.
 
-Only an attempt that was released is voted for, and only if nothing of it has ever run: its object
-is the one that was recorded, is still as it was created, and its Workload was never evicted and
-asks for what was submitted. The vote is for the version of the Workload that was looked at, and
-Kueue makes a new one, without a vote, of an object that asks for something else by then.
+We vote only for a released attempt of which nothing has ever run. Its object is the recorded one
+and still as created. Its Workload was never evicted and asks for what was submitted. A vote names
+the version of the Workload that we checked. If the object changes its request, Kueue makes a new
+Workload without a vote.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ KUEUE_VERSION = "kueue.x-k8s.io/v1beta2"
 WORKLOADS = f"/apis/{KUEUE_VERSION}/workloads"
 CHECK_PATH = f"/apis/{KUEUE_VERSION}/admissionchecks/{ADMISSION_CHECK}"
 CHECKED_EVERY_S = 5.0
-#: How often the check's message says that we are there.
+#: Seconds after which the check's message is updated with our last time of voting.
 TOLD_EVERY_S = 30.0
-#: A release counts for so long: who is to run is released again after every listing.
+#: Seconds for which a release counts. The release is repeated after every listing.
 ALLOWED_S = 60.0
 ALLOWED_MAX = 100_000
 
 
 class Allowed:
-    """Which objects (by uid) may be voted for, for a while; for several threads at once."""
+    """The objects (by uid) that may get a vote, each for a while; for several threads at once."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
@@ -48,8 +48,11 @@ class Allowed:
         self._failures: dict[str, str] = {}
 
     def allow(self, uid: str) -> None:
-        """It was released. Raises ClusterUnavailable when the last vote for it failed, so that it
-        is known; it is tried again all the same."""
+        """Allow votes for a released object.
+
+        Raises ClusterUnavailable to report that the last vote for it failed. The vote is repeated
+        anyway.
+        """
         with self._lock:
             now_s = self._monotonic_s()
             if len(self._until_s) >= ALLOWED_MAX:
@@ -61,36 +64,36 @@ class Allowed:
             raise ClusterUnavailable(failure)
 
     def forbid(self, uid: str) -> None:
-        """It was stopped."""
+        """Stop votes for a stopped object."""
         with self._lock:
             self._until_s.pop(uid, None)
             self._failures.pop(uid, None)
 
     def has(self, uid: str) -> bool:
-        """Whether it may be voted for now."""
+        """Return whether it may get a vote now."""
         with self._lock:
             return self._until_s.get(uid, 0) > self._monotonic_s()
 
     def failed(self, uid: str, failure: str) -> None:
-        """A vote for it was not taken."""
+        """Note that a vote for it failed."""
         with self._lock:
             if uid in self._until_s:
                 self._failures[uid] = failure
 
     def succeeded(self, uid: str) -> None:
-        """A vote for it was taken: what failed before is over."""
+        """Note that a vote for it succeeded, which clears an earlier failure."""
         with self._lock:
             self._failures.pop(uid, None)
 
     def uids(self) -> frozenset[str]:
-        """All that may be voted for."""
+        """Return every uid that may get a vote now."""
         with self._lock:
             now_s = self._monotonic_s()
             return frozenset(uid for uid, until_s in self._until_s.items() if until_s > now_s)
 
 
 class CheckKeeper:
-    """Keeps our AdmissionCheck there and Active."""
+    """Keeps our AdmissionCheck in place and Active."""
 
     def __init__(self, api: KubeApi, now: Callable[[], datetime] = lambda: datetime.now(UTC)):
         self._api = api
@@ -98,7 +101,7 @@ class CheckKeeper:
         self._since: str | None = None
 
     def keep(self) -> bool:
-        """Look, and write what is not so; True when anything was written. Raises ConnectorError."""
+        """Check it and repair it. Return True when anything was written. Raises ConnectorError."""
         try:
             check = self._api.get(CHECK_PATH)
         except NotFound:
@@ -121,7 +124,7 @@ class CheckKeeper:
 
 
 def check_body() -> dict[str, Any]:
-    """Our AdmissionCheck as it is to be."""
+    """Return the intended AdmissionCheck."""
     return {
         "apiVersion": KUEUE_VERSION,
         "kind": "AdmissionCheck",
@@ -134,7 +137,7 @@ _LAST = "Tidegate decides what starts here; it was last there at "
 
 
 def active_body(now: datetime, *, since: str) -> dict[str, Any]:
-    """The status with which the check is Active. `since` is when it became so."""
+    """Return the status of an Active check. `since` is when it became Active."""
     condition = {
         "type": "Active",
         "status": "True",
@@ -151,7 +154,7 @@ def active_body(now: datetime, *, since: str) -> dict[str, Any]:
 
 
 def last_voted_at(message: str) -> datetime | None:
-    """When we were last there, by the `message` of our check; None when it does not say."""
+    """Return our last time of voting from the `message` of our check; None without one."""
     if not message.startswith(_LAST):
         return None
     try:
@@ -161,7 +164,7 @@ def last_voted_at(message: str) -> datetime | None:
 
 
 def vote_body(workload: Object, now: datetime) -> dict[str, Any]:
-    """The vote that lets `workload` start."""
+    """Return the vote that lets `workload` start."""
     metadata = workload["metadata"]
     vote = {
         "name": ADMISSION_CHECK,
@@ -172,7 +175,7 @@ def vote_body(workload: Object, now: datetime) -> dict[str, Any]:
     return {
         "apiVersion": KUEUE_VERSION,
         "kind": "Workload",
-        # With the version, what has changed since it was looked at is left alone (Conflict).
+        # With the version, an object that has changed since the check is left alone (Conflict).
         "metadata": {
             "name": metadata["name"],
             "namespace": metadata["namespace"],
@@ -183,7 +186,7 @@ def vote_body(workload: Object, now: datetime) -> dict[str, Any]:
 
 
 def may_vote(item: Object, workload: Object, pools: Mapping[str, KubernetesPool]) -> bool:
-    """Whether `workload` of the object `item`, which was released, waits for our vote."""
+    """Return whether `workload` of the released object `item` waits for our vote."""
     return (
         is_untouched(item)
         and is_owned_by(workload, item)
@@ -199,9 +202,9 @@ def may_vote(item: Object, workload: Object, pools: Mapping[str, KubernetesPool]
 
 
 def is_untouched(item: Object) -> bool:
-    """Whether nothing of the object has run: it is as we created it, and suspended.
+    """Return whether nothing of the object has run: it is as we created it, and suspended.
 
-    Kueue starts an object by changing its spec, which is then never again the first generation.
+    Kueue starts an object by changing its spec, which then has no longer the first generation.
     """
     metadata = item["metadata"]
     resource = resource_of(item)
@@ -214,7 +217,7 @@ def is_untouched(item: Object) -> bool:
 
 
 def was_evicted(workload: Object) -> bool:
-    """Whether Kueue has taken the quota of `workload` away again, now or before."""
+    """Return whether Kueue has evicted `workload`, now or before."""
     stats = (workload.get("status") or {}).get("schedulingStats") or {}
     return is_true(workload, "Evicted") or any(
         one.get("count", 0) > 0 for one in stats.get("evictions") or ()
@@ -222,7 +225,7 @@ def was_evicted(workload: Object) -> bool:
 
 
 def vote_of(workload: Object) -> str | None:
-    """The state of our check on `workload`; None where its queue does not have our check."""
+    """Return the state of our check on `workload`; None where its queue lacks our check."""
     for check in (workload.get("status") or {}).get("admissionChecks") or ():
         if check.get("name") == ADMISSION_CHECK:
             return str(check.get("state"))
@@ -230,27 +233,27 @@ def vote_of(workload: Object) -> str | None:
 
 
 def is_owned_by(workload: Object, item: Object) -> bool:
-    """Whether `workload` is Kueue's view of the object `item` itself, not of one of its name."""
+    """Return whether `workload` belongs to the object `item` itself, not to a namesake."""
     owners = workload["metadata"].get("ownerReferences") or ()
     return any(owner.get("uid") == item["metadata"]["uid"] for owner in owners)
 
 
 def is_inactive(workload: Object) -> bool:
-    """Whether Kueue is told to run `workload` no more."""
+    """Return whether `workload` is deactivated in Kueue."""
     return (workload.get("spec") or {}).get("active") is False
 
 
 def is_marked(item: Object | None, annotation: str) -> bool:
-    """Whether `item` is there and has the annotation."""
+    """Return whether `item` exists and has the annotation."""
     return item is not None and annotation in (item["metadata"].get("annotations") or {})
 
 
 def workload_path(workload: Object) -> str:
-    """Where `workload` is."""
+    """Return the path of `workload`."""
     metadata = workload["metadata"]
     return f"/apis/{KUEUE_VERSION}/namespaces/{metadata['namespace']}/workloads/{metadata['name']}"
 
 
 def rfc3339(moment: datetime) -> str:
-    """`moment` as Kubernetes writes times."""
+    """Return `moment` in the format of Kubernetes."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

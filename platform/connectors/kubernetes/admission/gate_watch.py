@@ -1,4 +1,4 @@
-"""Whether the gate (`gating`) is in place on a cluster, and what is to be told where it is not."""
+"""Checks whether the gate (`gating`) is in place on a cluster, and explains what is missing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOO_OLD = (
     "alone holds them: each holds its quota in Kueue while it waits, also from jobs that could "
     "run, and who submitted it is not known."
 )
-#: Where the administrators chose to refuse what policy `TAKE` takes, and the policy is there.
+#: The complaint if option `unlabelled` is "refuse" but policy `TAKE` is still there.
 TAKES_ANYWAY = (
     "Workloads without the label of a queue are taken into their team's, although option "
     f"unlabelled refuses them: policy {TAKE} is still there. An administrator of the cluster runs: "
@@ -31,15 +31,17 @@ TAKES_ANYWAY = (
 
 @dataclass(frozen=True, slots=True)
 class GateState:
-    """Whether natives are gated when they are created; `complaint` is why they are not, or what
-    else is wrong."""
+    """The state of the gate: whether natives are gated on creation.
+
+    `complaint` is why they are not, or another problem.
+    """
 
     is_in_place: bool
     complaint: str = ""
 
 
 class GateWatch:
-    """Looks whether the gate is in place, now and then; for several threads at once."""
+    """Checks now and then whether the gate is in place; for several threads at once."""
 
     def __init__(
         self,
@@ -61,7 +63,10 @@ class GateWatch:
         self._state = GateState(is_in_place=False)
 
     def state(self) -> GateState:
-        """What was found at the last look, which is not long ago. Raises ConnectorError."""
+        """Return the state of the last check, which is at most `LOOKED_EVERY_S` old.
+
+        Raises ConnectorError.
+        """
         with self._lock:
             if self._monotonic_s() - self._looked_s >= LOOKED_EVERY_S:
                 self._state = self._look()
@@ -70,7 +75,7 @@ class GateWatch:
 
     @property
     def last_state(self) -> GateState:
-        """What was found at the last look, however long ago."""
+        """The state of the last check, of any age."""
         return self._state
 
     def _look(self) -> GateState:
@@ -112,7 +117,7 @@ def _told(wrong: Sequence[str], portal: str = PORTAL) -> str:
 
 
 def is_part(wanted: object, found: object) -> bool:
-    """Whether all of `wanted` is in `found`, which may have more fields: the server's defaults."""
+    """Return whether `found` contains all of `wanted`. It may have more fields: server defaults."""
     if isinstance(wanted, Mapping):
         return isinstance(found, Mapping) and all(
             name in found and is_part(value, found[name]) for name, value in wanted.items()
@@ -136,7 +141,7 @@ def _own_name(api: KubeApi) -> str:
 
 
 def _served(api: KubeApi) -> frozenset[str]:
-    """The resources of the version of admission policies that we know."""
+    """Return the resources in our version of the admission policy API."""
     try:
         told = api.get(f"/apis/{API}")
     except NotFound:

@@ -1,19 +1,23 @@
-"""The gate: what people give to Kueue beside the portal waits without holding quota.
+"""The gate: native workloads in Kueue wait without holding quota.
 
-Admission policies, which the API server carries out by itself, also while the portal is away. What
-is created in a team's namespace by anybody but the portal's account gets Kueue's own annotation
-that keeps it from admission, and the name of who created it. What has no label of a queue gets that
-of the team's (policy `TAKE`) or, without that policy, is refused; `_is_let_through` says what may
-do without. Nobody but the portal takes the gate away, moves a workload to another queue, makes an
-inactive Workload active, says our admission check's Ready or writes the annotations that are ours.
-Nobody but Kueue says that a workload is admitted or starts what waits suspended in a queue, and no
-queue in a team's namespace leads to another team's quota. What the portal has submitted is changed
-by nobody but the portal and the cluster's own controllers. All accounts that are let through are
-named (`_by_cluster`): nobody is for the start of their name alone, but Kubernetes' own.
+The gate consists of admission policies, which the API server enforces even while the portal is
+away. They apply to the namespaces of teams:
 
-Whoever may write admission policies can change whatever the API server stores, so the portal may
-not: an administrator applies them (deploy/kubernetes/gate.yaml, which says the same as this
-module), and the portal looks at each inventory whether they are in place.
+- A workload created by any account but the portal's gets Kueue's annotation against admission, and
+  the name of its creator.
+- A workload without the label of a queue gets the team's queue (policy `TAKE`). Without that policy
+  it is refused. `_is_let_through` lists the exceptions.
+- Only the portal removes the gate, moves a workload to another queue or activates an inactive
+  Workload. Only the portal sets our admission check to Ready or writes our annotations.
+- Only Kueue admits a workload, or starts a workload that waits suspended in a queue.
+- No queue in a team's namespace uses another team's quota.
+- Only the portal and the cluster's own controllers change what the portal has submitted.
+- Every exempt account is named (`_by_cluster`). Only Kubernetes' own accounts are exempt by the
+  beginning of their names.
+
+An account that can write admission policies can change whatever the API server stores, so the
+portal has no such right. An administrator applies them from deploy/kubernetes/gate.yaml, which has
+the same content as this module. The portal checks at each inventory whether they are in place.
 """
 
 from __future__ import annotations
@@ -43,10 +47,11 @@ Object = dict[str, Any]
 
 API = "admissionregistration.k8s.io/v1"
 GATE = "kueue.x-k8s.io/admission-gated-by"
-#: What of the gate is ours; others may have their own beside it.
+#: Our entry in the gate; others may have entries of their own.
 OUR_GATE = CONTROLLER
 PORTAL = "system:serviceaccount:tidegate-system:portal"
-#: The policy that puts what has no label of a queue into the team's. Without it that is refused.
+#: The policy that puts workloads without the label of a queue into the team's queue. Without the
+#: policy they are refused.
 TAKE = "tidegate-take"
 
 _GATED = (
@@ -56,15 +61,15 @@ _GATED = (
     ("trainer.kubeflow.org", ("v1alpha1",), ("trainjobs",)),
     ("ray.io", ("v1",), ("rayjobs", "rayclusters")),
 )
-#: The accounts that make Jobs and Pods of what was created before. What they copy from templates
-#: are people's words all the same; whose it is, is told by its owners then.
+#: The accounts that create Jobs and Pods for existing objects. They copy user text from templates;
+#: the owners of the copies identify the author.
 CONTROLLERS = (
     "system:kube-controller-manager",
     "system:serviceaccount:kube-system:job-controller",
 )
-#: What these accounts make of is no object of a gated kind: nothing has let it in.
+#: Owners that are no objects of a gated kind, so their dependents were never admitted.
 _UNGATED_OWNERS = ("CronJob", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet")
-#: What Kueue lets through where such an object is its controller, and believes whoever says so.
+#: Kueue admits an object whose controller is of such a kind, without verifying that claim.
 _GATED_OWNERS = (
     *("Job", "JobSet", "PyTorchJob", "MPIJob", "TrainJob", "RayJob", "RayCluster"),
     *("AppWrapper", "LeaderWorkerSet", "StatefulSet"),
@@ -79,7 +84,7 @@ SYSTEM = (
     "system:kube-scheduler",
     "system:serviceaccount:kueue-system:kueue-controller-manager",
 )
-#: What the names of Kubernetes' own accounts start with beside those: its controllers', and nodes'.
+#: Prefixes of Kubernetes' other own accounts: controllers and nodes.
 _SYSTEM_PREFIXES = ("system:serviceaccount:kube-system:", "system:node:")
 _PLURALS: Mapping[str, str] = {
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
@@ -92,8 +97,11 @@ _PLURALS: Mapping[str, str] = {
 def gate_manifests(
     portal: str = PORTAL, operators: Sequence[str] = OPERATORS, exempt: Sequence[str] = ()
 ) -> tuple[Object, ...]:
-    """All policies with their bindings, for the portal that signs in as `portal` on a cluster whose
-    operators sign in as `operators`, and where `exempt` are let through without a queue."""
+    """Return all policies with their bindings.
+
+    The portal signs in as `portal`, and the operators of the cluster as `operators`. The accounts
+    in `exempt` need no queue.
+    """
     accounts = _Accounts(portal, operators, exempt)
     return (
         _policy("MutatingAdmissionPolicy", "tidegate-gate", _gating(accounts)),
@@ -113,7 +121,7 @@ def gate_manifests(
 
 @dataclass(frozen=True, slots=True)
 class _Accounts:
-    """Who is who for the policies."""
+    """The accounts that the policies name."""
 
     portal: str
     operators: Sequence[str]
@@ -146,7 +154,7 @@ def _rule(
 def _rules(
     group: str, versions: Sequence[str], resources: Sequence[str], *operations: str
 ) -> list[Object]:
-    """Of the resources, and of what changes them by way of their status."""
+    """Return rules for the resources, and for changes through their status."""
     statuses = [f"{one}/status" for one in resources]
     return [
         _rule(group, versions, resources, *operations),
@@ -159,7 +167,7 @@ def _not_the_portal(portal: str) -> Object:
 
 
 _ANNOTATIONS = "(has({0}.metadata.annotations) ? {0}.metadata.annotations : {{}})"
-#: Kinds say it at one of two places.
+#: The field is at one of two places, depending on the kind.
 _SUSPENDED = (
     "((has({0}.spec.suspend) && {0}.spec.suspend) || (has({0}.spec.runPolicy) && "
     "has({0}.spec.runPolicy.suspend) && {0}.spec.runPolicy.suspend))"
@@ -172,7 +180,8 @@ _IN_QUEUE = (
     f'object.metadata.labels["{QUEUE_LABEL}"] != "")'
 )
 _BY_MASTERS = '(has(request.userInfo.groups) && "system:masters" in request.userInfo.groups)'
-#: Extended resources have names of a domain. Not of other kinds: they have no containers.
+#: Extended resources have a domain in their names. This is only for Pods: other kinds have no
+#: containers.
 _ASKS_DEVICES = (
     "(has(object.spec.resourceClaims) && size(object.spec.resourceClaims) > 0) || "
     "(object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : []))"
@@ -186,9 +195,12 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _by_cluster(accounts: _Accounts) -> str:
-    """That Kueue does it, or an account that makes Pods of what is in a queue, suspends and starts
-    it. All of them are named: a service account of any other namespace is somebody's, who may have
-    rights in a team's namespace without being its controller."""
+    """Return the condition that Kueue or another named account of the cluster makes the request.
+
+    These accounts create, suspend and start Pods of queued workloads. All of them are named: a
+    service account of another namespace belongs to a user. It may have rights in a team's namespace
+    without being its controller.
+    """
     prefixes = (f'request.userInfo.username.startsWith("{one}")' for one in _SYSTEM_PREFIXES)
     return " || ".join(
         (
@@ -201,7 +213,7 @@ def _by_cluster(accounts: _Accounts) -> str:
 
 
 def _has_controller(kinds: Sequence[str]) -> str:
-    """That it says that an object of one of the kinds is its controller."""
+    """Return the condition that the object names an object of one of the kinds as controller."""
     return (
         "(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(one, "
         f"has(one.controller) && one.controller && one.kind in {_listed(kinds)}))"
@@ -209,11 +221,14 @@ def _has_controller(kinds: Sequence[str]) -> str:
 
 
 def _is_let_through(accounts: _Accounts) -> str:
-    """That what is new may be outside of every queue: a part of what was let in before, what an
-    exempt account makes, and Pods without GPUs that the cluster's named accounts make.
+    """Return the condition that a new object needs no queue.
 
-    Who asks is what the request says. What the object says of its owners only takes away, but from
-    those who could take the policy away as well: an operator may sign in as one of them.
+    That holds for parts of admitted objects, for objects of exempt accounts, and for Pods without
+    GPUs from the cluster's named accounts.
+
+    The request itself proves the account. The owners that the object names only restrict further.
+    The exception is accounts that could remove the policy anyway, because an operator may sign in
+    as one.
     """
     return (
         f"request.userInfo.username in {_listed(accounts.exempt)} || "
@@ -225,7 +240,7 @@ def _is_let_through(accounts: _Accounts) -> str:
 
 
 def _taking(accounts: _Accounts) -> Object:
-    """What has no label of a queue gets that of its team's."""
+    """Return the policy that puts a workload without the label of a queue into its team's queue."""
     label = f'labels: {{"{QUEUE_LABEL}": "{LOCAL_QUEUE}"}}'
     expression = f"Object{{metadata: Object.metadata{{{label}}}}}"
     return {
@@ -249,7 +264,7 @@ def _taking(accounts: _Accounts) -> Object:
 
 
 def _in_a_queue(accounts: _Accounts) -> Object:
-    """Refuses what policy `TAKE` would have taken, where that is not there."""
+    """Return the refusal of workloads that the absent policy `TAKE` would put into a queue."""
     return _validation(
         f"!variables.isNew || {_IN_QUEUE} || {_is_let_through(accounts)}",
         "nothing runs in the namespace of a team outside of its queue: add the label "
@@ -258,7 +273,7 @@ def _in_a_queue(accounts: _Accounts) -> Object:
 
 
 def _no_false_owner(accounts: _Accounts) -> Object:
-    """Kueue lets go whatever says that something in a queue is its controller."""
+    """Return the refusal of false owners: Kueue admits an object whose controller is in a queue."""
     return _validation(
         f"!variables.isNew || {_by_cluster(accounts)} || !{_has_controller(_GATED_OWNERS)}",
         "what is part of a job is made by the controller of the job alone",
@@ -266,7 +281,7 @@ def _no_false_owner(accounts: _Accounts) -> Object:
 
 
 def _gating(accounts: _Accounts) -> Object:
-    """Ours is added to the gates that are there already."""
+    """Return the policy that adds our gate to the existing gates."""
     there = f'has(object.metadata.annotations) && "{GATE}" in object.metadata.annotations'
     value = f'object.metadata.annotations["{GATE}"]'
     gates = (
@@ -278,7 +293,7 @@ def _gating(accounts: _Accounts) -> Object:
         "matchConstraints": {"resourceRules": [_rule(*each, "CREATE") for each in _GATED]},
         "matchConditions": [
             _not_the_portal(accounts.portal),
-            # Whichever of the two policies comes first.
+            # This holds whichever of the two policies runs first.
             {
                 "name": "in-a-queue",
                 "expression": f"{_IN_QUEUE} || !({_is_let_through(accounts)})",
@@ -316,7 +331,7 @@ def _validation(expression: str, message: str) -> Object:
 
 
 def _same(names: Sequence[str], now: str, before: str) -> str:
-    """That these annotations or labels are what they were."""
+    """Return the condition that these annotations or labels are unchanged."""
     listed = ", ".join(f'"{name}"' for name in names)
     return (
         f"[{listed}].all(one, (one in {now}) == (one in {before}) "
@@ -325,7 +340,7 @@ def _same(names: Sequence[str], now: str, before: str) -> str:
 
 
 def _by_controllers(operators: Sequence[str]) -> str:
-    """That a controller does it, or somebody who could take the policy away as well."""
+    """Return the condition that a controller, or an account that could remove the policy, acts."""
     listed = _listed((*CONTROLLERS, *operators))
     return (
         f"request.userInfo.username in {listed} || (has(request.userInfo.groups) && "
@@ -334,7 +349,7 @@ def _by_controllers(operators: Sequence[str]) -> str:
 
 
 def _is_nobodys(*more: str) -> str:
-    """That something new says nothing that only we say."""
+    """Return the condition that a new object has none of our own labels and annotations."""
     return " && ".join(
         [
             *(f'!("{label}" in variables.labels)' for label in (ATTEMPT, CLUSTER)),
@@ -383,7 +398,7 @@ _OPENED_BY_US = "only Tidegate opens this gate: the job starts when its team has
 
 
 def _stays_gated() -> str:
-    """That our gate is there if it was."""
+    """Return the condition that our gate is still there if it was before."""
     gates = 'variables.{0}["' + GATE + '"].split(",").exists(one, one == "' + OUR_GATE + '")'
     is_gated = '("' + GATE + '" in variables.{0} && ' + gates + ")"
     return f"variables.isNew || !{is_gated.format('before')} || {is_gated.format('annotations')}"
@@ -474,15 +489,16 @@ def _workload_rules(accounts: _Accounts) -> Object:
                 f"variables.isNew || !{ready.format('object')} || {ready.format('oldObject')}",
                 "only Tidegate says that this admission check is Ready",
             ),
-            # Kueue starts what is said to be admitted, whatever its checks say.
+            # Kueue starts a workload whose status says admitted, whatever its checks say.
             _validation(
                 f"variables.isNew || !{admitted.format('object')} || "
                 f"{admitted.format('oldObject')} || {_by_cluster(accounts)}",
                 "what is in a queue is admitted by Kueue alone",
             ),
-            # Kueue copies from the job what we have opened there.
+            # Kueue copies the opened gate from the job.
             _validation(f"{_stays_gated()} || {_by_cluster(accounts)}", _OPENED_BY_US),
-            # One that is new had none: those who may create Workloads do not say who they are.
+            # A new Workload had no annotations: accounts that may create Workloads must not set
+            # ours.
             _validation(
                 _same(_OURS, "variables.annotations", "variables.before"),
                 "annotations of tidegate.io are written by Tidegate alone",
@@ -508,5 +524,5 @@ def _queue_rules(portal: str) -> Object:
 
 
 def path_of(manifest: Mapping[str, Any]) -> str:
-    """Where the API server has the policy or binding."""
+    """Return the path of the policy or binding on the API server."""
     return f"/apis/{API}/{_PLURALS[manifest['kind']]}/{manifest['metadata']['name']}"

@@ -1,5 +1,8 @@
-"""Whether Kueue answers. While it does not, nothing is admitted, and nothing there says a word of
-it: the API server goes on answering, and workloads only wait."""
+"""Checks whether Kueue answers.
+
+While it does not, nothing is admitted, and no error appears: the API server goes on answering, and
+workloads only wait.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from connectors.kubernetes.admission.admission_check import KUEUE_VERSION
 from connectors.kubernetes.client.api import KubeApi, KubeRefused
 from connectors.protocol import Listing, WorkloadPhase
 
-#: With the time-outs of a webhook a controller that is gone is told within half a minute.
+#: With a webhook's time-outs, a missing controller is reported within half a minute.
 LOOKED_EVERY_S = 10.0
-#: What a job says that waits for it.
+#: The message of a job that waits for Kueue.
 AWAY = "Kueue does not answer, so the job is not admitted there yet."
 PATH = f"/apis/{KUEUE_VERSION}/resourceflavors"
-#: Never stored: it is only shown to Kueue's webhook.
+#: Never stored: a dry run, which only Kueue's webhook sees.
 _PROBE: dict[str, Any] = {
     "apiVersion": KUEUE_VERSION,
     "kind": "ResourceFlavor",
@@ -29,7 +32,7 @@ _PROBE: dict[str, Any] = {
 
 
 class KueueWatch:
-    """Asks Kueue now and then; for several threads at once."""
+    """Probes Kueue now and then; for several threads at once."""
 
     def __init__(self, api: KubeApi, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._api = api
@@ -37,11 +40,11 @@ class KueueWatch:
         self._lock = threading.Lock()
         self._looked_s = -float("inf")
         self._complaint = ""
-        #: Whether the last look got no answer of Kueue.
+        #: Whether the last probe got no answer from Kueue.
         self.is_away = False
 
     def complaint(self) -> str:
-        """Why nothing is admitted there, as found at most 10 s ago, or ""."""
+        """Return why nothing is admitted there, as of at most 10 s ago, or ""."""
         with self._lock:
             if self._monotonic_s() - self._looked_s >= LOOKED_EVERY_S:
                 self._complaint = self._look()
@@ -49,7 +52,7 @@ class KueueWatch:
             return self._complaint
 
     def is_away_now(self) -> bool:
-        """Whether it gets no answer at this moment, whatever it knew before."""
+        """Probe now. Return whether Kueue does not answer, whatever an earlier probe found."""
         with self._lock:
             self._complaint = self._look()
             self._looked_s = self._monotonic_s()
@@ -71,7 +74,7 @@ class KueueWatch:
 
 
 def told_of_kueue(listing: Listing) -> Listing:
-    """The listing while Kueue is away: what waits for its admission says so."""
+    """Return the listing while Kueue is away: workloads that wait for admission say so."""
     waiting = (WorkloadPhase.HELD, WorkloadPhase.STARTING)
     observations = {
         key: replace(one, message=AWAY) if one.phase in waiting and not one.message else one

@@ -1,7 +1,7 @@
-"""Why the cluster refuses to make Pods of what it admitted: Pod Security, a quota, a webhook.
+"""Why the cluster refuses to create Pods of an admitted workload: Pod Security, quota, webhook.
 
-That stands in events only, which are asked for where a workload has no Pods, and not watched: a
-cluster has very many of them.
+Only events contain the reason. They are requested for a workload without Pods and not watched,
+because a cluster has very many of them.
 """
 
 from __future__ import annotations
@@ -18,36 +18,38 @@ log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
-#: A namespace is asked about so often at most, and so many of them after one look.
+#: A namespace is queried at most once in so many seconds, and at most so many per look.
 AGAIN_S = 10.0
 AT_ONCE = 4
-#: Of a namespace so many are kept, the newest.
+#: The most events kept per namespace, the newest ones.
 _EVENTS_MAX = 500
 _SELECTOR = "reason=FailedCreate,type=Warning"
 
 
 class Source(Protocol):
-    """The part of `KubeApi` that is needed here."""
+    """The part of `KubeApi` that this module needs."""
 
     def list(self, path: str, *, labels: str = "", fields: str = "") -> KubeList: ...
 
 
 class Refusals:
-    """What was refused lately where somebody waits for Pods."""
+    """Recent refusals in namespaces where a workload waits for its Pods."""
 
     def __init__(self, api: Source, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._monotonic_s = monotonic_s
-        # By namespace, when it was asked about, and the events.
+        # By namespace, the time of its last query, and the events.
         self._known: Mapping[str, tuple[float, tuple[Json, ...]]] = {}
 
     def known(self) -> tuple[Json, ...]:
-        """The events that are known, of each namespace the newest last."""
+        """Return the known events, by namespace with the newest last."""
         return tuple(event for _, events in self._known.values() for event in events)
 
     def ask(self, namespaces: Iterable[str]) -> None:
-        """Ask about these `namespaces`, and forget all others. What cannot be asked for is not
-        known: only the words of a sentence are lost."""
+        """Request the events of these `namespaces`, and forget all others.
+
+        A failed request leaves them unknown: only the text of a message is lost.
+        """
         never = (-float("inf"), ())
         known = {one: self._known.get(one, never) for one in sorted(set(namespaces))}
         now_s = self._monotonic_s()

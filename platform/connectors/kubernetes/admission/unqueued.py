@@ -1,4 +1,4 @@
-"""What runs in namespaces of teams outside of their queues: nobody is charged for it. Pure."""
+"""Finds Pods in namespaces of teams outside of their queues, which nobody is charged for. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _NAMED_MAX = 3
 
 
 def unqueued_alert(listing: Listing, pools: Mapping[str, KubernetesPool]) -> str:
-    """The alert for what Pods of `listing` hold in teams' namespaces without a queue; "" for none.
+    """Return the alert for Pods of `listing` in teams' namespaces without a queue; "" for none.
 
-    The namespaces that hold most are named, each with one of its Pods.
+    The namespaces that hold the most are named, each with one of its Pods.
     """
     found: dict[str, list[NativeWorkload]] = defaultdict(list)
     for native in listing.natives:
-        # Only a Pod that no queue let in has a place.
+        # Only a Pod outside of every queue has a place.
         if native.slots and native.pool in pools and is_team_namespace(native.place):
             found[native.place].append(native)
     if not found:
@@ -45,7 +45,7 @@ def unqueued_alert(listing: Listing, pools: Mapping[str, KubernetesPool]) -> str
 
 
 def _held(natives: list[NativeWorkload], pools: Mapping[str, KubernetesPool]) -> str:
-    """What they hold of each kind of device."""
+    """Return the sum that `natives` hold, by kind of device."""
     sums: dict[str, int] = defaultdict(int)
     devices = {pools[native.pool].device for native in natives}
     for native in natives:

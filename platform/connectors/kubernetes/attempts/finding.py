@@ -1,4 +1,4 @@
-"""Which attempts of a key the cluster has: by the watches, or by asking where they tell nothing."""
+"""Finds the attempts of a key on the cluster, in the watches or, if they are silent, by request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Finder:
         self._cluster_id = cluster_id
 
     def attempt_of(self, key: str, native_id: str) -> Attempt | None:
-        """The attempt of `key` that has this uid, None where the cluster has none."""
+        """Return the attempt of `key` with this uid; None where the cluster has none."""
         if self._caches.is_fresh:
             attempt = self._caches.attempts.of_uid(native_id)
             return attempt if attempt is not None and attempt.key == key else None
@@ -38,8 +38,10 @@ class Finder:
         return next((attempt for attempt in found if attempt.uid == native_id), None)
 
     def attempts_of(self, key: str) -> tuple[Attempt, ...]:
-        """All that the cluster has of `key`, asked for where the watches tell of nothing, or only
-        of what was. Raises ClusterUnavailable."""
+        """Return every attempt of `key` on the cluster.
+
+        It asks the server when the watches know none, or are not fresh. Raises ClusterUnavailable.
+        """
         is_fresh = self._caches.is_fresh
         known = self._caches.attempts.of_key(key)
         if known and is_fresh:
@@ -61,12 +63,12 @@ class Finder:
         return tuple(found)
 
     def pods_in(self, namespace: str) -> Sequence[dict[str, Any]]:
-        """The Pods of all attempts in a namespace, as the server lists them now."""
+        """Return the Pods of all attempts in a namespace, as the server lists them now."""
         selector = naming.selector(self._cluster_id)
         return self._api.list(POD.collection(namespace), labels=selector).items
 
     def _of_earlier_kinds(self, known: Sequence[Attempt]) -> Iterator[dict[str, Any]]:
-        """Those of `known` that an earlier option `kind` made, as they are now."""
+        """Yield the current objects of `known` attempts that an earlier option `kind` made."""
         for attempt in known:
             if resource_of(attempt.item) is not self._options.resource:
                 with contextlib.suppress(NotFound):
@@ -92,13 +94,16 @@ class Finder:
         return replace(attempt, pods=self._pods_of(attempt))
 
     def _pods_of(self, attempt: Attempt) -> tuple[dict[str, Any], ...]:
-        """Its Pods, as the server lists them now."""
+        """Return its Pods, as the server lists them now."""
         listed = self.pods_in(attempt.item["metadata"]["namespace"])
         return tuple(pod for pod in listed if naming.key_of(pod, self._cluster_id) == attempt.key)
 
 
 def beside(attempts: Sequence[Attempt], native_id: str | None) -> tuple[Attempt, ...]:
-    """Of one key, the attempt that was recorded and what is in its namespace: anybody can write the
-    key onto an object of another namespace, which must hold up nothing."""
+    """Return the recorded attempt of one key, and the other attempts in its namespace.
+
+    Anybody can write the key onto an object of another namespace. Such an object must not block
+    anything.
+    """
     where = {one.item["metadata"]["namespace"] for one in attempts if one.uid == native_id}
     return tuple(one for one in attempts if one.item["metadata"]["namespace"] in where)

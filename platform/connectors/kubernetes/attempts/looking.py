@@ -1,4 +1,4 @@
-"""What a look tells of the attempts: the listing, and whether what seems to have ended has."""
+"""Makes listings from the watches, and verifies that ended attempts have really ended."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from connectors.kubernetes.workloads.observing import listing_of
 from connectors.kubernetes.workloads.runs import Look
 from connectors.protocol import Listing, Observation, WorkloadPhase
 
-#: Of so many attempts it is remembered that their end was made sure of.
+#: The most attempts whose verified end is remembered.
 _SURE_MAX = 50_000
 
 
 class Looker:
-    """Makes listings of what the watches tell."""
+    """Makes listings from the state of the watches."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Looker:
         self._sure: dict[str, None] = {}
 
     def look(self, observed_at: int) -> tuple[KubeState, Listing]:
-        """What there is, and what is to be said of it. Raises ClusterUnavailable."""
+        """Return the current state and its listing. Raises ClusterUnavailable."""
         state = self._state(observed_at)
         listing = self.listing(state)
         if self.has_doubtful_ends(listing):
@@ -58,20 +58,20 @@ class Looker:
         return state, listing
 
     def listing(self, state: KubeState) -> Listing:
-        """What is to be said of `state`."""
+        """Return the listing of `state`."""
         listing = listing_of(state, cluster_id=self._cluster_id, pools=self._options.pools)
         if self._gate is not None and self._gate.last_state.is_in_place:
             return listing
-        # Anybody could have written who made them.
+        # Without the gate, anybody could have written the creator.
         natives = tuple(replace(native, user="") for native in listing.natives)
         return replace(listing, natives=natives)
 
     def observation(self, attempt: Attempt) -> Observation | None:
-        """What is to be said of this attempt alone."""
+        """Return the observation of this attempt alone."""
         return self.listing(_alone(attempt)).seen(attempt.key, attempt.uid)
 
     def has_finished(self, attempt: Attempt) -> bool:
-        """Whether it has ended by itself, as a look would tell."""
+        """Return whether it has ended by itself, as a listing would report."""
         look = Look(_alone(attempt), self._cluster_id, self._options.pools, naming.ADMISSION_CHECK)
         try:
             return any(
@@ -82,10 +82,11 @@ class Looker:
             return False
 
     def has_doubtful_ends(self, listing: Listing) -> bool:
-        """Whether some end turned out to be none: each is made sure of once.
+        """Return whether the end of some attempt is refuted. Each end is verified once.
 
-        The watches over Pods and over what they belong to are not in step: a Pod may be there that
-        was not told yet. After a regular end all Pods are counted; after a stop only a list tells.
+        The watches of Pods and of their owners are not synchronized: a Pod may exist that the watch
+        has not reported yet. After a regular end all Pods are counted. After a stop only a list is
+        reliable.
         """
         asked: dict[str, list[Attempt]] = {}
         for key in listing.observations:
@@ -113,8 +114,10 @@ class Looker:
         return replace(self._caches.state(observed_at), events=self._refusals.known())
 
     def _without_pods(self, listing: Listing) -> frozenset[str]:
-        """The namespaces of what was admitted long ago and has no Pods, for which the next look
-        has the cluster's own words."""
+        """Return the namespaces of workloads that were admitted long ago and have no Pods.
+
+        The next look includes the cluster's own explanation for these.
+        """
         natives = frozenset(
             native.account
             for native in listing.natives
@@ -142,7 +145,7 @@ class Looker:
 
 
 def _alone(attempt: Attempt) -> KubeState:
-    """A cluster that has nothing else."""
+    """Return the state of a cluster that has nothing else."""
     return KubeState(
         objects=(attempt.item,),
         workloads=() if attempt.workload is None else (attempt.workload,),
@@ -153,8 +156,10 @@ def _alone(attempt: Attempt) -> KubeState:
 
 
 def _had_pods(attempt: Attempt) -> bool:
-    """Whether Pods were made of it, of which not all may be told: what was never admitted has none,
-    and of what has finished all are counted."""
+    """Return whether Pods were created for it, some of which may be unreported.
+
+    A workload that was never admitted has none, and in a finished one all are counted.
+    """
     if is_finished(attempt):
         return False
     try:

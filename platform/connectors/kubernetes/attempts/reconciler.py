@@ -1,12 +1,12 @@
-"""What is done on the cluster for our attempts from what the watches tell, again until it is seen.
+"""The reconciler of our attempts: acts on the watched state, and again until the effect is seen.
 
-- What was released is voted for as soon as Kueue has reserved its quota, as it was submitted.
-- What was evicted, or was changed by others after it had started, is deactivated: it must not run
-  a second time, nor hold Kueue's quota.
-- Pods of what was stopped are killed, also those that appear a moment later.
-- Pods of what was told that it will be stopped are told, also those that appear later.
+- It votes for a released attempt as soon as Kueue has reserved quota for it, as submitted.
+- It deactivates an attempt that was evicted, or that others changed after its start. The attempt
+  must not run a second time, nor hold Kueue's quota.
+- It kills the Pods of a stopped attempt, including Pods that appear later.
+- It passes the notice to the Pods of a notified attempt, including Pods that appear later.
 
-And our AdmissionCheck is kept Active.
+It also keeps our AdmissionCheck Active.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ log = logging.getLogger(__name__)
 
 Object = Mapping[str, Any]
 
-#: Every attempt is looked at so often, whatever the watches tell.
+#: Seconds after which every attempt is checked, whatever the watches report.
 ALL_EVERY_S = 2.0
-#: What has not been seen to work is sent again after so long.
+#: Seconds after which an action without visible effect is sent again.
 AGAIN_S = 1.0
 AT_ONCE = 8
-#: What a Pod gets between TERM and KILL when it is stopped by force: with 0, the Pod would be gone
-#: before its processes are.
+#: Seconds between TERM and KILL for a Pod that is stopped by force. With 0, the Pod would be gone
+#: before its processes.
 KILL_GRACE_S = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """Let it start."""
+    """Let the workload start."""
 
     uid: str
     workload: Object
@@ -64,7 +64,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Deactivate:
-    """Never again."""
+    """Never start the workload again."""
 
     uid: str
     workload: Object
@@ -72,7 +72,7 @@ class Deactivate:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End this Pod by force."""
+    """Kill this Pod."""
 
     uid: str
     pod: Object
@@ -80,7 +80,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Tell this Pod that it will be stopped."""
+    """Notify this Pod that it will be stopped."""
 
     uid: str
     pod: Object
@@ -92,7 +92,10 @@ Duty = Vote | Deactivate | Kill | Tell
 def duties(
     attempt: Attempt, *, is_allowed: bool, pools: Mapping[str, KubernetesPool]
 ) -> Iterator[Duty]:
-    """What is to be done for `attempt` now. `is_allowed` says that it was released lately. Pure."""
+    """Yield the actions that `attempt` needs now. Pure.
+
+    `is_allowed` says that it was released lately.
+    """
     uid, item, workload = attempt.uid, attempt.item, attempt.workload
     if workload is not None and not is_owned_by(workload, item):
         workload = None
@@ -114,27 +117,27 @@ def duties(
 
 
 def is_over(pod: Object) -> bool:
-    """Whether no container of `pod` runs or ever will."""
+    """Return whether no container of `pod` runs or ever will."""
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def stop_patch(now: datetime) -> dict[str, Any]:
-    """What makes a Workload, or an object, one that was stopped for good."""
+    """Return the patch that marks a Workload, or an object, as stopped for good."""
     return {"metadata": {"annotations": {STOPPED: f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"}}}
 
 
 def notice_patch() -> dict[str, Any]:
-    """What tells a Pod, or of a Workload all its Pods, that it will be stopped."""
+    """Return the patch that notifies a Pod, or all Pods of a Workload, of a coming stop."""
     return {"metadata": {"annotations": {NOTICE: NOTICE_GIVEN}}}
 
 
 def pod_path(pod: Object) -> str:
-    """Where `pod` is."""
+    """Return the path of `pod`."""
     return POD.path(pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
 def _is_started_anew(item: Object, workload: Object) -> bool:
-    """Whether Kueue made a new Workload for what had started before under another one."""
+    """Return whether Kueue made a new Workload for an object that started under another one."""
     return was_changed(item) and not is_true(workload, "Admitted") and _is_suspended(item)
 
 
@@ -151,7 +154,7 @@ def _is_being_killed(pod: Object) -> bool:
 
 
 class Tender:
-    """The thread that sees to it, and some that send."""
+    """The thread of the reconciler, and the threads that send its actions."""
 
     def __init__(
         self,
@@ -183,7 +186,7 @@ class Tender:
                 self._thread.start()
 
     def stop(self) -> None:
-        """End it; returns at once."""
+        """End it. Returns at once."""
         self._stopping.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -203,10 +206,10 @@ class Tender:
                 for uid in touched:
                     self._see_to(uid)
             except RuntimeError:
-                # Its senders were told to stop.
+                # The sender threads were told to stop.
                 return
             except Exception:
-                # One odd object must not keep all the others from being seen to.
+                # One invalid object must not stop the reconciliation of all others.
                 log.exception("what is to be done on the cluster could not be found out")
 
     def _see_to(self, uid: str) -> None:
@@ -233,7 +236,7 @@ class Tender:
             if isinstance(duty, Vote):
                 self._allowed.succeeded(duty.uid)
         except Conflict:
-            # Changed meanwhile: what it is now decides, as soon as the watch has told it.
+            # The object has changed: its new state decides, as soon as the watch has reported it.
             with self._lock:
                 self._sent_s.pop(what, None)
             if self._has_changed(duty):
@@ -248,7 +251,7 @@ class Tender:
             log.exception("%s for %s stumbled", type(duty).__name__, duty.uid)
 
     def _has_changed(self, duty: Duty) -> bool:
-        """Whether the watch has already told what the duty was not based on."""
+        """Return whether the watch has reported a newer state than the action was based on."""
         attempt = self._attempts.of_uid(duty.uid)
         known = None if attempt is None else attempt.workload
         return (
@@ -260,7 +263,7 @@ class Tender:
     def _do(self, duty: Duty) -> None:
         now = datetime.now(UTC)
         if isinstance(duty, Vote):
-            # Asked again here: it may have been stopped since it was queued.
+            # Checked again: the attempt may have been stopped since the action was queued.
             if self._allowed.has(duty.uid):
                 path, body = workload_path(duty.workload), vote_body(duty.workload, now)
                 self._took(self._api.apply(path, body, force=True, subresource="status"))

@@ -1,4 +1,4 @@
-"""Stopping attempts for good: what is done at once. `reconciler` sees to it that it stays so."""
+"""Stops attempts for good: the immediate part. `reconciler` makes it last."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class Stopper:
     def __init__(
         self, writer: Writer, *, has_finished: Callable[[Attempt], bool], has_kueue: bool
     ) -> None:
-        """`has_finished` says whether an attempt has ended by itself, as a look would tell."""
+        """`has_finished` returns whether an attempt has ended by itself, as in a listing."""
         self._writer = writer
         self._has_finished = has_finished
         self._has_kueue = has_kueue
 
     def stop(self, attempt: Attempt, *, only_as_it_is: bool = False) -> None:
-        """Mark it as stopped for good; `reconciler` ends its Pods, now and whenever one appears.
+        """Mark it as stopped for good. `reconciler` ends its Pods, now and whenever one appears.
 
-        With `only_as_it_is`, one that has changed meanwhile is left for the next look.
+        With `only_as_it_is`, an attempt that has changed meanwhile is left for the next look.
         """
         now = datetime.now(UTC)
         workload = attempt.workload
         if self._has_finished(attempt):
-            # No Pod is made any more; those that are still ending are not waited for.
+            # No more Pods are created. Pods that are still ending are killed at once.
             for pod in attempt.pods:
                 if not is_over(pod):
                     self._writer.delete(pod_path(pod), pod["metadata"]["uid"], grace_s=KILL_GRACE_S)
@@ -62,13 +62,13 @@ class Stopper:
         except NotFound:
             if workload is None:
                 return
-            # Kueue has just replaced it: whatever comes instead belongs to the same object.
+            # Kueue has just replaced it. The new Workload belongs to the same object.
             with contextlib.suppress(NotFound):
                 self._writer.patch(path_to(attempt.item), stop_patch(now))
 
 
 def is_finished(attempt: Attempt) -> bool:
-    """Whether the cluster says that it has ended by itself."""
+    """Return whether the cluster reports that it has ended by itself."""
     workload = attempt.workload
     ends = ("Complete", "Completed", "Succeeded", "Failed")
     return (workload is not None and is_true(workload, "Finished")) or any(
@@ -77,18 +77,18 @@ def is_finished(attempt: Attempt) -> bool:
 
 
 def _is_stopped(attempt: Attempt) -> bool:
-    """Whether it was stopped for good."""
+    """Return whether it was stopped for good."""
     marked = [attempt.item] if attempt.workload is None else [attempt.item, attempt.workload]
     return any(is_marked(one, naming.STOPPED) for one in marked)
 
 
 def may_still_run(attempt: Attempt) -> bool:
-    """Whether it has neither ended nor was stopped."""
+    """Return whether it has neither ended nor been stopped."""
     return not _is_stopped(attempt) and not is_finished(attempt)
 
 
 def is_held(attempt: Attempt) -> bool:
-    """Whether it was never voted for."""
+    """Return whether it never got a vote."""
     if not is_untouched(attempt.item):
         return False
     workload = attempt.workload

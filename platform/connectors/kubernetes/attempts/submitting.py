@@ -1,4 +1,4 @@
-"""Creating the objects of an attempt, once, whoever repeats it."""
+"""Creates the objects of an attempt once, however often the call is repeated."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from connectors.kubernetes.objects.resources import resource_of
 from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 
-#: The cause of a refusal in a namespace that is being deleted, and how that of a full ResourceQuota
-#: is told. What counts a quota's use may also be overtaken by others: that is a Conflict.
+#: The cause of a refusal in a namespace that is being deleted, and the text of one by a full
+#: ResourceQuota. If others change the quota's use at the same time, that is a Conflict.
 _TERMINATING = "NamespaceTerminating"
 _FULL = "is forbidden: exceeded quota: "
-#: How long it is believed how large the largest nodes are.
+#: Seconds for which the sizes of the largest nodes are cached.
 _SIZES_S = 60.0
 
 
 class Submitter:
-    """Creates what was not created before."""
+    """Creates objects that were not created before."""
 
     def __init__(
         self, api: KubeApi, caches: Caches, options: KubernetesOptions, cluster_id: str
@@ -52,7 +52,7 @@ class Submitter:
         self._sizes: tuple[float, Mapping[str, int]] | None = None
 
     def submit(self, workload: Workload) -> str:
-        """Returns the uid of its object. Raises what the protocol says."""
+        """Submit `workload` and return the uid of its object. Raises what the protocol says."""
         objects = objects_for(workload, self._options, cluster_id=self._cluster_id)
         check_manifest_sizes(objects)
         self._check_size(workload)
@@ -70,7 +70,10 @@ class Submitter:
         return str(main["metadata"]["uid"])
 
     def created(self, key: str, body: Object) -> dict[str, Any]:
-        """The object of `key`: created now, or before. Raises WorkloadRejected and NotPrepared."""
+        """Return the object of `key`, created now or before.
+
+        Raises WorkloadRejected and NotPrepared.
+        """
         kind = resource_of(body)
         namespace = body["metadata"]["namespace"]
         try:
@@ -91,14 +94,14 @@ class Submitter:
         return found
 
     def _check_size(self, workload: Workload) -> None:
-        """Raises WorkloadRejected for ranks that are larger than every node of their pool.
+        """Raise WorkloadRejected for ranks that are larger than every node of their pool.
 
-        Of a pool without any nodes nothing is known.
+        A pool without any nodes is not checked.
         """
         wanted_mgpu = max(slot.mgpu for slot in workload.slots)
         largest_mgpu = self._largest_mgpu().get(workload.pool)
         if largest_mgpu is not None and wanted_mgpu > largest_mgpu:
-            # Asked for anew before anything is refused because of it.
+            # The sizes are read again before a job is refused because of them.
             self._sizes = None
             largest_mgpu = self._largest_mgpu().get(workload.pool)
         if largest_mgpu is not None and wanted_mgpu > largest_mgpu:
@@ -110,7 +113,7 @@ class Submitter:
             )
 
     def _largest_mgpu(self) -> Mapping[str, int]:
-        """By pool, what its largest node has; asked for again when that is old."""
+        """Return the capacity of the largest node by pool, cached for `_SIZES_S`."""
         known, now_s = self._sizes, time.monotonic()
         if known is None or now_s - known[0] > _SIZES_S:
             nodes, _ = nodes_of(self._caches.nodes(), self._options.pools, self._options.features)
@@ -121,7 +124,7 @@ class Submitter:
         return known[1]
 
     def _create_owned(self, key: str, body: Object) -> None:
-        """What belongs to the object of `key`. Raises WorkloadRejected and NotPrepared."""
+        """Create a dependent of the object of `key`. Raises WorkloadRejected and NotPrepared."""
         kind = resource_of(body)
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         try:
@@ -148,7 +151,7 @@ class Submitter:
             )
 
     def _refused(self, error: KubeRefused, namespace: str) -> Exception:
-        """What a refusal to create something means to whoever asked for it."""
+        """Translate a refused creation into the error for the caller."""
         if isinstance(error, NotFound):
             if error.message == f'namespaces "{namespace}" not found':
                 return NotPrepared(
@@ -167,5 +170,5 @@ class Submitter:
 
 
 def _passes(error: KubeRefused) -> bool:
-    """Whether it is the namespace that is refused, whatever is to be created there."""
+    """Return whether the namespace is refused, regardless of the object."""
     return _FULL in error.message or any(one.reason == _TERMINATING for one in error.causes)

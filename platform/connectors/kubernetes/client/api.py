@@ -1,11 +1,12 @@
 """The API server of a Kubernetes cluster: plain dicts over the official client's connections.
 
-The official client reads kubeconfigs, tokens and certificates and renews them; its models are not
+The official client reads kubeconfigs, tokens and certificates and renews them. Its models are not
 used, because they drop the fields that they do not know. Paths are strings such as
 `/apis/batch/v1/namespaces/NS/jobs/NAME`.
 
 Reads raise ClusterUnavailable, NotFound or another KubeRefused. A write raises ClusterUnavailable
-when it certainly had no effect, OutcomeUnknown when nobody knows, and KubeRefused on a definite no.
+when it certainly had no effect. It raises OutcomeUnknown when its effect is unknown, and
+KubeRefused on a definite refusal.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ Json = dict[str, Any]
 
 CONNECT_TIMEOUT_S = 3.0
 READ_TIMEOUT_S = 10.0
-#: An answer that trickles may take so long until its last part begins, which may take
-#: READ_TIMEOUT_S: below 30 s in all, and below the 34 s for which one without its storage waits.
+#: Seconds until the last part of a slow answer begins; that part may take READ_TIMEOUT_S. The total
+#: is below 30 s, and below the 34 s that an API server without its storage waits.
 WHOLE_ANSWER_S = 19.0
-#: The server ends a watch after so long, and one that says nothing until then is dropped.
+#: Seconds after which the server ends a watch, and after which a silent watch is dropped.
 WATCH_S = 25
 _SILENCE_S = 28.0
 PAGE = 500
@@ -46,7 +47,7 @@ _MAX_ERROR_BYTES = 1 << 20
 #: Connections kept for calls at the same time; more are opened and closed as they are needed.
 _CONNECTIONS = 32
 _LISTS_BEGUN_ANEW = 3
-#: A write is only sent to a cluster that said so lately that it is ours.
+#: A write needs a confirmation of the cluster's identity within so many seconds.
 CONFIRMED_S = 10.0
 IDENTITY_PATH = "/api/v1/namespaces/kube-system"
 _CHUNK = 1 << 16
@@ -56,19 +57,19 @@ _NEVER_SENT = (
     urllib3.exceptions.ConnectTimeoutError,
     urllib3.exceptions.LocationParseError,
 )
-#: The cause of an eviction that a PodDisruptionBudget refuses for now, and what the server says, as
-#: an error of its own, where there are several.
+#: The cause of an eviction that a PodDisruptionBudget refuses for now, and the server's text for
+#: the separate error where there are several budgets.
 _BUDGET = "DisruptionBudget"
 _SEVERAL_BUDGETS = "This pod has more than one PodDisruptionBudget"
 _WEBHOOK_AWAY = ("failed calling webhook", "failed to call webhook")
-#: So the server begins where a webhook answered, and it is the webhook's code then: a policy says
-#: 4xx, and 404 is that of a webhook which looks up a namespace that it has not heard of yet.
+#: The beginning of a message where a webhook answered. The code is then the webhook's: 4xx for a
+#: policy, and 404 if the webhook does not know a new namespace yet.
 _WEBHOOK_SAYS = re.compile(r'admission webhook "[^"]*" denied the request', re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing that is wrong with an object: where, and the server's word and sentence."""
+    """One problem of an object: its field, and the server's reason and message."""
 
     field: str
     reason: str
@@ -76,7 +77,7 @@ class Cause:
 
 
 class KubeRefused(ConnectorError):
-    """A definite no to one request: asking again changes nothing."""
+    """A definite refusal of one request: repeating it changes nothing."""
 
     def __init__(
         self, code: int, reason: str, message: str, causes: tuple[Cause, ...] = ()
@@ -89,40 +90,40 @@ class KubeRefused(ConnectorError):
 
 
 class NotFound(KubeRefused):
-    """There is no such object, or no such namespace, or no such kind."""
+    """No such object, namespace or kind exists."""
 
 
 class AlreadyExists(KubeRefused):
-    """There is an object of that name."""
+    """An object of that name exists."""
 
 
 class Conflict(KubeRefused):
-    """The object was changed meanwhile, is another one, or its fields belong to somebody."""
+    """The object has changed, is a different one, or another manager owns its fields."""
 
 
 class Forbidden(KubeRefused):
-    """Our rights do not suffice, or somebody's policy says no."""
+    """Our rights are insufficient, or a policy refuses the request."""
 
     @property
     def is_for_all(self) -> bool:
-        """Whether our account may not do this to any object, by what RBAC says of it."""
+        """Return whether RBAC forbids our account to do this to any object."""
         return ' is forbidden: User "' in self.message and '" cannot ' in self.message
 
 
 class MayNotGo(KubeRefused):
-    """A Pod is not evicted now, because of its PodDisruptionBudgets."""
+    """The Pod is not evicted now, because of its PodDisruptionBudgets."""
 
 
 class Gone(KubeRefused):
-    """What was to be resumed from is too old: list anew."""
+    """The resource version to resume from is too old: list anew."""
 
 
 class WebhookAway(ClusterUnavailable):
-    """A webhook that has to look at the call does not answer; the API server itself does."""
+    """A webhook for the call does not answer; the API server itself does."""
 
 
 class StreamSilent(ClusterUnavailable):
-    """A stream said nothing for longer than it may."""
+    """A stream was silent for longer than allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class KubeList:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a watch tells: `kind` is ADDED, MODIFIED, DELETED or BOOKMARK."""
+    """One event of a watch. `kind` is ADDED, MODIFIED, DELETED or BOOKMARK."""
 
     kind: str
     object: Json
@@ -144,7 +145,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What the cluster says now: its time, and the uid that no other cluster has."""
+    """The cluster's current time, and its globally unique uid."""
 
     observed_at: int
     uid: str
@@ -169,14 +170,16 @@ class Stream:
             self._answer.close()
 
     def close(self) -> None:
-        """End it: whoever reads it gets its end or ClusterUnavailable."""
+        """End it: its reader gets the end or ClusterUnavailable."""
         with contextlib.suppress(OSError, ValueError, RuntimeError, AttributeError):
             self._answer.shutdown()
 
 
 class Watch:
-    """The events of a watch, once. Ends when the server ends it. Raises Gone and
-    ClusterUnavailable. `close` ends it from any thread."""
+    """The events of one watch. It ends when the server ends it.
+
+    Raises Gone and ClusterUnavailable. `close` ends it from any thread.
+    """
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -192,15 +195,16 @@ class Watch:
                     yield _event(line)
 
     def close(self) -> None:
-        """End it: whoever reads it gets its end or ClusterUnavailable."""
+        """End it: its reader gets the end or ClusterUnavailable."""
         self._stream.close()
 
 
 class KubeApi:
     """One cluster, for several threads at once.
 
-    With `identity`, the uid that the cluster must have, nothing is written before it has said it
-    within `CONFIRMED_S`, and another one raises AnotherCluster. `calls` counts the requests sent.
+    `identity` is the uid that the cluster must have. With it, nothing is written unless the cluster
+    has confirmed that uid within `CONFIRMED_S`. Another uid raises AnotherCluster. `calls` counts
+    the requests sent.
     """
 
     def __init__(
@@ -220,7 +224,7 @@ class KubeApi:
         self.calls = 0
 
     def probe(self) -> Probe:
-        """Ask the cheapest question that there is. Raises AnotherCluster."""
+        """Ask the cheapest question, for time and uid. Raises AnotherCluster."""
         answer = self._read("GET", IDENTITY_PATH)
         metadata = _object(answer.body, IDENTITY_PATH).get("metadata")
         uid = str(metadata.get("uid", "")) if isinstance(metadata, dict) else ""
@@ -235,19 +239,21 @@ class KubeApi:
         return Probe(answer.observed_at, uid)
 
     def get(self, path: str) -> Json:
-        """One object. Raises NotFound."""
+        """Return one object. Raises NotFound."""
         return _object(self._read("GET", path).body, path)
 
     def list(self, path: str, *, labels: str = "", fields: str = "") -> KubeList:
-        """All objects of a collection that match, page by page; items have kind and apiVersion."""
+        """Return all matching objects of a collection, page by page, with kind and apiVersion."""
         for _ in range(_LISTS_BEGUN_ANEW):
             with contextlib.suppress(Gone):
                 return self._list(path, _selectors(labels, fields))
         raise ClusterUnavailable(f"{path} changes faster than it can be listed")
 
     def version(self, path: str) -> int:
-        """The version at which the collection `path` is now; it never falls, unless the cluster
-        was restored from a backup."""
+        """Return the current resource version of the collection `path`.
+
+        It never falls, unless the cluster was restored from a backup.
+        """
         page = _object(self._read("GET", path, {"limit": "1"}).body, path)
         try:
             return int(page["metadata"]["resourceVersion"])
@@ -279,7 +285,7 @@ class KubeApi:
         return self._write("PATCH", whole, body, query, "application/apply-patch+yaml")
 
     def merge_patch(self, path: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Json:
-        """Change the fields in `body`; None removes one, a list replaces the list."""
+        """Change the fields in `body`. None removes a field, and a list replaces the list."""
         query = _write_query(dry_run=dry_run)
         return self._write("PATCH", path, body, query, "application/merge-patch+json")
 
@@ -291,9 +297,9 @@ class KubeApi:
         grace_s: int | None = None,
         propagation: str | None = None,
     ) -> None:
-        """Delete the object `path`; one that is absent, or has another `uid`, is left alone.
+        """Delete the object `path`. An absent object, or one with another `uid`, is left alone.
 
-        `grace_s` replaces the Pod's own grace; `propagation` is Background, Foreground or Orphan.
+        `grace_s` replaces the Pod's own grace. `propagation` is Background, Foreground or Orphan.
         """
         options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if uid is not None:
@@ -311,8 +317,10 @@ class KubeApi:
                 raise
 
     def evict(self, path: str, *, name: str, namespace: str, uid: str, grace_s: int) -> None:
-        """End the Pod `path` as its PodDisruptionBudgets allow; one that is absent, or has another
-        `uid`, is left alone. Raises MayNotGo."""
+        """Evict the Pod `path` as its PodDisruptionBudgets allow. Raises MayNotGo.
+
+        An absent Pod, or one with another `uid`, is left alone.
+        """
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -331,7 +339,7 @@ class KubeApi:
         resource_version: str,
         timeout_s: int = WATCH_S,
     ) -> Watch:
-        """What happens to a collection after `resource_version`. Raises Gone."""
+        """Return the events of a collection after `resource_version`. Raises Gone."""
         query = {
             **_selectors(labels, fields),
             "watch": "true",
@@ -344,15 +352,17 @@ class KubeApi:
     def stream(
         self, path: str, *, query: Mapping[str, str] | None = None, silence_s: float = _SILENCE_S
     ) -> Stream:
-        """The answer of `path` as it comes, such as a log that is followed. Raises StreamSilent
-        after `silence_s` without a byte."""
+        """Return the answer of `path` as it comes, such as a followed log.
+
+        Raises StreamSilent after `silence_s` without a byte.
+        """
         answer = self._send("GET", path, query=query, read_s=silence_s)
         if answer.status != 200:
             raise self._refusal(answer, _limited(answer, _MAX_ERROR_BYTES), "GET", path)
         return Stream(answer)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         with self._opening:
             if self._client is not None:
                 self._client.rest_client.pool_manager.clear()
@@ -374,7 +384,7 @@ class KubeApi:
             query = {**selectors, "limit": str(PAGE), "continue": following}
 
     def _read(self, method: str, path: str, query: Mapping[str, str] | None = None) -> _Answer:
-        """Sent again once when the connection broke, or when our rights were not known yet."""
+        """Read, and once more if the connection broke or our rights were not known yet."""
         try:
             return self._ask(method, path, query)
         except _TooSlow:
@@ -434,7 +444,7 @@ class KubeApi:
         try:
             client.update_params_for_auth(headers, [], ["BearerToken"], "", method, None)
         except Exception as error:
-            # A credential program, its file or its answer: whatever is wrong is not the job's.
+            # The cause is a credential program, its file or its answer, and never the job.
             raise ClusterUnavailable(f"the credentials cannot be read: {error}") from error
         self.calls += 1
         try:
@@ -455,7 +465,7 @@ class KubeApi:
         return cast(urllib3.BaseHTTPResponse, answer)
 
     def _opened(self) -> Any:
-        """The client; another one where its kubeconfig is another file since, or was rewritten."""
+        """Return the client, reopened if its kubeconfig was replaced or rewritten."""
         with self._opening:
             version = _version_of(self._kubeconfig)
             if self._client is None or version not in (None, self._opened_from):
@@ -487,7 +497,7 @@ class KubeApi:
                 "expired or were revoked; write the kubeconfig anew, it is read again by itself"
             )
         webhook_failed = (code == 404 or code >= 500) and _WEBHOOK_SAYS.match(words) is not None
-        # None of these reached the storage.
+        # None of these requests reached the storage.
         if any(away in words for away in _WEBHOOK_AWAY):
             return WebhookAway(f"{method} {path}: {words}")
         if webhook_failed or code in (429, 503):
@@ -507,11 +517,11 @@ class KubeApi:
 
 
 class _Broken(ClusterUnavailable):
-    """It was sent, or may have been, and no whole answer came."""
+    """The request was sent, or may have been, and no complete answer came."""
 
 
 class _TooSlow(_Broken):
-    """The answer goes on and on."""
+    """The answer takes too long or is too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -521,7 +531,7 @@ class _Answer:
 
 
 def _version_of(path: str | None) -> tuple[int, int, int] | None:
-    """What changes when the file is written anew; None where there is none to look at."""
+    """Return a value that changes when the file is rewritten; None where there is no file."""
     if path is None:
         return None
     try:
@@ -532,8 +542,10 @@ def _version_of(path: str | None) -> tuple[int, int, int] | None:
 
 
 def _open_client(kubeconfig: str | None, context: str | None) -> Any:
-    """The official client for a kubeconfig, or for the Pod that we run in. Its import takes half a
-    second, which only who speaks to such a cluster shall pay."""
+    """Return the official client for a kubeconfig, or for the Pod that we run in.
+
+    Its import takes half a second, so only processes that use such a cluster import it.
+    """
     from kubernetes import client
     from kubernetes import config as untyped
 
@@ -558,12 +570,12 @@ def _open_client(kubeconfig: str | None, context: str | None) -> Any:
 
 
 def _limited(answer: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
-    """The whole answer, which is neither too long nor takes too long. Raises ClusterUnavailable."""
+    """Return the complete answer, bounded in size and time. Raises ClusterUnavailable."""
     ends_at = time.monotonic() + WHOLE_ANSWER_S
     parts: list[bytes] = []
     size = 0
     try:
-        # What has come, and never a whole chunk, for which a trickle would be waited for.
+        # Read only the bytes that are there: a slow answer would delay a whole chunk.
         while part := answer.read1(_CHUNK):
             parts.append(part)
             size += len(part)
@@ -642,6 +654,6 @@ def _selectors(labels: str, fields: str) -> dict[str, str]:
 
 
 def _write_query(*, dry_run: bool) -> dict[str, str]:
-    # Strict: a field that the cluster does not know would silently not be there.
+    # Strict: otherwise the cluster would silently drop a field that it does not know.
     query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
     return {**query, "dryRun": "All"} if dry_run else query

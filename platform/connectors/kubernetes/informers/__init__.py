@@ -1,1 +1,1 @@
-"""What a connector knows of its cluster without asking."""
+"""The watched state of a cluster."""

@@ -1,6 +1,6 @@
-"""What a connector knows of its cluster without asking: a reflector for each kind that matters.
+"""The watched state of a cluster: a reflector for each relevant kind.
 
-The threads hold these objects and never the connector, so that they end with it.
+The threads refer to these objects and never to the connector, so that they end with it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from connectors.kubernetes.options.options import KubernetesOptions
 Json = dict[str, Any]
 
 NODES = "/api/v1/nodes"
-#: Deleted objects that are remembered at most: Pods of them may be left.
+#: The most deleted objects to remember: Pods of them may be left.
 _GONE_MAX = 20_000
 #: The first lists of a large cluster take longer than a watch that is opened again.
 FIRST_LISTS_S = 15.0
-#: Parts of Pods and their templates that nobody asks for, where they are lists.
+#: Unused parts of Pods and their templates, where they are lists.
 _HEAVY = frozenset(
     {
         *("managedFields", "env", "envFrom", "args", "command", "volumes", "volumeMounts"),
@@ -37,7 +37,7 @@ _HEAVY = frozenset(
 
 
 def trimmed(found: Any) -> Any:
-    """`found` without what nobody asks for: a cache of thousands is a fifth of the size."""
+    """Return `found` without unused fields, which makes large caches five times smaller."""
     if isinstance(found, dict):
         return {
             name: trimmed(value)
@@ -52,7 +52,7 @@ def trimmed(found: Any) -> Any:
 class Caches:
     """The collections of one cluster, kept up to date from the first `start` on.
 
-    `news` is told for what matters to a look at the cluster; `attempts` joins what is ours.
+    `news` is set by changes that a look at the cluster would show. `attempts` joins our objects.
     """
 
     def __init__(
@@ -96,18 +96,18 @@ class Caches:
 
     @property
     def is_started(self) -> bool:
-        """Whether it watches."""
+        """Return whether it watches."""
         return self._is_started
 
     @property
     def is_fresh(self) -> bool:
-        """Whether all that attempts are made of is known as it is now."""
+        """Return whether every collection of attempts is complete and current."""
         return all(each.is_fresh for each in (*self._objects.values(), self._workloads, self._pods))
 
     def start(self) -> None:
-        """Begin, if it has not begun, and wait for the first lists, whoever has begun.
+        """Begin, if it has not begun, and wait for the first lists in any case.
 
-        Raises ClusterUnavailable when they do not come, to the first who asked.
+        Raises ClusterUnavailable to the first caller when they do not arrive.
         """
         with self._starting:
             if self._is_started:
@@ -119,15 +119,15 @@ class Caches:
                 reflector.snapshot(FIRST_LISTS_S)
 
     def stop(self) -> None:
-        """End all watches; returns at once."""
+        """End all watches. Returns at once."""
         for reflector in self._all():
             reflector.stop()
 
     def state(self, observed_at: int) -> KubeState:
-        """One complete look. Raises ClusterUnavailable."""
-        # Those of what is removed during the look count, as it does.
+        """Return one complete state. Raises ClusterUnavailable."""
+        # Deleted Pods of an object that is removed during the look count, like the object.
         gone = self.attempts.gone_pods()
-        # Pods last: whatever the others tell of what was started or ended, they tell no less.
+        # Pods come last, so that they are at least as recent as the others.
         objects = [one for each in self._objects.values() for one in each.snapshot()]
         workloads = self._workloads.snapshot()
         nodes = self._nodes.snapshot()
@@ -147,23 +147,25 @@ class Caches:
         )
 
     def nodes(self) -> Sequence[Json]:
-        """All nodes, asked for where nothing is watched yet. Raises ClusterUnavailable."""
+        """Return all nodes, by request while nothing is watched yet. Raises ClusterUnavailable."""
         return self._nodes.snapshot() if self._is_started else self._api.list(NODES).items
 
     def pods(self) -> Sequence[Json]:
-        """All Pods that may hold something of a pool, asked for where nothing is watched yet.
-        Raises ClusterUnavailable."""
+        """Return all Pods that may hold resources of a pool.
+
+        While nothing is watched yet, it asks the server. Raises ClusterUnavailable.
+        """
         if self._is_started:
             return self._pods.snapshot()
         return self._api.list(POD.collection()).items
 
     def took(self, found: Json) -> None:
-        """What the server just answered with is known from now on."""
+        """Add an object that the server has just returned."""
         if self._is_started and (reflector := self._of(found)) is not None:
             reflector.offer(found)
 
     def removed(self, found: Mapping[str, Any]) -> None:
-        """What was just deleted is known to be gone."""
+        """Remove an object that was just deleted."""
         if self._is_started and (reflector := self._of(found)) is not None:
             reflector.remove(dict(found))
 
@@ -188,9 +190,9 @@ class Caches:
         )
 
     def _trimmed_pod(self, pod: Json) -> Json | None:
-        """Only Pods that may hold something of a pool, or are ours: a cluster has many others.
+        """Return a Pod that is ours or may hold resources of a pool, trimmed; None for many others.
 
-        Where there is a pool of cores, that is all of them: which nodes are its own may change.
+        With a pool of cores, every Pod is kept, because the pool's nodes may change.
         """
         if (
             naming.key_of(pod, self._cluster_id) is None
@@ -224,7 +226,7 @@ class Caches:
             self.news.set()
 
     def _remember(self, deleted: Json) -> None:
-        """That it was ours, or made of what was: Pods of it may be left."""
+        """Remember a deleted object that was ours, or made from ours: Pods of it may be left."""
         owners = [one.get("uid") for one in deleted["metadata"].get("ownerReferences") or ()]
         with self._lock:
             if naming.key_of(deleted, self._cluster_id) is None and not any(
@@ -253,7 +255,7 @@ class Caches:
             self.news.set()
 
     def _may_matter(self, pod: Json) -> bool:
-        """Whether a Pod that is kept and is not ours may hold something of a pool where it is."""
+        """Return whether a cached Pod that is not ours may hold resources of a pool on its node."""
         if not self._of_cores:
             return True
         node = (pod.get("spec") or {}).get("nodeName")
@@ -280,13 +282,13 @@ class Caches:
 
 
 def _node_matters(node: Json) -> tuple[Any, ...]:
-    """What of a node a look goes by; nodes tell their health again and again."""
+    """Return the relevant fields of a node, without its frequent health reports."""
     status, spec = node.get("status") or {}, node.get("spec") or {}
     return _conditions(status), status.get("allocatable"), spec, node["metadata"].get("labels")
 
 
 def _pod_matters(pod: Json | None) -> tuple[Any, ...]:
-    """What of a Pod that is not ours a look goes by."""
+    """Return the relevant fields of a Pod that is not ours."""
     if pod is None:
         return ()
     metadata, status = pod["metadata"], pod.get("status") or {}

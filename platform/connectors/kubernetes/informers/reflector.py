@@ -1,9 +1,9 @@
-"""What a cluster holds, kept up to date by watches: one Reflector for each collection.
+"""A collection of a cluster, kept up to date by watches: one Reflector for each collection.
 
-A list, then watches that go on from it, each for some seconds; when the server has forgotten from
-where, and every few minutes anyway, the list again. Absent is only what a complete list lacks or
-what was told to be deleted. What we write ourselves is taken over at once (`offer`), so that the
-next look has it although the watch may not have told it yet.
+A list comes first, then watches that continue from it, each for some seconds. The list is repeated
+every few minutes, and when the server cannot continue. Only a complete list or a deletion event
+makes an object absent. Objects that we write are added at once (`offer`), before the watch reports
+them.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from connectors.kubernetes.client.api import Event, Forbidden, Gone, KubeList, N
 log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
-#: What becomes of an object before it is kept; None for what nobody asks for.
+#: Trims an object before it is cached; None for an object without use.
 Trim = Callable[[Json], Json | None]
-#: Told for each change: what was kept before and what is kept now, None for nothing.
+#: Called for each change with the cached object before and after, or None.
 Changed = Callable[[Json | None, Json | None], None]
 
 #: However well the watch works, the whole list is compared at least this often.
 LIST_EVERY_S = 600.0
-#: A watch that said nothing for so long is not believed any more.
+#: Seconds of silence after which a watch is no longer trusted.
 SILENT_S = 30.0
 #: How long a look waits for a watch that was dropped to be open again.
 WAIT_S = 3.0
-#: A kind that the cluster does not know is asked for again so often.
+#: Seconds between two requests for a kind that the cluster does not know.
 MISSING_AGAIN_S = 60.0
 PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 5.0
 #: Deleted objects that are remembered, so that a late answer does not bring them back.
@@ -41,7 +41,7 @@ _DELETED_MAX = 4_096
 
 
 class Source(Protocol):
-    """The part of `KubeApi` that is needed here."""
+    """The part of `KubeApi` that this module needs."""
 
     def list(self, path: str, *, labels: str = "", fields: str = "") -> KubeList: ...
 
@@ -59,7 +59,7 @@ _LOAD_THE_ROLE = "load the deploy/kubernetes/role.yaml of this version on the cl
 class Reflector:
     """The objects of the collection `path`, for several threads at once.
 
-    A collection that `may_be_missing` is empty on a cluster that knows no such kind.
+    A collection that `may_be_missing` is empty on a cluster that lacks the kind.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class Reflector:
         self._changed = changed
         self._may_be_missing = may_be_missing
         self._monotonic_s = monotonic_s
-        # Its own: a draw from the module's generator would disturb whoever seeds that one.
+        # Its own generator: using the module's one would disturb callers that seed it.
         self._chance = random.Random()  # noqa: S311 - no secret
         self._condition = threading.Condition()
-        # Held from a change until it was told, so that changes are told in their order; always
-        # taken before the condition.
+        # Held from a change until its callback has run, so that callbacks run in order. It is
+        # always taken before the condition.
         self._telling = threading.RLock()
         self._objects: dict[str, Json] = {}
         self._deleted: OrderedDict[str, None] = OrderedDict()
@@ -106,7 +106,7 @@ class Reflector:
                 self._thread.start()
 
     def stop(self) -> None:
-        """End the watch; returns at once."""
+        """End the watch. Returns at once."""
         self._stopping.set()
         with self._condition:
             watch = self._watch
@@ -116,12 +116,12 @@ class Reflector:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether what is known is complete, and as it is now."""
+        """Return whether the known state is complete and current."""
         with self._condition:
             return self._is_fresh()
 
     def snapshot(self, wait_s: float = WAIT_S) -> tuple[Json, ...]:
-        """All objects, by the order in which they were first seen.
+        """Return all objects, in the order in which they were first seen.
 
         Raises ClusterUnavailable unless they are complete and the watch is open within `wait_s`.
         """
@@ -131,12 +131,12 @@ class Reflector:
             return tuple(self._objects.values())
 
     def peek(self) -> tuple[Json, ...]:
-        """What is known, which may be late or not complete."""
+        """Return the known objects, which may be old or incomplete."""
         with self._condition:
             return tuple(self._objects.values())
 
     def offer(self, found: Json) -> None:
-        """Take over an object that the server just answered with, unless newer is known."""
+        """Add an object that the server has just returned, unless a newer version is known."""
         uid = _uid(found)
         with self._telling:
             with self._condition:
@@ -148,7 +148,7 @@ class Reflector:
             self._keep(found)
 
     def remove(self, found: Json) -> None:
-        """An object that the server just deleted for us."""
+        """Remove an object that the server has just deleted for us."""
         self._drop(found)
 
     def _run(self) -> None:
@@ -159,18 +159,18 @@ class Reflector:
                 pause_s = PAUSE_MIN_S
                 continue
             except Exception as error:
-                # One odd object must not end the watch over all the others.
+                # One invalid object must not end the watch of all others.
                 if self._failed(error):
                     self._stopping.wait(MISSING_AGAIN_S)
                     continue
             if self._monotonic_s() - self._alive_s < PAUSE_MAX_S:
                 pause_s = PAUSE_MIN_S
-            # Jitter, so that the watches do not all knock at once when a server comes back.
+            # Jitter, so that the watches do not all reconnect at once when a server comes back.
             self._stopping.wait(pause_s * self._chance.uniform(0.5, 1.5))
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
     def _failed(self, error: Exception) -> bool:
-        """Note why it is not followed any more; True when there is no such collection."""
+        """Note why the watch ended. Return True when there is no such collection."""
         if isinstance(error, NotFound) and self._may_be_missing:
             self._nothing_of_it()
             return True
@@ -189,7 +189,7 @@ class Reflector:
         return False
 
     def _nothing_of_it(self) -> None:
-        """The cluster knows no such collection, so that it has none of it."""
+        """Empty the collection, because the cluster does not have it."""
         for one in self.peek():
             self._drop(one)
         with self._condition:
@@ -197,16 +197,16 @@ class Reflector:
             self._condition.notify_all()
 
     def _follow(self) -> None:
-        """One list where one is due, and one watch to its end."""
+        """List if a list is due, then run one watch to its end."""
         if not self._version or self._monotonic_s() - self._listed_s > LIST_EVERY_S:
             self._list()
         elif not self._is_open and self._api.version(self._path) < int(self._version):
-            # A server that was restored would be silent until it has caught up, and what is known
-            # is newer than all that it has.
+            # A restored server is silent until it has caught up, because all known objects are
+            # newer than its own.
             for one in self.peek():
                 self._drop(one)
             with self._condition:
-                # What it has forgotten that it deleted is there again.
+                # Objects whose deletion it has forgotten exist again.
                 self._deleted.clear()
             self._list()
         watch = self._api.watch(self._path, labels=self._labels, resource_version=self._version)
@@ -230,7 +230,7 @@ class Reflector:
         found = {_uid(one): one for one in listed.items}
         listed_version = int(listed.resource_version)
         with self._condition:
-            # What was offered meanwhile is newer than the list, and the watch will tell it.
+            # Objects offered meanwhile are newer than the list, and the watch will report them.
             gone = [
                 one
                 for uid, one in self._objects.items()
@@ -279,7 +279,7 @@ class Reflector:
                 if len(self._deleted) > _DELETED_MAX:
                     self._deleted.popitem(last=False)
             if before is not None:
-                # How it ended is told with its deletion, and nowhere else.
+                # Only the deletion event has its last state.
                 self._changed(self._trim(found) or before, None)
 
     def _is_fresh(self) -> bool:
@@ -292,5 +292,5 @@ def _uid(found: Mapping[str, Any]) -> str:
 
 
 def _version(found: Mapping[str, Any]) -> int:
-    """Versions of one kind are numbers that grow, since Kubernetes 1.35 by its own promise."""
+    """Return the version, a growing number within a kind (guaranteed since Kubernetes 1.35)."""
     return int(found["metadata"].get("resourceVersion", 0))

@@ -1,4 +1,4 @@
-"""Changing what is there on the cluster."""
+"""Writes changes of objects to the cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from connectors.kubernetes.objects.resources import resource_of
 
 @contextlib.contextmanager
 def insisting() -> Iterator[None]:
-    """Do what no job's owner can be blamed for: a refusal is the cluster's fault, to be mended."""
+    """Do what no job's owner is to blame for. A refusal is the cluster's fault and must be fixed.
+
+    Raises ClusterUnavailable instead of KubeRefused, except for NotFound and Conflict.
+    """
     try:
         yield
     except (NotFound, Conflict):
@@ -25,19 +28,19 @@ def insisting() -> Iterator[None]:
 
 
 def path_to(item: Object) -> str:
-    """Where `item` is."""
+    """Return the path of `item`."""
     return resource_of(item).path(item["metadata"]["namespace"], item["metadata"]["name"])
 
 
 class Writer:
-    """Changes objects; what the server answers is known from then on."""
+    """Changes objects, and adds the server's answers to the watched state."""
 
     def __init__(self, api: KubeApi, caches: Caches) -> None:
         self._api = api
         self._caches = caches
 
     def patch(self, path: str, patch: Mapping[str, Any]) -> None:
-        """Write, and know it from now on. Raises NotFound."""
+        """Write a patch and cache the answer. Raises NotFound."""
         try:
             with insisting():
                 self._caches.took(self._api.merge_patch(path, patch))

@@ -1,1 +1,1 @@
-"""What Pods write, kept in files."""
+"""The outputs of Pods, stored in files."""

@@ -1,8 +1,8 @@
-"""The files in which outputs are kept.
+"""The files that store outputs.
 
-Below `log_root` each attempt has a directory of its own, named as its object, and each rank two
-files in it: `0.log`, what it wrote, and `0.json`, how far that is complete. Whoever reads a log
-needs these files only and no right in the cluster.
+Below `log_root` each attempt has a directory, named as its object, and each rank two files in it.
+`0.log` is the rank's output, and `0.json` how complete it is. Readers of a log need only these
+files and no right in the cluster.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from connectors.kubernetes.logs.log_positions import LineReader, Position
 from connectors.kubernetes.objects.naming import workload_name
 
-#: How often it is written down how far a log is.
+#: Seconds between two records of a log's position.
 NOTED_EVERY_S = 1.0
-#: Ranks that any workload can have; only for what is a file name.
+#: The most ranks of any workload; only a limit for file names.
 RANKS_MAX = 1_000_000
 _STATE_BYTES_MAX = 4_096
-#: Every rank of a workload may note once more, each in the way of one removal.
+#: Each rank may record its position once more, which defeats one removal.
 _REMOVALS_MAX = 1_000
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -33,7 +33,7 @@ WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | o
 
 @contextlib.contextmanager
 def opened_directory(root: str, key: str, *, makes: bool = False) -> Iterator[int]:
-    """The directory of `key`, opened; no symbolic link below `root` is followed. Raises OSError."""
+    """Open the directory of `key`. No symbolic link below `root` is followed. Raises OSError."""
     top = os.open(root, DIRECTORY)
     try:
         name = workload_name(key)
@@ -51,8 +51,8 @@ def opened_directory(root: str, key: str, *, makes: bool = False) -> Iterator[in
 
 @contextlib.contextmanager
 def opened_file(directory: int, name: str, flags: int) -> Iterator[int]:
-    """A plain file of a directory, opened. Raises OSError, for what is none FileNotFoundError."""
-    # Without waiting: opening a pipe that somebody put there would never end.
+    """Open a plain file of a directory. Raises OSError, and FileNotFoundError for other files."""
+    # Non-blocking: opening a pipe that somebody put there would never return.
     opened = os.open(name, flags, 0o600, dir_fd=directory)
     try:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
@@ -63,14 +63,14 @@ def opened_file(directory: int, name: str, flags: int) -> Iterator[int]:
 
 
 def read_state(directory: int, rank: int) -> Position:
-    """What was written down; nothing where that is missing or damaged. Raises OSError."""
+    """Return the recorded position; an empty one if it is missing or damaged. Raises OSError."""
     fresh = Position()
     try:
         with opened_file(directory, f"{rank}.json", READ) as file:
             said = json.loads(os.pread(file, _STATE_BYTES_MAX, 0))
     except (FileNotFoundError, ValueError):
         return fresh
-    # A damaged one makes the log be fetched anew, which writes the same over it.
+    # With a damaged record the log is fetched again, which overwrites it with the same content.
     names = Position.__slots__
     if not isinstance(said, dict) or any(
         type(said.get(name)) is not type(getattr(fresh, name)) for name in names
@@ -80,7 +80,7 @@ def read_state(directory: int, rank: int) -> Position:
 
 
 def write_state(directory: int, rank: int, position: Position) -> None:
-    """Write down how far it is. Raises OSError."""
+    """Record the position. Raises OSError."""
     name, new = f"{rank}.json", f"{rank}.json.new"
     said = {one: getattr(position, one) for one in Position.__slots__}
     with contextlib.suppress(FileNotFoundError):
@@ -91,8 +91,10 @@ def write_state(directory: int, rank: int, position: Position) -> None:
 
 
 class LogWriter:
-    """Appends to the files of one rank. Nothing that was there is ever taken away: what is fetched
-    a second time, because it was not noted, is written over itself."""
+    """Appends to the files of one rank, and never removes anything.
+
+    Output that is fetched again, because its position was not recorded, overwrites itself.
+    """
 
     def __init__(self, directory: int, file: int, *, rank: int, pod: str, cap_bytes: int) -> None:
         self._directory = directory
@@ -100,7 +102,7 @@ class LogWriter:
         self._rank = rank
         position = read_state(directory, rank)
         if position.pod != pod:
-            # Another Pod for the same rank: what it writes comes after what is there.
+            # Another Pod for the same rank: its output is appended.
             is_truncated = bool(position.pod) and position.is_truncated
             size = os.fstat(file).st_size if position.pod else 0
             position = Position(pod=pod, size=size, is_truncated=is_truncated)
@@ -110,32 +112,32 @@ class LogWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is to be kept."""
+        """Return whether the log has reached its cap."""
         return self.position.is_truncated
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it needs to be fetched any more."""
+        """Return whether nothing more needs to be fetched."""
         return self.position.is_complete or self.position.is_truncated
 
     def take(self, chunk: bytes) -> None:
-        """Keep what is new in `chunk`. Raises OSError."""
+        """Store what is new in `chunk`. Raises OSError."""
         self._append(self._reader.take(chunk))
         if time.monotonic() - self._noted_s >= NOTED_EVERY_S:
             self.note()
 
     def finish(self) -> None:
-        """The answer has ended and nothing more is ever written. Raises OSError."""
+        """Process the end of an answer that nothing follows. Raises OSError."""
         self._append(self._reader.finish())
 
     def complete(self) -> bool:
-        """Note that nothing more ever comes; returns True. Raises OSError."""
+        """Record that the log is complete. Returns True. Raises OSError."""
         self.position.is_complete = True
         self.note()
         return True
 
     def note(self) -> None:
-        """Write down how far it is. Raises OSError."""
+        """Record the position. Raises OSError."""
         self._noted_s = time.monotonic()
         write_state(self._directory, self._rank, self.position)
 
@@ -147,7 +149,7 @@ class LogWriter:
 
 
 def remove_logs(root: str, key: str) -> None:
-    """Remove the directory of `key`; one that is not there is fine. Raises OSError."""
+    """Remove the directory of `key`; a missing one is fine. Raises OSError."""
     name = workload_name(key)
     top = os.open(root, DIRECTORY)
     try:
@@ -155,8 +157,8 @@ def remove_logs(root: str, key: str) -> None:
             try:
                 shutil.rmtree(name, dir_fd=top)
             except OSError as error:
-                # Whoever still writes there may put a file in or rename one meanwhile, and cannot
-                # go on once the directory is gone.
+                # A writer may still create or rename a file meanwhile. It cannot go on once the
+                # directory is gone.
                 if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
                     raise
             if not _is_there(name, top):

@@ -1,10 +1,12 @@
-"""What Pods write is kept in files (`log_files`), where it stays when the Pods are gone.
+"""Stores the outputs of Pods in files (`log_files`), where they outlive the Pods.
 
-`FOLLOWERS_MAX` Pods are followed at once, each by a thread with a connection, those that are being
-deleted first: who follows asks once, and the API server has no work as long as nothing is written.
-The others are asked in turn by `ASKERS_MAX` more threads, each Pod every `ASK_EVERY_S` seconds and
-all together `ASKS_PER_S` a second at most; these threads also fetch the rest of what has ended, at
-once. A log is taken up again where it stopped (see `log_positions`).
+At most `FOLLOWERS_MAX` Pods are followed at once, each by a thread with a connection. Pods that are
+being deleted come first. A follower makes one request, and the API server has no work while nothing
+is written.
+
+`ASKERS_MAX` more threads poll the others in turn: each Pod every `ASK_EVERY_S` seconds, and at most
+`ASKS_PER_S` Pods a second. These threads also fetch the rest of an ended log at once. A log
+continues where it stopped (see `log_positions`).
 """
 
 from __future__ import annotations
@@ -44,31 +46,31 @@ from connectors.kubernetes.objects.reading import Object, Odd
 
 log = logging.getLogger(__name__)
 FOLLOWERS_MAX = 512
-#: And so many threads wait at most for something to do.
+#: The number of polling threads, and the most threads that wait for work.
 ASKERS_MAX = 4
 ASK_EVERY_S = 5.0
 ASKS_PER_S = 20
-#: After what could not be fetched it is tried again after so long, and see `pause_after`.
+#: Seconds until the next try after a failure; see also `pause_after`.
 AGAIN_S = 1.0
-#: A follower that hears nothing for so long asks again.
+#: Seconds of silence after which a follower sends its request again.
 SILENCE_S = 300.0
-#: And an answer that is not followed must be there within so long.
+#: Seconds of silence allowed in an answer that is not followed.
 ASK_SILENCE_S = 10.0
-#: A stream that says nothing for so long after the end of its Pod is not waited for.
+#: Seconds of silence after the end of its Pod until a stream is closed.
 QUIET_S = 0.3
-#: For how long what has ended is waited for; after that it comes when it comes.
+#: Seconds to wait for an ended log; after that it is fetched later.
 WAIT_FOR_END_S = 3.0
-#: A keeper that is told of no Pods for so long lets another process keep the logs.
+#: Seconds without a call of `tend` after which another process may store the logs.
 IDLE_S = 30.0
-#: How the API server says that there is no such log.
+#: The API server's code for a log that does not exist.
 _NO_LOG_CODE = 400
 
 
 class LogKeeper:
-    """Keeps the logs of the Pods that it is told of, below `root`, by threads of its own.
+    """Stores the logs of the given Pods below `root`, with its own threads.
 
-    There is one at a time for each cluster and `root`, in whatever process: others stand by. What
-    cannot be fetched or written is tried again and never raised.
+    Only one process at a time does so for each cluster and `root`; others stand by. Failures to
+    fetch or write are retried and never raised.
     """
 
     def __init__(self, source: LogSource, *, root: str, cluster_id: str, cap_bytes: int) -> None:
@@ -89,9 +91,9 @@ class LogKeeper:
         self._ask_at_s = 0.0
 
     def tend(self, pods: Iterable[tuple[str, int, Object]]) -> None:
-        """Keep the logs of `pods`, which are all Pods of ours that there are: key, rank, Pod.
+        """Store the logs of `pods`: key, rank and Pod of every Pod of ours that exists.
 
-        Returns at once. What was told of before and is not any more is gone.
+        Returns at once. A Pod of an earlier call that is missing now is gone.
         """
         told: dict[str, PodLog] = {}
         for key, rank, pod in pods:
@@ -111,7 +113,7 @@ class LogKeeper:
                     take_over(known, new)
                 elif new.key not in self._forgotten:
                     self._logs[uid] = new
-            # What only a change told of may be younger than this look at all of them.
+            # A Pod that only a change reported may be newer than this list of Pods.
             for uid in [u for u, one in self._logs.items() if one.was_told and u not in told]:
                 gone = self._logs[uid]
                 if gone.is_complete:
@@ -123,7 +125,7 @@ class LogKeeper:
             self._wake()
 
     def pod_changed(self, before: Object | None, now: Object | None) -> None:
-        """What one Pod was and is, between two calls of `tend`: a short one would be missed."""
+        """Process the change of one Pod between calls of `tend`, which would miss a short one."""
         pod = now or before or {}
         try:
             found = rank_of_ours(pod, cluster_id=self._cluster_id)
@@ -134,7 +136,7 @@ class LogKeeper:
             return
         is_gone = now is None
         with self._changed:
-            # Whoever is not told of all Pods is not the one who keeps their logs.
+            # A process without calls of `tend` does not store the logs.
             is_told = time.monotonic() - self._told_s <= IDLE_S
             if self._is_closed or self._lock is None or not is_told or new.key in self._forgotten:
                 return
@@ -150,13 +152,13 @@ class LogKeeper:
             self._wake()
 
     def _wake(self) -> None:
-        """Let there be threads for what is to be read, and have them look."""
+        """Start the threads for readable logs, and wake them."""
         self._stop_quiet()
         self._have_threads()
         self._changed.notify_all()
 
     def _have_threads(self) -> None:
-        """One for each log that can be read now, and some that wait for when the others can."""
+        """Start one thread for each readable log, and a few that wait for the others."""
         now = time.monotonic()
         waiting = [one for one in self._logs.values() if is_open(one) and not one.is_busy]
         ready = sum(one.next_at_s <= now for one in waiting)
@@ -166,15 +168,17 @@ class LogKeeper:
             threading.Thread(target=self._work, name="kube-logs", daemon=True).start()
 
     def _stop_quiet(self) -> None:
-        """A stream that does not end with its Pod is ended: the rest is asked for."""
+        """End streams that do not end with their Pod; the rest is then requested."""
         now = time.monotonic()
         for one in self._logs.values():
             if one.is_followed and one.is_ended and now - one.heard_at_s >= QUIET_S:
                 stop(one)
 
     def catch_up(self, keys: Collection[str], within_s: float) -> bool:
-        """Wait until of `keys` the logs of all that has ended are complete, `within_s` seconds at
-        most, and `WAIT_FOR_END_S` for each; returns whether they are."""
+        """Wait until the logs of ended Pods of `keys` are complete. Return whether they are.
+
+        It waits at most `within_s` seconds, and `WAIT_FOR_END_S` for each log.
+        """
         until = time.monotonic() + within_s
         with self._changed:
             while True:
@@ -191,18 +195,18 @@ class LogKeeper:
                 self._changed.wait(min(late - now, QUIET_S / 2))
 
     def forget(self, key: str) -> None:
-        """Remove what is kept of `key`. Idempotent."""
+        """Remove the stored output of `key`. Idempotent."""
         with self._changed:
             self._forgotten.add(key)
             for uid in [uid for uid, one in self._logs.items() if one.key == key]:
                 stop(self._logs.pop(uid))
-            # Behind the lock: whoever writes looks there first.
+            # Inside the lock: writers check `_logs` first.
             with contextlib.suppress(OSError):
                 remove_logs(self._root, key)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop; what is kept stays, and is taken up again by whoever comes next."""
+        """Stop. Stored output stays, and the next keeper continues it."""
         with self._changed:
             self._is_closed = True
             for one in self._logs.values():
@@ -211,7 +215,7 @@ class LogKeeper:
             self._changed.notify_all()
 
     def _holds_lock(self) -> bool:
-        """Whether no other process keeps these logs."""
+        """Return whether this process alone stores these logs."""
         if self._lock is not None:
             return True
         try:
@@ -260,7 +264,7 @@ class LogKeeper:
                 one.is_complete = one.is_complete or is_done
                 now = time.monotonic()
                 if one.is_ended and not one.ended_before:
-                    # What ended while it was read has a rest that is fetched at once.
+                    # The Pod ended while its log was read: the rest is fetched at once.
                     one.next_at_s = 0.0
                 elif one.is_ended or is_following:
                     pause_s = pause_after(one, began_s=began_s, now_s=now, again_s=AGAIN_S)
@@ -270,7 +274,7 @@ class LogKeeper:
                 self._changed.notify_all()
 
     def _next(self) -> tuple[PodLog, bool] | None:
-        """The next log to read, and whether to follow it; None when it is over."""
+        """Return the next log to read, and whether to follow it; None when the thread is to end."""
         with self._changed:
             while True:
                 now = time.monotonic()
@@ -320,8 +324,10 @@ class LogKeeper:
         return min(wait_s, QUIET_S) if is_ending else wait_s
 
     def _fetch(self, one: PodLog, *, is_following: bool) -> bool:
-        """Fetch what is new of a log; returns whether it is complete. Raises ConnectorError and
-        OSError."""
+        """Fetch the new part of a log. Return whether it is complete.
+
+        Raises ConnectorError and OSError.
+        """
         is_ended, is_gone = one.is_ended, one.is_gone
         with self._writer(one) as writer:
             if writer.is_over:
@@ -338,7 +344,7 @@ class LogKeeper:
                 return writer.complete()
             except KubeRefused as error:
                 if is_ended and error.code == _NO_LOG_CODE:
-                    # There never was a container, or its node has nothing of it any more.
+                    # There never was a container, or its node has no log of it any more.
                     return writer.complete()
                 raise
             try:
@@ -353,7 +359,7 @@ class LogKeeper:
                         break
             finally:
                 stream.close()
-            # What was followed to its end, which came after the Pod's, is as good as asked for.
+            # A stream that was followed beyond the Pod's end is as complete as a request.
             is_whole = is_ended or (is_following and one.is_ended and not one.is_stopped)
             if not is_whole:
                 return False
@@ -366,7 +372,8 @@ class LogKeeper:
             with self._changed:
                 if one.uid not in self._logs:
                     raise ClusterUnavailable("forgotten meanwhile")
-                # Who forgot it in another process removed its directory: it is not made again.
+                # Another process may have forgotten it and removed its directory, which is not
+                # created again.
                 makes = not one.has_begun
                 directory = stack.enter_context(opened_directory(self._root, one.key, makes=makes))
                 one.has_begun = True

@@ -1,13 +1,13 @@
-"""Taking up a log again where it stopped, without losing a line or having it twice.
+"""Continues a log where it stopped, without losing or repeating a line.
 
-Kubernetes tells each line with its time, and all lines since a second, in the order in which they
-were written. So of what is kept it is known which second is its newest and how many lines there are
-since that second: asked again for lines since then, the cluster sends these first. They are
-recognized by a digest over their times and contents. Where they are others, the node does not have
-the old ones any more (it rotated the log), and what is new is told by its time.
+Kubernetes gives each line with its time. Asked for lines since a second, it returns all of them in
+the order of writing. So the position records the newest stored second and the number of stored
+lines since then. When asked again from that second on, the cluster sends these lines first. A
+digest over their times and contents recognizes them. If they differ, the node has rotated the log
+and lost the old lines; then the times decide which lines are new.
 
-A line that is written down after one of a later second is told only to who was listening already:
-the cluster leaves it out of what it is asked for since then.
+A line that is written after one with a later second reaches only a reader that already follows. The
+cluster omits it from later answers.
 
 Pure: no files, no network.
 """
@@ -21,21 +21,21 @@ from functools import lru_cache
 
 _NANOS = 1_000_000_000
 _STAMP_LENGTH_MAX = 40
-#: Where the fraction of a second begins in a time as the API server writes it, and then the text.
+#: The offsets of the fraction of a second, and of the text, in a line of the API server.
 _PREFIX = 20
 _TEXT = 31
-#: So much at least is worth being taken at once.
+#: The fewest bytes that are worth the fast path.
 _MANY_BYTES = 1_024
 
 
 @dataclass(slots=True)
 class Position:
-    """How far the log of a rank is kept.
+    """The position up to which the log of a rank is stored.
 
-    Of the Pod with uid `pod`, `size` bytes are kept (of earlier Pods too, if the rank had any).
-    `last_nano` is the newest time of any whole line. Of the lines since that whole second `lines`
-    are kept, with `digest` over them, and of the next line `within` bytes. One that `is_truncated`
-    reached the cap, one that `is_complete` gets no more.
+    `size` bytes are stored of the Pod with uid `pod`, including those of the rank's earlier Pods.
+    `last_nano` is the newest time of any complete line. Since that whole second, `lines` lines are
+    stored, with `digest` over them, and `within` bytes of the next line. A log that `is_truncated`
+    reached the cap. A log that `is_complete` gets no more.
     """
 
     pod: str = ""
@@ -48,41 +48,42 @@ class Position:
     is_complete: bool = False
 
     def since(self) -> str | None:
-        """From when on lines are to be asked for, None for all."""
+        """Return the time from which to request lines; None for all."""
         if self.last_nano < 0:
             return None
         return f"{datetime.fromtimestamp(self.last_nano // _NANOS, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 class LineReader:
-    """Takes a log with times as it comes, from `position.since()` on, and says what of it is new.
+    """Reads a log with times from `position.since()` on, and returns its new parts.
 
-    It moves `position` on. At most `cap_bytes` are kept in all: the head.
+    It advances `position`. At most `cap_bytes` are stored in all: the head of the log.
     """
 
     def __init__(self, position: Position, cap_bytes: int) -> None:
         self.position = position
         self._cap_bytes = cap_bytes
-        #: Lines that are still to come again, and bytes of the one after them.
+        #: Stored lines that will be repeated, and stored bytes of the line after them.
         self._again = position.lines
         self._within = position.within
-        # What of the newest second is kept is not known since the node rotated the log.
+        # Since the node rotated the log, the stored lines of the newest second are unknown.
         self._is_by_time = position.last_nano >= 0 and position.lines == 0
-        # Over the whole lines since the newest second, and with the line that is being read.
+        # Digests over the complete lines since the newest second, without and with the current
+        # line.
         self._digest = hashlib.sha256()
         self._with_line = self._digest
         self._head = b""
         self._in_line = False
         self._nano: int | None = None
         self._length = 0
-        # Lines that come where others should come again, and are newer than all that is kept.
+        # Lines in place of expected repeated ones that are newer than all stored lines.
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._held_nano = -1
         self._pieces: list[bytes] = []
 
     def take(self, chunk: bytes) -> bytes:
-        """The bytes that `chunk` adds to what is kept."""
+        """Return the bytes that `chunk` adds to the stored log."""
         added: list[bytes] = []
         data, self._head = self._head + chunk, b""
         at = self._take_many(data, added)
@@ -94,7 +95,7 @@ class LineReader:
                     self._head = data[at:]
                     break
                 if space < 0 or 0 <= newline < space:
-                    # Without a time the Pod did not write it: the node complains.
+                    # A line without a time is a message of the node, not of the Pod.
                     self._begin(None, b"")
                 else:
                     self._begin(_nano(data[at:space]), data[at : space + 1])
@@ -110,15 +111,18 @@ class LineReader:
         return self._capped(b"".join(added))
 
     def finish(self) -> bytes:
-        """The bytes that are added because the log has ended, and this was all that there is."""
+        """Return the bytes to add when the log has ended, and this was all of it."""
         added: list[bytes] = []
         if self._again:
             self._rotated(added)
         return self._capped(b"".join(added))
 
     def _take_many(self, data: bytes, added: list[bytes]) -> int:
-        """Take the whole lines of `data` at once, where they are all new and of one second, as
-        where much is written; returns how many bytes are taken. Only faster than one by one."""
+        """Take the complete lines of `data` at once, if all are new and of one second.
+
+        Returns how many bytes were taken. This is only faster than taking lines one by one, when
+        much is written.
+        """
         end = data.rfind(b"\n") + 1
         if end < _MANY_BYTES or self._in_line or self._again or self._within or self._is_by_time:
             return 0
@@ -195,10 +199,10 @@ class LineReader:
         return last < 0 or nano // _NANOS > last // _NANOS
 
     def _rotated(self, added: list[bytes]) -> None:
-        """What was fetched before is not there any more: what is newer than all of it is new."""
+        """Handle a rotated log: only lines newer than all stored ones are new."""
         position = self.position
         if position.within:
-            # The rest of the line that was begun is lost.
+            # The rest of the incomplete line is lost.
             added.append(b"\n")
         added.extend(self._held)
         position.last_nano = max(position.last_nano, self._held_nano)
@@ -217,7 +221,7 @@ class LineReader:
 
 
 def _nano(stamp: bytes) -> int | None:
-    """`stamp` in epoch nanoseconds, None for what is no time."""
+    """Return `stamp` in epoch nanoseconds; None for an invalid time."""
     try:
         whole, dot, rest = stamp.decode("ascii").partition(".")
     except UnicodeDecodeError:

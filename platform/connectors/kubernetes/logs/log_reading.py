@@ -1,4 +1,4 @@
-"""Reading what the ranks of a job wrote, from the files in which it is kept."""
+"""Reads the outputs of a job's ranks from the files that store them."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class KubernetesLogs:
         limit: int,
         cluster_user: str | None = None,
     ) -> LogChunk:
-        """See `ClusterConnector.read_log`. All that a Pod writes is its stdout."""
+        """See `ClusterConnector.read_log`. All output of a Pod is its stdout."""
         return read_log(self._root, key, rank=rank, stream=stream, offset=offset, limit=limit)
 
 
 def read_log(
     root: str | None, key: str, *, rank: int, stream: str, offset: int, limit: int
 ) -> LogChunk:
-    """At most `limit` bytes, and 1 MiB, of what a rank wrote, from `offset`.
+    """Return at most `limit` bytes, and 1 MiB, of a rank's output, from `offset`.
 
     Raises LogUnavailable when there is none, and ClusterUnavailable when it cannot be read.
     """

@@ -1,4 +1,4 @@
-"""The log of one Pod: what the Pod says of it, and how far the keeping of it is."""
+"""The log of one Pod: the state of the Pod, and the progress of storing it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DOUBLED_MAX = 16
 
 
 class LogSource(Protocol):
-    """Where logs come from; `api.KubeApi` is one."""
+    """A source of logs, such as `api.KubeApi`."""
 
     def stream(
         self, path: str, *, query: Mapping[str, str] | None = None, silence_s: float = ...
@@ -39,7 +39,7 @@ class LogStream(Protocol):
 
 @dataclass(slots=True)
 class PodLog:
-    """The log of one Pod. `stream` is what is being read of it just now."""
+    """The log of one Pod. `stream` is the stream that is being read now."""
 
     key: str
     rank: int
@@ -49,7 +49,7 @@ class PodLog:
     is_started: bool = False
     is_ended: bool = False
     is_gone: bool = False
-    #: It was among all Pods once: where it is no longer, it is gone.
+    #: A list of all Pods has contained it: if a later list does not, it is gone.
     was_told: bool = False
     is_urgent: bool = False
     is_complete: bool = False
@@ -62,12 +62,12 @@ class PodLog:
     is_stopped: bool = False
     has_begun: bool = False
     ended_before: bool = False
-    #: So many readings in a row told nothing and ended at once.
+    #: The number of consecutive readings that ended at once without data.
     in_vain: int = 0
 
 
 def log_of(key: str, rank: int, pod: Object) -> PodLog:
-    """What the Pod says of its log. Raises Odd."""
+    """Return the log of a Pod, from the Pod's status. Raises Odd."""
     namespace, name = needed(pod, "metadata", "namespace"), needed(pod, "metadata", "name")
     phase = text(pod, "status", "phase")
     states = [part(one, "state") for one in parts(pod, "status", "containerStatuses")]
@@ -92,13 +92,13 @@ def log_of(key: str, rank: int, pod: Object) -> PodLog:
 
 
 def _container_of(pod: Object) -> str:
-    """The name of the container that runs the script: some operators want one of their own."""
+    """Return the name of the container that runs the script; some operators dictate it."""
     names = [text(one, "name") for one in parts(pod, "spec", "containers")]
     return next((name for name in names if name in CONTAINERS), CONTAINER)
 
 
 def query_of(container: str, position: Position, *, is_following: bool) -> dict[str, str]:
-    """How the API server is asked for what comes after `position`."""
+    """Return the query for the output after `position`."""
     query = {"container": container, "timestamps": "true"}
     if is_following:
         query["follow"] = "true"
@@ -107,12 +107,12 @@ def query_of(container: str, position: Position, *, is_following: bool) -> dict[
 
 
 def is_open(one: PodLog) -> bool:
-    """Whether there is something to read, now or later."""
+    """Return whether there is something to read, now or later."""
     return not one.is_complete and (one.is_started or one.is_ended)
 
 
 def note_end(one: PodLog, *, is_ended: bool) -> None:
-    """Whether its Pod has ended: the rest of it is fetched at once."""
+    """Note that its Pod has ended, so that the rest is fetched at once."""
     if is_ended and not one.is_ended:
         one.is_ended = True
         one.next_at_s = 0.0
@@ -121,25 +121,25 @@ def note_end(one: PodLog, *, is_ended: bool) -> None:
 
 
 def take_over(known: PodLog, new: PodLog) -> None:
-    """`new` is what its Pod says now."""
+    """Update `known` from `new`, the current status of its Pod."""
     known.is_started = known.is_started or new.is_started
     known.is_urgent = new.is_urgent
     note_end(known, is_ended=new.is_ended)
 
 
 def stop(one: PodLog) -> None:
-    """End what is being read of it just now."""
+    """End the stream that is being read now."""
     if one.stream is not None:
         one.is_stopped = True
         one.stream.close()
 
 
 def pause_after(one: PodLog, *, began_s: float, now_s: float, again_s: float) -> float:
-    """Count a reading of a log from `began_s` to `now_s`; returns for how many seconds the log is
-    left alone.
+    """Count a reading of a log from `began_s` to `now_s`. Return the seconds to its next reading.
 
-    `again_s`, and twice as long after each reading that ended at once and told nothing, up to
-    `AGAIN_MAX_S`: where a node gives no logs, hundreds of Pods would be asked for every second.
+    The pause is `again_s`. It doubles after each reading that ended at once without data, up to
+    `AGAIN_MAX_S`. Otherwise a node without logs would cause requests for hundreds of Pods every
+    second.
     """
     if one.heard_at_s >= began_s or now_s - began_s >= AGAIN_MAX_S:
         one.in_vain = 0

@@ -1,8 +1,8 @@
-"""What workloads ask for: GPUs or cores by pool and rank, as Kueue counts them. Pure.
+"""The requests of workloads: GPUs or cores by pool and rank, as Kueue counts them. Pure.
 
-An attempt says in annotation `naming.ASKED` what was submitted for it. Specs of most kinds may be
-changed as long as they are suspended, and Kueue then counts the changed one: an attempt whose
-Workload asks for something else is not started.
+An attempt has its submitted request in annotation `naming.ASKED`. The specs of most kinds may be
+changed while they are suspended, and Kueue then counts the changed one. An attempt whose Workload
+asks for something else is not started.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from connectors.kubernetes.options.options import WHOLE_MGPU, KubernetesOptions,
 from connectors.protocol import Workload
 from primitives.units import gpus_text
 
-#: As many as the quota of a team's namespace allows; each is looked at whenever the cluster is.
+#: The limit in the quota of a team's namespace. Each Pod is processed at every look.
 PODS_MAX = 10_000
 _NO_FLAVORS: Mapping[str, str] = {}
 #: How many Pods, what each asks for in thousandths, and of which pool.
@@ -37,9 +37,9 @@ _DEVICES = re.compile(r"\A([0-9]{1,10})x([0-9]{1,19}) (.*)\Z", re.ASCII)
 
 
 def asked_for(workload: Workload, options: KubernetesOptions) -> str:
-    """What the Pods of `workload` are to ask for ("2x8000 h100"), for annotation `naming.ASKED`.
+    """Return the request of the Pods of `workload` ("2x8000 h100"), for `naming.ASKED`.
 
-    Raises WorkloadRejected for a pool that the cluster has not.
+    Raises WorkloadRejected for a pool that the cluster does not have.
     """
     pool = pool_of(workload, options)
     counts: Counter[str] = Counter()
@@ -52,7 +52,7 @@ def asked_for(workload: Workload, options: KubernetesOptions) -> str:
 
 
 def asks_as_submitted(item: Object, workload: Object, pools: Mapping[str, KubernetesPool]) -> bool:
-    """Whether Kueue's `workload` asks for what was submitted as our object `item`."""
+    """Return whether Kueue's `workload` asks for what was submitted as our object `item`."""
     try:
         return texts(item, "metadata", "annotations").get(naming.ASKED) == _asks(workload, pools)
     except Odd:
@@ -60,7 +60,7 @@ def asks_as_submitted(item: Object, workload: Object, pools: Mapping[str, Kubern
 
 
 def told(item: Object, workload: Object, pools: Mapping[str, KubernetesPool]) -> str:
-    """For people: what `workload` asks for, and what was submitted. Raises Odd."""
+    """Return for people what `workload` asks for, and what was submitted. Raises Odd."""
     submitted = texts(item, "metadata", "annotations").get(naming.ASKED, "nothing that is known")
     try:
         asks = _in_devices(_asks(workload, pools), pools)
@@ -70,7 +70,7 @@ def told(item: Object, workload: Object, pools: Mapping[str, KubernetesPool]) ->
 
 
 def _in_devices(asked: str, pools: Mapping[str, KubernetesPool]) -> str:
-    """`asked`, as `_words` says it, in GPUs or cores; what is none of its words stays."""
+    """Return `asked`, in the form of `_words`, in GPUs or cores; unknown parts stay."""
     return ", ".join(
         _DEVICES.sub(lambda found: _devices(found[1], int(found[2]), found[3], pools), one)
         for one in asked.split(", ")
@@ -90,7 +90,7 @@ def _asks(workload: Object, pools: Mapping[str, KubernetesPool]) -> str:
             counts[f"{mgpu} {pool}"] += 1
     for pod_set in parts(workload, "spec", "podSets"):
         for claim in parts(pod_set, "template", "spec", "resourceClaims"):
-            # What one of ours is cannot be changed; another one is another name.
+            # A claim template of ours is immutable, so a different claim has a different name.
             counts[text(claim, "resourceClaimTemplateName")] += _count(pod_set)
     return _words(counts)
 
@@ -109,9 +109,10 @@ def _count(pod_set: Object) -> int:
 def asked_by_pool(
     workload: Object, pools: Mapping[str, KubernetesPool]
 ) -> dict[str, tuple[int, ...]]:
-    """What each rank of Kueue's `workload` asks for, by pool, in the order of the Pod sets.
+    """Return the request of each rank of Kueue's `workload`, by pool, in the order of Pod sets.
 
-    Pool "" has what cannot be told. What asks for GPUs asks for no cores. Raises Odd.
+    Pool "" has requests of unknown pools. A workload that asks for GPUs counts no cores. Raises
+    Odd.
     """
     flavors = {
         text(one, "name"): texts(one, "flavors")
@@ -145,8 +146,11 @@ def asked_by_pool(
 def asked_by_native(
     workload: Object, pools: Mapping[str, KubernetesPool]
 ) -> dict[str, tuple[int, ...]]:
-    """As `asked_by_pool`, for one that is not ours: where GPUs are claimed as devices, pool "" has
-    a GPU for each of its Pods that claims any, since what of is not told there. Raises Odd."""
+    """Return the same for a native workload, including GPUs that are claimed as devices.
+
+    The claim does not reveal the pool. So pool "" gets one GPU for each Pod with a claim. Raises
+    Odd.
+    """
     found = asked_by_pool(workload, pools)
     if any(pool.device_class is not None for pool in pools.values()):
         for pod_set in parts(workload, "spec", "podSets"):
@@ -156,8 +160,11 @@ def asked_by_native(
 
 
 def resource_counts(spec: Object, resources: Iterable[str]) -> dict[str, int]:
-    """How many of each of `resources` a Pod with `spec` asks for: its containers and sidecars
-    together, or an init container with the sidecars that were started before it. Raises Odd."""
+    """Return the amounts of `resources` that a Pod with `spec` asks for. Raises Odd.
+
+    That is the sum of its containers and sidecars. It is more if an init container, with the
+    sidecars started before it, needs more.
+    """
     counts: dict[str, int] = {}
     for resource in resources:
         if most := most_at_once(spec, partial(_asked, resource=resource)):
@@ -180,11 +187,11 @@ def gpus_by_pool(
     of_node: Collection[str] | None = None,
     flavors: Mapping[str, str] = _NO_FLAVORS,
 ) -> dict[str, int]:
-    """The milli-GPU of each pool that `counts` of resources are, for a Pod with `selector`.
+    """Return the milli-GPU by pool of `counts` of resources, for a Pod with `selector`.
 
-    Pools are told by those of its node (None: not known), else by the flavors that Kueue gave it,
-    by resource. Pool "" has what cannot be told, unless the node tells some of it: then the rest
-    is of no pool.
+    The pools of its node (`of_node`, None: unknown) decide, else the flavors from Kueue by
+    resource. Pool "" has the resources of unknown pools. If the node identifies some of them, the
+    others belong to no pool.
     """
     found: dict[str, int] = {}
     for resource, count in counts.items():
@@ -200,7 +207,7 @@ def gpus_by_pool(
 def _chosen(
     wanted: Sequence[KubernetesPool], of_node: Collection[str] | None, selector: Object, flavor: str
 ) -> KubernetesPool | None:
-    """Which of `wanted` it is: by the node, else by the flavor, else by the selector."""
+    """Return the pool out of `wanted`: by the node, else by the flavor, else by the selector."""
     if of_node is not None:
         return next((pool for pool in wanted if pool.name in of_node), None)
     if flavor:

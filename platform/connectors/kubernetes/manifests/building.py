@@ -1,4 +1,4 @@
-"""What a workload becomes on a Kubernetes cluster, by its options. Pure."""
+"""Translates a workload into objects of a Kubernetes cluster, by its options. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 from connectors.workload_checks import check_workload
 
-#: etcd takes requests of 1.5 MiB; what is written onto the object later needs room, too.
+#: etcd accepts requests of 1.5 MiB. Later additions to the object need space too.
 MANIFEST_BYTES_MAX = 5 << 18
 #: All values of a ConfigMap, by Kubernetes itself.
 SCRIPT_BYTES_MAX = 1 << 20
@@ -38,9 +38,12 @@ SCRIPT_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class WorkloadObjects:
-    """`main` is the workload, suspended; `others` belong to it and are created after it, each with
-    `owned`, so that they go when it goes. It may need `before` to be there when it is created; they
-    are made its own (`owner_patch`) after it."""
+    """The objects of a workload.
+
+    `main` is the workload, suspended. `others` are created after it, each with `owned`, so that
+    they are deleted with it. `before` must exist when `main` is created; afterwards `owner_patch`
+    makes them its dependents too.
+    """
 
     main: Mapping[str, Any]
     others: tuple[Mapping[str, Any], ...]
@@ -50,10 +53,10 @@ class WorkloadObjects:
 def objects_for(
     workload: Workload, options: KubernetesOptions, *, cluster_id: str
 ) -> WorkloadObjects:
-    """The objects of `workload` on the cluster that we know as `cluster_id`.
+    """Return the objects of `workload` on the cluster that we know as `cluster_id`.
 
     The same workload always gives the same objects. Raises WorkloadRejected, saying what to change,
-    for what this cluster can never run.
+    for a workload that this cluster can never run.
     """
     check_workload(workload)
     others = (
@@ -70,7 +73,7 @@ def objects_for(
             ),
         )
     made = _of_kueue(workload, options, cluster_id, others)
-    # Whoever lets it start compares it with what Kueue counts by then.
+    # Before the start, this is compared with the request that Kueue counts then.
     annotations = {**made.main["metadata"]["annotations"], ASKED: asked_for(workload, options)}
     main = {**made.main, "metadata": {**made.main["metadata"], "annotations": annotations}}
     return replace(made, main=main)
@@ -100,7 +103,7 @@ def _of_kueue(
 
 
 def check_manifest_sizes(objects: WorkloadObjects) -> None:
-    """Raises WorkloadRejected for what the API server could not store."""
+    """Raise WorkloadRejected for objects that the API server could not store."""
     for item in (*objects.before, objects.main, *objects.others):
         if item["kind"] == CONFIG_MAP.kind:
             what, limit = "the script has", SCRIPT_BYTES_MAX
@@ -117,13 +120,13 @@ def check_manifest_sizes(objects: WorkloadObjects) -> None:
 
 
 def owned(item: Mapping[str, Any], main: Mapping[str, Any]) -> dict[str, Any]:
-    """`item` as a dependent of `main`, as the API server answered it (with its uid)."""
+    """Return `item` as a dependent of `main`, which has its uid from the API server."""
     patch = owner_patch(main)
     return {**item, "metadata": {**item["metadata"], **patch["metadata"]}}
 
 
 def owner_patch(main: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that makes an object a dependent of `main`, as the API server answered it."""
+    """Return the merge patch that makes an object a dependent of `main`, which has its uid."""
     owner = {
         "apiVersion": main["apiVersion"],
         "kind": main["kind"],
@@ -144,7 +147,7 @@ def _script(workload: Workload, cluster_id: str) -> dict[str, Any]:
 
 
 def _service(workload: Workload, cluster_id: str) -> tuple[dict[str, Any], ...]:
-    """The headless Service that gives the ranks of a gang their names."""
+    """Return the headless Service that gives the ranks of a gang their names."""
     name = service_name(workload)
     if name is None:
         return ()

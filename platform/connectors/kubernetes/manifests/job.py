@@ -29,7 +29,7 @@ def job(
     labels: Mapping[str, str],
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The suspended Job, with `labels` and `annotations` for whoever admits it.
+    """Return the suspended Job, with the `labels` and `annotations` that its admission needs.
 
     Raises WorkloadRejected for ranks that differ.
     """
@@ -56,7 +56,7 @@ def job(
 
 
 def job_spec(workload: Workload, ranks: int, template: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec of a Job that runs `ranks` Pods of `template`, each once at most."""
+    """Return the spec of a Job that runs `ranks` Pods of `template`, each at most once."""
     spec: dict[str, Any] = {
         "parallelism": ranks,
         "completions": ranks,
@@ -73,11 +73,11 @@ def job_spec(workload: Workload, ranks: int, template: Mapping[str, Any]) -> dic
 
 
 def service_name(workload: Workload) -> str | None:
-    """The Service under which the ranks of a gang find each other; None for a single rank."""
+    """Return the Service by which the ranks of a gang find each other; None for a single rank."""
     return naming.workload_name(workload.key) if len(workload.slots) > 1 else None
 
 
 def master_name(workload: Workload) -> str:
-    """The name of rank 0, as the others resolve it."""
+    """Return the name of rank 0, as the others resolve it."""
     service = service_name(workload)
     return "127.0.0.1" if service is None else f"{service}-0.{service}"

@@ -1,5 +1,4 @@
-"""A workload as a JobSet: ranks of the same size that follow each other are one of its Jobs, so
-that ranks may differ."""
+"""A workload as a JobSet. Ranks may differ: consecutive ranks of one size are one of its Jobs."""
 
 from __future__ import annotations
 
@@ -20,12 +19,12 @@ from connectors.kubernetes.objects.resources import JOBSET
 from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 
-#: Kueue takes no more sets of Pods in one workload.
+#: Kueue's limit of Pod sets in one workload.
 GROUPS_MAX = 18
 
 
 def jobset(workload: Workload, options: KubernetesOptions, cluster_id: str) -> dict[str, Any]:
-    """The suspended JobSet in its team's queue.
+    """Return the suspended JobSet in its team's queue.
 
     Raises WorkloadRejected for ranks whose sizes change too often.
     """

@@ -1,8 +1,8 @@
 """A workload as an MPIJob of Kubeflow's MPI operator.
 
-The script runs on rank 0 only and starts the others by mpirun, as MPI does it: they run the
-operator's sshd until then, which the image must have for a user that is not root (as Kubeflow's own
-images have it: a configuration in the home of user `mpiuser`).
+The script runs on rank 0 only and starts the others by mpirun, as is usual with MPI. Until then the
+others run the operator's sshd. The image must have it for a user that is not root, as Kubeflow's
+own images do: with a configuration in the home of user `mpiuser`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _SSHD = ("/usr/sbin/sshd", "-De", "-f", f"{_HOME}/.sshd_config")
 
 
 def mpijob(workload: Workload, options: KubernetesOptions, cluster_id: str) -> dict[str, Any]:
-    """The suspended MPIJob in its team's queue. Raises WorkloadRejected for ranks that differ."""
+    """Return the suspended MPIJob in its team's queue.
+
+    Raises WorkloadRejected for ranks that differ.
+    """
     mgpu = uniform_mgpu(workload, "MPIJob")
     name = naming.workload_name(workload.key)
     # With `runLauncherAsWorker` the operator counts the launcher as 0, and the workers from 1 on.

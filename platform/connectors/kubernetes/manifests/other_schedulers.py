@@ -1,7 +1,7 @@
-"""A workload for Volcano, KAI or YuniKorn: a suspended Job, and the gang that it is.
+"""A workload for Volcano, KAI or YuniKorn: a suspended Job, and its gang.
 
-With all of them the hold is the Job's own `suspend`: no Pod of it exists before it is released, and
-to suspend it again ends its Pods. A Job of Volcano's own kind has no such field.
+The Job's own `suspend` holds it: before its release no Pod exists, and suspending it again ends its
+Pods. A Job of Volcano's own kind has no such field.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from connectors.kubernetes.objects.resources import KAI_POD_GROUP, VOLCANO_POD_G
 from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 
-#: KAI makes no gang of its own out of a Job that says so.
+#: The annotation that keeps KAI from creating a gang of its own for a Job.
 _KAI_OWN_GROUP = {"kai.scheduler/skip-podgrouper": "true"}
 
 
 def scheduled_job(
     workload: Workload, options: KubernetesOptions, cluster_id: str
 ) -> dict[str, Any]:
-    """The suspended Job. Raises WorkloadRejected for ranks that differ."""
+    """Return the suspended Job. Raises WorkloadRejected for ranks that differ."""
     annotations = _KAI_OWN_GROUP if options.scheduler == "kai" else {}
     return job(workload, options, cluster_id, labels={}, annotations=annotations)
 
@@ -36,7 +36,7 @@ def scheduled_job(
 def pod_group(
     workload: Workload, options: KubernetesOptions, cluster_id: str
 ) -> tuple[dict[str, Any], ...]:
-    """What makes the Pods a gang; () with YuniKorn, whose Pods say it themselves."""
+    """Return the object that makes the Pods a gang; () with YuniKorn, whose Pods describe it."""
     match options.scheduler:
         case "volcano":
             return (_volcano_group(workload, options, cluster_id),)
@@ -68,7 +68,10 @@ def _volcano_group(
 
 
 def _kai_group(workload: Workload, options: KubernetesOptions, cluster_id: str) -> dict[str, Any]:
-    """Only what is borrowed may be pushed aside; KAI runs the rest within the queue's quota."""
+    """Return KAI's PodGroup: only borrowed workloads are preemptible.
+
+    KAI runs the others within the queue's quota.
+    """
     pool = pool_of(workload, options)
     spec: dict[str, Any] = {
         "minMember": len(workload.slots),
@@ -88,6 +91,6 @@ def _kai_group(workload: Workload, options: KubernetesOptions, cluster_id: str) 
 
 
 def _times(quantity: str, count: int) -> str:
-    """`count` times a quantity that is a whole number and a unit."""
+    """Return `count` times a quantity that is a whole number and a unit."""
     digits = quantity.rstrip("Kim")
     return f"{int(digits) * count}{quantity.removeprefix(digits)}"

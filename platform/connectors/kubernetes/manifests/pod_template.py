@@ -1,11 +1,11 @@
 """The Pods of every kind of workload: one per rank, all made here.
 
-Of what a user wrote a Pod has only the image, the values (and checked names) of environment
-variables, and numbers: GPUs, time limit, grace. The script is in a ConfigMap. Everything passes the
-Pod Security Standard `restricted`.
+From the user's input, a Pod contains only the image, environment variables (with checked names),
+and numbers: GPUs, time limit, grace. The script is in a ConfigMap. Everything passes the Pod
+Security Standard `restricted`.
 
 Paths in the container: the launcher (see launcher.sh) reads the script and the notice below
-/run/tidegate, and the script starts in a directory of its own there, which is gone with the Pod.
+/run/tidegate. The script starts in a directory of its own there, which is deleted with the Pod.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ POD_DIRECTORY = "/run/tidegate/pod"
 NOTICE_PATH = f"{POD_DIRECTORY}/notice"
 WORK_DIRECTORY = "/run/tidegate/work"
 MESSAGE_PATH = "/dev/termination-log"
-#: Where the ranks of one Pod find their index, which the launcher makes the rank of.
+#: The variable with a Pod's index, from which the launcher derives the rank.
 INDEX_VARIABLE = "TIDEGATE_POD_INDEX"
 
 #: Longer than any outage that may hide how a workload ended.
 TTL_S = 7 * 86_400
-#: How much later than our own time limit the cluster's may come: images are drawn in that time.
+#: Seconds between our own time limit and the cluster's, which includes pulling images.
 BACKSTOP_S = 3_600
 
-#: MiB on the disk of its node that a rank may have beside its working directory: what it writes to
-#: other places of its image, and its output.
+#: MiB on the node's disk for a rank outside of its working directory: for other files in its image,
+#: and for its output.
 LAYER_MIB = 10 << 10
 
 _CLAIM = "gpus"
@@ -59,7 +59,7 @@ _SCRIPT_MODE = 0o555
 
 
 def pool_of(workload: Workload, options: KubernetesOptions) -> KubernetesPool:
-    """The workload's pool. Raises WorkloadRejected for one that the cluster has not."""
+    """Return the workload's pool. Raises WorkloadRejected if the cluster lacks it."""
     pool = options.pools.get(workload.pool)
     if pool is None:
         raise WorkloadRejected(f"this cluster has no pool {workload.pool[:80]!r}")
@@ -67,9 +67,9 @@ def pool_of(workload: Workload, options: KubernetesOptions) -> KubernetesPool:
 
 
 def units(mgpu: int, pool: KubernetesPool) -> int:
-    """Units of the pool's GPU resource that `mgpu` milli-GPU are.
+    """Return `mgpu` milli-GPU in units of the pool's GPU resource.
 
-    Raises WorkloadRejected for what is no whole number of them.
+    Raises WorkloadRejected unless that is a whole number.
     """
     count, rest = divmod(mgpu, pool.mgpu_per_unit)
     if rest:
@@ -81,8 +81,10 @@ def units(mgpu: int, pool: KubernetesPool) -> int:
 
 
 def image_of(workload: Workload, options: KubernetesOptions) -> str:
-    """The image that the workload runs in. Raises WorkloadRejected where there is none, or the
-    cluster's policy refuses it."""
+    """Return the image of the workload.
+
+    Raises WorkloadRejected where there is none, or the cluster's policy refuses it.
+    """
     if workload.image is None:
         image = pool_of(workload, options).image
         if image is None:
@@ -96,7 +98,7 @@ def image_of(workload: Workload, options: KubernetesOptions) -> str:
 def metadata(
     workload: Workload, cluster_id: str, *, name: str | None = None, **more: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The metadata of one of the workload's objects, with `more` labels and annotations."""
+    """Return the metadata of one of the workload's objects, with `more` labels and annotations."""
     return {
         "name": name or naming.workload_name(workload.key),
         "namespace": naming.team_namespace(workload.team),
@@ -110,7 +112,7 @@ def metadata(
 
 
 def kueue_labels(workload: Workload) -> dict[str, str]:
-    """The labels by which Kueue takes a workload's object into its team's queue."""
+    """Return the labels with which Kueue takes a workload's object into its team's queue."""
     is_borrowed = workload.is_borrowed
     return {
         naming.QUEUE_LABEL: naming.LOCAL_QUEUE,
@@ -120,7 +122,7 @@ def kueue_labels(workload: Workload) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """What every Pod tells the scheduler that places it."""
+    """The instructions of every Pod to its scheduler."""
 
     scheduler_name: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -128,7 +130,7 @@ class Placing:
 
 
 def queue_name(workload: Workload, options: KubernetesOptions) -> str:
-    """The workload's queue on a cluster without Kueue."""
+    """Return the workload's queue on a cluster without Kueue."""
     if options.queue is not None:
         return options.queue
     name = naming.team_namespace(workload.team)
@@ -136,11 +138,12 @@ def queue_name(workload: Workload, options: KubernetesOptions) -> str:
 
 
 def placing_of(workload: Workload, options: KubernetesOptions) -> Placing:
-    """What the Pods of `workload` tell the cluster's scheduler; one of Kueue's are Kubernetes' own.
+    """Return the instructions of the Pods of `workload` to the cluster's scheduler.
 
-    Volcano finds the PodGroup by an annotation, and may push aside only what says so. KAI wants the
-    queue on the Pod, too. YuniKorn has no object for a gang: its Pods describe it, so that it can
-    hold the place of those that are not there yet.
+    With Kueue, Kubernetes' own scheduler is used. Volcano finds the PodGroup by an annotation, and
+    may preempt only Pods that allow it. KAI needs the queue on the Pod too. YuniKorn has no object
+    for a gang: its Pods describe it, so that YuniKorn can reserve space for Pods that do not exist
+    yet.
     """
     name = naming.workload_name(workload.key)
     queue = queue_name(workload, options)
@@ -183,15 +186,15 @@ def _task_group(workload: Workload, options: KubernetesOptions) -> dict[str, str
 
 
 def requests_of(workload: Workload, mgpu: int, pool: KubernetesPool) -> dict[str, str]:
-    """The resources that one rank asks for, as Kubernetes counts them."""
+    """Return the resources that one rank asks for, as Kubernetes counts them."""
     return dict(_resources(workload, mgpu, pool).get("requests", {}))
 
 
 def topology_of(workload: Workload, pool: KubernetesPool) -> tuple[str | None, str | None]:
-    """The labels that all ranks must share, and should share; one of the two at most.
+    """Return the labels that all ranks must share, and should share; at most one of the two.
 
-    What the job requires and what its pool does both hold: the narrower of them says so. What is
-    required goes before what is preferred, and the job's wish before its pool's. Raises
+    The requirements of the job and of its pool both hold, so the narrower one is returned. Required
+    levels take precedence over preferred ones, and the job's preference over its pool's. Raises
     WorkloadRejected for a required level that the pool has no label for.
     """
     labels = {"node": HOST_LABEL, **pool.topology_domains}
@@ -215,7 +218,7 @@ def topology_of(workload: Workload, pool: KubernetesPool) -> tuple[str | None, s
 
 
 def _topology_annotations(workload: Workload, pool: KubernetesPool) -> dict[str, str]:
-    """What the Pods of one gang say to Kueue of where they want to be together."""
+    """Return the annotations with which the Pods of a gang ask Kueue for a common domain."""
     required, preferred = topology_of(workload, pool)
     if required is not None:
         return {"kueue.x-k8s.io/podset-required-topology": required}
@@ -228,8 +231,8 @@ def _topology_annotations(workload: Workload, pool: KubernetesPool) -> dict[str,
 class Ranks:
     """Ranks of one size whose Pods have one template.
 
-    `mgpu` is what each has and `first` the first of them. `index_field` is where a Pod says which
-    of them it is, as the downward API names it; None where there is one only. `master` is the name
+    `mgpu` is the size of each, and `first` the index of the first rank. `index_field` is the field
+    of the downward API with a Pod's index among them; None for a single Pod. `master` is the name
     under which rank 0 is found.
     """
 
@@ -251,10 +254,10 @@ def pod_template(
     role: str = naming.ROLE_RANK,
     subdomain: str | None = None,
 ) -> dict[str, Any]:
-    """The template of the Pods of `ranks`.
+    """Return the template of the Pods of `ranks`.
 
-    Their container runs `command`: the launcher where it is None, and what the kind's operator puts
-    there where it is empty.
+    Their container runs `command`. None means the launcher, and an empty command the one of the
+    kind's operator.
     """
     annotations = {naming.KEY: workload.key}
     if ranks.first:
@@ -291,17 +294,17 @@ def pod_template(
 
 
 def claim_template_name(workload: Workload, mgpu: int) -> str:
-    """The name of the ResourceClaimTemplate for Pods with `mgpu` milli-GPU."""
+    """Return the name of the ResourceClaimTemplate for Pods with `mgpu` milli-GPU."""
     return f"{naming.workload_name(workload.key)}-{mgpu}"
 
 
 def launcher_command(workload: Workload, first_rank: int = 0) -> list[str]:
-    """The command of a container that runs the script of the workload."""
+    """Return the command of a container that runs the script of the workload."""
     return [escaped(word) for word in launcher_words(workload, first_rank)]
 
 
 def launcher_words(workload: Workload, first_rank: int = 0) -> list[str]:
-    """The launcher's command line as the kernel should get it."""
+    """Return the launcher's command line as the kernel should get it."""
     return [
         "/bin/sh",
         "-c",
@@ -318,19 +321,22 @@ def launcher_words(workload: Workload, first_rank: int = 0) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """`text` in a command or a variable, where Kubernetes replaces $(NAME) and takes $$ for $."""
+    """Return `text` escaped for a command or variable.
+
+    Kubernetes replaces $(NAME) and reads $$ as $.
+    """
     return text.replace("$", "$$")
 
 
 def backstop_s(workload: Workload) -> int | None:
-    """Seconds after which the cluster itself ends the workload, None for never."""
+    """Return the seconds after which the cluster itself ends the workload; None for never."""
     if workload.time_limit_s is None:
         return None
     return workload.time_limit_s + workload.grace_s + BACKSTOP_S
 
 
 def uniform_mgpu(workload: Workload, kind: str) -> int:
-    """What every rank has. Raises WorkloadRejected where they differ, which `kind` cannot be."""
+    """Return the size of every rank. Raises WorkloadRejected if they differ."""
     sizes = {slot.mgpu for slot in workload.slots}
     if len(sizes) != 1:
         raise WorkloadRejected(
@@ -378,7 +384,7 @@ def _pod_spec(
             "fsGroup": options.run_as_user,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        # 0 would take the Pod off the API server while its processes may still run.
+        # With 0, the API server would delete the Pod while its processes may still run.
         "terminationGracePeriodSeconds": max(1, workload.grace_s),
         "volumes": _volumes(workload, options, mgpu),
         **_placement(workload, options, pool_of(workload, options)),
@@ -393,7 +399,7 @@ def _pod_spec(
 def _variables(
     workload: Workload, options: KubernetesOptions, ranks: Ranks
 ) -> list[dict[str, Any]]:
-    """The environment of a rank: the workload's own, and its place."""
+    """Return the environment of a rank: the workload's own variables, and those of its place."""
     count = str(len(workload.slots))
     fixed = {
         "HOME": WORK_DIRECTORY,
@@ -427,8 +433,11 @@ def _field_variable(name: str, field: str) -> dict[str, Any]:
 
 
 def _resources(workload: Workload, mgpu: int, pool: KubernetesPool) -> dict[str, Any]:
-    """What one rank is given: GPUs and memory as a limit too, and so are the cores of a pool of
-    them; the cores that come with GPUs only as a share."""
+    """Return the resources of one rank.
+
+    GPUs and memory are limits too, as are the cores of a CPU pool. Cores that come with GPUs are
+    only a request.
+    """
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
     if workload.cpus_per_node is not None and mgpu:
@@ -448,7 +457,7 @@ def _resources(workload: Workload, mgpu: int, pool: KubernetesPool) -> dict[str,
 
 
 def _memory_kib(workload: Workload, mgpu: int, pool: KubernetesPool) -> int | None:
-    """What one rank may have in memory, None for any amount."""
+    """Return the memory limit of one rank in KiB; None for any amount."""
     if workload.memory_mib_per_node is not None and mgpu:
         return workload.memory_mib_per_node * 1024
     if pool.memory_mib_per_gpu is None:
@@ -458,10 +467,10 @@ def _memory_kib(workload: Workload, mgpu: int, pool: KubernetesPool) -> int | No
 
 
 def _with_storage(resources_: Mapping[str, Any], options: KubernetesOptions) -> dict[str, Any]:
-    """`resources_` with a bound on what a rank writes to the disk of its node.
+    """Return `resources_` with a limit on what a rank writes to the disk of its node.
 
-    It asks for none, so that no node must say how much it has: without that, Kubernetes would take
-    the bound for the request.
+    The request is 0, so that no node needs to report its disk size. Without it, Kubernetes would
+    use the limit as the request.
     """
     limit_mib = options.work_mib + LAYER_MIB
     return {
@@ -504,8 +513,11 @@ def _placement(
 
 
 def _planned_nodes(workload: Workload) -> list[str]:
-    """The nodes that the arbiter counted with. The cluster's scheduler would spread small jobs over
-    all nodes, and none was left whole for the large one that was started beside them."""
+    """Return the nodes that the arbiter planned with, as a preference.
+
+    Otherwise the cluster's scheduler would spread small jobs over all nodes. Then no whole node
+    would be left for a large job that starts at the same time.
+    """
     return sorted({slot.node for slot in workload.slots if slot.node})
 
 
@@ -539,6 +551,6 @@ def _volumes(workload: Workload, options: KubernetesOptions, mgpu: int) -> list[
 
 @cache
 def _launcher() -> str:
-    """launcher.sh without its comments, which would only fill lists of processes."""
+    """Return launcher.sh without its comments, which would only fill lists of processes."""
     text = resources.files("connectors.kubernetes").joinpath("launcher.sh").read_text("ascii")
     return "\n".join(line for line in text.splitlines() if line and not line.startswith("#"))

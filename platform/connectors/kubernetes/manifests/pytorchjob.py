@@ -1,7 +1,7 @@
 """A workload as a PyTorchJob of Kubeflow's training operator: rank 0 is its master.
 
-The operator tells its Pods RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, too, and says the same as
-the launcher and we do: it takes the port from the container.
+The operator too sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its Pods. Its values equal
+ours and the launcher's: it takes the port from the container.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REPLICA_FIELD = f"metadata.labels['{naming.INDEX_OF_REPLICA}']"
 
 
 def pytorchjob(workload: Workload, options: KubernetesOptions, cluster_id: str) -> dict[str, Any]:
-    """The suspended PyTorchJob in its team's queue.
+    """Return the suspended PyTorchJob in its team's queue.
 
     Raises WorkloadRejected for ranks that differ.
     """
@@ -52,7 +52,7 @@ def pytorchjob(workload: Workload, options: KubernetesOptions, cluster_id: str) 
 
 
 def run_policy(workload: Workload) -> dict[str, Any]:
-    """How Kubeflow's operators run a workload: once, and what still runs at its end is ended."""
+    """Return how Kubeflow's operators run a workload: once, and with the rest ended at its end."""
     policy: dict[str, Any] = {
         "suspend": True,
         "backoffLimit": 0,

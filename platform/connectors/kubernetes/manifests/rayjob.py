@@ -1,5 +1,7 @@
-"""A workload as a RayJob of KubeRay: a Ray cluster as large as its ranks, on whose head, rank 0,
-the script runs. The other ranks are Ray's workers."""
+"""A workload as a RayJob of KubeRay: a Ray cluster with one Pod per rank.
+
+The script runs on the head, rank 0. The other ranks are Ray's workers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ from connectors.protocol import Workload
 
 
 def rayjob(workload: Workload, options: KubernetesOptions, cluster_id: str) -> dict[str, Any]:
-    """The suspended RayJob in its team's queue. Raises WorkloadRejected for workers that differ."""
+    """Return the suspended RayJob in its team's queue.
+
+    Raises WorkloadRejected for workers that differ.
+    """
     head, *workers = [slot.mgpu for slot in workload.slots]
     if len(set(workers)) > 1:
         raise WorkloadRejected(
@@ -52,10 +57,11 @@ def rayjob(workload: Workload, options: KubernetesOptions, cluster_id: str) -> d
     spec: dict[str, Any] = {
         "suspend": True,
         "backoffLimit": 0,
-        # The operator hands the script to the head itself: no Pod that only submits it.
+        # The operator sends the script to the head directly, without an extra Pod for the
+        # submission.
         "submissionMode": "HTTPMode",
         "entrypoint": shlex.join(launcher_words(workload)),
-        # The cluster goes at once when the script has ended, and the RayJob stays.
+        # The Ray cluster is deleted as soon as the script has ended; the RayJob stays.
         "shutdownAfterJobFinishes": True,
         "ttlSecondsAfterFinished": 0,
         "rayClusterSpec": cluster,
@@ -78,5 +84,5 @@ def _template(
     ranks: Ranks,
     role: str = naming.ROLE_RANK,
 ) -> dict[str, Any]:
-    """A Pod whose container runs what KubeRay puts there: Ray itself."""
+    """Return a Pod whose container runs the command of KubeRay: Ray itself."""
     return pod_template(workload, options, cluster_id, ranks, command=(), role=role)

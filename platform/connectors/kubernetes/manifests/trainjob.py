@@ -1,8 +1,8 @@
 """A workload as a TrainJob of Kubeflow Trainer.
 
-A TrainJob says little of its Pods: they come from a TrainingRuntime. The cluster's own would decide
-of security and places, so every workload brings a runtime of its own, which must be there before
-its TrainJob.
+A TrainJob hardly describes its Pods: they come from a TrainingRuntime. The cluster's own runtime
+would decide about security and placement. So every workload brings a runtime of its own, which must
+exist before its TrainJob.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from connectors.kubernetes.objects.resources import TRAINING_RUNTIME, TRAINJOB
 from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 
-#: What the Trainer calls the ranks' Job and its container.
+#: The Trainer's name of the ranks' Job and its container.
 _NODE = naming.TRAINER_CONTAINER
 
 
 def trainjob(workload: Workload, cluster_id: str) -> dict[str, Any]:
-    """The suspended TrainJob in its team's queue."""
+    """Return the suspended TrainJob in its team's queue."""
     spec: dict[str, Any] = {
         "suspend": True,
         "runtimeRef": {
@@ -52,7 +52,10 @@ def trainjob(workload: Workload, cluster_id: str) -> dict[str, Any]:
 def training_runtime(
     workload: Workload, options: KubernetesOptions, cluster_id: str
 ) -> dict[str, Any]:
-    """What the TrainJob's Pods are. Raises WorkloadRejected for ranks that differ."""
+    """Return the TrainingRuntime of the TrainJob's Pods.
+
+    Raises WorkloadRejected for ranks that differ.
+    """
     name = naming.workload_name(workload.key)
     count = len(workload.slots)
     master = f"{name}-{_NODE}-0-0.{name}" if count > 1 else "127.0.0.1"

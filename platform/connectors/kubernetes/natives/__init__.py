@@ -1,1 +1,1 @@
-"""Workloads that people gave to the cluster beside the portal."""
+"""Native workloads, which people submit to the cluster without the portal."""

@@ -1,16 +1,17 @@
-"""Workloads that people gave to Kueue beside the portal: found by uid, started, stopped, ended.
+"""Native workloads in Kueue: found by uid, started, stopped and ended.
 
-`start` opens the gate (`gating`), makes a Workload active that an earlier `stop` left inactive, and
-votes for it once Kueue has reserved its quota: all of it only while the Workload asks for what was
-granted, and the vote is for the version that was looked at. Kueue makes a new Workload, without a
-vote, of an object that asks for something else by then. It goes that way as far as it leads at once
-and is repeated while the workload is listed as held, so that nothing needs to be remembered here.
-After a run the Workload is left inactive: whatever Kueue would start anew waits for the next
-`start`, and
-where Kueue itself ended the run, no vote of ours lets it begin again.
+`start` opens the gate (`gating`) and activates a Workload that an earlier `stop` left inactive. It
+votes for the Workload once Kueue has reserved its quota. All of this happens only while the
+Workload asks for the granted size, and the vote names the version that was checked. If the object
+changes its request, Kueue makes a new Workload without a vote.
 
-An object that was ended for good here says so by annotation `naming.STOPPED`; its owner can still
-look at it, and removes it.
+`start` does as many of these steps as are possible now. It is repeated while the workload is listed
+as held, so that nothing needs to be remembered here. After a run, the Workload is left inactive. If
+Kueue would start it again, it waits for the next `start`. If Kueue itself ended the run, the old
+vote does not start it again.
+
+An object that was ended for good here has the annotation `naming.STOPPED`. Its owner can still look
+at it, and removes it.
 """
 
 from __future__ import annotations
@@ -56,18 +57,18 @@ Object = Mapping[str, Any]
 
 #: Condition of a Workload: whether Tidegate has granted its GPUs, and why not yet.
 GRANTED = "tidegate.io/Granted"
-#: Who writes it, so that a vote does not take it away.
+#: Its field manager, so that a vote does not remove it.
 EXPLAINER = "tidegate-explain"
 JOB_UID = "kueue.x-k8s.io/job-uid"
-#: For so long `start` waits for Kueue to reserve quota for what it has just let in; the next one
-#: finds it reserved.
+#: Seconds for which `start` waits for Kueue to reserve quota for a workload that it has just
+#: released. Otherwise the next `start` finds it reserved.
 RESERVED_WITHIN_S = 1.0
 _PAUSE_S = 0.1
 _SENTENCE_MAX = 2_000
 
 
 def control_natives(connector: ClusterConnector) -> KubernetesNatives:
-    """The control of the natives on the cluster of `connector`, which must be Kubernetes."""
+    """Return the native control of the Kubernetes cluster of `connector`."""
     assert isinstance(connector, KubernetesConnector)
     return KubernetesNatives(
         connector.api,
@@ -80,28 +81,33 @@ def control_natives(connector: ClusterConnector) -> KubernetesNatives:
 
 @dataclass(frozen=True, slots=True)
 class _Native:
-    """An object (None where Kueue's Workload stands for it) and its Workload, if it has one yet."""
+    """An object and its Workload, if it has one yet.
+
+    `item` is None where Kueue's Workload represents the object.
+    """
 
     item: Object | None
     workload: Object | None
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has ended, by what Kueue says."""
+        """Return whether it has ended, according to Kueue."""
         return self.workload is not None and is_true(self.workload, "Finished")
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, or is ended for good."""
+        """Return whether it has ended, or was ended for good."""
         return self.is_finished or any(
             is_marked(one, STOPPED) for one in (self.item, self.workload)
         )
 
 
 class KubernetesNatives:
-    """Implements `connectors.natives.NativeControl` and `NativeStarter`; safe to use from several
-    threads. `state` is what is known of the cluster, `pools` what it has, and `took` is told what
-    the server answers."""
+    """Implements `connectors.natives.NativeControl` and `NativeStarter`; safe for several threads.
+
+    `state` returns the known state of the cluster. `pools` are the cluster's pools. `took` gets the
+    objects that the server returns.
+    """
 
     def __init__(
         self,
@@ -125,11 +131,11 @@ class KubernetesNatives:
 
     @property
     def starter(self) -> KubernetesNatives | None:
-        """See the protocol: with Kueue they wait for us."""
+        """See the protocol. With Kueue, natives wait for us."""
         return self if self._has_kueue else None
 
     def team_of(self, account: str) -> str | None:
-        """See the protocol: the account is a namespace, which tells the path of its team."""
+        """See the protocol. The account is a namespace, which contains the path of its team."""
         if not is_team_namespace(account):
             return None
         try:
@@ -139,7 +145,7 @@ class KubernetesNatives:
         except KubeRefused as error:
             raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
         path = (found["metadata"].get("annotations") or {}).get(PATH)
-        # Its name is made of the path: nobody can write another team's there.
+        # The name is derived from the path, so that nobody can claim another team's path.
         return path if isinstance(path, str) and team_namespace(path) == account else None
 
     def start(self, ref: NativeRef, granted: NativeSize | None) -> None:
@@ -149,7 +155,7 @@ class KubernetesNatives:
             return
         workload = native.workload
         if workload is None or not self._asks_for(workload, granted):
-            # The next listing says what it asks for.
+            # The next listing shows what it asks for.
             return
         is_waited_for = False
         if native.item is not None and _is_gated(native.item):
@@ -161,17 +167,17 @@ class KubernetesNatives:
         if (workload.get("spec") or {}).get("active") is False:
             is_waited_for = True
             path = workload_path(workload)
-            # With the version: a stop that came in between stays.
+            # With the version, a stop in between is preserved.
             patch = {
                 "metadata": {"resourceVersion": workload["metadata"]["resourceVersion"]},
                 "spec": {"active": True},
             }
             self._change(lambda: self._api.merge_patch(path, patch))
-        # Who repeats it has others to see to: only what has just changed is waited for.
+        # Wait only after a change: a repeated call should not delay other workloads.
         self._vote(ref, workload, granted, within_s=RESERVED_WITHIN_S if is_waited_for else 0)
 
     def stop(self, ref: NativeRef) -> None:
-        """See the protocol. Pods that are ending get no more than a second from now on."""
+        """See the protocol. Pods that are ending get at most one more second."""
         native = self._find(ref)
         if native is not None:
             if native.workload is not None:
@@ -198,17 +204,17 @@ class KubernetesNatives:
         self._kill(ref, native)
 
     def notify(self, ref: NativeRef) -> None:
-        """See the protocol: its Pods get TERM, and the grace that they were made with.
+        """See the protocol. Its Pods get TERM, and the grace that they were created with.
 
-        Nothing else reaches a program that knows nothing of us; so its run ends here, and `stop`
-        only shortens what is left of the grace.
+        No other signal reaches a program that does not know us. So this ends the run, and `stop`
+        only shortens the rest of the grace.
         """
         native = self._find(ref)
         if native is not None and native.workload is not None:
             self._deactivate(native.workload)
 
     def find_ended(self, ref: NativeRef) -> NativeWorkload | None:
-        """See the protocol: nothing, as a cluster keeps no accounts, once it is gone for sure."""
+        """See the protocol. Returns None once it is certainly gone: there is no accounting."""
         if self._find(ref) is not None:
             raise AccountUndecided(f"{ref.native_id} is still there")
         labels = f"{JOB_UID}={ref.native_id}"
@@ -221,14 +227,14 @@ class KubernetesNatives:
         return None
 
     def explain(self, ref: NativeRef, code: str, sentence: str) -> None:
-        """See the protocol: condition `GRANTED` in the status of its Workload."""
+        """See the protocol. Writes condition `GRANTED` in the status of its Workload."""
         native = self._find(ref)
         if native is not None and native.workload is not None and not native.is_over:
             reason = "".join(word.capitalize() for word in code.split("_"))
             self._tell(native.workload, "False", reason, sentence)
 
     def _asks_for(self, workload: Object, granted: NativeSize | None) -> bool:
-        """Whether `workload` asks for exactly what was `granted`."""
+        """Return whether `workload` asks for exactly what was `granted`."""
         try:
             asked = asked_by_native(workload, self._pools)
         except Odd:
@@ -239,7 +245,7 @@ class KubernetesNatives:
     def _vote(
         self, ref: NativeRef, workload: Object, granted: NativeSize | None, *, within_s: float
     ) -> None:
-        """Vote as soon as Kueue has reserved quota for what was granted, if that is now."""
+        """Vote once Kueue has reserved quota for the granted size, within `within_s` seconds."""
         ends_s = time.monotonic() + within_s
         while True:
             native = self._find(ref)
@@ -290,11 +296,13 @@ class KubernetesNatives:
             self._change(lambda: self._api.merge_patch(path, {"spec": {"active": False}}))
 
     def _kill(self, ref: NativeRef, native: _Native) -> None:
-        """Only what its own controller is already ending: a Pod that somebody else deletes counts
-        as failed, and a Job that may not fail would never run again. The next call has the rest.
+        """Kill Pods that their controller is already ending; the next call handles the rest.
 
-        What has finished never runs again, and nobody ends Pods that it left: those of an object
-        that its owner deleted and keeps by a finalizer run on.
+        A Pod that somebody else deletes counts as failed, and a Job without retries would then
+        never run again.
+
+        A finished object never runs again, and no controller ends Pods that it left. Pods run on if
+        their owner deleted the object but keeps it by a finalizer.
         """
         state = self._state()
         must_go = _is_left if native.is_finished else _ends_slowly
@@ -311,7 +319,7 @@ class KubernetesNatives:
         return self._api.merge_patch(path, {"metadata": {"annotations": dict(annotations)}})
 
     def _change(self, act: Callable[[], Any]) -> None:
-        """Write; what is not there any more, or has just changed, the next listing tells."""
+        """Write a change. If the object is gone or has just changed, the next listing shows it."""
         try:
             answered = act()
         except (NotFound, Conflict):
@@ -319,7 +327,7 @@ class KubernetesNatives:
         except KubeRefused as error:
             if isinstance(error, Forbidden) and error.is_for_all:
                 raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
-            # A policy or a webhook that looks at this one object.
+            # A policy or a webhook refuses this one object.
             raise NativeRefused(f"the cluster refuses it: {error}") from error
         if isinstance(answered, dict):
             self._took(answered)
@@ -333,7 +341,7 @@ class KubernetesNatives:
             for one in state.workloads
             if one["metadata"]["uid"] == uid
             or (
-                # Anybody can write in another namespace that it is its.
+                # Anybody can name it as an owner in another namespace.
                 (item is None or one["metadata"]["namespace"] == item["metadata"]["namespace"])
                 and any(
                     owner.get("uid") == uid
@@ -346,18 +354,18 @@ class KubernetesNatives:
 
 
 def _ends_slowly(pod: Object) -> bool:
-    """Whether it is being ended and has more time than is to be."""
+    """Return whether it is being ended with more than the allowed time left."""
     grace_s = pod["metadata"].get("deletionGracePeriodSeconds")
     return grace_s is not None and grace_s > KILL_GRACE_S and not is_over(pod)
 
 
 def _is_left(pod: Object) -> bool:
-    """Whether it runs on, or is being ended and has more time than is to be."""
+    """Return whether it runs on, or is being ended with more than the allowed time left."""
     return not is_over(pod) and (not pod["metadata"].get("deletionTimestamp") or _ends_slowly(pod))
 
 
 def _age_of(workload: Object) -> tuple[bool, str]:
-    """Of several Workloads of one object the one that has not finished counts, then the newest."""
+    """Return a sort key of an object's Workloads: an unfinished one counts, then the newest."""
     return not is_true(workload, "Finished"), str(workload["metadata"].get("creationTimestamp"))
 
 

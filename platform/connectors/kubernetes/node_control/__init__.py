@@ -1,1 +1,1 @@
-"""Nodes are cordoned, emptied and let in again."""
+"""Cordons, empties and resumes nodes."""

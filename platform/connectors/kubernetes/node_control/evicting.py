@@ -1,9 +1,9 @@
-"""What runs on a cordoned node is sent away.
+"""Evicts Pods from a cordoned node.
 
-Pods of jobs that we run are only told: they have a notice and a grace of their own, and end with
-their whole gang. Every other Pod is evicted, as its PodDisruptionBudgets allow; what they keep
-today is asked for again by whoever repeats the call. Pods of DaemonSets stay, since they would be
-made again on the same node, and so do those that the node made for itself.
+Pods of our own jobs are only reported: they have a notice and a grace of their own, and end with
+their whole gang. Every other Pod is evicted as its PodDisruptionBudgets allow. When a budget
+refuses it now, the next call tries again. Pods of DaemonSets stay, since they would be created
+again on the same node. Static Pods of the node stay too.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from connectors.protocol import ClusterConnector
 
 Object = Mapping[str, Any]
 
-#: What a Pod gets that says nothing of its own grace.
+#: Kubernetes' grace of a Pod without one of its own.
 _OWN_GRACE_S = 30
-#: No eviction is begun later than so long after the first: the next call has the rest, and nobody
-#: else takes over the request meanwhile.
+#: Seconds after the first eviction in which further ones begin. The next call handles the rest, and
+#: no other process takes over the request meanwhile.
 _ROUND_S = 15.0
 _REFUSALS_TOLD = 3
 _REFUSAL_LENGTH_MAX = 400
 
 
 def control_eviction(connector: ClusterConnector) -> KubernetesNodeEviction:
-    """How nodes of the cluster of `connector`, which must be Kubernetes', are emptied."""
+    """Return the eviction control of the Kubernetes cluster of `connector`."""
     assert isinstance(connector, KubernetesConnector)
     return KubernetesNodeEviction(
         connector.api,
@@ -50,8 +50,10 @@ def control_eviction(connector: ClusterConnector) -> KubernetesNodeEviction:
 
 
 class KubernetesNodeEviction:
-    """Implements `connectors.node_control.NodeEviction`. `state` is what is known of the cluster,
-    `pools` what it has."""
+    """Implements `connectors.node_control.NodeEviction`.
+
+    `state` returns the known state of the cluster. `pools` are the cluster's pools.
+    """
 
     def __init__(
         self,
@@ -65,17 +67,17 @@ class KubernetesNodeEviction:
         self._state = state
         self._pools = pools
         self._cluster_id = cluster_id
-        # Its own: a draw from the module's generator would disturb whoever seeds that one.
+        # Its own generator: using the module's one would disturb callers that seed it.
         self._chance = random.Random()  # noqa: S311 - no secret
 
     def evict(self, node: str, *, grace_s: int, jobs: Collection[str]) -> LeftOnNode:
-        """See the protocol. `node` is one that was cordoned."""
-        # Listed anew: of most Pods of a cluster the watches keep nothing.
+        """See the protocol. `node` is cordoned."""
+        # Listed now, because the watches do not cache most Pods.
         listed = self._api.list(POD.collection(), fields=f"spec.nodeName={node}").items
         pods = [pod for pod in listed if must_go(pod)]
         state = replace(self._state(), pods=tuple(pods), gone_pods=())
         look = Look(state, self._cluster_id, self._pools, naming.ADMISSION_CHECK)
-        # Not what only says that it is a job's.
+        # Pods that only claim to belong to a job are excluded.
         whose = {pod.uid: run.uid for run in look.runs() if run.uid in jobs for pod in run.pods}
         others = [pod for pod in pods if pod["metadata"]["uid"] not in whose]
         refusals = self._evict(
@@ -84,9 +86,9 @@ class KubernetesNodeEviction:
         return LeftOnNode(frozenset(whose.values()), len(others), refusals)
 
     def _evict(self, pods: Iterable[Object], grace_s: int) -> tuple[str, ...]:
-        """Why some of `pods` may not go, some of it in words."""
+        """Evict `pods`. Return a few of the reasons why some of them may not go."""
         waiting = list(pods)
-        # So that what a budget keeps does not for ever keep all behind it from being asked.
+        # Shuffled, so that Pods kept by a budget do not block the others for ever.
         self._chance.shuffle(waiting)
         ends_s = time.monotonic() + _ROUND_S
         refusals: list[str] = []
@@ -109,14 +111,14 @@ class KubernetesNodeEviction:
                         "the portal's service account may not evict Pods; give it the right to "
                         f"create pods/eviction ({error})"
                     ) from error
-                # A budget, or a policy that looks at this one.
+                # A budget or a policy refuses this one Pod.
                 why = " ".join((error.message, *(cause.message for cause in error.causes)))
                 refusals.append(f"{namespace}/{name}: {why}"[:_REFUSAL_LENGTH_MAX])
         return tuple(sorted(refusals)[:_REFUSALS_TOLD])
 
 
 def must_go(pod: Object) -> bool:
-    """Whether the node is not empty as long as `pod` is on it."""
+    """Return whether the node counts as empty only without `pod`."""
     return not (is_of_its_node(pod) or is_over(pod))
 
 

@@ -1,8 +1,8 @@
-"""Nodes of a Kubernetes cluster are cordoned and let in again.
+"""Cordons and resumes nodes of a Kubernetes cluster.
 
-A drain here is what it is everywhere in the portal: nothing new starts on the node and what runs
-goes on; `evicting` empties it. Our reason is written beside it as an annotation. A resume lifts the
-cordon whoever set it, as it does on other kinds of cluster; taints stay.
+As everywhere in the portal, a drain keeps new work off the node and lets running work go on;
+`evicting` empties the node. Our reason is stored as an annotation. A resume lifts the cordon
+regardless of its origin, as on other kinds of cluster. Taints stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REASON_LENGTH_MAX = 200
 
 
 def control_nodes(connector: ClusterConnector) -> KubernetesNodeControl:
-    """The control of the nodes on the cluster of `connector`, which must be Kubernetes'."""
+    """Return the node control of the Kubernetes cluster of `connector`."""
     assert isinstance(connector, KubernetesConnector)
     return KubernetesNodeControl(connector.api)
 
@@ -41,7 +41,7 @@ class KubernetesNodeControl:
         self._change(node, {DRAINED: reason}, is_cordoned=True)
 
     def resume(self, node: str) -> None:
-        """See the protocol. A node that is not ready, or tainted, stays away."""
+        """See the protocol. A node that is not ready, or tainted, stays unavailable."""
         self._change(node, {DRAINED: None}, is_cordoned=False)
 
     def _change(
@@ -49,7 +49,7 @@ class KubernetesNodeControl:
     ) -> None:
         if not _NODE.fullmatch(node):
             raise NodeRefused(f"{node[:80]!r} cannot be the name of a node")
-        # None takes the field away, which is how a node is that nobody cordoned.
+        # None removes the field, as on a node that was never cordoned.
         patch: dict[str, Any] = {
             "metadata": {"annotations": dict(annotations)},
             "spec": {"unschedulable": True if is_cordoned else None},

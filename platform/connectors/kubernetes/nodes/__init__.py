@@ -1,1 +1,1 @@
-"""What nodes offer: devices, cores and features, by their labels. Pure."""
+"""The devices, cores and features of nodes, from their labels. Pure."""

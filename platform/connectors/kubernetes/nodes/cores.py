@@ -1,12 +1,12 @@
-"""CPU cores as the devices of pools: who holds them on which node, and who asks for them. Pure.
+"""CPU cores as the devices of pools: their use by node, and the requests for them. Pure.
 
-The CPU that comes with GPUs is of no pool. So a node whose labels are those of a pool of cores has
-cores only where it has no GPUs of a pool, and what asks for GPUs of a pool asks for no cores.
+CPU that comes with GPUs belongs to no pool. So a node with the labels of a CPU pool offers cores
+only if it has no GPUs of a pool. A Pod that asks for GPUs of a pool counts no cores.
 
-What is held of a node is counted as the cluster's scheduler does, or what is offered would not be
-what fits: by requests, of every Pod that is bound to the node and has not ended. What the node's
-own services hold (Pods of DaemonSets, and those that it made for itself) is never offered. Of all
-others the listing tells, one by one: what is neither ours nor in a queue is held outside.
+The use of a node is counted as the cluster's scheduler does; otherwise the offer would not match
+what fits. It counts the requests of every Pod that is bound to the node and has not ended. Cores of
+the node's own services (Pods of DaemonSets, and static Pods) are never offered. All other Pods are
+in the listing. A Pod that is neither ours nor in a queue counts as held outside.
 """
 
 from __future__ import annotations
@@ -29,33 +29,35 @@ from connectors.kubernetes.objects.reading import (
 from connectors.kubernetes.options.options import KubernetesPool
 from primitives.units import DeviceKind
 
-#: Annotation of what a node made for itself: the API server shows only a mirror of it.
+#: Annotation of a static Pod, of which the API server shows only a mirror.
 MIRROR = "kubernetes.io/config.mirror"
 _ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 def gpu_pools(pools: Mapping[str, KubernetesPool]) -> dict[str, KubernetesPool]:
-    """Those of GPUs."""
+    """Return the pools of GPUs."""
     return {name: pool for name, pool in pools.items() if pool.device is DeviceKind.GPU}
 
 
 def core_pools(pools: Mapping[str, KubernetesPool]) -> tuple[KubernetesPool, ...]:
-    """Those of CPU cores."""
+    """Return the pools of CPU cores."""
     return tuple(pool for pool in pools.values() if pool.device is DeviceKind.CPU)
 
 
 def in_queue_order(pools: Iterable[KubernetesPool]) -> tuple[KubernetesPool, ...]:
-    """`pools` in the one order in which queues list their flavors, which is that in which Kueue
-    tries them. Pools of cores are last: what asks for neither GPUs nor the labels of a pool goes
-    where it went before there were any."""
+    """Return `pools` in the order of flavors in queues, in which Kueue tries them.
+
+    CPU pools are last. A Pod without GPUs and without the labels of a pool goes to the flavor that
+    it had before CPU pools existed.
+    """
     return tuple(sorted(pools, key=lambda pool: (pool.device is DeviceKind.CPU, pool.name)))
 
 
 def most_at_once(spec: Object, asked: Callable[[Object], int]) -> int:
-    """What a Pod with `spec` asks for where each of its containers asks for `asked`: containers and
-    sidecars together, or an init container with the sidecars that were started before it.
+    """Return the request of a Pod with `spec`, whose containers each ask for `asked`. Raises Odd.
 
-    Raises Odd.
+    That is the sum of containers and sidecars. It is more if an init container, with the sidecars
+    started before it, needs more.
     """
     sidecars = most = 0
     for one in parts(spec, "initContainers"):
@@ -67,18 +69,18 @@ def most_at_once(spec: Object, asked: Callable[[Object], int]) -> int:
 
 
 def cpu_milli_of(spec: Object) -> int:
-    """The CPU that a Pod with `spec` asks for, in thousandths of a core. Raises Odd."""
+    """Return the CPU request of a Pod with `spec`, in thousandths of a core. Raises Odd."""
     return _requested(spec, "cpu", cpu_milli_asked)
 
 
 def memory_mib_of(spec: Object) -> int:
-    """The memory that a Pod with `spec` asks for, in MiB. Raises Odd."""
+    """Return the memory request of a Pod with `spec`, in MiB. Raises Odd."""
     return _requested(spec, "memory", memory_mib_asked)
 
 
 def _requested(spec: Object, resource: str, read: Callable[[Object, str], int | None]) -> int:
     def asked(item: Object) -> int | None:
-        # Where there is only a limit, the API server takes it for the request.
+        # If there is only a limit, the API server uses it as the request.
         request = read(part(item, "resources", "requests"), resource)
         return read(part(item, "resources", "limits"), resource) if request is None else request
 
@@ -88,8 +90,10 @@ def _requested(spec: Object, resource: str, read: Callable[[Object, str], int | 
 
 
 def is_of_its_node(pod: Object) -> bool:
-    """Whether the Pod is one of its node's own services: of a DaemonSet, or made by the node for
-    itself. Raises Odd."""
+    """Return whether the Pod is one of its node's own services. Raises Odd.
+
+    These are Pods of DaemonSets, and static Pods of the node.
+    """
     return MIRROR in texts(pod, "metadata", "annotations") or any(
         flag(owner, "controller") is True and text(owner, "kind") == "DaemonSet"
         for owner in parts(pod, "metadata", "ownerReferences")
@@ -99,28 +103,29 @@ def is_of_its_node(pod: Object) -> bool:
 def cores_asked(
     spec: Object, pools: Mapping[str, KubernetesPool], flavor: str = ""
 ) -> tuple[str, int] | None:
-    """The pool of which Pods with `spec` in a queue have cores, and how many thousandths each; pool
-    "" where that cannot be told, None for none. For what asks for no GPUs.
+    """Return pool and thousandths of a core of each Pod with `spec` in a queue; None for none.
 
-    `flavor` is what Kueue has given them of CPU, "" as long as it has given nothing: then it is
-    told as Kueue will. Raises Odd.
+    Pool "" means that the pool is unknown. This applies only to Pods without GPUs. `flavor` is the
+    CPU flavor that Kueue assigned. While it is "", Kueue's choice is predicted. Raises Odd.
     """
     if not core_pools(pools) or not (milli := cpu_milli_of(spec)):
         return None
     meant = _meant(spec, pools)
     if flavor:
         given = next((pool.name for pool in core_pools(pools) if pool.flavor == flavor), None)
-        # Other nodes than those that it would have been granted on.
+        # Kueue assigned other nodes than predicted.
         meant = "" if given is None and meant is not None else given
     return None if meant is None else (meant, milli)
 
 
 def _meant(spec: Object, pools: Mapping[str, KubernetesPool]) -> str | None:
-    """The pool of cores whose flavor Kueue gives to Pods with `spec`, None where it is none of
-    them; "" where that may be one of several, or a pool's labels and those of others."""
+    """Return the CPU pool whose flavor Kueue gives to Pods with `spec`; None without one.
+
+    "" means that several pools are possible, or that other flavors fit the pool's labels too.
+    """
     fitting = [pool for pool in in_queue_order(pools.values()) if _fits(spec, pool.node_selector)]
     if not fitting or fitting[0].device is DeviceKind.GPU:
-        # Of CPU there is always enough in a flavor of GPUs.
+        # A flavor of GPUs always has enough CPU quota.
         selected = part(spec, "nodeSelector").items()
         named = any(pool.node_selector.items() <= selected for pool in core_pools(pools))
         return "" if named else None
@@ -128,8 +133,10 @@ def _meant(spec: Object, pools: Mapping[str, KubernetesPool]) -> str | None:
 
 
 def _fits(spec: Object, labels: Mapping[str, str]) -> bool:
-    """Whether Kueue takes a flavor with `labels` for Pods with `spec`: of what they say of nodes it
-    asks only for labels that this flavor has (`flavorSelector` in its flavorassigner.go)."""
+    """Return whether Kueue takes a flavor with `labels` for Pods with `spec`.
+
+    Kueue checks only node labels that this flavor has (`flavorSelector` in its flavorassigner.go).
+    """
     selector = part(spec, "nodeSelector")
     if any(selector.get(label, value) != value for label, value in labels.items()):
         return False
@@ -138,7 +145,7 @@ def _fits(spec: Object, labels: Mapping[str, str]) -> bool:
         [one for one in parts(term, "matchExpressions") if text(one, "key") in labels]
         for term in parts(spec, *required, "nodeSelectorTerms")
     ]
-    # A term that says nothing of the flavor's labels is met by it, and one is enough.
+    # A term without the flavor's labels is satisfied, and one satisfied term is enough.
     return not terms or any(
         all(_is_met(one, labels[text(one, "key")]) for one in term) for term in terms
     )
@@ -157,11 +164,10 @@ def _is_met(expression: Object, value: str) -> bool:
 def cores_held(
     pod: Object, pools: Sequence[KubernetesPool], of_node: Iterable[str], *, asks_gpus: bool
 ) -> dict[str, int]:
-    """The thousandths of cores that the Pod holds, or waits for, by pool of `pools`, which are of
-    cores; "" where it is on a node that is not its pool's. `of_node` are the pools of the node that
-    it is on. Raises Odd.
+    """Return the thousandths of cores that the Pod holds or awaits, by CPU pool of `pools`.
 
-    On a node of a pool whatever asks for CPU holds some of it.
+    `of_node` are the pools of the Pod's node. On a node of a pool, every Pod that asks for CPU
+    holds some. Pool "" has cores of a Pod that selects a pool, but is on another node. Raises Odd.
     """
     if not pools or is_of_its_node(pod):
         return {}
@@ -182,8 +188,11 @@ def cores_held(
 
 @dataclass(slots=True)
 class NodeUse:
-    """What is not to be offered of nodes, by name: CPU and memory of each node's own services, and
-    the memory of other Pods that are not ours beyond what comes with their cores."""
+    """Amounts that nodes must not offer, by node name.
+
+    They are the CPU and memory of each node's own services. They also include the memory of native
+    Pods beyond the share of their cores.
+    """
 
     cpu_milli: Counter[str] = field(default_factory=Counter)
     memory_mib: Counter[str] = field(default_factory=Counter)
@@ -192,10 +201,10 @@ class NodeUse:
 def use_of_nodes(
     pods: Iterable[Object], shares_mib: Mapping[str, int], is_ours: Callable[[Object], bool]
 ) -> NodeUse:
-    """What `pods` hold of the nodes in `shares_mib`: how many MiB come with a core on each.
+    """Return what `pods` use on the nodes of `shares_mib`, the MiB per core by node.
 
-    The arbiter counts the cores of all others than the nodes' own services, and as much memory with
-    them as a job of ours gets; and of what is ours exactly what it has.
+    The arbiter counts the cores of all Pods except the nodes' own services. With native cores it
+    counts as much memory as our jobs get, and for our own jobs their exact memory.
     """
     found = NodeUse()
     for pod in pods:
@@ -211,6 +220,6 @@ def use_of_nodes(
             elif not is_ours(pod):
                 found.memory_mib[node] += max(0, memory - cpu * shares_mib[node] // 1_000)
         except Odd:
-            # The listing tells it.
+            # The listing reports it.
             continue
     return found

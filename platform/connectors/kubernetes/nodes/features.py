@@ -1,8 +1,8 @@
-"""What a feature of a node is on a Kubernetes cluster: one of its labels. No I/O.
+"""Features of nodes as labels of a Kubernetes cluster. No I/O.
 
-A feature that option `features` has is the label, or label with a value, that it says there. Any
-other feature NAME is label `feature.node.kubernetes.io/NAME`, which Node Feature Discovery sets,
-with whatever value but "false".
+Option `features` maps a feature to a label, or to a label with a value. Any other feature NAME is
+label `feature.node.kubernetes.io/NAME`, which Node Feature Discovery sets, with any value but
+"false".
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from connectors.kubernetes.options.options import FEATURE_PREFIX, is_label_name
 #: By feature a label of nodes and its value, or None for any; `KubernetesOptions.features`.
 Features = Mapping[str, tuple[str, str | None]]
 
-#: The longest feature that a job can ask for, and the most that are told of one node.
+#: The longest feature that a job can ask for, and the most features listed per node.
 _LENGTH_MAX = 64
 _FEATURES_MAX = 200
 _NO = "false"
 
 
 def feature_terms(wanted: tuple[str, ...], features: Features) -> list[dict[str, Any]]:
-    """The expressions of a node affinity that only nodes with all of `wanted` match.
+    """Return the node affinity expressions that only nodes with all of `wanted` match.
 
-    Raises WorkloadRejected for a feature that can be no label.
+    Raises WorkloadRejected for a feature that cannot be a label.
     """
     terms: list[dict[str, Any]] = []
     for feature in dict.fromkeys(wanted):
@@ -48,13 +48,13 @@ def feature_terms(wanted: tuple[str, ...], features: Features) -> list[dict[str,
 
 
 def features_of(labels: Mapping[str, str], features: Features) -> tuple[str, ...]:
-    """The features of a node with `labels`, sorted: those that `feature_terms` match on it."""
+    """Return the sorted features of a node with `labels`, as `feature_terms` match them."""
     found = {
         name.removeprefix(FEATURE_PREFIX)
         for name, value in labels.items()
         if name.startswith(FEATURE_PREFIX) and value != _NO
     }
-    # A feature that the options define is theirs alone.
+    # Only the options decide about a feature that they define.
     found -= features.keys()
     found |= {
         feature

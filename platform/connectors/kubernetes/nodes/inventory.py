@@ -1,4 +1,4 @@
-"""What Kubernetes' Nodes are in the words of the protocol. Pure."""
+"""Translates Kubernetes' Nodes into those of the protocol. Pure."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def nodes_of(
     features: Mapping[str, tuple[str, str | None]],
     use: NodeUse | None = None,
 ) -> tuple[tuple[NodeCapacity, ...], tuple[str, ...]]:
-    """What each node of our pools offers, by name and pool, and complaints about what is left out.
+    """Return what each node of our pools offers, by name and pool, and complaints about the rest.
 
-    A node whose GPUs are of several kinds, as one with whole GPUs beside slices of others, is in a
-    pool with each. `features` are those that the options name: by feature a label and its value,
-    or any. A node of no pool is no complaint. `use` is what is not offered of nodes of pools of
-    cores.
+    A node with several kinds of GPU, such as whole GPUs and slices, is in a pool for each kind.
+    `features` are those of the options: by feature a label with its value, or None for any value. A
+    node without a pool causes no complaint. `use` is the amount that nodes of CPU pools must not
+    offer.
     """
     use = NodeUse() if use is None else use
     found: list[NodeCapacity] = []
@@ -105,7 +105,7 @@ def nodes_of(
 def pools_of_nodes(
     nodes: Iterable[Object], pools: Mapping[str, KubernetesPool]
 ) -> Mapping[str, frozenset[str]]:
-    """By node, the pools that it counts in; those of none are left out."""
+    """Return by node the pools in which it counts, without nodes of no pool."""
     found: dict[str, frozenset[str]] = {}
     for node in nodes:
         try:
@@ -120,9 +120,13 @@ def pools_of_nodes(
 
 @dataclass(frozen=True, slots=True)
 class _Pools:
-    """The pools whose nodes look like a node: those that it counts in, those that would count the
-    same devices as another of them, those of cores that it is not in for its GPUs, and those of
-    GPUs whose labels it has and none of their GPUs."""
+    """The pools whose labels a node has.
+
+    - `counting` are the pools in which it counts.
+    - `disputed` are pools that would count the same devices as another pool.
+    - `with_gpus` are CPU pools that exclude it because of its GPUs.
+    - `with_none` are GPU pools of whose GPUs it has none.
+    """
 
     counting: list[KubernetesPool]
     disputed: list[KubernetesPool]
@@ -131,7 +135,7 @@ class _Pools:
 
 
 def _pools_of(node: Object, pools: Mapping[str, KubernetesPool]) -> _Pools:
-    """Raises Odd."""
+    """Return the pools whose labels a node has. Raises Odd."""
     labels = texts(node, "metadata", "labels")
     looks_like = [
         pool
@@ -139,15 +143,16 @@ def _pools_of(node: Object, pools: Mapping[str, KubernetesPool]) -> _Pools:
         if all(labels.get(name) == value for name, value in pool.node_selector.items())
     ]
     of_cores = [pool for pool in looks_like if pool.device is DeviceKind.CPU]
-    # Also none of them for a moment, as while a driver is installed anew: it keeps its cores.
+    # This counts a node whose GPUs are missing for a moment, as during a driver update: it must not
+    # start to offer cores.
     has_gpus = bool(of_cores) and any(_may_have(node, pool) for pool in gpu_pools(pools).values())
     alike = [
         pool
         for pool in looks_like
         if (not has_gpus if pool.device is DeviceKind.CPU else _may_have(node, pool))
     ]
-    # A GPU that was cut in slices leaves 0 whole ones behind, and slices that are cut anew 0 of
-    # their kind.
+    # A GPU that was split into slices leaves 0 whole ones, and a new split leaves 0 of the old
+    # slices.
     fitting = [pool for pool in alike if _has_any(node, pool)] or alike
     disputed = [
         pool
@@ -167,7 +172,7 @@ def _pools_of(node: Object, pools: Mapping[str, KubernetesPool]) -> _Pools:
 
 
 def _counts_the_same(one: KubernetesPool, other: KubernetesPool) -> bool:
-    # The label by which devices are counted tells all GPUs of a node.
+    # The label that counts devices covers all GPUs of a node.
     by_label = one.device_class is not None or other.device_class is not None
     return by_label or one.resource == other.resource
 
@@ -181,7 +186,7 @@ def _may_have(node: Object, pool: KubernetesPool) -> bool:
 
 
 def _has_any(node: Object, pool: KubernetesPool) -> bool:
-    """Whether the node has GPUs of the pool, healthy or not. Raises Odd."""
+    """Return whether the node has GPUs of the pool, healthy or not. Raises Odd."""
     return _allocatable(node, pool) > 0 or (
         pool.device_class is None
         and pool.device is DeviceKind.GPU
@@ -190,7 +195,7 @@ def _has_any(node: Object, pool: KubernetesPool) -> bool:
 
 
 def _allocatable(node: Object, pool: KubernetesPool) -> int:
-    """How many units of its resource, of cores thousandths. Raises Odd."""
+    """Return the number of units of the pool's resource; for cores, thousandths. Raises Odd."""
     if pool.device is DeviceKind.CPU:
         return cpu_milli(node, "status", "allocatable", "cpu") or 0
     if pool.device_class is not None:
@@ -258,7 +263,7 @@ def _capacity(
 
 
 def _without(offered: NodeCapacity, pool: KubernetesPool, use: NodeUse) -> NodeCapacity:
-    """What a node of a pool of cores offers beside what `use` says."""
+    """Return what a node of a CPU pool offers after subtracting `use`."""
     kept = max(use.cpu_milli[offered.name], pool.reserved_cpu_milli)
     memory = offered.memory_mib
     return replace(
@@ -271,7 +276,7 @@ def _without(offered: NodeCapacity, pool: KubernetesPool, use: NodeUse) -> NodeC
 def core_shares_mib(
     nodes: Iterable[Object], pools: Mapping[str, KubernetesPool]
 ) -> Mapping[str, int]:
-    """By node of the pools of cores, the MiB of memory that come with each core."""
+    """Return the MiB of memory that come with each core, by node of the CPU pools."""
     of_cores = {pool.name: pool.memory_mib_per_gpu or 0 for pool in core_pools(pools)}
     if not of_cores:
         return {}
@@ -284,8 +289,10 @@ def core_shares_mib(
 
 
 def _tolerates(toleration: Mapping[str, str], taint: Object) -> bool:
-    """Kubernetes' rule: https://kubernetes.io/docs/concepts/scheduling-eviction/
-    taint-and-toleration/. Raises Odd."""
+    """Return whether `toleration` tolerates `taint`, by Kubernetes' rule. Raises Odd.
+
+    The rule: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/.
+    """
     if toleration.get("effect") and toleration["effect"] != text(taint, "effect"):
         return False
     if toleration.get("operator", "Equal") == "Exists":

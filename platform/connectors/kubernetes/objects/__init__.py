@@ -1,1 +1,1 @@
-"""Objects as the API server has them: their kinds, names, owners and parts. Pure."""
+"""Objects of the API server: their kinds, names, owners and parts. Pure."""

@@ -1,4 +1,4 @@
-"""Whether an object that is there is one that we created before. Pure."""
+"""Recognizes objects that we created before. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from connectors.kubernetes.objects.naming import CREATOR, PRIORITY_LABEL
 
 
 def is_as_made(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    """Whether `found`, which has the name and the key of `wanted`, is of its namespace and labels,
-    and neither was made by somebody beside the portal nor by a controller.
+    """Return whether `found`, with the name and key of `wanted`, is one that we created.
 
-    What it says may differ: a second submission of a key changes nothing.
+    It must have the same namespace and labels. Neither a native user nor a controller may have
+    created it. Its content may differ: a second submission of a key changes nothing.
     """
     metadata = found.get("metadata") or {}
     if metadata.get("namespace") != wanted["metadata"]["namespace"]:

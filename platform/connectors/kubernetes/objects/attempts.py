@@ -1,7 +1,7 @@
-"""Which objects, Workloads and Pods on the cluster belong to which of our attempts.
+"""Joins objects, Workloads and Pods on the cluster into our attempts.
 
-Fed by the reflectors, for several threads at once. An attempt is found by the uid of its object;
-two objects of one key are two attempts.
+The reflectors feed it; it is for several threads at once. The uid of its object identifies an
+attempt. Two objects of one key are two attempts.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from connectors.kubernetes.objects.resources import JOBSET_UID
 Json = dict[str, Any]
 Object = Mapping[str, Any]
 
-#: Deleted Pods whose last state is remembered at most.
+#: The most deleted Pods whose last state is remembered.
 _GONE_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One object of ours with what Kueue and the cluster made of it."""
+    """One object of ours with its Workload and Pods."""
 
     key: str
     item: Json
@@ -33,12 +33,12 @@ class Attempt:
 
     @property
     def uid(self) -> str:
-        """What no other object ever has."""
+        """The uid of the object, which is globally unique."""
         return str(self.item["metadata"]["uid"])
 
 
 class Attempts:
-    """All attempts that are known now, and which of them have news."""
+    """All known attempts, and which of them have news."""
 
     def __init__(self, cluster_id: str) -> None:
         self._cluster_id = cluster_id
@@ -49,17 +49,16 @@ class Attempts:
         self._workloads: dict[str, dict[str, Json]] = {}
         # By namespace and key, and then by their own uid.
         self._pods: dict[tuple[str, str], dict[str, Json]] = {}
-        # Those of them that were deleted, likewise: how their ranks ended stands nowhere else.
+        # The deleted ones, with the same keys: only they have the ends of their ranks.
         self._gone: OrderedDict[tuple[str, str], dict[str, Json]] = OrderedDict()
         self._gone_count = 0
         self._touched: set[str] = set()
 
     def item_changed(self, before: Json | None, now: Json | None) -> None:
-        """An object of a kind that attempts may have: ours or not.
+        """Process a changed object of a kind that attempts may have, ours or not.
 
-        One that is no longer marked as ours is none of ours, as if it had been removed.
-        What a controller made of another one is never an attempt: anybody's template may have
-        given it these labels.
+        An object that loses our mark counts as removed. An object with a controller is never an
+        attempt, because anybody's template may have given it these labels.
         """
         found = now or before
         if found is None:
@@ -75,7 +74,7 @@ class Attempts:
                 self._touch(uid)
 
     def workload_changed(self, before: Json | None, now: Json | None) -> None:
-        """A Workload of Kueue, of anybody's."""
+        """Process a changed Workload of Kueue, ours or not."""
         found = now or before
         if found is None:
             return
@@ -91,7 +90,7 @@ class Attempts:
                 self._touch(owner["uid"])
 
     def pod_changed(self, before: Json | None, now: Json | None) -> None:
-        """A Pod of anybody's."""
+        """Process a changed Pod, ours or not."""
         known, key = self._key(before), self._key(now)
         with self._condition:
             if before is not None and known is not None and known != key:
@@ -110,19 +109,21 @@ class Attempts:
                     self._touch(uid)
 
     def gone_pods(self) -> tuple[Json, ...]:
-        """The last states of deleted Pods, until their object is gone too."""
+        """Return the last states of deleted Pods, until their object is gone too."""
         with self._condition:
             return tuple(pod for pods in self._gone.values() for pod in pods.values())
 
     def forget_without_object(self) -> None:
-        """Forget deleted Pods that outlived their object; only once all objects are known."""
+        """Forget deleted Pods that outlived their object. All objects must be known."""
         with self._condition:
             for where in [where for where in self._gone if not self._has_item(*where)]:
                 self._forget_gone(where)
 
     def has_pod(self, pod: Json) -> bool:
-        """Whether the Pod belongs to the object of an attempt directly; of what others made of the
-        object only a look at the cluster tells."""
+        """Return whether the Pod belongs directly to the object of an attempt.
+
+        Pods of objects in between are found only by a look at the cluster.
+        """
         metadata = pod["metadata"]
         owners = {one.get("uid") for one in metadata.get("ownerReferences") or ()}
         owners.add((metadata.get("labels") or {}).get(JOBSET_UID))
@@ -136,34 +137,34 @@ class Attempts:
         )
 
     def knows(self, uid: str) -> bool:
-        """Whether an attempt's object has this uid."""
+        """Return whether an attempt's object has this uid."""
         with self._condition:
             return uid in self._items
 
     def of_key(self, key: str) -> tuple[Attempt, ...]:
-        """All attempts of `key`."""
+        """Return all attempts of `key`."""
         with self._condition:
             return tuple(self._attempt(uid) for uid in self._of_key.get(key, ()))
 
     def of_uid(self, uid: str) -> Attempt | None:
-        """The attempt whose object has this uid."""
+        """Return the attempt whose object has this uid."""
         with self._condition:
             return self._attempt(uid) if uid in self._items else None
 
     def uids(self) -> tuple[str, ...]:
-        """Every attempt that is known."""
+        """Return the uids of all known attempts."""
         with self._condition:
             return tuple(self._items)
 
     def touched(self, timeout_s: float) -> frozenset[str]:
-        """The attempts with news since the last call; waits for some for so long."""
+        """Wait up to `timeout_s` for attempts with news since the last call, and return them."""
         with self._condition:
             self._condition.wait_for(lambda: bool(self._touched), timeout=timeout_s)
             touched, self._touched = frozenset(self._touched), set()
             return touched & self._items.keys()
 
     def touch(self, uid: str) -> None:
-        """The attempt is to be looked at again."""
+        """Mark the attempt as having news."""
         with self._condition:
             self._touch(uid)
 
@@ -207,8 +208,8 @@ class Attempts:
         item = self._items[uid]
         key = naming.key_of(item, self._cluster_id) or ""
         namespace = item["metadata"]["namespace"]
-        # One that Kueue replaces may still be there for a moment; one of another namespace only
-        # says that it is its.
+        # A Workload that Kueue replaces may still exist for a moment. One in another namespace only
+        # claims to belong to the object.
         newest = max(
             (
                 one
@@ -223,7 +224,7 @@ class Attempts:
 
 
 def has_controller(found: Object) -> bool:
-    """Whether the object belongs to another one that made it."""
+    """Return whether the object belongs to another one that created it."""
     owners = found["metadata"].get("ownerReferences") or ()
     return any(one.get("controller") is True for one in owners)
 

@@ -1,4 +1,4 @@
-"""One look at a cluster as its API server sends it, and which of its Pods are ours. Pure."""
+"""One state of a cluster as its API server sends it, and which of its Pods are ours. Pure."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.reading import Object, Odd, flag, needed, parts, text, texts
 from connectors.kubernetes.objects.resources import JOBSET_UID, RAYJOB
 
-#: Owners of owners are followed so far.
+#: The most steps from owner to owner.
 OWNERS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
 class KubeState:
-    """One complete look at a cluster: its objects as the API server sends them.
+    """One complete state of a cluster, with objects as the API server sends them.
 
-    `objects` are those that Kueue makes Workloads of, of every kind in use and of everybody (Jobs,
-    JobSets, ...), each with its own `apiVersion` and `kind`, which lists leave out of their items.
-    `pods` are those with our label or a request for GPUs. `gone_pods` are the last known states of
-    Pods of ours that were deleted while their object is still there, as far as anybody remembers
-    them: how they ended is known from nowhere else. `gone_objects` are the last known states of
-    objects of ours that were deleted, remembered likewise: Pods that name any other owner that is
-    not there are nobody's. `events` are warnings on objects, where they
-    were asked for: why Pods could not be made stands nowhere else. `observed_at` is the API
-    server's clock.
+    - `objects` are those that Kueue makes Workloads of, of every kind in use and every owner (Jobs,
+      JobSets, ...). Each has its own `apiVersion` and `kind`, which lists leave out of their items.
+    - `pods` have our label or ask for GPUs.
+    - `gone_pods` are the last states of deleted Pods of ours whose object still exists, as far as
+      remembered. Their ends are recorded nowhere else.
+    - `gone_objects` are the last states of deleted objects of ours, as far as remembered. A Pod
+      with any other missing owner belongs to nobody.
+    - `events` are warnings on objects, where they were requested. They alone have the reason why
+      Pods could not be created.
+    - `observed_at` is the time of the API server's clock.
     """
 
     objects: tuple[Mapping[str, Any], ...]
@@ -40,9 +41,11 @@ class KubeState:
 
 
 def pods_of_ours(state: KubeState, *, cluster_id: str) -> tuple[tuple[str, int, Object], ...]:
-    """The ranks of our attempts that are there: key, rank and Pod. What is odd is left out, and so
-    are Pods that only say that they are ours: the object of their attempt is, or was, in their
-    namespace."""
+    """Return key, rank and Pod of every existing rank of our attempts.
+
+    Invalid objects are left out. So are Pods that only claim to be ours: the object of their
+    attempt must exist, or have existed, in their namespace.
+    """
     parents: dict[str, str] = {}
     ours: dict[str, tuple[str, str]] = {}
     rays: set[tuple[str, str]] = set()
@@ -76,8 +79,7 @@ def pods_of_ours(state: KubeState, *, cluster_id: str) -> tuple[tuple[str, int, 
 
 
 def rank_of_ours(source: Object, *, cluster_id: str) -> tuple[str, int] | None:
-    """The key of the attempt of which the Pod `source` is a rank, and which; None where it is none
-    of ours. Raises Odd."""
+    """Return the key and rank of our Pod `source`; None for another Pod. Raises Odd."""
     labels = texts(source, "metadata", "labels")
     key = texts(source, "metadata", "annotations").get(naming.KEY)
     if labels.get(naming.CLUSTER) != naming.cluster_label(cluster_id) or not key:
@@ -87,7 +89,7 @@ def rank_of_ours(source: Object, *, cluster_id: str) -> tuple[str, int] | None:
 
 
 def controller_of(item: Object) -> str:
-    """The uid of the controller that `item` belongs to, "" where there is none. Raises Odd."""
+    """Return the uid of the controller of `item`; "" without one. Raises Odd."""
     for owner in parts(item, "metadata", "ownerReferences"):
         if flag(owner, "controller"):
             return needed(owner, "uid")

@@ -1,7 +1,7 @@
-"""The names that our things have on a Kubernetes cluster.
+"""The names of our objects on a Kubernetes cluster.
 
-No name, label or annotation key holds what a user wrote: names are our own keys or hashes of paths,
-and what people may want to read stands in annotation values.
+No name, label or annotation key contains user text: names are our own keys or hashes of paths. Text
+for people is in annotation values.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-#: Who wrote a field, for server-side apply.
+#: The field manager for server-side apply.
 FIELD_MANAGER = "tidegate"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY_US = "tidegate"
@@ -56,12 +56,12 @@ ADMISSION_GATE = "kueue.x-k8s.io/admission"
 
 #: The container of every rank, the only one that we put into its Pod.
 CONTAINER = "main"
-#: What operators of some kinds want it to be called instead.
+#: The names that the operators of some kinds require instead.
 PYTORCH_CONTAINER = "pytorch"
 TRAINER_CONTAINER = "node"
 CONTAINERS = frozenset({CONTAINER, PYTORCH_CONTAINER, TRAINER_CONTAINER})
 
-#: With what the kinds of workload append, names of Pods stay within 63 characters.
+#: With the suffixes of all kinds, names of Pods stay within 63 characters.
 _NAME_MAX = 40
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?", re.ASCII)
 _PREFIX = "tg-"
@@ -76,16 +76,16 @@ _PORTS = 10_000
 _NAMESPACE = re.compile(rf"{_PREFIX}[0-9a-f]{{{_NAMESPACE_DIGITS}}}", re.ASCII)
 
 _INDEX = re.compile(r"[0-9]{1,6}", re.ASCII)
-#: Where the kinds of workload say which of its Pods one is; the first that is there counts.
+#: Annotations or labels with a Pod's index, by kind of workload; the first present one counts.
 INDEX_OF_JOB = "batch.kubernetes.io/job-completion-index"
 INDEX_OF_REPLICA = "training.kubeflow.org/replica-index"
 _INDEXES = (INDEX_OF_JOB, INDEX_OF_REPLICA)
 
 
 def workload_name(key: str) -> str:
-    """The name of the object, and of all that belongs to it, that runs the attempt of `key`.
+    """Return the name of the object of the attempt of `key`, and of its dependents.
 
-    The key itself where it can be the name of every kind, otherwise made of its hash.
+    It is the key itself if that is a valid name for every kind, otherwise a hash.
     """
     if len(key) <= _NAME_MAX and _NAME.fullmatch(key):
         return key
@@ -93,22 +93,22 @@ def workload_name(key: str) -> str:
 
 
 def team_namespace(path: str) -> str:
-    """The namespace of the team at `path`, and the name of its queue on the cluster."""
+    """Return the namespace of the team at `path`, which is also the name of its queue."""
     return _PREFIX + _digits(path, _NAMESPACE_DIGITS)
 
 
 def is_team_namespace(name: str) -> bool:
-    """Whether it is the namespace of some team."""
+    """Return whether it is the namespace of some team."""
     return _NAMESPACE.fullmatch(name) is not None
 
 
 def cluster_label(cluster_id: str) -> str:
-    """The value of label `CLUSTER` on all that we made on the cluster of `cluster_id`."""
+    """Return the value of label `CLUSTER` on our objects on the cluster of `cluster_id`."""
     return _digits(cluster_id, _LABEL_DIGITS)
 
 
 def labels(cluster_id: str, team: str) -> dict[str, str]:
-    """The labels of all that belongs to an attempt for the team at path `team`."""
+    """Return the labels of all objects of an attempt of the team at path `team`."""
     return {
         MANAGED_BY: MANAGED_BY_US,
         ATTEMPT: "true",
@@ -118,12 +118,12 @@ def labels(cluster_id: str, team: str) -> dict[str, str]:
 
 
 def selector(cluster_id: str) -> str:
-    """The label selector that finds everything of all attempts on the cluster of `cluster_id`."""
+    """Return the label selector of all attempts on the cluster of `cluster_id`."""
     return f"{ATTEMPT}=true,{CLUSTER}={cluster_label(cluster_id)}"
 
 
 def key_of(item: Mapping[str, Any], cluster_id: str) -> str | None:
-    """The key whose attempt the object `item` belongs to; None for what is not ours."""
+    """Return the key of the attempt of the object `item`; None for an object that is not ours."""
     metadata = item.get("metadata") or {}
     if (metadata.get("labels") or {}).get(CLUSTER) != cluster_label(cluster_id):
         return None
@@ -132,7 +132,7 @@ def key_of(item: Mapping[str, Any], cluster_id: str) -> str | None:
 
 
 def rank_of(pod: Mapping[str, Any]) -> int | None:
-    """Which rank of its workload the Pod `pod` is; None for what is none, or does not say."""
+    """Return the rank of the Pod `pod` in its workload; None if it is no rank or unknown."""
     metadata = pod.get("metadata") or {}
     pod_labels = metadata.get("labels") or {}
     annotations = metadata.get("annotations") or {}
@@ -150,7 +150,7 @@ def rank_of(pod: Mapping[str, Any]) -> int | None:
 
 
 def master_port(key: str) -> int:
-    """The port that rank 0 of the attempt of `key` listens on: 20000 to 29999."""
+    """Return the port that rank 0 of the attempt of `key` listens on: 20000 to 29999."""
     return _PORT_FIRST + int(_digits(key, 8), 16) % _PORTS
 
 

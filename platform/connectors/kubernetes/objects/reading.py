@@ -1,5 +1,7 @@
-"""Reading parts of objects as the API server sends them: what is missing is empty, what is of the
-wrong type is said."""
+"""Reads parts of objects as the API server sends them.
+
+A missing part is empty. A part of a wrong type raises Odd.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _FACTORS = {
     **{suffix: 1_000**power for power, suffix in enumerate(("", "k", "M", "G", "T", "P"))},
     **{f"{suffix}i": 1_024**power for power, suffix in enumerate("KMGTP", 1)},
 }
-#: What may have parts of a whole, as CPU and memory: https://kubernetes.io/docs/reference/
+#: Quantities with fractions, such as CPU and memory: https://kubernetes.io/docs/reference/
 #: kubernetes-api/common-definitions/quantity/.
 _DECIMAL = re.compile(
     r"([0-9]{1,18}(?:\.[0-9]{0,9})?)(?:(n|u|m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)|[eE]([+-]?[0-9]{1,2}))?",
@@ -31,11 +33,11 @@ _EMPTY: Object = {}
 
 
 class Odd(ValueError):
-    """An object says what makes no sense; the text says where."""
+    """An object is invalid. The text says where."""
 
 
 def part(item: Object, *path: str) -> Object:
-    """The object at `path` of `item`, {} where there is none. Raises Odd."""
+    """Return the object at `path` of `item`; {} where there is none. Raises Odd."""
     found: Any = item
     for name in path:
         found = found.get(name)
@@ -47,7 +49,7 @@ def part(item: Object, *path: str) -> Object:
 
 
 def parts(item: Object, *path: str) -> tuple[Object, ...]:
-    """The objects of the list at `path`, () where there is none. Raises Odd."""
+    """Return the objects of the list at `path`; () where there is none. Raises Odd."""
     found = part(item, *path[:-1]).get(path[-1])
     if found is None:
         return ()
@@ -57,7 +59,7 @@ def parts(item: Object, *path: str) -> tuple[Object, ...]:
 
 
 def text(item: Object, *path: str) -> str:
-    """The text at `path`, "" where there is none. Raises Odd."""
+    """Return the text at `path`; "" where there is none. Raises Odd."""
     found = part(item, *path[:-1]).get(path[-1])
     if found is None:
         return ""
@@ -67,7 +69,7 @@ def text(item: Object, *path: str) -> str:
 
 
 def needed(item: Object, *path: str) -> str:
-    """The text at `path`. Raises Odd where there is none."""
+    """Return the text at `path`. Raises Odd where there is none."""
     found = text(item, *path)
     if not found:
         raise Odd(f"{'.'.join(path)} is missing")
@@ -75,7 +77,7 @@ def needed(item: Object, *path: str) -> str:
 
 
 def texts(item: Object, *path: str) -> Mapping[str, str]:
-    """The labels, annotations or other texts by name at `path`. Raises Odd."""
+    """Return the labels, annotations or other texts by name at `path`. Raises Odd."""
     found = part(item, *path)
     if not all(isinstance(one, str) for one in found.values()):
         raise Odd(f"{'.'.join(path)} has values that are no texts")
@@ -83,12 +85,12 @@ def texts(item: Object, *path: str) -> Mapping[str, str]:
 
 
 def conditions(item: Object) -> Mapping[str, Object]:
-    """The conditions of `item` by type. Raises Odd."""
+    """Return the conditions of `item` by type. Raises Odd."""
     return {text(one, "type"): one for one in parts(item, "status", "conditions")}
 
 
 def true_conditions(item: Object) -> frozenset[str]:
-    """The types of those conditions of `item` that are True. Raises Odd."""
+    """Return the types of the True conditions of `item`. Raises Odd."""
     return frozenset(
         text(one, "type")
         for one in parts(item, "status", "conditions")
@@ -97,12 +99,12 @@ def true_conditions(item: Object) -> frozenset[str]:
 
 
 def is_true(item: Object, kind: str) -> bool:
-    """Whether the condition `kind` of `item` is there and True. Raises Odd."""
+    """Return whether `item` has the condition `kind` and it is True. Raises Odd."""
     return kind in true_conditions(item)
 
 
 def number(item: Object, *path: str) -> int | None:
-    """The integer at `path`, None where there is none. Raises Odd."""
+    """Return the integer at `path`; None where there is none. Raises Odd."""
     found = part(item, *path[:-1]).get(path[-1])
     if found is None:
         return None
@@ -112,7 +114,7 @@ def number(item: Object, *path: str) -> int | None:
 
 
 def flag(item: Object, *path: str) -> bool | None:
-    """The truth at `path`, None where there is none. Raises Odd."""
+    """Return the boolean at `path`; None where there is none. Raises Odd."""
     found = part(item, *path[:-1]).get(path[-1])
     if found is not None and not isinstance(found, bool):
         raise Odd(f"{'.'.join(path)} is neither true nor false")
@@ -120,16 +122,16 @@ def flag(item: Object, *path: str) -> bool | None:
 
 
 def moment(item: Object, *path: str) -> int | None:
-    """The time at `path` in epoch seconds, None where there is none. Raises Odd."""
+    """Return the time at `path` in epoch seconds; None where there is none. Raises Odd."""
     found = text(item, *path)
     return _epoch(found, ".".join(path)) if found else None
 
 
 def units(item: Object, *path: str) -> int:
-    """How many units of an extended resource the quantity at `path` is, 0 where there is none.
+    """Return the quantity of an extended resource at `path`; 0 where there is none.
 
-    Kubernetes allows nothing but integers of these, and stores them as they were written: "2k",
-    "1Ki" or "1e3" too. Raises Odd.
+    Kubernetes allows only integers here, and stores them as written: also as "2k", "1Ki" or "1e3".
+    Raises Odd.
     """
     found = part(item, *path[:-1]).get(path[-1])
     if found is None:
@@ -149,25 +151,29 @@ def units(item: Object, *path: str) -> int:
 
 
 def cpu_milli(item: Object, *path: str) -> int | None:
-    """The CPU that the quantity at `path` is, rounded down to thousandths; None where there is
-    none. Raises Odd."""
+    """Return the CPU quantity at `path`, rounded down to thousandths; None without one.
+
+    Raises Odd.
+    """
     return _scaled(item, path, 1_000)
 
 
 def memory_mib(item: Object, *path: str) -> int | None:
-    """The memory that the quantity at `path` is, rounded down to MiB; None where there is none.
-    Raises Odd."""
+    """Return the memory quantity at `path`, rounded down to MiB; None without one.
+
+    Raises Odd.
+    """
     found = _scaled(item, path, 1)
     return None if found is None else found >> 20
 
 
 def cpu_milli_asked(item: Object, *path: str) -> int | None:
-    """As `cpu_milli`, for what somebody asks for: rounded up, as the cluster's scheduler does."""
+    """Return the same as `cpu_milli` for a request: rounded up, as the cluster's scheduler does."""
     return _scaled(item, path, 1_000, ROUND_CEILING)
 
 
 def memory_mib_asked(item: Object, *path: str) -> int | None:
-    """As `memory_mib`, for what somebody asks for: rounded up."""
+    """Return the same as `memory_mib` for a request: rounded up."""
     found = _scaled(item, path, 1, ROUND_CEILING)
     return None if found is None else -(-found >> 20)
 
@@ -175,7 +181,7 @@ def memory_mib_asked(item: Object, *path: str) -> int | None:
 def _scaled(
     item: Object, path: tuple[str, ...], factor: int, rounding: str = ROUND_FLOOR
 ) -> int | None:
-    """`factor` times a quantity that may have decimals and any suffix, in whole ones."""
+    """Return `factor` times a quantity with decimals and any suffix, as an integer."""
     found = part(item, *path[:-1]).get(path[-1])
     if found is None:
         return None
@@ -191,7 +197,7 @@ def _scaled(
 
 
 def printable(raw: str, length: int) -> str:
-    """`raw` on one line of at most `length` characters, that can be shown to anybody."""
+    """Return `raw` as a printable line of at most `length` characters."""
     shown = "".join(one if one.isprintable() else " " for one in raw[:length])
     return shown + ("..." if len(raw) > length else "")
 

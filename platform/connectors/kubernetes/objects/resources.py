@@ -1,4 +1,4 @@
-"""The kinds of object that a workload becomes, and where the API has them. No I/O."""
+"""The kinds of object of a workload, and their paths in the API. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind of object in a namespace. `suspend_at` is where it says "suspended", () for none."""
+    """A kind of object in a namespace. `suspend_at` is the path of its "suspended" field, or ()."""
 
     api_version: str
     kind: str
@@ -17,17 +17,17 @@ class Resource:
     suspend_at: tuple[str, ...] = ()
 
     def collection(self, namespace: str | None = None) -> str:
-        """The path of all such objects, of one namespace or of the cluster."""
+        """Return the path of all such objects, of one namespace or of the cluster."""
         root = "/api" if "/" not in self.api_version else "/apis"
         where = "" if namespace is None else f"/namespaces/{namespace}"
         return f"{root}/{self.api_version}{where}/{self.plural}"
 
     def path(self, namespace: str, name: str) -> str:
-        """The path of one object."""
+        """Return the path of one object."""
         return f"{self.collection(namespace)}/{name}"
 
     def is_suspended(self, item: Mapping[str, Any]) -> bool:
-        """Whether the object says that nothing of it may run now."""
+        """Return whether the object is suspended, so that nothing of it may run."""
         value: Any = item
         for name in self.suspend_at:
             value = value.get(name) if isinstance(value, Mapping) else None
@@ -42,7 +42,7 @@ PYTORCHJOB = Resource(
 )
 MPIJOB = Resource("kubeflow.org/v2beta1", "MPIJob", "mpijobs", ("spec", "runPolicy", "suspend"))
 RAYJOB = Resource("ray.io/v1", "RayJob", "rayjobs", ("spec", "suspend"))
-#: Nothing of ours is one: the operator makes them of RayJobs, and people give them to Kueue.
+#: Never an object of ours: the operator creates them for RayJobs, and people submit them to Kueue.
 RAYCLUSTER = Resource("ray.io/v1", "RayCluster", "rayclusters", ("spec", "suspend"))
 #: Label of Pods: the uid of the JobSet that they belong to.
 JOBSET_UID = "jobset.sigs.k8s.io/jobset-uid"
@@ -70,18 +70,20 @@ KINDS: Mapping[str, Resource] = {
     "mpijob": MPIJOB,
     "rayjob": RAYJOB,
 }
-#: The other schedulers, by option `scheduler`; with each of them a workload is a Job, which alone
-#: can be created so that no Pod of it is there before it is released (a Job of Volcano's own
-#: kind cannot).
+#: The other schedulers, by option `scheduler`. With them a workload is a Job, the only kind that
+#: can be created without any Pod before its release (a Job of Volcano's own kind cannot).
 OTHER_SCHEDULERS = ("volcano", "kai", "yunikorn")
 
 
 def resource_of(item: Mapping[str, Any]) -> Resource:
-    """The kind of an object that we make or start. Raises KeyError for all others."""
+    """Return the kind of an object that we create or start. Raises KeyError for all others."""
     return _BY_NAME[item["apiVersion"], item["kind"]]
 
 
 def was_changed(item: Mapping[str, Any]) -> bool:
-    """Whether the spec of one of our objects is no longer the one that was created, where its kind
-    tells: starting it changes the spec, so that one which is suspended then has run."""
+    """Return whether the spec of one of our objects has changed since its creation.
+
+    Only some kinds reveal it. Starting an object changes its spec, so a changed object that is
+    suspended has run.
+    """
     return resource_of(item) in (JOB, JOBSET) and item["metadata"].get("generation", 1) != 1

@@ -1,1 +1,1 @@
-"""The options of a cluster, checked, and what the operator allows of them."""
+"""The checked options of a cluster, and those that the operator allows."""

@@ -1,8 +1,8 @@
-"""References of container images: their grammar, and which registries may be drawn from.
+"""References of container images: their grammar, and the allowed registries.
 
-The grammar is the one of the distribution project (`reference/regexp.go` of
-github.com/distribution/reference), with its rule for names without a registry: the first part of a
-name is a registry when it holds a "." or a ":", or is "localhost"; otherwise the image is of
+The grammar is that of the distribution project (`reference/regexp.go` of
+github.com/distribution/reference). So is its rule for names without a registry: the first part of a
+name is a registry if it contains a "." or a ":", or is "localhost". Otherwise the image is on
 docker.io, where a name without "/" stands for "library/NAME".
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 NAME_CHARACTERS_MAX = 255
 DEFAULT_REGISTRY = "docker.io"
-#: A name of one part on the default registry is below this path there.
+#: The path on the default registry for names of one part.
 _OFFICIAL = "library"
 #: Another name of the same registry.
 _LEGACY_DEFAULT = "index.docker.io"
@@ -26,13 +26,13 @@ _PATH = rf"{_COMPONENT}(?:/{_COMPONENT})*"
 _REGISTRY = re.compile(_HOST, re.ASCII)
 _REPOSITORY = re.compile(_PATH, re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
-#: Digests that container runtimes take; of one algorithm only this length is right.
+#: Digests that container runtimes accept, with the length of each algorithm.
 _DIGEST = re.compile(r"sha256:[a-f0-9]{64}|sha512:[a-f0-9]{128}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class ImageReference:
-    """One image: `registry` is a host with its port, `path` has all of the repository's name."""
+    """One image: `registry` is a host with its port, `path` the complete name of the repository."""
 
     registry: str
     path: str
@@ -46,14 +46,14 @@ class ImageReference:
 
 
 def parse_image(text: str) -> ImageReference:
-    """The image that `text` names. Raises ValueError, saying what is wrong, for what names none."""
+    """Return the image that `text` names. Raises ValueError, saying what is wrong."""
     rest, at, digest = text.partition("@")
     if at and not _DIGEST.fullmatch(digest):
         raise ValueError(
             f"{text[:200]!r} has no proper digest: after '@' goes sha256: with 64 hexadecimal "
             "digits in lower case"
         )
-    # A ":" behind the last "/" is the tag's; one before it is of the registry's port.
+    # A ":" after the last "/" begins the tag; one before it begins the registry's port.
     tag: str | None = None
     slash, colon = rest.rfind("/"), rest.rfind(":")
     if colon > slash:
@@ -75,17 +75,21 @@ def parse_image(text: str) -> ImageReference:
 
 
 def plain_image(text: str) -> str:
-    """What a job names as other clusters' runtimes want it, as Kubernetes wants it:
-    "docker://nvcr.io#nvidia/pytorch:24.05-py3" is "nvcr.io/nvidia/pytorch:24.05-py3"."""
+    """Return an image name in Kubernetes' form, from the form of other runtimes.
+
+    "docker://nvcr.io#nvidia/pytorch:24.05-py3" becomes "nvcr.io/nvidia/pytorch:24.05-py3".
+    """
     name = text.removeprefix("docker://")
     registry, mark, rest = name.partition("#")
     return f"{registry}/{rest}" if mark and _is_registry(registry) else name
 
 
 def parse_allowed(text: str) -> str:
-    """The canonical form of an entry of a list of allowed registries: a registry, like
-    "registry.example.com:5000", or a registry and the beginning of a path, like
-    "docker.io/pytorch". Raises ValueError for what is neither."""
+    """Return the canonical form of an entry in a list of allowed registries.
+
+    An entry is a registry, like "registry.example.com:5000", or a registry with the beginning of a
+    path, like "docker.io/pytorch". Raises ValueError for other texts.
+    """
     registry, _, path = text.partition("/")
     if not _REGISTRY.fullmatch(registry) or (path and not _REPOSITORY.fullmatch(path)):
         raise ValueError(
@@ -104,7 +108,7 @@ def parse_allowed(text: str) -> str:
 
 
 def is_allowed(image: ImageReference, allowed: Sequence[str]) -> bool:
-    """Whether `image` is of a registry, or below a path, that `allowed` has (`parse_allowed`)."""
+    """Return whether `allowed` (see `parse_allowed`) has the registry or a path of `image`."""
     name = image.repository
     return any(name == entry or name.startswith(f"{entry}/") for entry in allowed)
 

@@ -1,5 +1,7 @@
-"""Values of options, each checked: every function raises ValueError with a sentence that names the
-option."""
+"""Checks of option values.
+
+Every function raises ValueError with a sentence that names the option.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ _PATH_TEXT = re.compile(r"/[A-Za-z0-9._/@+-]{0,500}", re.ASCII)
 
 
 def node_selector(option: str, value: object) -> Mapping[str, str]:
-    """Labels of nodes."""
+    """Return checked labels of nodes."""
     if not isinstance(value, Mapping) or len(value) > 16:
         raise ValueError(f"option {option} must be like {{label: value}}, of at most 16 labels")
     for key, label in value.items():
@@ -44,7 +46,7 @@ def node_selector(option: str, value: object) -> Mapping[str, str]:
 
 
 def toleration(option: str, value: object) -> Mapping[str, str]:
-    """A toleration of Pods."""
+    """Return a checked toleration of Pods."""
     if not isinstance(value, Mapping) or not value or set(value) - _TOLERATION_KNOWN:
         raise ValueError(f"option {option} is a list of {{key, operator, value, effect}}")
     key, operator = value.get("key"), value.get("operator", "Equal")
@@ -60,7 +62,7 @@ def toleration(option: str, value: object) -> Mapping[str, str]:
 
 
 def resource(option: str, value: object) -> str:
-    """The name of an extended resource."""
+    """Return the checked name of an extended resource."""
     if value == "cpu":
         raise ValueError(
             f'option {option} is of GPUs; a pool of CPU cores has "device": "cpu" in its place'
@@ -78,14 +80,14 @@ def resource(option: str, value: object) -> str:
 
 
 def object_name(option: str, value: object) -> str:
-    """The name of an object of most kinds."""
+    """Return the checked name of an object of most kinds."""
     if not isinstance(value, str) or len(value) > _NAME_MAX or not matches(_NAME, value):
         raise ValueError(f"option {option} must be lower case letters, digits, '-' and '.'")
     return value
 
 
 def account(option: str, value: object) -> str:
-    """A service account, as Kubernetes names it."""
+    """Return a checked service account, in Kubernetes' form."""
     if not isinstance(value, str) or not matches(_ACCOUNT, value):
         raise ValueError(
             f"option {option} must be a list of accounts, like "
@@ -95,28 +97,28 @@ def account(option: str, value: object) -> str:
 
 
 def queue(option: str, value: object) -> str:
-    """The name of a queue of any scheduler."""
+    """Return the checked name of a queue of any scheduler."""
     if not isinstance(value, str) or not matches(_QUEUE, value):
         raise ValueError(f"option {option} must be lower case letters, digits, '-', '_' and '.'")
     return value
 
 
 def version(option: str, value: object) -> str:
-    """A version."""
+    """Return a checked version."""
     if not isinstance(value, str) or not matches(_VERSION, value):
         raise ValueError(f'option {option} must be a version, like "2.40.0"')
     return value
 
 
 def label_key(option: str, value: object) -> str:
-    """The key of a label."""
+    """Return the checked key of a label."""
     if not isinstance(value, str) or not is_label_key(value):
         raise ValueError(f"option {option} must be the key of a label of nodes")
     return value
 
 
 def is_label_key(value: object) -> bool:
-    """Whether it can be the key of a label."""
+    """Return whether it can be the key of a label."""
     return (
         isinstance(value, str)
         and matches(_LABEL_KEY, value)
@@ -125,14 +127,14 @@ def is_label_key(value: object) -> bool:
 
 
 def path(option: str, value: object) -> str:
-    """An absolute path."""
+    """Return a checked absolute path."""
     if not isinstance(value, str) or not matches(_PATH_TEXT, value) or ".." in value.split("/"):
         raise ValueError(f"option {option} must be an absolute path without spaces and '..'")
     return os.path.normpath(value)
 
 
 def choice(options: Mapping[str, Any], option: str, default: str, allowed: tuple[str, ...]) -> str:
-    """One of `allowed`."""
+    """Return an option that is one of `allowed`."""
     value = options.get(option, default)
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"option {option} must be one of {', '.join(allowed)}")
@@ -140,7 +142,7 @@ def choice(options: Mapping[str, Any], option: str, default: str, allowed: tuple
 
 
 def flag(options: Mapping[str, Any], option: str) -> bool:
-    """True or false, false by default."""
+    """Return a boolean option, false by default."""
     value = options.get(option, False)
     if not isinstance(value, bool):
         raise ValueError(f"option {option} must be true or false")
@@ -148,24 +150,24 @@ def flag(options: Mapping[str, Any], option: str) -> bool:
 
 
 def count(option: str, value: object, least: int, most: int) -> int:
-    """A whole number from `least` to `most`."""
+    """Return a whole number from `least` to `most`."""
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"option {option} must be a whole number from {least} to {most}")
     return value
 
 
 def listed(option: str, value: object, check: Callable[[str, object], T]) -> tuple[T, ...]:
-    """A list of at most LIST_MAX, each of them checked."""
+    """Return a list of at most LIST_MAX checked values."""
     if not isinstance(value, list | tuple) or len(value) > LIST_MAX:
         raise ValueError(f"option {option} must be a list of at most {LIST_MAX}")
     return tuple(check(option, one) for one in value)
 
 
 def or_none(option: str, value: object, check: Callable[[str, object], T]) -> T | None:
-    """None, or what `check` makes of it."""
+    """Return None, or the value that `check` returns."""
     return None if value is None else check(option, value)
 
 
 def matches(pattern: re.Pattern[str], value: object) -> bool:
-    """Whether it is a text that `pattern` matches whole."""
+    """Return whether it is a text that `pattern` matches completely."""
     return isinstance(value, str) and pattern.fullmatch(value) is not None

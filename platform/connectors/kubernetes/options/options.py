@@ -1,70 +1,74 @@
-"""The options of a Kubernetes cluster, checked.
+"""The checked options of a Kubernetes cluster.
 
-kubeconfig          path of a kubeconfig file of the portal's service account there; its operator
-                    lists such files in TIDEGATE_KUBECONFIGS. Without it:
-in_cluster          true: the portal runs in this cluster, as its Pod's service account
-context             which context of the kubeconfig; null (default): its current one
-scheduler           "kueue" (default), "volcano", "kai" or "yunikorn": who places the Pods
-kind                what a workload becomes with Kueue: "job" (default), "jobset", "trainjob",
-                    "pytorchjob", "mpijob" or "rayjob"; the other schedulers run Jobs
-mode                "arbiter" (default): Kueue's quotas are wide and hold nothing back that the
-                    portal granted; "shared": they are the tree's own, and hold without the portal
-pools               {pool: {...}}, what each pool is on the cluster:
-  flavor                its ResourceFlavor; the pool's own name by default
-  node_selector         labels that its nodes have, and its Pods ask for; none by default, which
-                        only a cluster with one pool can have
-  resource              the extended resource of its GPUs, "nvidia.com/gpu" by default; a MIG
-                        profile is another one, like "nvidia.com/mig-1g.10gb"
-  mgpu_per_unit         milli-GPU that one unit of it is, 1000 by default; what is no multiple of
-                        it cannot be asked for
-  device_class          GPUs are claimed from this DeviceClass (dynamic resource allocation)
-                        instead of `resource`; null (default): they are not
-  tolerations           [{"key", "operator", "value", "effect"}] of its Pods; none by default
-  required_topology     label of a node's place (a level of the topology) that all ranks share;
-                        null by default. With Volcano it names a tier of its HyperNodes, KAI needs
-                        topology_name, too, and YuniKorn knows no topology
-  preferred_topology    the same as a wish; a pool has one of the two at most
-  topology_name         the Topology with these levels, null (default): none
-  topology_levels       its labels, from the widest to the narrowest
-  topology_domains      {"block", "rack", "nvlink": one of these labels}: what jobs mean when
-                        they ask for one; by default the first label is the block and the
-                        second the rack, kubernetes.io/hostname left out
-  image                 image of jobs that name none; null (default): they must name one
-  cpu_per_gpu           cores that a rank gets with each GPU, null (default): none are asked for
-  memory_mib_per_gpu    MiB that a rank gets with each GPU and may not exceed, null (default):
-                        none are asked for and there is no limit
-  runtime_class         RuntimeClass of its Pods; null (default): the cluster's own
-  device                "cpu": a pool of CPU cores, on nodes without GPUs. It has flavor,
-                        node_selector (needed), tolerations, image, runtime_class, and
-  memory_mib_per_core   as memory_mib_per_gpu
-  reserved_cpu_milli    thousandths of a core of each node that are kept for the node's own
-                        services (Pods of DaemonSets), whatever these ask for now; 0 by default
-features            {feature: label or "label=value"}, what a feature of a node is; any other
-                    feature NAME is label feature.node.kubernetes.io/NAME, whatever its value
-                    but "false"
-allowed_registries  registries, or beginnings of paths in them ("docker.io/pytorch"), from which
-                    images may be drawn; null (default): all, []: none but the pools' own images
-require_digest      true: an image must be named with its digest (@sha256:...); false by default
-pull_secrets        names of the Secrets in every team's namespace with which images are drawn
-service_account     ServiceAccount of the Pods in every team's namespace, which never get its
-                    token; null (default): the namespace's default one
-run_as_user         numeric user and group of every script, 1000 by default; never 0
-work_mib            MiB that a rank may write to its working directory, 102400 by default
-shared_memory_mib   MiB that a rank may have in /dev/shm, 65536 by default; no more than its memory
-queue               name of the queue of all teams on a cluster without Kueue; null (default): each
-                    team has its own, named as its namespace
-ray_version         version of Ray in the images of kind "rayjob"; null (default): not told
-operators           accounts ("system:serviceaccount:NAMESPACE:NAME") of the operators that make
-                    Jobs and Pods of what is created there, as gate.yaml names them; by default
-                    those of their own manifests
-unlabelled          "take" (default): what people create in a team's namespace without the label of
-                    a queue is taken into the team's; "refuse": it is refused. By gate.yaml, from
-                    which an administrator takes policy tidegate-take away for "refuse"
-exempt              accounts, as in `operators`, whose objects are neither taken nor refused, as
-                    gate.yaml names them; none by default
-log_root            directory where the portal keeps what the Pods wrote; null (default): outputs
-                    cannot be shown
-log_cap_bytes       bytes of the output of each rank that are kept; 16 MiB by default
+    kubeconfig          path of a kubeconfig file of the portal's service account there; the
+                        operator lists such files in TIDEGATE_KUBECONFIGS. Or instead of it:
+    in_cluster          true: the portal runs in this cluster, as its Pod's service account
+    context             context of the kubeconfig; null (default): its current one
+    scheduler           the scheduler of the Pods: "kueue" (default), "volcano", "kai" or
+                        "yunikorn"
+    kind                object of a workload with Kueue: "job" (default), "jobset", "trainjob",
+                        "pytorchjob", "mpijob" or "rayjob"; the other schedulers run Jobs
+    mode                "arbiter" (default): Kueue's quotas are wide and never hold back a job
+                        that the portal granted; "shared": they are the tree's own, and hold
+                        without the portal
+    pools               {pool: {...}}, the description of each pool on the cluster:
+      flavor                its ResourceFlavor; the pool's own name by default
+      node_selector         labels that its nodes have and its Pods ask for; none by default,
+                            which only a cluster with one pool can have
+      resource              the extended resource of its GPUs, "nvidia.com/gpu" by default; a
+                            MIG profile has another one, like "nvidia.com/mig-1g.10gb"
+      mgpu_per_unit         milli-GPU of one unit of it, the step of rank sizes; default: 1000
+      device_class          GPUs are claimed from this DeviceClass (dynamic resource allocation)
+                            instead of `resource`; null (default): they are not
+      tolerations           [{"key", "operator", "value", "effect"}] of its Pods; none by default
+      required_topology     label of a topology level: all ranks share one domain of it; null by
+                            default. With Volcano it names a tier of its HyperNodes; KAI needs
+                            topology_name too; YuniKorn supports no topology
+      preferred_topology    the same as a preference; a pool has at most one of the two
+      topology_name         the Topology with these levels; null (default): none
+      topology_levels       its labels, from the widest to the narrowest
+      topology_domains      {"block", "rack", "nvlink": one of these labels}: the meaning of these
+                            levels in jobs; by default the first label is the block and the
+                            second the rack, without kubernetes.io/hostname
+      image                 image of jobs that name none; null (default): they must name one
+      cpu_per_gpu           cores of a rank with each GPU; null (default): none are requested
+      memory_mib_per_gpu    MiB of a rank with each GPU, which is also its limit; null (default):
+                            none are requested and there is no limit
+      runtime_class         RuntimeClass of its Pods; null (default): the cluster's own
+      device                "cpu": a pool of CPU cores, on nodes without GPUs. It has flavor,
+                            node_selector (required), tolerations, image, runtime_class, and
+      memory_mib_per_core   like memory_mib_per_gpu
+      reserved_cpu_milli    thousandths of a core of each node that are reserved for the node's
+                            own services (Pods of DaemonSets), at least; default: 0
+    features            {feature: label or "label=value"}: the label of a feature; any other
+                        feature NAME is label feature.node.kubernetes.io/NAME, with any value
+                        but "false"
+    allowed_registries  registries, or beginnings of paths in them ("docker.io/pytorch"), of
+                        allowed images; null (default): all, []: only the pools' own images
+    require_digest      true: an image must be named with its digest (@sha256:...); default: false
+    pull_secrets        names of the Secrets for pulling images, in every team's namespace
+    service_account     ServiceAccount of the Pods in every team's namespace; they never get its
+                        token; null (default): the namespace's default one
+    run_as_user         numeric user and group of every script; default: 1000; never 0
+    work_mib            MiB that a rank may write to its working directory; default: 102400
+    shared_memory_mib   MiB that a rank may have in /dev/shm; default: 65536; at most its memory
+    queue               name of the queue of all teams on a cluster without Kueue; null (default):
+                        each team has its own, named as its namespace
+    ray_version         version of Ray in the images of kind "rayjob"; null (default): unspecified
+    operators           accounts ("system:serviceaccount:NAMESPACE:NAME") of the operators that
+                        create Jobs and Pods for objects there, as in gate.yaml; by default
+                        those of their own manifests
+    unlabelled          workloads that people create in a team's namespace without the label of
+                        a queue: "take" (default) puts them into the team's queue; "refuse"
+                        refuses them. gate.yaml enforces it; for "refuse" an administrator
+                        removes its policy tidegate-take
+    exempt              accounts, as in `operators`, whose objects are neither taken nor refused,
+                        as in gate.yaml; none by default
+    log_root            directory where the portal stores the Pods' output; null (default):
+                        outputs cannot be shown
+    log_cap_bytes       bytes of the output of each rank that are stored; 16 MiB by default
+
+Either kubeconfig or in_cluster is given.
 """
 
 from __future__ import annotations
@@ -150,14 +154,17 @@ _POOL_KNOWN = frozenset(
 
 _CONTEXT = re.compile(r"[!-~]{1,253}")
 _POOL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}", re.ASCII)
-#: What the product accepts as a feature; see `connectors.workload_checks`.
+#: The form of features in the portal; see `connectors.workload_checks`.
 _FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class KubernetesPool:
-    """What a pool is on the cluster; see the head of the module. Where `device` is a core,
-    `resource` is Kubernetes' own, and what is `per_gpu` comes with a core."""
+    """The description of a pool on the cluster; see the module's docstring.
+
+    If `device` is a core, `resource` is Kubernetes' own CPU resource, and the values `per_gpu` are
+    per core.
+    """
 
     name: str
     flavor: str
@@ -181,7 +188,7 @@ class KubernetesPool:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesOptions:
-    """Checked options; see the head of the module."""
+    """Checked options; see the module's docstring."""
 
     kubeconfig: str | None
     context: str | None
@@ -212,12 +219,12 @@ class KubernetesOptions:
 
     @property
     def has_kueue(self) -> bool:
-        """Whether Kueue holds and admits the workloads."""
+        """Return whether Kueue holds and admits the workloads."""
         return self.scheduler == KUEUE
 
 
 def parse_options(options: Mapping[str, Any]) -> KubernetesOptions:
-    """Raises ValueError, saying what is wrong, for options that no Kubernetes cluster can have.
+    """Return checked options. Raises ValueError, saying what is wrong, for invalid ones.
 
     No file is opened.
     """
@@ -237,7 +244,7 @@ def parse_options(options: Mapping[str, Any]) -> KubernetesOptions:
     pools = _pools(options.get("pools"), requires_digest=values.flag(options, "require_digest"))
     _check_topology(scheduler, pools)
     if scheduler == "yunikorn":
-        # It cannot keep a gang in one domain, so jobs must not be told that there are any.
+        # YuniKorn cannot confine a gang to one domain, so no domains may be offered.
         pools = {name: replace(pool, topology_domains={}) for name, pool in pools.items()}
     if scheduler == KUEUE and options.get("queue") is not None:
         raise ValueError("option queue is of the other schedulers; with Kueue leave it out")
@@ -288,9 +295,9 @@ def _check_topology(scheduler: str, pools: Mapping[str, KubernetesPool]) -> None
 
 
 def image_refusal(image: str, options: KubernetesOptions) -> str:
-    """Why the cluster does not run `image` of a job, and what to do; "" when it does.
+    """Return why the cluster does not run a job's `image`, and what to do; "" when it does.
 
-    The policy is for what users name: the pools' own images are the administrators' choice.
+    The policy covers images that users name. The pools' own images are the administrators' choice.
     """
     try:
         reference = parse_image(plain_image(image))
@@ -300,15 +307,17 @@ def image_refusal(image: str, options: KubernetesOptions) -> str:
 
 
 def names_images(options: Mapping[str, Any]) -> bool:
-    """Whether jobs may name an image on a cluster with these options, which may be wrong in other
-    ways."""
+    """Return whether jobs may name an image on a cluster with these options.
+
+    Other options may be invalid.
+    """
     return options.get("allowed_registries") != []
 
 
 def default_images(options: Mapping[str, Any]) -> Mapping[str, str | None]:
-    """By pool, the image of jobs that name none; None where they must name one.
+    """Return by pool the image of jobs that name none; None where they must name one.
 
-    Of options that no cluster can have, nothing is told.
+    Returns {} for invalid options.
     """
     try:
         return {name: pool.image for name, pool in parse_options(options).pools.items()}
@@ -317,8 +326,11 @@ def default_images(options: Mapping[str, Any]) -> Mapping[str, str | None]:
 
 
 def job_image_refusal(options: Mapping[str, Any], pool: str, image: str | None) -> str:
-    """Why a cluster with these options does not run a job of `pool` that names `image`, or none,
-    and what to do; "" when it does. Of options that no cluster can have, nothing is told."""
+    """Return why a cluster with these options does not run `image` in `pool`; "" when it does.
+
+    An `image` of None means that the job names none. The text says what to do. Returns "" for
+    invalid options.
+    """
     try:
         checked = parse_options(options)
     except ValueError:
@@ -331,12 +343,12 @@ def job_image_refusal(options: Mapping[str, Any], pool: str, image: str | None) 
 
 
 def no_image(pool: str) -> str:
-    """What a job of `pool` that names no image is told where the pool has none."""
+    """Return the message for a job of `pool` without an image, where the pool has none either."""
     return f"jobs run in container images there, and pool {pool} has none of its own: name one"
 
 
 def unit_mgpu(options: Mapping[str, Any], pool: str) -> int:
-    """The milli-GPU that `pool` gives out at once on a cluster with these options."""
+    """Return the step of rank sizes in `pool` in milli-GPU, on a cluster with these options."""
     try:
         found = parse_options(options).pools.get(pool)
     except ValueError:
@@ -347,10 +359,10 @@ def unit_mgpu(options: Mapping[str, Any], pool: str) -> int:
 def not_on_gpus(
     pool: KubernetesPool, pools: Mapping[str, KubernetesPool]
 ) -> list[list[dict[str, object]]]:
-    """Terms of a node selector, of which one is enough, for nodes that have the labels of no pool
-    of GPUs. Without them Kueue would take a flavor of GPUs, which has CPU for everybody.
+    """Return node selector terms, any one of which is enough, for nodes without GPU pool labels.
 
-    Raises ValueError where no node has the labels of `pool` alone, or for too many terms.
+    Without them Kueue would choose a flavor of GPUs, which always has CPU left. Raises ValueError
+    where no node has the labels of `pool` alone, or for too many terms.
     """
     terms: list[list[dict[str, object]]] = [[]]
     for other in sorted(pools.values(), key=lambda one: one.name):
@@ -363,7 +375,7 @@ def not_on_gpus(
                 "CPU cores; give it a label that only nodes with GPUs have"
             )
         if any(label in pool.node_selector for label, _ in kept):
-            # They have another value of it.
+            # The nodes of `other` have another value of this label.
             continue
         terms = [
             [*term, {"key": label, "operator": "NotIn", "values": [value]}]
@@ -379,7 +391,7 @@ def not_on_gpus(
 
 
 def is_label_name(text: str) -> bool:
-    """Whether `text` can be the key of a label behind a prefix of its own."""
+    """Return whether `text` can be the key of a label after a prefix of its own."""
     return values.matches(values.LABEL_NAME, text)
 
 
@@ -421,7 +433,7 @@ def _pools(value: object, *, requires_digest: bool) -> Mapping[str, KubernetesPo
     flavors = [pool.flavor for pool in pools.values()]
     if len(set(flavors)) != len(flavors):
         raise ValueError("two pools have the same flavor; one kind of device is one pool")
-    # Nodes, and the Pods of others, are told apart by these two alone.
+    # Only these two assign nodes and foreign Pods to pools.
     places = {
         (tuple(sorted(pool.node_selector.items())), pool.device_class or pool.resource)
         for pool in pools.values()
@@ -506,7 +518,7 @@ def _pool(name: str, settings: Mapping[str, Any], *, requires_digest: bool) -> K
 
 
 def _but_not(settings: object, known: frozenset[str]) -> str:
-    """The options that are too many, as the end of a sentence that lists all there are."""
+    """Return the unknown options as the end of a sentence that lists the known ones."""
     if not isinstance(settings, Mapping):
         return ""
     unknown = sorted(str(option)[:100] for option in settings if option not in known)
@@ -558,7 +570,7 @@ def _pool_of_cores(
 
 
 def _domains(pool: str, value: object, levels: tuple[str, ...]) -> Mapping[str, str]:
-    """By level the label that says in which domain of it a node is."""
+    """Return by level the label with a node's domain."""
     if value is None:
         labels = [label for label in levels if label != HOST_LABEL]
         return dict(zip(("block", "rack"), labels, strict=False))

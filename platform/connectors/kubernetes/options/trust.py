@@ -1,5 +1,7 @@
-"""Which kubeconfigs the portal may use: a file with an address and credentials, or a program that
-is run for them. The operator lists them."""
+"""The kubeconfigs that the portal may use, as listed by the operator.
+
+A kubeconfig has an address and credentials, or a program to run for them.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,14 @@ from typing import Any
 
 from connectors.operator_lists import is_listed_path
 
-#: The setting that lists the kubeconfigs, and how it allows the service account of the own Pod.
+#: The setting that lists the kubeconfigs, and its entry for the service account of the portal's
+#: Pod.
 KUBECONFIGS = "KUBECONFIGS"
 IN_CLUSTER = "in-cluster"
 
 
 def check_trusted(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Raises ValueError, saying what to do, for a kubeconfig that is not listed."""
+    """Raise ValueError, saying what to do, for a kubeconfig that is not listed."""
     path = options.get("kubeconfig")
     if isinstance(path, str) and not is_listed_path(path, given[KUBECONFIGS]):
         raise ValueError(
@@ -30,5 +33,5 @@ def check_trusted(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def secret_paths(given: Mapping[str, Any]) -> list[str]:
-    """The kubeconfigs, which hold credentials."""
+    """Return the kubeconfigs, which contain credentials."""
     return [path for path in given[KUBECONFIGS] if path.startswith("/")]

@@ -1,5 +1,8 @@
-"""The cells of Kueue's quotas: how many units of a resource a queue or cohort has of a flavor, and
-how many it lends and borrows; in settings, where people see them, and as Kueue has them. Pure."""
+"""The cells of Kueue's quotas, in settings for people and in Kueue's form. Pure.
+
+A cell is the quota of a queue or cohort in one resource of one flavor: how many units it has, lends
+and borrows.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from connectors.entitlements import Value
 from connectors.kubernetes.options.options import KubernetesPool
 from connectors.kubernetes.quotas.objects import Json
 
-#: More than anybody can ask for, see `wanted_objects`.
+#: More than any workload can ask for, see `wanted_objects`.
 WIDE = 10**15
 WIDE_RESOURCES = {"cpu": WIDE, "memory": 2**60, "ephemeral-storage": 2**60}
 BORROWS = " borrow limit"
@@ -19,7 +22,7 @@ LENDS = " lend limit"
 #: Nominal quota, borrowing limit and lending limit; None is no limit.
 Cell = tuple[Value, Value, Value]
 NOTHING: Cell = (0, 0, 0)
-#: What a cohort's cell is where its group has others: it adds nothing and limits nothing.
+#: A cohort's cell without effect, which its group requires: it adds and limits nothing.
 UNSET: Cell = (0, None, None)
 _QUANTITY = re.compile(r"([0-9]{1,19})([numkMGTPE]|[KMGTPE]i)?", re.ASCII)
 _FACTORS = {
@@ -29,12 +32,12 @@ _FACTORS = {
 
 
 def cell_of(pool: KubernetesPool) -> str:
-    """The name of the pool's quota in settings."""
+    """Return the name of the pool's quota in settings."""
     return f"{pool.flavor} {pool.resource}"
 
 
 def quantity(quantity: Any) -> int | str:
-    """A quantity of the API in whole units, or as it stands where that is no whole number."""
+    """Return a quantity of the API in whole units; unchanged if it is no whole number."""
     found = _QUANTITY.fullmatch(str(quantity))
     if found is None or found[2] in ("n", "u", "m"):
         return str(quantity)
@@ -42,7 +45,7 @@ def quantity(quantity: Any) -> int | str:
 
 
 def cells_in(spec: Json) -> dict[tuple[str, str], Cell]:
-    """The cells of a queue or cohort by flavor and resource."""
+    """Return the cells of a queue or cohort by flavor and resource."""
     found: dict[tuple[str, str], Cell] = {}
     for group in spec.get("resourceGroups") or ():
         for flavor in group.get("flavors") or ():
@@ -59,18 +62,18 @@ def cells_in(spec: Json) -> dict[tuple[str, str], Cell]:
 def cell_settings(
     pool: KubernetesPool, nominal: Value, borrows: Value, lends: Value
 ) -> dict[str, Value]:
-    """The pool's cell in settings."""
+    """Return the pool's cell in settings."""
     name = cell_of(pool)
     return {name: nominal, name + BORROWS: borrows, name + LENDS: lends}
 
 
 def limits_in(settings: Mapping[str, Value], cell: str) -> Cell:
-    """What the settings have for the pool's `cell`."""
+    """Return the values of the pool's `cell` in the settings."""
     return settings[cell], settings[cell + BORROWS], settings[cell + LENDS]
 
 
 def quota_of(resource: str, cell: Sequence[Value]) -> Json:
-    """The cell as Kueue has it."""
+    """Return the cell in Kueue's form."""
     nominal, borrows, lends = (None if value is None else str(value) for value in cell)
     return {
         "name": resource,
@@ -81,26 +84,26 @@ def quota_of(resource: str, cell: Sequence[Value]) -> Json:
 
 
 def compact(resource: str, cell: Cell) -> Value:
-    """A queue's cell that is no pool's in one word: None is wide, 0 is nothing."""
+    """Return a short form of a queue's cell outside of all pools: None is wide, 0 is nothing."""
     if cell == (WIDE_RESOURCES.get(resource), 0, 0):
         return None
     return 0 if cell == NOTHING else _word(cell)
 
 
 def expanded(resource: str, value: Value) -> Cell:
-    """The cell of which `value` is what `compact` makes."""
+    """Return the cell that `compact` turns into `value`."""
     if value is None:
         return WIDE_RESOURCES[resource], 0, 0
     return NOTHING if value == 0 else _cell(str(value))
 
 
 def line_of(flavor: str, resource: str, cell: Cell) -> str:
-    """A cohort's cell that is no pool's, in a list of them ("mine nvidia.com/gpu 3/-/-")."""
+    """Return a line for a cohort's cell outside of all pools ("mine nvidia.com/gpu 3/-/-")."""
     return f"{flavor} {resource} {_word(cell)}"
 
 
 def cell_in(line: str) -> tuple[tuple[str, str], Cell]:
-    """Flavor and resource, and the cell, of which `line` is what `line_of` makes."""
+    """Return flavor and resource, and the cell, that `line_of` turns into `line`."""
     flavor, resource, word = line.split(" ")
     return (flavor, resource), _cell(word)
 

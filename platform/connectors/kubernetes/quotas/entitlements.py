@@ -1,13 +1,13 @@
 """The quota tree as objects of a Kubernetes cluster with Kueue.
 
-`difference` is pure; `KubernetesEntitlements` reads the cluster, asks it by `dryRun=All` what it
-would refuse, and makes one change at a time. One writer: everything is written by server-side apply
-as field manager "tidegate-quota", and ours are the objects with our labels. One of another that has
-a name which we need is left alone, and the change waits with a note.
+`difference` is pure. `KubernetesEntitlements` reads the cluster, asks it with `dryRun=All` what it
+would refuse, and makes one change at a time. Everything is written by server-side apply as field
+manager "tidegate-quota". Objects with our labels are ours. If a foreign object has a name that we
+need, it is left alone, and the change waits with a note.
 
-A change of an existing object is written as the object that the cluster has with the change's
-settings, so a difference that somebody accepted stays while others are overwritten. Nothing is kept
-between calls: whoever dies in between compares anew and goes on.
+A change is written as the existing object with the settings of the change. So an accepted
+difference stays while others are overwritten. Nothing is remembered between calls: after a crash,
+the next comparison continues.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from connectors.kubernetes.quotas.wanted_objects import Item, depth, wanted_item
 from connectors.protocol import ClusterConnector
 
 MANAGER = "tidegate-quota"
-#: So many changes of one comparison are asked of the cluster before they are made.
+#: The most changes of one comparison that are checked with the cluster beforehand.
 _ASKED_MAX = 2_000
 _NOTE_MAX = 1_000
 _HOLD = "Hold"
@@ -55,7 +55,7 @@ _Send = Callable[[], Json]
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the cluster has of one thing that is ours, or has a name that is."""
+    """The current state of one thing on the cluster that is ours, or has a name of ours."""
 
     thing: str
     name: str
@@ -64,15 +64,15 @@ class Known:
     is_ours: bool = True
     is_another_portals: bool = False
     is_terminating: bool = False
-    #: Of a queue: workloads that wait, and those that hold quota.
+    #: For a queue: the numbers of workloads that wait, and that hold quota.
     waiting: int = 0
     holding: int = 0
-    #: Devices that workloads hold by the settings' names of their quota.
+    #: Devices that workloads hold, by the name of their quota in the settings.
     in_use: Mapping[str, int] | None = None
 
     @property
     def key(self) -> _Key:
-        """What tells it from all others."""
+        """The identity of the thing."""
         return self.thing, self.name
 
 
@@ -80,11 +80,11 @@ class Known:
 
 
 def difference(wanted: Sequence[Item], known: Sequence[Known], owner: str) -> tuple[Change, ...]:
-    """What is to be done, in the order in which it is to be done: what is taken first, children
-    before parents; then what goes, likewise; then what is given or made, parents first. Flavors and
-    topologies are nobody's: they are there before anything names them, and go after all else.
+    """Return the changes in the order in which to make them.
 
-    `owner` is the label of ours, see `objects.Shape`.
+    Reductions come first, children before parents. Then come removals, in the same order. Then come
+    increases and creations, parents first. Flavors and topologies belong to no node: they are
+    created before anything names them, and removed last. `owner` is our label, see `objects.Shape`.
     """
     there = {item.key: item for item in known}
     found: list[Change] = []
@@ -123,7 +123,7 @@ def _of_item(item: Item, now: Known | None, owner: str) -> Iterable[Change]:
 
 
 def _of_settings(item: Item, now: Known) -> Iterable[Change]:
-    """At most one change that takes and one that gives."""
+    """Yield at most one change that reduces and one that increases."""
     item = replace(item, settings={**item.settings, **_with_others(item, now)})
     differing = {
         name: value for name, value in item.settings.items() if now.settings.get(name) != value
@@ -143,10 +143,10 @@ def _of_settings(item: Item, now: Known) -> Iterable[Change]:
 def _taken(
     item: Item, before: Mapping[str, Value], differing: Mapping[str, Value]
 ) -> dict[str, Value]:
-    """The settings of `differing` by which somebody gets less.
+    """Return the settings in `differing` that reduce an amount.
 
-    Limits are legal only below a parent, so they come and go with it; and what a queue lends is at
-    most what it has, so it falls with that.
+    Limits are valid only below a parent, so they come and go with it. A queue lends at most what it
+    has, so its lending falls with its quota.
     """
     parent = "parent" if item.thing == COHORT else "cohort"
     found = {
@@ -162,7 +162,7 @@ def _taken(
 
 
 def _with_others(item: Item, now: Known) -> dict[str, Value]:
-    """Of a list that others add to, what is wanted with what they added."""
+    """Return the wanted list together with the entries that others added to it."""
     checks = _texts(now.settings.get("checks"))
     if item.thing != CLUSTER_QUEUE or not checks:
         return {}
@@ -188,20 +188,20 @@ def _settled(
 
 
 def _is_amount(thing: str, name: str) -> bool:
-    """Whether more of the setting is more for somebody."""
+    """Return whether a larger value of the setting means a larger amount."""
     if thing in (COHORT, CLUSTER_QUEUE):
         return " " in name or name == "stop"
     return thing == OBJECT_LIMITS or (thing == QUEUE and name == "stop")
 
 
 def _before(before: Mapping[str, Value], name: str) -> Value:
-    """What the setting allowed: a queue without a limit lends all that it has."""
+    """Return the earlier allowance of the setting: a queue without a limit lends everything."""
     value = before.get(name)
     return before.get(name.removesuffix(LENDS)) if value is None else value
 
 
 def _takes(thing: str, name: str, value: Value, before: Value) -> bool:
-    """Whether `value` allows less than `before`; None allows all."""
+    """Return whether `value` allows less than `before`; None allows everything."""
     if name == "stop":
         return before == _RUNNING
     if name in ("flavors", "resources", "other_quota"):
@@ -216,7 +216,7 @@ def _texts(value: Value) -> list[str]:
 
 
 def _note(wanted: Mapping[str, Value], taken: Iterable[str], in_use: Mapping[str, int]) -> str:
-    """Nothing that runs is stopped by a lower limit, which has to be said."""
+    """Return a note that running jobs go on above a lower limit; "" if none do."""
     cells = sorted({name.removesuffix(BORROWS).removesuffix(LENDS) for name in taken})
     above = []
     for cell in cells:
@@ -232,7 +232,7 @@ def _note(wanted: Mapping[str, Value], taken: Iterable[str], in_use: Mapping[str
 
 
 def _of_what_left(wanted: Sequence[Item], known: Sequence[Known]) -> Iterable[Change]:
-    """Children before parents: what has to stay keeps what it names."""
+    """Yield the removals, children before parents. A blocked object keeps its references alive."""
     stays = {item.key for item in wanted}
     left = [item for item in known if item.is_ours and item.key not in stays]
     using: list[Item | Known] = [*wanted, *(item for item in known if not item.is_ours)]
@@ -260,8 +260,10 @@ def _of_what_left(wanted: Sequence[Item], known: Sequence[Known]) -> Iterable[Ch
 
 
 def _reason_to_stay(item: Known, queue: Known | None, using: Iterable[Item | Known]) -> str:
-    """Why `item` is not deleted although it left the tree, "" when it is. `queue` is the cluster
-    queue of its team."""
+    """Return why `item` is not deleted although it left the tree; "" when it is.
+
+    `queue` is the cluster queue of its team.
+    """
     if item.is_terminating:
         return "is being deleted; what uses it ends first"
     if item.thing == NAMESPACE:
@@ -286,7 +288,7 @@ def _use(queue: Known) -> str:
     )
 
 
-#: The settings by which others name a thing, as their first word.
+#: The settings in which others refer to a thing, as their first word.
 _NAMED_BY: Mapping[str, tuple[str, ...]] = {
     COHORT: ("parent", "cohort"),
     FLAVOR: ("flavors", "other_quota"),
@@ -295,7 +297,7 @@ _NAMED_BY: Mapping[str, tuple[str, ...]] = {
 
 
 def _users(item: Known, others: Iterable[Item | Known]) -> list[str]:
-    """Those of `others` that name `item`, in people's words."""
+    """Return the names of those `others` that refer to `item`, for people."""
     return [
         f"{other.thing} {other.name}"
         for other in others
@@ -304,7 +306,7 @@ def _users(item: Known, others: Iterable[Item | Known]) -> list[str]:
 
 
 def _named_by(settings: Mapping[str, Value], thing: str) -> set[str]:
-    """What of the kind `thing` the settings name."""
+    """Return the names of the kind `thing` that the settings refer to."""
     values = [settings.get(name) for name in _NAMED_BY.get(thing, ())]
     texts = [
         one for value in values for one in ([value] if isinstance(value, str) else _texts(value))
@@ -329,7 +331,7 @@ def _order(change: Change) -> tuple[int, int, int, str]:
 
 
 def control_entitlements(connector: ClusterConnector) -> KubernetesEntitlements:
-    """The control of the entitlements on the cluster of `connector`, which must be Kubernetes'."""
+    """Return the entitlement control of the Kubernetes cluster of `connector`."""
     assert isinstance(connector, KubernetesConnector)
     return KubernetesEntitlements(connector.api, shape_of(connector.options, connector.cluster_id))
 
@@ -342,8 +344,10 @@ class KubernetesEntitlements:
         self._shape = shape
 
     def changes(self, wanted: Entitlements) -> tuple[Change, ...]:
-        """See the protocol. Raises WorkloadRejected when nobody is to have anything: that would
-        take everything away, and is rather a mistake than a wish."""
+        """See the protocol. Raises WorkloadRejected when no node is entitled to anything.
+
+        Applying that would remove everything; it is more likely a mistake than an intention.
+        """
         if not wanted.nodes:
             raise WorkloadRejected(
                 "no organization has quota in a pool of this cluster, so nothing is compared and "
@@ -372,7 +376,7 @@ class KubernetesEntitlements:
         body = manifest(change.thing, change.name, settings, self._shape)
         kept = self._write(change, body, is_new=found is None)
         if self._lost(change, kept):
-            # Somebody else wrote a field that is to be gone, which an apply leaves to him.
+            # Another manager owns a field that must be removed; an apply would leave it.
             path = KINDS[change.thing].path(change.name)
             kept = self._sent(change, lambda: self._api.merge_patch(path, for_merge_patch(body)))
         if lost := self._lost(change, kept):
@@ -381,7 +385,7 @@ class KubernetesEntitlements:
     # Reading.
 
     def _read(self, items: Sequence[Item]) -> tuple[Known, ...]:
-        """All that is ours, and what has a name that is wanted. One list for each kind."""
+        """Return everything that is ours, or has a wanted name. It makes one list per kind."""
         names = {item.key for item in items}
         found: list[Known] = []
         for thing in self._shape.things:
@@ -393,7 +397,7 @@ class KubernetesEntitlements:
                 if is_named or (ours and (not only or one["metadata"]["name"] == only)):
                     found.append(self._known(thing, name, one, ours=ours))
                 elif thing in (COHORT, CLUSTER_QUEUE, FLAVOR):
-                    # Another's, which may use one of ours.
+                    # A foreign object, which may use one of ours.
                     found.append(self._known(thing, name, one, ours=False))
         return tuple(found)
 
@@ -427,7 +431,7 @@ class KubernetesEntitlements:
         )
 
     def _found(self, change: Change) -> Json | None:
-        """The object of the change. Raises WorkloadRejected for one that is not ours."""
+        """Return the object of the change. Raises WorkloadRejected for one that is not ours."""
         try:
             found = self._api.get(KINDS[change.thing].path(change.name))
         except NotFound:
@@ -445,9 +449,9 @@ class KubernetesEntitlements:
     # Asking before.
 
     def _asked(self, changes: Sequence[Change], known: Sequence[Known]) -> tuple[Change, ...]:
-        """The changes, with those blocked that the cluster says it would refuse.
+        """Return the changes, blocking those that the cluster would refuse.
 
-        Of what is made in a namespace that is not there yet it can say nothing.
+        It cannot check objects in a namespace that does not exist yet.
         """
         settings = {item.key: dict(item.settings) for item in known}
         namespaces = {item.name for item in known if item.thing == NAMESPACE}
@@ -474,7 +478,7 @@ class KubernetesEntitlements:
         except KubeRefused as error:
             return _said(error)
         except OutcomeUnknown as error:
-            # It was not to do anything, so nothing is unknown but the answer.
+            # A dry run has no effect, so only the answer is unknown.
             raise ClusterUnavailable(str(error)) from error
         return ""
 
@@ -482,7 +486,7 @@ class KubernetesEntitlements:
 
     def _write(self, change: Change, body: Json, *, is_new: bool) -> Json:
         path = KINDS[change.thing].path(change.name)
-        # Without force an object that somebody made meanwhile is a conflict.
+        # Without force, an object that was created meanwhile causes a conflict.
         return self._sent(
             change,
             lambda: self._api.apply(path, for_apply(body), force=not is_new, manager=MANAGER),
@@ -495,7 +499,7 @@ class KubernetesEntitlements:
             raise WorkloadRejected(f"{change.subject}: {_said(error)}") from error
 
     def _lost(self, change: Change, kept: Json) -> str:
-        """What of the change the cluster has not kept, "" when all is kept."""
+        """Return the part of the change that the cluster has not stored; "" when it stored all."""
         has = settings_of(change.thing, kept, self._shape)
         for name, value in change.after.items():
             if has.get(name) != value:
@@ -525,14 +529,14 @@ class KubernetesEntitlements:
 
 
 def _said(error: KubeRefused) -> str:
-    """What the cluster said, and what helps where that is known."""
+    """Return the cluster's message, with a remedy where one is known."""
     if isinstance(error, Forbidden) and "is forbidden: User " in error.message:
         return f"{error.message}; the rights that are needed are in deploy/kubernetes/role.yaml"
     return error.message
 
 
 def _in_use(status: Json) -> dict[str, int]:
-    """Devices that workloads hold in a queue, by the name of their quota."""
+    """Return the devices that workloads hold in a queue, by the name of their quota."""
     found: dict[str, int] = {}
     for flavor in status.get("flavorsReservation") or ():
         for resource in flavor.get("resources") or ():

@@ -1,6 +1,6 @@
-"""The kinds of object that a quota tree becomes on a cluster with Kueue, and whose one is. Pure.
+"""The kinds of object of a quota tree on a cluster with Kueue, and their owners. Pure.
 
-Which of them a tree becomes is in `wanted_objects`, and what of them is ours in `settings`.
+`wanted_objects` has the objects of a tree, and `settings` our part of them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ QUEUE = "queue"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Where the API has objects of a thing. Of those in namespaces a team has one, `only`."""
+    """A kind of object. A team has only one of a kind in namespaces, called `only`."""
 
     api: str
     kind: str
@@ -58,7 +58,7 @@ class Kind:
         return f"{self._root}/{self.plural}"
 
     def path(self, name: str) -> str:
-        """The path of the object `name`, or of the one in the namespace `name`."""
+        """Return the path of the object `name`, or of the one in the namespace `name`."""
         if self.only:
             return f"{self._root}/namespaces/{name}/{self.plural}/{self.only}"
         return f"{self._root}/{self.plural}/{name}"
@@ -82,14 +82,17 @@ KINDS: Mapping[str, Kind] = {
     CLUSTER_QUEUE: Kind(_KUEUE, "ClusterQueue", "clusterqueues"),
     QUEUE: Kind(_KUEUE, "LocalQueue", "localqueues", LOCAL_QUEUE),
 }
-#: What clusters with another batch scheduler have of these.
+#: The kinds that clusters with another batch scheduler get too.
 OF_EVERY_SCHEDULER = frozenset({NAMESPACE, NETWORK_POLICY, OBJECT_LIMITS})
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a cluster writes quotas. `pools` are in the one order in which queues list their
-    flavors; `owner` is the value of label `naming.CLUSTER` by which objects are known as ours."""
+    """The form in which a cluster writes quotas.
+
+    `pools` are in the order in which queues list their flavors. `owner` is the value of label
+    `naming.CLUSTER` on our objects.
+    """
 
     pools: tuple[KubernetesPool, ...]
     owner: str
@@ -103,28 +106,28 @@ class Shape:
 
     @property
     def flavors(self) -> list[str]:
-        """One for each pool, in the order in which Kueue tries them."""
+        """The flavors, one for each pool, in the order in which Kueue tries them."""
         return [pool.flavor for pool in self.pools]
 
     @property
     def resources(self) -> list[str]:
-        """Those of GPUs, each once."""
+        """The resources of GPUs, each once."""
         return sorted({pool.resource for pool in self.pools if pool.device is DeviceKind.GPU})
 
     @property
     def device_resources(self) -> list[str]:
-        """Those of all devices, each once."""
+        """The resources of all devices, each once."""
         has_cores = any(pool.device is DeviceKind.CPU for pool in self.pools)
         return [*([CPU_RESOURCE] if has_cores else []), *self.resources]
 
     @property
     def things(self) -> tuple[str, ...]:
-        """The kinds of object that such a cluster gets, in the order in which they are made."""
+        """The kinds of object that such a cluster gets, in the order in which they are created."""
         return tuple(thing for thing in KINDS if self.has_kueue or thing in OF_EVERY_SCHEDULER)
 
 
 def shape_of(options: KubernetesOptions, cluster_id: str) -> Shape:
-    """The shape of the cluster `cluster_id` with `options`."""
+    """Return the shape of the cluster `cluster_id` with `options`."""
     return Shape(
         pools=in_queue_order(options.pools.values()),
         owner=cluster_label(cluster_id),
@@ -134,8 +137,11 @@ def shape_of(options: KubernetesOptions, cluster_id: str) -> Shape:
 
 
 def is_ours(thing: str, found: Json, shape: Shape) -> bool:
-    """Whether we made the object `found`. What every Tidegate has alike under names of its own is
-    anybody's of them: the check is also made by who votes."""
+    """Return whether we made the object `found`.
+
+    Objects that every Tidegate has under the same names count as ours. The admission check is also
+    created by the voter.
+    """
     if thing == ADMISSION_CHECK and found.get("spec", {}).get("controllerName") == CONTROLLER:
         return True
     if thing == PRIORITY_CLASS and found["metadata"]["name"] in (GUARANTEED_CLASS, BORROWED_CLASS):
@@ -144,7 +150,7 @@ def is_ours(thing: str, found: Json, shape: Shape) -> bool:
 
 
 def is_of_another_portal(found: Json, shape: Shape) -> bool:
-    """Whether Tidegate made it, and not for this cluster as we know it."""
+    """Return whether a Tidegate made it, but not for this cluster as we know it."""
     labels = labels_of(found)
     return labels.get(MANAGED_BY) == MANAGED_BY_US and _owner(found) != shape.owner
 
@@ -156,22 +162,22 @@ def _owner(found: Json) -> str:
 
 
 def is_terminating(found: Json) -> bool:
-    """Whether it was deleted and waits for what uses it."""
+    """Return whether it was deleted and waits for its users to end."""
     return "deletionTimestamp" in found["metadata"]
 
 
 def name_of(thing: str, found: Json) -> str:
-    """The name by which the object is changed."""
+    """Return the name by which the object is changed."""
     metadata = found["metadata"]
     return str(metadata["namespace" if KINDS[thing].only else "name"])
 
 
 def path_of(found: Json) -> str:
-    """The node of the tree that the object was made for, "" where it does not tell."""
+    """Return the tree node of the object; "" where it has none."""
     path = (found["metadata"].get("annotations") or {}).get(PATH, "")
     return path if isinstance(path, str) else ""
 
 
 def labels_of(found: Json) -> Mapping[str, Any]:
-    """Its labels, {} where it has none."""
+    """Return its labels; {} where it has none."""
     return found["metadata"].get("labels") or {}

@@ -1,8 +1,8 @@
-"""What of an object is ours: read from what the cluster has, and written as a manifest. Pure.
+"""Our part of an object: read from the cluster, and written as a manifest. Pure.
 
-A thing's *settings* are what of it is ours, flat, as people see it in a difference; `settings_of`
-reads them from an object that the cluster has and `manifest` writes the object that has them: the
-one is the other's inverse. What an administrator sets besides is left alone.
+The *settings* of a thing are our part of it in flat form, as people see them in a difference.
+`settings_of` reads them from an object of the cluster. `manifest` is its inverse and writes the
+object with them. Other settings of an administrator are left alone.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from connectors.kubernetes.quotas.objects import (
 )
 
 POD_SECURITY = "pod-security.kubernetes.io/enforce"
-#: What limits of objects write before the resource of devices.
+#: The prefix of a device resource in limits of objects.
 GPU_REQUESTS = "requests."
-#: Far above what teams do, far below what hurts an API server.
+#: Far above the needs of teams, and far below what harms an API server.
 OBJECTS_MAX: Mapping[str, int] = {
     "pods": 10_000,
     "count/jobs.batch": 100_000,
@@ -66,7 +66,7 @@ OBJECTS_MAX: Mapping[str, int] = {
 
 
 def settings_of(thing: str, found: Json, shape: Shape) -> dict[str, Value]:
-    """What of the object `found` is ours to set."""
+    """Return our settings of the object `found`."""
     return _READERS[thing](found, shape)
 
 
@@ -102,7 +102,7 @@ def _read_cohort(found: Json, shape: Shape) -> dict[str, Value]:
     for pool in shape.pools:
         nominal, borrows, lends = cells.pop((pool.flavor, pool.resource), UNSET)
         settings |= cell_settings(pool, nominal, borrows, lends)
-    # Every flavor of a group has all of its resources, also those that it has none of.
+    # Every flavor of a group lists all of its resources, even without any units.
     settings["other_quota"] = sorted(
         line_of(flavor, resource, cell)
         for (flavor, resource), cell in cells.items()
@@ -184,8 +184,11 @@ _READERS: Mapping[str, Callable[[Json, Shape], dict[str, Value]]] = {
 
 
 def manifest(thing: str, name: str, settings: Mapping[str, Value], shape: Shape) -> Json:
-    """The object with `settings`, all of which must be there. What is None in it shall not be in
-    the object; `for_apply` and `for_merge_patch` say so."""
+    """Return the object with `settings`, which must be complete.
+
+    A None in it means that the object must not have the field; `for_apply` and `for_merge_patch`
+    express that.
+    """
     kind = KINDS[thing]
     metadata: Json = {
         "name": kind.only or name,
@@ -211,7 +214,7 @@ def manifest(thing: str, name: str, settings: Mapping[str, Value], shape: Shape)
 
 
 def for_apply(body: Json) -> Json:
-    """`body` for server-side apply: what is ours, and nothing of what others added to a list."""
+    """Return `body` for server-side apply: only our part, without entries of others in a list."""
     body = _without_none(body)
     strategy = body.get("spec", {}).get("admissionChecksStrategy")
     if strategy:
@@ -221,7 +224,7 @@ def for_apply(body: Json) -> Json:
 
 
 def for_merge_patch(body: Json) -> Json:
-    """`body` as a merge patch: None takes a field away, a list replaces the list."""
+    """Return `body` as a merge patch: None removes a field, and a list replaces the list."""
     return {
         key: for_merge_patch(value) if isinstance(value, dict) else _without_none(value)
         for key, value in body.items()
@@ -254,7 +257,7 @@ def _write_check(settings: Mapping[str, Value], shape: Shape) -> Json:
 
 def _write_cohort(settings: Mapping[str, Value], shape: Shape) -> Json:
     groups = []
-    # A resource may be in one group only, and all flavors of a group have all of its resources.
+    # A resource may be in only one group, and every flavor of a group lists all of its resources.
     filled = {
         (pool.flavor, pool.resource): cell
         for pool in shape.pools
@@ -347,7 +350,7 @@ _WRITERS: Mapping[str, Callable[[Mapping[str, Value], Shape], Json]] = {
 
 
 def json_text(value: Any) -> str:
-    """`value` as JSON, written in the one way in which it is compared."""
+    """Return `value` as JSON in the canonical form for comparisons."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
@@ -356,7 +359,7 @@ def _texts(value: Value) -> list[str]:
 
 
 def _in_order(ours: Sequence[str], names: Collection[str]) -> list[str]:
-    """`names`: those of `ours` in their order, then the others."""
+    """Return `names`: first those of `ours` in their order, then the others."""
     return [name for name in ours if name in names] + sorted(set(names).difference(ours))
 
 
@@ -365,7 +368,7 @@ def _weight(spec: Json) -> Value:
 
 
 def _selected(selector: Json | None) -> list[str]:
-    """The labels that a namespace must have; anything else as it stands."""
+    """Return the labels that a namespace must have; anything else is unchanged."""
     if selector is None:
         return ["none"]
     found = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]

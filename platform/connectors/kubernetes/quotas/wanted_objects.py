@@ -1,33 +1,34 @@
-"""The objects that a quota tree becomes on a cluster with Kueue, each with its settings. Pure.
+"""The objects of a quota tree on a cluster with Kueue, each with its settings. Pure.
 
-An organization is a root Cohort, what is between it and its teams are Cohorts below, a team is a
-ClusterQueue with a namespace of its own. All are named for the hash of their path, so that no
-slug becomes a name; the annotation `tidegate.io/path` tells it.
+An organization is a root Cohort. The nodes between it and its teams are Cohorts below. A team is a
+ClusterQueue with a namespace of its own. All are named by the hash of their path, so that no slug
+becomes a name. The annotation `tidegate.io/path` has the path.
 
-**Arbiter mode.** Promise: Kueue never holds back what the arbiter granted. Every queue has
-nominal quota `WIDE` (W), lends 0 and borrows 0, and no cohort has any. Kueue lets a queue that
-uses u reserve, by its `available()`,
+**Arbiter mode.** The promise: Kueue never holds back a job that the arbiter granted. Every queue
+has nominal quota `WIDE` (W), lends 0 and borrows 0, and no cohort has any. By its `available()`,
+Kueue lets a queue that uses u reserve
 
-    max(0, local - u) + min(W - local - max(0, u - local) + borrowing limit, what the cohort has)
+    max(0, local - u) + min(W - local - max(0, u - local) + borrowing limit, the cohort's quota)
 
-where local = W - lending limit = W. The second term is min(0, 0) = 0 while u <= W, as no cohort
-has quota and no queue stores any there. So a team may reserve q whenever u + q <= W, whatever other
-teams, other organizations and other clusters of the pool do: nothing is shared, so nothing has to
-be wide enough for all together, and no sum over queues can overflow. u counts each of the team's
-workloads that hold quota: those that were granted, those that wait for a vote and those whose end
-Kueue has not noticed. That it gives quota back before GPUs are free only lowers u. What is left is
-W >= u + q: a workload asks for at most 2^31 Pods of less than 2^7 GPUs, so W = 10^15 holds 3,600
-of the largest that can be written down, and 10^9 of a million GPUs each. CPU, memory and
-ephemeral storage are as wide, in both modes.
+where local = W - lending limit = W. The second term is min(0, 0) = 0 while u <= W, as no cohort has
+quota and no queue stores any there. So a team may reserve q whenever u + q <= W, whatever other
+teams, organizations and clusters of the pool do. Nothing is shared, so nothing has to be wide
+enough for all together, and no sum over queues can overflow.
 
-What Kueue can still say no to is not quota: a queue that is stopped, a resource that no pool
-names, and, where a pool names topology levels, Pods for which there are no nodes.
+u counts each of the team's workloads that hold quota: granted ones, ones that wait for a vote, and
+ones whose end Kueue has not noticed. Kueue may release quota before GPUs are free, which only
+lowers u. The remaining condition is W >= u + q. A workload asks for at most 2^31 Pods of less than
+2^7 GPUs. So W = 10^15 holds 3,600 of the largest possible ones, and 10^9 of a million GPUs each.
+CPU, memory and ephemeral storage are as wide, in both modes.
 
-**Shared mode.** Kueue holds the tree too, also while the portal is away. A node's own quota is its
-guarantee less its children's, in whole devices: Kueue adds a cohort's nominal quota to its
-members'. Lending and borrowing limits are the node's. A root has none: there is nothing above it
-to lend to. So where several organizations share a pool, or devices of it are nobody's, one more
-cohort stands above them which owns what nobody is guaranteed.
+Kueue can still refuse for reasons other than quota: a stopped queue, or a resource that no pool
+names. In a pool with topology levels, it also refuses Pods without suitable nodes.
+
+**Shared mode.** Kueue enforces the tree too, even while the portal is away. A node's own quota is
+its guarantee minus its children's, in whole devices: Kueue adds a cohort's nominal quota to its
+members'. Lending and borrowing limits are the node's. A root has none, as there is nothing above it
+to lend to. If several organizations share a pool, or devices of it are not guaranteed, one more
+cohort is above them. It owns the devices that are guaranteed to nobody.
 """
 
 from __future__ import annotations
@@ -71,10 +72,10 @@ from connectors.kubernetes.quotas.objects import (
 )
 from connectors.kubernetes.quotas.settings import GPU_REQUESTS, OBJECTS_MAX, json_text
 
-#: Pinned, so that an upgrade of the cluster refuses no Pod that it took before.
+#: Pinned, so that after an upgrade the cluster refuses no Pod that it accepted before.
 POD_SECURITY_VERSION = "v1.36"
-#: Pods of the team reach each other, nobody else's reach them. They may call anywhere: data and
-#: images are outside. Who wants less adds a policy for egress; ours does not stand in its way.
+#: Only Pods of the team can connect to its Pods. These may connect anywhere, because data and
+#: images are outside. An administrator can add a policy for egress; ours does not conflict with it.
 _ISOLATED: Json = {
     "podSelector": {},
     "policyTypes": ["Ingress"],
@@ -84,7 +85,7 @@ _ISOLATED: Json = {
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One object with the settings that it should have. `path` is its node of the tree."""
+    """One object with its intended settings. `path` is its node of the tree."""
 
     thing: str
     name: str
@@ -93,13 +94,15 @@ class Item:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from all others."""
+        """The identity of the object."""
         return self.thing, self.name
 
 
 def wanted_items(wanted: Entitlements, shape: Shape) -> tuple[Item, ...]:
-    """All objects of the tree, parents before children. Raises WorkloadRejected for pools that
-    give one Topology different levels."""
+    """Return all objects of the tree, parents before children.
+
+    Raises WorkloadRejected for pools that give one Topology different levels.
+    """
     things = set(shape.things)
     found = [*_of_cluster(shape), *_of_tree(wanted, shape)]
     order = list(KINDS)
@@ -112,7 +115,7 @@ def wanted_items(wanted: Entitlements, shape: Shape) -> tuple[Item, ...]:
 
 
 def depth(path: str) -> int:
-    """How far below the top: 0 for what is above all organizations."""
+    """Return the depth below the top: 0 for objects above all organizations."""
     return path.count("/") + 1 if path else 0
 
 
@@ -178,7 +181,7 @@ def _of_tree(wanted: Entitlements, shape: Shape) -> Iterable[Item]:
 
 
 def team_subject(path: str) -> str:
-    """What a comparison calls that without which the team at `path` can submit nothing."""
+    """Return the subject of the object that the team at `path` needs to submit anything."""
     return Change(ChangeKind.CREATE, NAMESPACE, team_namespace(path), path=path).subject
 
 
@@ -201,11 +204,11 @@ def _of_team(node: Entitlement, name: str, shape: Shape) -> Iterable[Item]:
 
 
 def _device_limits(node: Entitlement, shape: Shape) -> dict[str, Value]:
-    """Devices in the team's Pods at once, those beside the queue included.
+    """Return limits on the devices in the team's Pods at once, including Pods outside the queue.
 
-    In shared mode twice what the team may use: Kubernetes counts Pods that are being stopped until
-    they are gone, and Kueue starts the next before. In arbiter mode none: a quota that was raised
-    and is not pushed yet would hold back what was granted.
+    In shared mode the limit is twice the team's ceiling: Kubernetes counts Pods that are being
+    stopped until they are gone, and Kueue starts the next ones before. In arbiter mode there is no
+    limit. A quota that was raised but not pushed yet would hold back a granted job.
     """
     found: dict[str, Value] = {}
     for resource in shape.resources:
@@ -236,7 +239,7 @@ class _Units:
                 self._below[key] = self._below.get(key, 0) + self._guaranteed(node, pool)
 
     def top(self) -> dict[str, Value]:
-        """The quota of the cohort above all organizations, none where none is needed."""
+        """Return the quota of the cohort above all organizations; {} where none is needed."""
         if not self._shape.is_shared:
             return {}
         spare = [
@@ -251,7 +254,7 @@ class _Units:
         return found
 
     def of_cohort(self, node: Entitlement, *, has_parent: bool) -> dict[str, Value]:
-        """Its own quota, which Kueue adds to its members', and its limits."""
+        """Return the cohort's own quota, which Kueue adds to its members', and its limits."""
         found: dict[str, Value] = {"other_quota": []}
         for pool in self._shape.pools:
             own: int = 0
@@ -267,7 +270,7 @@ class _Units:
         return found
 
     def of_team(self, node: Entitlement) -> dict[str, Value]:
-        """A cell for every resource of every flavor, as Kueue asks for."""
+        """Return a cell for every resource of every flavor, as Kueue requires."""
         own = {(pool.flavor, pool.resource): pool for pool in self._shape.pools}
         found: dict[str, Value] = {}
         for flavor in self._shape.flavors:

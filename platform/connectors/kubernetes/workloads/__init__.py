@@ -1,1 +1,1 @@
-"""What workloads on a cluster are in the words of the protocol. Pure."""
+"""Translates the workloads on a cluster into those of the protocol. Pure."""

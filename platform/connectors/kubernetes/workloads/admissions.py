@@ -1,5 +1,4 @@
-"""What Kueue's Workload says of its admission: whether it was let start, since when, and if that
-is over. Pure."""
+"""The admission of Kueue's Workload: whether, when, and if it is over. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from connectors.kubernetes.workloads.states import Wait, wait_for_checks, wait_f
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What the Workload says: since when it is or was admitted, and whether that is over."""
+    """The admission of a Workload: when it is or was admitted, and whether that is over."""
 
     is_admitted: bool = False
     was_admitted: bool = False
@@ -28,7 +27,7 @@ class Admission:
     is_voted: bool = False
     is_evicted: bool = False
     is_active: bool = True
-    #: Kueue deactivated it by a rule of its own, and lets it in no more, active or not.
+    #: Kueue deactivated it by a rule of its own and never admits it again, even if it is active.
     is_final: bool = False
     admitted_at: int | None = None
     evicted_at: int | None = None
@@ -39,7 +38,7 @@ class Admission:
 
 
 def admission_of(workload: Object | None, check: str) -> Admission:
-    """What `workload` says, with `check` as the name of our admission check. Raises Odd."""
+    """Return the admission of `workload`; `check` is our admission check. Raises Odd."""
     if workload is None:
         return Admission()
     said, are_true = conditions(workload), true_conditions(workload)
@@ -52,8 +51,8 @@ def admission_of(workload: Object | None, check: str) -> Admission:
         for one in parts(workload, "status", "schedulingStats", "evictions")
     )
     is_evicted = "Evicted" in are_true
-    # The old vocabulary writes Admitted=False only over an earlier True; the new one always, so
-    # that what is evicted before it was admitted counts as if it had been: at most once.
+    # The old vocabulary writes Admitted=False only after an earlier True; the new one always does.
+    # So a workload that is evicted before its admission counts as admitted: at most one run.
     was_admitted = is_admitted or past_s > 0 or (bool(admitted) and is_evicted)
     admitted_at = None
     if was_admitted and changed_at is not None:
@@ -81,11 +80,12 @@ def admission_of(workload: Object | None, check: str) -> Admission:
         was_admitted=was_admitted,
         is_reserved=is_reserved,
         is_voted=is_voted,
-        # Admitted again since then: it was evicted before we ever voted.
+        # Exception: admitted again with no past execution, it was evicted before our first vote.
         is_evicted=is_evicted
         or (evictions > 0 and was_admitted and not (is_admitted and past_s == 0)),
         is_active=flag(workload, "spec", "active") is not False,
-        # It (0.19) revives what was `Deactivated` by somebody, and knows no way back from these.
+        # Kueue 0.19 reactivates a workload that a person `Deactivated`, but never one with these
+        # reasons.
         is_final=is_evicted and text(evicted, "reason").startswith("DeactivatedDueTo"),
         admitted_at=admitted_at,
         evicted_at=moment(evicted, "lastTransitionTime") if is_evicted else None,

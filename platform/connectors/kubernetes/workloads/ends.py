@@ -1,4 +1,4 @@
-"""How a workload ended and when, from conditions and from what its Pods' containers left. Pure."""
+"""How and when a workload ended, from conditions and from its Pods' containers. Pure."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from connectors.protocol import Outcome
 
 
 def finish_of_run(run: Run, item: Object) -> Finish | None:
-    """How `item`, the object of `run`, ended by itself; None while it has not. Raises Odd.
+    """Return how `item`, the object of `run`, ended by itself; None while it has not. Raises Odd.
 
-    The controller of Jobs says so up to a second after the last Pod has ended, for which nobody
-    waits whose GPUs they are: of a Job that tries no rank twice it follows from its Pods.
+    The controller of Jobs reports the end up to a second after the last Pod, and the GPUs should
+    not wait for it. So the end of a Job without retries is derived from its Pods.
     """
     finish = finish_of(item, run.workload)
     if (
@@ -55,16 +55,16 @@ def finish_of_run(run: Run, item: Object) -> Finish | None:
 
 
 def _finish_of_pods(item: Object, over: Sequence[Pod]) -> Finish | None:
-    """How a Job ends whose last Pods are `over`, None where it may make others yet. Raises Odd.
+    """Return how a Job ends whose last Pods are `over`; None if more may follow. Raises Odd.
 
-    For a rank that has succeeded none is made any more; and none at all after one that failed,
-    where there is no second try (`backoffLimit` 0) and no failure that counts for nothing.
+    A rank that succeeded gets no more Pods. After a failure nothing follows if there is no retry
+    (`backoffLimit` 0) and no failure that is ignored.
     """
     ranks = number(item, "spec", "completions")
     if not ranks or ranks > len(over):
         return None
     wanted = set(range(ranks))
-    # The place of a Pod that is being deleted may be given to another.
+    # A Pod that is being deleted may be replaced by another.
     ended = [pod for pod in over if not pod.is_deleting]
     if wanted <= {pod.rank for pod in ended if pod.phase == "Succeeded"}:
         return Finish(Outcome.SUCCEEDED, "CompletionsReached", "", {})
@@ -84,7 +84,7 @@ def end_times(
     finish: Finish | None,
     started_at: int | None,
 ) -> tuple[int | None, int | None]:
-    """When it ended, and since when its GPUs are free. Raises Odd."""
+    """Return when it ended, and since when its GPUs are free. Raises Odd."""
     last = max((pod.ended_at for pod in ranks if pod.ended_at is not None), default=None)
     is_all_known = bool(ranks) and all(pod.ended_at is not None for pod in ranks)
     is_all_known = is_all_known and run.item is not None
@@ -103,17 +103,17 @@ def end_times(
 
 
 def outcome_of(run: Run, admission: Admission, finish: Finish | None) -> tuple[Outcome, str]:
-    """How `run`, which has ended, ended, and a sentence on it. Raises Odd."""
+    """Return how the ended `run` ended, and a sentence on it. Raises Odd."""
     ends = [pod.end for pod in run.pods if pod.end is not None]
     for pod in run.pods:
         if pod.end is not None and pod.end.start_failure:
             rank = "" if pod.rank is None else f"rank {pod.rank}: "
             return Outcome.START_FAILED, f"{rank}{pod.end.start_failure}"
     if is_stopped(run) and (finish is None or finish.outcome is not Outcome.SUCCEEDED):
-        # Whatever it was that ended first: its Pods, for which it fails, or its admission.
+        # It counts as stopped, whether its Pods ended first, for which it fails, or its admission.
         return Outcome.STOPPED, ""
     if finish is None:
-        # Of a Workload that Kueue made after the one under which it ran, we let nothing start.
+        # It ran under an earlier Workload, and nothing of the new one may start.
         is_anew = not admission.was_admitted and run.item is not None and has_changed(run.item)
         is_deactivated = not admission.is_active and admission.reason in ("", "Deactivated")
         if is_deactivated and not is_anew:
@@ -121,7 +121,7 @@ def outcome_of(run: Run, admission: Admission, finish: Finish | None) -> tuple[O
         if is_deactivated or admission.reason == "":
             return Outcome.PREEMPTED, "It was begun anew on the cluster, which is not let happen."
         return eviction(admission.reason, admission.message)
-    # A rank that left with an error after a notice let the others finish: its code counts.
+    # A rank may fail after a notice while the others succeed: its code counts.
     if finish.outcome is Outcome.SUCCEEDED:
         if any(end.is_timed_out for end in ends):
             return Outcome.TIMED_OUT, ""
@@ -143,13 +143,15 @@ def outcome_of(run: Run, admission: Admission, finish: Finish | None) -> tuple[O
 
 
 def is_stopped(run: Run) -> bool:
-    """Whether we stopped it. Raises Odd."""
+    """Return whether we stopped it. Raises Odd."""
     marked = [one for one in (run.item, run.workload) if one is not None]
     return any(naming.STOPPED in texts(one, "metadata", "annotations") for one in marked)
 
 
 def _unexplained(finish: Finish) -> tuple[Outcome, str]:
-    """Of a workload that failed without a failed container being left: what failed by itself stays,
-    so somebody, or the loss of a node, took its Pods away."""
+    """Return the end of a failed workload without a failed container.
+
+    A container that fails by itself stays. So a person, or the loss of a node, removed its Pods.
+    """
     raw = printable(f"{finish.reason}: {finish.message}".strip(": "), NAME_LENGTH_MAX)
     return Outcome.NODE_FAILED, f"Pods of it were taken away on the cluster ({raw})."

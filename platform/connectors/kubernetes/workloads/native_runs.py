@@ -1,5 +1,7 @@
-"""What others run on a cluster, in the words of the protocol: workloads that people gave to Kueue,
-and Pods with GPUs that no queue let in. Pure."""
+"""Native workloads of a cluster in the terms of the protocol. Pure.
+
+They are workloads that people submitted to Kueue, and Pods with GPUs outside of every queue.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,16 @@ from primitives.units import DeviceKind
 
 
 def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
-    """`run`, which is not ours, one for each pool of which it has or wants GPUs. Raises Odd."""
+    """Return the native `run`, once for each pool of which it has or wants GPUs. Raises Odd."""
     workload = run.workload
     if workload is None:
-        # Kueue does not know it: its Pods are told one by one.
+        # Kueue does not know it: its Pods are listed one by one.
         look.foreign.extend(run.alive)
         return []
     admission = admission_of(workload, look.check)
     asked = asked_by_native(workload, look.pools)
     if _asks_gpus(asked, look):
-        # Such as a leader without GPUs that its owner sent to nodes of a pool of cores.
+        # For example, a leader without GPUs that its owner placed on nodes of a CPU pool.
         beside = [pod for pod in run.alive if pod.gpus and not _asks_gpus(pod.gpus, look)]
         look.foreign.extend(beside)
         run.alive = [replace(pod, gpus={}) if pod in beside else pod for pod in run.alive]
@@ -61,7 +63,7 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
         slots = tuple(run.pods)
         state = f"Finished ({finish.reason})"
     elif is_stopped(run):
-        # It was ended for good (`natives.cancel`).
+        # The portal ended it for good (`natives.cancel`).
         is_released = not run.alive and not admission.is_admitted
         phase = WorkloadPhase.ENDED if is_released else WorkloadPhase.STOPPING
         outcome = Outcome.STOPPED if is_released else None
@@ -85,7 +87,7 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
     ):
         phase, slots, state = WorkloadPhase.STOPPING, tuple(run.alive), "Evicted"
     elif admission.is_final:
-        # Granted again it would hold its GPUs for nothing: Kueue starts it no more.
+        # Another grant would hold GPUs in vain: Kueue never starts it again.
         is_released, phase = True, WorkloadPhase.ENDED
         outcome, message = eviction(admission.reason, admission.message)
         state = f"Evicted ({admission.reason})"
@@ -116,15 +118,14 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
 
 
 def _asks_gpus(by_pool: Collection[str], look: Look) -> bool:
-    """Whether anything of a pool of GPUs is among what is asked for of pools."""
+    """Return whether the requested pools include one of GPUs."""
     return any(name in look.pools and look.pools[name].device is DeviceKind.GPU for name in by_pool)
 
 
 def _is_gated(pod: Pod) -> bool:
-    """Whether Kueue keeps the Pod from being placed until its workload is admitted. Raises Odd.
+    """Return whether Kueue gates the Pod until its workload is admitted. Raises Odd.
 
-    Of what is no object of a kind with Pods of its own, such as a Pod in a queue, they are there
-    before it starts.
+    Plain Pods in a queue, for example, exist before their workload starts.
     """
     gates = parts(pod.source, "spec", "schedulingGates")
     return not pod.node and any(text(gate, "name") == naming.ADMISSION_GATE for gate in gates)
@@ -149,7 +150,7 @@ def _by_pool(
 ) -> list[NativeWorkload]:
     ordered = sorted(pods, key=lambda pod: pod.order)
     holding = [pod for pod in ordered if pod.mgpu and pod.node]
-    # What waits and asks for none of our GPUs is told too: somebody must start it.
+    # A waiting workload without our GPUs is listed too, because the portal must start it.
     names = sorted({pool for pod in holding for pool in pod.gpus} or set(asked) or {""})
     is_mixed = len(names) > 1
     started_at = _started_at(run, phase, admission.admitted_at)
@@ -159,7 +160,7 @@ def _by_pool(
     elif is_released and admission.is_final:
         _, ended_at = end_times(look, run, run.pods, admission, finish, started_at)
     elif phase is WorkloadPhase.HELD:
-        # When its last run was over, where it had one.
+        # The end of its last run, if it had one.
         ended_at = admission.evicted_at if admission.was_admitted else None
     priority = text(workload, "spec", "priorityClassRef", "name") or texts(
         item, "metadata", "labels"
@@ -196,15 +197,15 @@ def _by_pool(
 
 
 def _started_at(run: Run, phase: WorkloadPhase, admitted_at: int | None) -> int | None:
-    """When its first container began since it was admitted; None as long as none did. An init
-    container counts: the Pod's GPUs are its own.
+    """Return when its first container started since its admission; None while none did.
 
-    Admitted is not started: what gets no Pods or no image is taken back and costs nothing. Of
-    what ran and left no Pods, and where a node's clock is late, the admission counts.
+    Init containers count, because the Pod already holds its GPUs. An admission alone is no start: a
+    workload that gets no Pods or no image is withdrawn without cost. The time of admission is used
+    for a run that left no Pods, and where a node's clock is slow.
     """
     if phase is WorkloadPhase.HELD or admitted_at is None:
         return None
-    # Those that are gone may be of an earlier run.
+    # Deleted Pods may belong to an earlier run.
     pods = [*run.alive, *run.over]
     began = [pod.held_from for pod in run.pods if (pod.held_from or 0) >= admitted_at]
     if first := min((at for at in began if at is not None), default=None):
@@ -215,7 +216,7 @@ def _started_at(run: Run, phase: WorkloadPhase, admitted_at: int | None) -> int 
 
 
 def foreign_pods(look: Look) -> list[NativeWorkload]:
-    """Pods with GPUs that no queue of Kueue let in: nobody's, they count as held outside."""
+    """Return Pods with GPUs that no queue of Kueue admitted. They count as held outside."""
     return [
         NativeWorkload(
             native_id=f"{pod.uid} ({pool})" if len(pod.gpus) > 1 else pod.uid,

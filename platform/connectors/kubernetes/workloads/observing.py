@@ -1,5 +1,7 @@
-"""What the workloads on a cluster are in the words of the protocol: the listing, and of each of our
-attempts where it stands and why it waits. Pure."""
+"""The workloads of a cluster in the terms of the protocol. Pure.
+
+This is the listing, with the phase of each of our attempts and the reason why it waits.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ from connectors.protocol import (
     WorkloadPhase,
 )
 
-#: Seconds after which Kueue has taken note of a new object, unless something is wrong.
+#: Seconds within which Kueue normally creates the Workload of a new object.
 SEEN_WITHIN_S = 30
 _UNSEEN = Wait(
     WaitCode.EVALUATING,
@@ -61,10 +63,10 @@ def listing_of(
     pools: Mapping[str, KubernetesPool],
     check: str = naming.ADMISSION_CHECK,
 ) -> Listing:
-    """Every workload on the cluster: ours by key, the others as natives.
+    """Return every workload on the cluster: ours by key, the others as natives.
 
-    `cluster_id` is what tells ours from those of other installations, whose workloads are natives
-    here, `check` the name of our admission check. What makes no sense is Unread; nothing raises.
+    `cluster_id` distinguishes ours from those of other installations, which are natives here.
+    `check` is the name of our admission check. Invalid objects are Unread; nothing raises.
     """
     look = Look(state, cluster_id, pools, check)
     found: dict[str, list[Observation]] = {}
@@ -91,7 +93,7 @@ def listing_of(
 
 
 def _observation(look: Look, key: str, run: Run) -> Observation:
-    """What is to be said of `run`, which is ours. Raises Odd."""
+    """Return the observation of our `run`. Raises Odd."""
     item = run.item
     if item is None:
         return _left_observation(look, key, run)
@@ -111,16 +113,16 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
     if started_at is None and admission.was_admitted:
         started_at = min((pod.created_at for pod in run.pods), default=admission.evicted_at)
     if not _may_have_begun(run, phase, finish):
-        # Admitted is not started: what gets no Pods, or no image, is taken back and costs nothing.
+        # An admission is no start: a workload without Pods or image is withdrawn without cost.
         started_at = None
     elif run.began_at is not None:
-        # Nor is what waits for them: it pays from its first container on. Nodes have their clocks.
+        # It is charged from its first container on. Clocks of nodes may differ.
         started_at = max(run.began_at, started_at or 0)
     ended_at, released_at = (
         at if at is None else max(at, started_at or at)
         for at in end_times(look, run, ranks, admission, finish, started_at)
     )
-    # Of a gang whose Pods are still being made, some say nothing of the whole.
+    # While Pods of a gang are still being created, a part does not represent the whole.
     is_partial = phase is WorkloadPhase.STARTING and len(ranks) < rank_count(item, run.workload)
     outcome, message = None, ""
     if is_ended:
@@ -149,25 +151,27 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
 
 
 def _may_have_begun(run: Run, phase: WorkloadPhase, finish: Finish | None) -> bool:
-    """Whether anything of `run` runs or ran; of what nobody remembers a Pod, unless we stopped it,
-    it is taken for granted. Raises Odd."""
+    """Return whether anything of `run` runs or ran. Raises Odd.
+
+    If no Pod is remembered, it is assumed to have run, unless we stopped it.
+    """
     if run.has_begun or _has_counted_ranks(run.item):
         return True
     if is_stopped(run):
-        # A Pod that is deleted becomes Failed, and its Job after it, though nothing ever ran.
+        # A deleted Pod becomes Failed, and then its Job, even if nothing ever ran.
         return finish is not None and finish.outcome is not Outcome.FAILED
     return finish is not None or (phase is not WorkloadPhase.STARTING and not run.pods)
 
 
 def _has_counted_ranks(item: Object | None) -> bool:
-    """Whether a Job counts ranks that succeeded, though no Pod of them may be left. Raises Odd."""
+    """Return whether a Job counts succeeded ranks, though their Pods may be gone. Raises Odd."""
     if item is None or item.get("kind") != JOB.kind:
         return False
     return bool(number(item, "status", "succeeded") or text(item, "status", "completedIndexes"))
 
 
 def _left_observation(look: Look, key: str, run: Run) -> Observation:
-    """Of a workload of ours whose object is gone, while Pods of it are left."""
+    """Return the observation of our workload whose object is gone, while Pods are left."""
     ranks = run.pods
     return Observation(
         key=key,
@@ -185,7 +189,7 @@ def _left_observation(look: Look, key: str, run: Run) -> Observation:
 def _phase(
     look: Look, run: Run, item: Object, admission: Admission, finish: Finish | None
 ) -> tuple[WorkloadPhase, str, Wait | None, str]:
-    """Where `run` stands, in the cluster's words, and why it waits if it does. Raises Odd."""
+    """Return the phase of `run`, the cluster's word, and why it waits if it does. Raises Odd."""
     if finish is not None:
         state = f"Finished ({finish.reason})" if finish.reason else "Finished"
         if run.alive:
@@ -194,7 +198,7 @@ def _phase(
     if not admission.is_active or (admission.is_evicted and admission.was_admitted):
         state = f"Evicted ({admission.reason})" if admission.reason else "Deactivated"
         is_over = not run.alive and (not admission.was_admitted or is_at_rest(item))
-        # Deactivated a moment ago: until Kueue has said so, it may admit it.
+        # Just deactivated: until Kueue has processed that, it may still admit it.
         is_over = is_over and (admission.is_evicted or not admission.is_reserved)
         return WorkloadPhase.ENDED if is_over else WorkloadPhase.STOPPING, state, None, ""
     if text(item, "metadata", "deletionTimestamp"):
@@ -253,7 +257,7 @@ def _phase_of_pods(
 
 
 def _slots(pods: Sequence[Pod]) -> tuple[RankSlot, ...] | None:
-    """Where the ranks are, None while any of them is nowhere."""
+    """Return the places of the ranks; None while a rank has no node."""
     holding = [pod for pod in pods if pod.mgpu > 0]
     if not holding or not all(pod.node for pod in holding):
         return None

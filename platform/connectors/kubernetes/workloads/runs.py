@@ -1,7 +1,7 @@
-"""The workloads on a cluster: a look's objects, Kueue's Workloads and Pods, joined by owners. Pure.
+"""The workloads of a cluster: objects, Kueue's Workloads and Pods, joined by owners. Pure.
 
-A workload is an object that Kueue knows (a Job, a JobSet, ...), with its Workload and its Pods. All
-kinds are joined by the same functions: whose Pods they are follows from owners.
+A workload is an object that Kueue knows (a Job, a JobSet, ...), with its Workload and its Pods. The
+same functions join all kinds: owners determine whose Pods they are.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from connectors.kubernetes.options.options import KubernetesPool
 from connectors.kubernetes.workloads.states import RankEnd, Wait, rank_end, wait_without_pods
 from connectors.protocol import Unread
 
-#: Characters of a state and of a name, or of the cluster's own words, that are told.
+#: The most characters of a state, and of a name or the cluster's own words, in a listing.
 STATE_LENGTH_MAX = 100
 NAME_LENGTH_MAX = 200
-#: Seconds for which an admitted workload may have no Pods before that is told.
+#: Seconds for which an admitted workload may have no Pods before that is reported.
 PODS_WITHIN_S = 30
 _ENDED_PHASES = frozenset({"Succeeded", "Failed"})
-#: A Pod of which nothing ever ran becomes Failed, too, when it is deleted.
+#: Failed is missing: a Pod of which nothing ever ran becomes Failed when it is deleted.
 _BEGUN_PHASES = frozenset({"Running", "Succeeded"})
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """What is needed of one Pod. `gpus` are the milli-GPU that it asks for, by pool ("" where that
-    cannot be told), `end` how its main container ended.
+    """The needed parts of one Pod.
 
-    `started_at` is the start of its main container, `held_from` that of its first container, init
-    containers included: of a native all are the author's. Pods of ours have no init containers but
-    those that the cluster adds.
+    `gpus` is the milli-GPU that it asks for, by pool ("" for an unknown pool). `end` is how its
+    main container ended. `started_at` is the start of its main container. `held_from` is the start
+    of its first container, including init containers, which are all the author's in a native Pod.
+    Our own Pods have no init containers except those that the cluster adds.
     """
 
     uid: str
@@ -69,22 +69,22 @@ class Pod:
 
     @property
     def mgpu(self) -> int:
-        """The milli-GPU that it asks for in all."""
+        """The total milli-GPU that it asks for."""
         return sum(self.gpus.values())
 
     @property
     def is_over(self) -> bool:
-        """Whether it holds nothing any more."""
+        """Return whether it holds no resources any more."""
         return self.phase in _ENDED_PHASES
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything of it runs or ran."""
+        """Return whether anything of it runs or ran."""
         return self.started_at is not None or self.phase in _BEGUN_PHASES
 
     @property
     def order(self) -> tuple[int, str]:
-        """Its place among the Pods of its workload."""
+        """The sort key of the Pod within its workload."""
         return (1 << 30 if self.rank is None else self.rank, self.name)
 
 
@@ -102,7 +102,7 @@ class Run:
 
     @property
     def namespace(self) -> str:
-        """Where all of it is. Raises Odd."""
+        """The namespace of all its parts. Raises Odd."""
         for source in (self.item, self.workload):
             if source is not None:
                 return text(source, "metadata", "namespace")
@@ -110,23 +110,23 @@ class Run:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything of it runs or ran, as far as its Pods are known."""
+        """Return whether anything of it runs or ran, as far as its Pods are known."""
         return any(pod.has_begun for pod in self.pods)
 
     @property
     def began_at(self) -> int | None:
-        """When the first of its containers began, as far as its Pods are known."""
+        """When the first of its main containers started, as far as its Pods are known."""
         began = [pod.started_at for pod in self.pods if pod.started_at is not None]
         return min(began, default=None)
 
     @property
     def pods(self) -> list[Pod]:
-        """All Pods that are known of it, in rank order."""
+        """All known Pods of it, in rank order."""
         return sorted((*self.alive, *self.over, *self.gone), key=lambda pod: pod.order)
 
 
 class Look:
-    """A state with its parts joined by owners."""
+    """A cluster state with its parts joined by owners."""
 
     def __init__(
         self, state: KubeState, cluster_id: str, pools: Mapping[str, KubernetesPool], check: str
@@ -143,7 +143,7 @@ class Look:
         self._runs: dict[str, Run] = {}
         self._odd: set[str] = set()
         self._refusals = _refusals(state.events)
-        # By uid: the namespace and the key of what was ours.
+        # By uid: the namespace and the key of deleted objects of ours.
         self._rays: dict[tuple[str, str], list[Run]] = {}
         self._gone: dict[str, tuple[str, str | None]] = {}
         self._take_objects()
@@ -152,26 +152,28 @@ class Look:
         self._send_away()
 
     def runs(self) -> Iterator[Run]:
-        """The workloads of which every part could be read."""
+        """Return the workloads of which every part is readable."""
         return (run for uid, run in self._runs.items() if uid not in self._odd)
 
     def refusals_of(self, run: Run) -> str:
-        """What the cluster said of making Pods of `run`, "" where it said nothing."""
+        """Return the cluster's refusal to create Pods of `run`; "" without one."""
         for uid in (run.uid, *(child for child in self._parents if self.root(child) == run.uid)):
             if uid in self._refusals:
                 return self._refusals[uid]
         return ""
 
     def wait_without_pods(self, run: Run, admitted_at: int | None) -> tuple[Wait, str] | None:
-        """Why `run`, which has no Pods, has none, with the cluster's own words; None while they may
-        just be on their way."""
+        """Return why `run` has no Pods, with the cluster's own words.
+
+        None while they may still be on their way.
+        """
         if admitted_at is None or self.state.observed_at - admitted_at < PODS_WITHIN_S:
             return None
         refusals = self.refusals_of(run)
         return wait_without_pods(refusals), refusals
 
     def root(self, uid: str) -> str:
-        """The uid at the top of the owners of `uid`, as far as they are known."""
+        """Return the uid at the top of the owners of `uid`, as far as they are known."""
         for _ in range(OWNERS_MAX):
             if uid not in self._parents:
                 break
@@ -179,7 +181,7 @@ class Look:
         return uid
 
     def key_of(self, item: Object) -> str | None:
-        """The key of the attempt that `item` belongs to, None where it is not ours."""
+        """Return the key of the attempt of `item`; None where it is not ours."""
         labels = texts(item, "metadata", "labels")
         if labels.get(naming.CLUSTER) != self.cluster or labels.get(naming.ATTEMPT) != "true":
             return None
@@ -197,7 +199,8 @@ class Look:
         for item in self.state.objects:
             try:
                 uid = needed(item, "metadata", "uid")
-                # Asked for with each of its Pods: one that is odd must not be a run.
+                # Read for each of its Pods later: an object with an invalid namespace must not be a
+                # run.
                 text(item, "metadata", "namespace")
                 if uid not in self._parents:
                     run = self._runs[uid] = Run(uid, self.key_of(item), item)
@@ -232,12 +235,12 @@ class Look:
                     if run.workload is None or _is_newer(workload, run.workload):
                         run.workload = workload
                     continue
-                # A group of Pods, or a kind that is not watched: the Workload stands for it.
+                # A group of Pods, or a kind that is not watched: the Workload represents it.
                 root = roots.pop() if len(roots) == 1 else uid
                 if root in self._runs:
                     root = uid
                 for owner in owners:
-                    # Whatever it says of its owners, what is known of them stays.
+                    # Its claims about owners never replace known ones.
                     if owner != root and owner not in self._runs:
                         self._parents.setdefault(owner, root)
                 self._runs[root] = Run(root, None, None, workload)
@@ -255,8 +258,9 @@ class Look:
             seen.add(pod.uid)
             run = self._run_in(pod.namespace, pod.root) or self._left_over(pod, source)
             if run is None:
-                # In a queue itself, whoever made it (a Deployment). Asked last: anybody in the
-                # namespace can write a Workload that names another's Pod as its owner.
+                # The Pod may be queued itself, for example one of a Deployment. This comes last:
+                # anybody in the namespace can create a Workload that names another's Pod as its
+                # owner.
                 run = self._run_in(pod.namespace, self.root(pod.uid))
             if run is None:
                 self.foreign.append(pod)
@@ -266,7 +270,7 @@ class Look:
             try:
                 pod = self._pod(source)
             except Odd:
-                # It is only remembered: what is known of its workload stays true without it.
+                # Only a remembered Pod is invalid: the rest of its workload stays valid.
                 continue
             run = self._run_in(pod.namespace, pod.root)
             run = run or self._run_in(pod.namespace, self.root(pod.uid))
@@ -274,8 +278,10 @@ class Look:
                 run.gone.append(pod)
 
     def _send_away(self) -> None:
-        """Pods with GPUs beyond those that a workload of ours is made of are not its: anybody in
-        the namespace can name its object as their owner."""
+        """Remove Pods with GPUs beyond the number that a workload of ours can have.
+
+        Anybody in the namespace can create a Pod that names our object as its owner.
+        """
         for run in self._runs.values():
             holding = [pod for pod in run.alive if pod.mgpu]
             if run.key is None or run.item is None or not holding:
@@ -287,23 +293,28 @@ class Look:
                 continue
             beyond = 0 if most is None else len(holding) - most
             if beyond > 0:
-                # One that is replaced is there beside its successor for a moment.
+                # A replaced Pod and its successor exist together for a moment.
                 holding.sort(key=lambda pod: (pod.is_deleting, pod.created_at, pod.uid))
                 away = holding[-beyond:]
                 self.foreign.extend(away)
                 run.alive = [pod for pod in run.alive if pod not in away]
 
     def _run_in(self, namespace: str, root: str) -> Run | None:
-        """The run at `root`, None where it is in another namespace: owners never are, though
-        anybody can write so."""
+        """Return the run at `root`; None where it is in another namespace.
+
+        Real owners are always in the same namespace, though anybody can write otherwise.
+        """
         run = self._runs.get(root)
         return run if run is not None and run.namespace == namespace else None
 
     def _left_over(self, pod: Pod, source: Object) -> Run | None:
-        """The run of a Pod of ours whose object is gone: it is not absent while its Pods are."""
+        """Return the run of a Pod of ours whose object is gone.
+
+        It exists as long as its Pods do.
+        """
         key = self.key_of(source)
         if key is not None and pod.root != pod.uid and pod.root not in self._runs:
-            # A RayCluster may be told later than its Pods: the key tells whose they are.
+            # A RayCluster may be reported later than its Pods: the key identifies their owner.
             for run in self._rays.get((pod.namespace, key), ()):
                 return run
         if (
@@ -342,7 +353,7 @@ class Look:
         )
 
     def _gpus(self, source: Object) -> Mapping[str, int]:
-        """The milli-GPU that the Pod asks for, by pool, and the cores that it holds."""
+        """Return the milli-GPU that the Pod asks for by pool, and the cores that it holds."""
         resources = {pool.resource for pool in self._of_gpus.values()}
         of_node = self.pools_of_node.get(text(source, "spec", "nodeName"))
         gpus = gpus_by_pool(
@@ -355,8 +366,10 @@ class Look:
         return gpus | cores_held(source, self._of_cores, of_node or (), asks_gpus=asks_gpus)
 
     def _not_read(self, item: Object, error: Odd) -> None:
-        """`item` makes no sense: what it belongs to is unread, or, where that cannot be told,
-        something is."""
+        """Mark the workload of an invalid `item` as unread.
+
+        Where the workload is unknown, an entry without an id is added.
+        """
         uid = None
         try:
             owner = controller_of(item) or next(
@@ -374,7 +387,7 @@ class Look:
 
 
 def pods_below(state: KubeState, uid: str) -> tuple[Object, ...]:
-    """The Pods of which the object `uid` is the owner, or the owner of their owners."""
+    """Return the Pods below the object `uid`, the owner or the owner of their owners."""
     look = Look(state, "", {}, naming.ADMISSION_CHECK)
     of_runs = [pod for run in look.runs() if run.uid == uid for pod in run.pods]
     return tuple(pod.source for pod in of_runs) or tuple(
@@ -383,7 +396,7 @@ def pods_below(state: KubeState, uid: str) -> tuple[Object, ...]:
 
 
 def rank_count(item: Object, workload: Object | None) -> int:
-    """How many Pods run when all do. Raises Odd."""
+    """Return how many Pods run when all do. Raises Odd."""
     if workload is not None:
         counts = [
             1 if (count := number(one, "count")) is None else count
@@ -395,7 +408,7 @@ def rank_count(item: Object, workload: Object | None) -> int:
 
 
 def has_changed(item: Object) -> bool:
-    """See `resources.was_changed`. Raises Odd."""
+    """Return the answer of `resources.was_changed`. Raises Odd."""
     number(item, "metadata", "generation")
     try:
         return was_changed(item)
@@ -404,14 +417,14 @@ def has_changed(item: Object) -> bool:
 
 
 def _pods_max(run: Run) -> int | None:
-    """How many Pods `run` can have at once, None where that cannot be told. Raises Odd."""
+    """Return how many Pods `run` can have at once; None where unknown. Raises Odd."""
     is_told = run.workload is not None and parts(run.workload, "spec", "podSets")
     is_job = run.item is not None and run.item.get("kind") == JOB.kind
     return rank_count(run.item or {}, run.workload) if is_told or is_job else None
 
 
 def _is_newer(one: Object, other: Object) -> bool:
-    """Whether of two Workloads of one object `one` is the one that counts."""
+    """Return whether `one`, and not `other`, is the current Workload of their object."""
 
     def rank(workload: Object) -> tuple[bool, int]:
         return (
@@ -423,7 +436,7 @@ def _is_newer(one: Object, other: Object) -> bool:
 
 
 def _container_times(source: Object) -> tuple[int | None, int | None, RankEnd | None]:
-    """When the Pod's main container started and ended, and how it ended. Raises Odd."""
+    """Return when the Pod's main container started and ended, and how it ended. Raises Odd."""
     statuses = parts(source, "status", "containerStatuses")
     status = next(
         (one for one in statuses if text(one, "name") in naming.CONTAINERS),
@@ -449,8 +462,10 @@ def _container_times(source: Object) -> tuple[int | None, int | None, RankEnd | 
 
 
 def _first_start(source: Object) -> int | None:
-    """When the first of all the Pod's containers started, as far as it is known: of one that was
-    restarted, its last two starts are. Raises Odd."""
+    """Return when the first of all the Pod's containers started, as far as known. Raises Odd.
+
+    Of a restarted container only the last two starts are known.
+    """
     statuses = (
         *parts(source, "status", "initContainerStatuses"),
         *parts(source, "status", "containerStatuses"),
@@ -468,13 +483,13 @@ def _first_start(source: Object) -> int | None:
 
 
 def _refusals(events: Iterable[Object]) -> dict[str, str]:
-    """By uid of the object, what the newest warning says of making its Pods."""
+    """Return by uid of the object the newest warning on creating its Pods."""
     found: dict[str, str] = {}
     for event in events:
         try:
             if text(event, "reason") == "FailedCreate":
                 found[text(event, "involvedObject", "uid")] = text(event, "message")
         except Odd:
-            # Only the words of a sentence are lost.
+            # Only the text of a message is lost.
             continue
     return found

@@ -1,7 +1,8 @@
-"""What the words of Kueue and Kubernetes mean to us, in tables.
+"""The meaning of Kueue's and Kubernetes' states and reasons, in tables.
 
-Kueue has two vocabularies for why a Workload waits: without its feature gate
-UnadmittedWorkloadsObservability one reason, "Pending", stands for most, and the message says more.
+Kueue has two vocabularies for why a Workload waits. Without its feature gate
+UnadmittedWorkloadsObservability, the reason "Pending" stands for most of them, and the message says
+more.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from connectors.kubernetes.objects.reading import (
 )
 from connectors.protocol import Outcome
 
-#: Characters of the cluster's own words that are kept.
+#: The most characters of the cluster's own words.
 RAW_LENGTH_MAX = 400
 _SIGNAL_MAX = 64
 _SIGNAL_BASE = 128
@@ -36,7 +37,7 @@ _MESSAGE_BYTES_MAX = 4096
 
 
 class WaitCode(StrEnum):
-    """Why a workload does not run though it is on its cluster."""
+    """The reason why a workload on its cluster does not run."""
 
     EVALUATING = "evaluating"
     QUOTA = "quota"
@@ -62,8 +63,11 @@ class WaitCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Why it waits; one that `is_stuck` waits for what passes only when somebody changes something,
-    or for what the arbiter saw free; one that `is_held_by_others` is held by somebody there."""
+    """The reason why it waits, with a text.
+
+    A wait that `is_stuck` lasts until somebody changes something, or contradicts the arbiter's view
+    of free capacity. A wait that `is_held_by_others` is caused by a person on the cluster.
+    """
 
     code: WaitCode
     why: str
@@ -71,7 +75,7 @@ class Wait:
     is_held_by_others: bool = False
 
     def sentence(self, raw: str) -> str:
-        """For people, with the cluster's own words."""
+        """Return a sentence for people, with the cluster's own words."""
         said = "The cluster does not start it" if self.is_stuck else "It waits on the cluster"
         own_words = printable(raw.strip(), RAW_LENGTH_MAX)
         return f"{said}: {self.why} ({own_words})." if own_words else f"{said}: {self.why}."
@@ -110,7 +114,7 @@ _PODS_OF_OTHERS = Wait(
     WaitCode.WAITS_FOR_OTHERS, "Kueue waits until the Pods of what it admitted before are ready"
 )
 
-#: Reasons of condition QuotaReserved=False that say all.
+#: Reasons of condition QuotaReserved=False that are specific.
 _RESERVATION_REASONS: Mapping[str, Wait] = {
     "PendingEvaluation": _EVALUATING,
     "WaitingForQuota": _QUOTA,
@@ -125,8 +129,9 @@ _RESERVATION_REASONS: Mapping[str, Wait] = {
     "AdmissionGated": _GATED,
     "OnHold": _ON_HOLD,
 }
-#: What the message says where the reason is only Pending or Inadmissible. The first that is found
-#: counts: of several Pod sets and flavors the message has one after the other, the gravest wins.
+#: Parts of the message, for the unspecific reasons Pending and Inadmissible. The first entry that
+#: is found counts. The message lists several Pod sets and flavors, so the gravest entries come
+#: first.
 _RESERVATION_WORDS: tuple[tuple[str, Wait], ...] = (
     ("Pending the preemption of", _PREEMPTING),
     ("doesn't exist", _MISCONFIGURED),
@@ -171,7 +176,7 @@ _FORBIDDEN_PODS = Wait(
 _OTHER_CHECK = Wait(WaitCode.OTHER_CHECK, "another admission check of its queue has not agreed")
 _UNKNOWN = Wait(WaitCode.UNKNOWN, "Kueue does not admit it")
 
-#: How a Workload ended that was evicted after it had been admitted.
+#: The outcome of a Workload that was evicted after its admission.
 _EVICTED: Mapping[str, tuple[Outcome, str]] = {
     "Preempted": (Outcome.PREEMPTED, "Kueue itself preempted it"),
     "FlavorMigration": (Outcome.PREEMPTED, "Kueue moved it to another flavor"),
@@ -209,14 +214,14 @@ _DISRUPTED: Mapping[str, tuple[Outcome, str]] = {
         "the node of one of its Pods ended it (pressure or shutdown)",
     ),
 }
-#: Reasons of a Pod's own status when its node was to blame.
+#: Reasons in a Pod's own status for which its node is to blame.
 _NODE_REASONS = frozenset(
     {"NodeLost", "NodeShutdown", "Terminated", "Shutdown", "NodeAffinity", "Evicted", "Preempting"}
 )
 
 
 def wait_for_quota(reason: str, message: str) -> Wait:
-    """Why Kueue has reserved no quota, by its reason and message in either vocabulary."""
+    """Return why Kueue has reserved no quota, by its reason and message in either vocabulary."""
     known = _RESERVATION_REASONS.get(reason)
     if known is not None:
         return known
@@ -229,8 +234,10 @@ def wait_for_quota(reason: str, message: str) -> Wait:
 
 
 def wait_for_checks(checks: Mapping[str, tuple[str, str]]) -> tuple[Wait, str]:
-    """Why a Workload with our vote is not admitted: by name, state and message of the checks that
-    are not Ready. With the cluster's words."""
+    """Return why a Workload with our vote is not admitted, with the cluster's words.
+
+    `checks` are state and message of the checks that are not Ready, by name.
+    """
     raw = "; ".join(
         f"{name}: {state} {message}".strip() for name, (state, message) in sorted(checks.items())
     )
@@ -238,7 +245,7 @@ def wait_for_checks(checks: Mapping[str, tuple[str, str]]) -> tuple[Wait, str]:
 
 
 def wait_of_pod(pod: Object) -> tuple[Wait, str] | None:
-    """Why the Pod `pod` does not run, with the cluster's words; None where nothing is said.
+    """Return why the Pod `pod` does not run, with the cluster's words; None without a reason.
 
     Raises Odd.
     """
@@ -264,12 +271,12 @@ def wait_of_pod(pod: Object) -> tuple[Wait, str] | None:
 
 
 def wait_without_pods(refusals: str) -> Wait:
-    """Why an admitted workload has no Pods; `refusals` is what the cluster said of making them."""
+    """Return why an admitted workload has no Pods; `refusals` is the cluster's own text."""
     return _FORBIDDEN_PODS if refusals else _NO_PODS
 
 
 def eviction(reason: str, message: str) -> tuple[Outcome, str]:
-    """How a workload ended that Kueue evicted, and a sentence on it, "" where we did it."""
+    """Return how a workload ended that Kueue evicted, and a sentence; "" where we did it."""
     outcome, why = _EVICTED.get(
         reason,
         (
@@ -281,7 +288,7 @@ def eviction(reason: str, message: str) -> tuple[Outcome, str]:
 
 
 def disruption(pod: Object) -> tuple[Outcome, str] | None:
-    """Who ended the Pod `pod` from outside, as an outcome and a sentence; None where nobody did.
+    """Return the outcome and a sentence for a Pod ended from outside; None for others.
 
     Raises Odd.
     """
@@ -302,8 +309,11 @@ def disruption(pod: Object) -> tuple[Outcome, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class RankEnd:
-    """How one rank ended: its exit code (negative: by that signal) where it is known, whether at
-    its time limit, and why its script did not start, else ""."""
+    """How one rank ended.
+
+    `code` is its exit code where known; a negative code is a signal. `is_timed_out` says that it
+    ended at its time limit. `start_failure` is why its script did not start, else "".
+    """
 
     code: int | None
     is_timed_out: bool = False
@@ -311,8 +321,10 @@ class RankEnd:
 
 
 def rank_end(terminated: Object) -> RankEnd:
-    """How the rank ended whose container's state is `terminated`: by the launcher's last words, or
-    by the container's exit code. Raises Odd."""
+    """Return how the rank ended whose container's state is `terminated`. Raises Odd.
+
+    The launcher's last message decides, else the container's exit code.
+    """
     exit_code = number(terminated, "exitCode")
     reason = text(terminated, "reason")
     said = _last_words(text(terminated, "message"))
@@ -325,7 +337,7 @@ def rank_end(terminated: Object) -> RankEnd:
         signal = number(terminated, "signal")
         return RankEnd(-signal if signal is not None and 0 < signal <= _SIGNAL_MAX else None)
     if _SIGNAL_BASE < exit_code <= _SIGNAL_BASE + _SIGNAL_MAX:
-        # A container that a signal ended is told as a shell would: 128 more.
+        # The code of a container that a signal ended is 128 higher, as in a shell.
         return RankEnd(_SIGNAL_BASE - exit_code)
     return RankEnd(exit_code if 0 <= exit_code <= 255 else None)
 
@@ -334,9 +346,9 @@ _JSON_OBJECT = re.compile(r"\{[^\n]*\}", re.ASCII)
 
 
 def _last_words(message: str) -> RankEnd | None:
-    """What the launcher wrote, None where it is none of its lines.
+    """Return the launcher's final message; None if there is none.
 
-    A user's script can write there too, so that nothing is believed that could not be true.
+    A user's script can write there too, so impossible values are ignored.
     """
     line = message.strip().rpartition("\n")[2].strip()[:_MESSAGE_BYTES_MAX]
     if not line.startswith("{"):
@@ -362,12 +374,12 @@ def _last_words(message: str) -> RankEnd | None:
     return RankEnd(-_SIGKILL, is_timed_out=True) if is_timed_out else None
 
 
-#: Conditions that say that an object of some kind has ended, and how.
+#: Conditions of the end of an object, by outcome.
 _FINISHED = (
     *(("Complete", Outcome.SUCCEEDED), ("Completed", Outcome.SUCCEEDED)),
     *(("Succeeded", Outcome.SUCCEEDED), ("Failed", Outcome.FAILED)),
 )
-#: Conditions of a Job that makes no Pods any more and waits for the end of those that it has.
+#: Conditions of a Job that creates no more Pods and waits for the end of its last ones.
 _FINISHING = (("SuccessCriteriaMet", Outcome.SUCCEEDED), ("FailureTarget", Outcome.FAILED))
 #: The same where an object has a state instead of conditions: RayJob, Volcano's Job.
 _FINISHED_STATES: Mapping[str, Outcome] = {
@@ -385,7 +397,7 @@ _FINISHED_STATES: Mapping[str, Outcome] = {
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """That an object has ended by itself: how, in its cluster's words, and the condition."""
+    """The end of an object by itself: outcome, the cluster's words, and the condition."""
 
     outcome: Outcome
     reason: str
@@ -394,7 +406,7 @@ class Finish:
 
 
 def finish_of(item: Object, workload: Object | None) -> Finish | None:
-    """How the object `item` ended, by its own word or its Workload's; None where neither says so.
+    """Return how the object `item` ended, by its own status or its Workload's; None if unknown.
 
     Raises Odd.
     """
@@ -417,7 +429,7 @@ def finish_of(item: Object, workload: Object | None) -> Finish | None:
 
 
 def unsaid_finish_of(item: Object) -> Finish | None:
-    """How the Job `item` will end that only waits for its last Pods, None for others.
+    """Return how a Job will end that only waits for its last Pods; None for others.
 
     Raises Odd.
     """
@@ -426,13 +438,13 @@ def unsaid_finish_of(item: Object) -> Finish | None:
         if kind in are_true:
             found = conditions(item)[kind]
             reason = text(found, "reason")
-            # Its time is that of the decision, after which Pods still ran.
+            # The condition's time is left out: it is the decision, after which Pods still ran.
             return Finish(_refined(outcome, reason), reason, text(found, "message"), {})
     return None
 
 
 def _word(item: Object, path: tuple[str, ...]) -> str:
-    """The text at `path`, "" where kinds have something else there."""
+    """Return the text at `path`; "" where a kind has another type there."""
     found: object = item
     for name in path:
         if not isinstance(found, Mapping):
@@ -446,12 +458,12 @@ def _refined(outcome: Outcome, reason: str) -> Outcome:
 
 
 def is_at_rest(item: Object) -> bool:
-    """Whether the controller of the suspended object `item` makes no Pods any more.
+    """Return whether the controller of the suspended object `item` creates no more Pods.
 
-    That its spec says so is not enough: the controller may not have seen it yet. Raises Odd.
+    Its spec is not sufficient: the controller may not have seen it yet. Raises Odd.
     """
     are_true = true_conditions(item)
-    # A Job that is about to fail makes none, and one suspended meanwhile stays so for ever.
+    # A Job that is about to fail creates none, and if it is suspended then, it stays so for ever.
     if any(kind in are_true for kind, _ in _FINISHING):
         return True
     if "Suspended" in conditions(item):
@@ -464,7 +476,7 @@ def is_at_rest(item: Object) -> bool:
 
 
 def is_suspended(item: Object) -> bool:
-    """Whether the spec of `item`, of whatever kind, says that it is to have no Pods. Raises Odd."""
+    """Return whether the spec of `item`, of any kind, asks for no Pods. Raises Odd."""
     return bool(flag(item, "spec", "suspend") or flag(item, "spec", "runPolicy", "suspend"))
 
 
