@@ -1,4 +1,4 @@
-"""Pools, clusters and nodes, and what of them is healthy and since when."""
+"""Pools, clusters and nodes, with their healthy capacity over time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from primitives.units import DeviceKind
 class Pool(models.Model):
     """Devices of one kind that are interchangeable for quota; may have members in many clusters.
 
-    They are GPUs, or CPU cores (`device`): then all that is named `mgpu` counts thousandths of
-    cores. `weight` is the worth of one against the reference GPU, per mille. No node of an archived
-    pool is schedulable, until it is restored.
+    The devices are GPUs, or CPU cores (`device`); for cores, every `mgpu` counts thousandths of a
+    core. `weight` is the value of one device relative to the reference GPU, per mille. No node of
+    an archived pool is schedulable until the pool is restored.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -48,23 +48,27 @@ class Pool(models.Model):
 
     @property
     def kind(self) -> DeviceKind:
-        """What its devices are."""
+        """The kind of its devices."""
         return DeviceKind(self.device)
 
 
 class Cluster(models.Model):
     """A place where jobs run: this machine, a Slurm installation or a Kubernetes cluster.
 
-    `options` are the connector's. `api_version` is what was last spoken with it, where there is
-    more than one. `seen_at` is when we last had its complete answer and
-    `observed_at` what its own clock said then. `failing_since` is set while it does not answer;
-    `message` says why, or what of its answer could not be used. A disabled cluster accepts no
-    starts; what runs on it is still observed and metered. An archived cluster is disabled and none
-    of its nodes is schedulable, until it is restored. `outside` sums up what else is on it
-    (see `clusters.outside`). `identity` is what it told of itself at first, and must go on to.
-    `time_limits` are by the name of the pool the longest time limit there, in seconds; a pool that
-    is not in it has none. `isolation` is how far it keeps jobs from the portal's machine and from
-    each other, where they run there (`connectors.local.isolation`).
+    - `options` are the connector's. `api_version` is the last API version in use, where there are
+      several.
+    - `seen_at` is the time of its last complete answer, and `observed_at` the time of its own clock
+      then.
+    - `failing_since` is set while it does not answer. `message` says why, or which part of its
+      answer could not be used.
+    - A disabled cluster accepts no starts; what runs on it is still observed and metered.
+    - An archived cluster is disabled, and none of its nodes is schedulable until it is restored.
+    - `outside` is a summary of other work on it (see `clusters.outside`).
+    - `identity` is the identity that it reported first and must keep.
+    - `time_limits` are the longest time limits in seconds by name of the pool. A pool that is
+      missing has none.
+    - `isolation` is how strictly it separates jobs from the portal's machine and from each other,
+      if they run there (`connectors.local.isolation`).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -104,12 +108,14 @@ class ClusterNode(models.Model):
     """One node of a cluster as last seen. It counts as capacity only while schedulable.
 
     A node that its cluster no longer lists stays, not schedulable, in state "gone" and with the
-    `seen_at` of the last answer that had it. For all others `seen_at` is when the row last
-    changed; the cluster's `seen_at` is when it was last confirmed (so that an unchanged fleet
-    costs no writes). `outside_mgpu` of it are held by workloads that nobody here knows. `domains`
-    are by level the block, rack and NVLink domain that it is in, where its cluster says so.
-    `cpu_milli` and `memory_mib` are what workloads may have of it in all, None where nobody knows,
-    and those `per_gpu` what a job gets with each GPU that does not say what it wants.
+    `seen_at` of the last answer that had it. For all other nodes, `seen_at` is when the row last
+    changed. The cluster's `seen_at` is the last confirmation of these, so that an unchanged fleet
+    costs no writes.
+
+    `outside_mgpu` is held by workloads that are unknown to the portal. `domains` are by level the
+    block, rack and NVLink domain of the node, as far as its cluster reports them. `cpu_milli` and
+    `memory_mib` are the total for workloads, or None if unknown. `cpu_milli_per_gpu` and
+    `memory_mib_per_gpu` are for jobs that do not ask for an amount.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -141,15 +147,18 @@ class ClusterNode(models.Model):
 
 
 class NodeAction(models.TextChoices):
-    """What a cluster may be asked to do with one of its nodes."""
+    """A requested change of one of a cluster's nodes."""
 
     DRAIN = "drain"
     RESUME = "resume"
 
 
 class NodeRequestState(models.TextChoices):
-    """What became of a request: waiting, done, refused by the cluster, replaced by a later one for
-    the same node, or given up because the cluster did not answer."""
+    """The state of a request to change a node.
+
+    It is waiting, done, refused by the cluster, replaced by a later request for the same node, or
+    given up because the cluster did not answer.
+    """
 
     PENDING = "pending"
     DONE = "done"
@@ -159,11 +168,11 @@ class NodeRequestState(models.TextChoices):
 
 
 class NodeRequest(models.Model):
-    """That somebody asked to drain or resume a node, and what the cluster made of it.
+    """A request to drain or resume a node, and its result.
 
-    What the cluster then says of the node is told by ClusterNode alone. `message` says why it was
-    refused or given up, or what a drain still waits for. A drain with `evict_grace_s` also empties
-    the node; what is no job of ours gets so many seconds at most.
+    Only ClusterNode has the node's state as the cluster reports it. `message` says why the request
+    was refused or given up, or what a drain still waits for. A drain with `evict_grace_s` also
+    empties the node: work other than our jobs gets at most so many seconds.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -209,9 +218,9 @@ class NodeRequest(models.Model):
 class CapacitySegment(models.Model):
     """Healthy capacity of a pool on a cluster over `[start, end)`; an empty end is "until now".
 
-    `outside_mgpu` of it were held by workloads that nobody here knows: neither in use nor idle.
-    Appended by observation whenever one of both changes, so that idle GPU-seconds can be told
-    from unknown ones.
+    `outside_mgpu` of it was held by workloads unknown to the portal: neither in use nor idle.
+    Observation appends a segment whenever one of both changes, so that idle GPU-seconds can be
+    distinguished from unknown ones.
     """
 
     id = models.BigAutoField(primary_key=True)

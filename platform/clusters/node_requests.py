@@ -1,7 +1,7 @@
-"""A node is to be drained or resumed: asked for here, carried out by the observer, told when done.
+"""Requests to drain or resume a node: made here, carried out by the observer, then answered.
 
-A request is an intention of its own for its cluster. The newest one for a node counts: it replaces
-one that still waits.
+A request is an intention of its own for its cluster. The newest request for a node replaces one
+that still waits.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from webapi.middleware import current_request_id
 
 #: The kind of message whose subject is a NodeRequest.
 CHANGE_NODE = "change_node"
-#: A cluster that is away for longer is not surprised with what somebody wanted before.
+#: A request expires if the cluster is unreachable for longer.
 PATIENCE = timedelta(minutes=15)
-#: A disruption budget may keep a Pod for ever: a node that is not empty by then is for a person.
+#: The time to empty a node. A disruption budget may keep a Pod for ever; then a person must act.
 EMPTIED_WITHIN = timedelta(hours=2)
 EVICT_GRACE_S_DEFAULT = 300
 EVICT_GRACE_S_MAX = 3_600
@@ -35,7 +35,7 @@ _MESSAGE_LENGTH_MAX = 2_000
 
 
 def node_shard(cluster_id: UUID) -> str:
-    """Where what is asked of the nodes of a cluster queues: not behind thousands of starts."""
+    """Return the shard for changes of a cluster's nodes, separate from thousands of starts."""
     return f"{cluster_id}/nodes"
 
 
@@ -51,10 +51,12 @@ def request_node_change(
 ) -> NodeRequest:
     """Ask the cluster of `node` to drain or resume it.
 
-    A drain with `evict_grace_s` also stops the jobs on it, each after its own notice and grace, and
-    evicts the rest, which gets so many seconds at most. Raises InvalidRequest for a drain without a
-    reason, or with one that is not one line, and Conflict where the cluster is known to refuse: its
-    kind or API version cannot, or it is disabled or archived, so that nobody would ask it.
+    A drain with `evict_grace_s` also stops the jobs on it, each after its own notice and grace. It
+    evicts everything else, which gets at most so many seconds.
+
+    Raises InvalidRequest for a drain without a reason, or with a reason of several lines. Raises
+    Conflict where the cluster is known to refuse: its kind or API version cannot do it, or it is
+    disabled or archived.
     """
     cluster = Cluster.objects.select_for_update().get(pk=node.cluster_id)
     if action == NodeAction.DRAIN:
@@ -102,7 +104,7 @@ def request_node_change(
 def answer_request(
     request: NodeRequest, state: NodeRequestState, *, message: str = "", now: datetime
 ) -> None:
-    """Store what became of a request that still waits; one that was replaced stays so.
+    """Store the result of a request that still waits; a replaced request stays replaced.
 
     Must run in a transaction.
     """
@@ -114,7 +116,7 @@ def answer_request(
 
 
 def tell_waiting(request: NodeRequest, message: str) -> None:
-    """Store what a request that still waits is waiting for. Must run in a transaction."""
+    """Store what a waiting request waits for. Must run in a transaction."""
     told = message[:_MESSAGE_LENGTH_MAX]
     changed = (
         NodeRequest.objects.filter(pk=request.pk, state=NodeRequestState.PENDING)
@@ -126,7 +128,7 @@ def tell_waiting(request: NodeRequest, message: str) -> None:
 
 
 def latest_requests(nodes: Iterable[ClusterNode]) -> dict[tuple[UUID, str], NodeRequest]:
-    """The last request for each of `nodes`, by cluster and name. One query."""
+    """Return the last request for each of `nodes`, by cluster and name. One query."""
     wanted = {(node.cluster_id, node.name) for node in nodes}
     found = (
         NodeRequest.objects.filter(

@@ -1,8 +1,8 @@
-"""What a cluster said of its nodes, or that it said nothing, becomes what we know of it.
+"""Stores a cluster's answers about its nodes, and its failures to answer.
 
-A cluster that does not answer keeps its capacity as last seen: its jobs go on, their GPUs are
-still metered, and idle time is still told from time in which nothing existed. It only
-accepts no starts (`clusters.queries.devices`).
+A cluster that does not answer keeps its capacity as last seen. Its jobs go on and their GPUs are
+still metered, and idle time differs from time without capacity. It only accepts no starts
+(`clusters.queries.accepting`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from primitives.units import MGPU_MAX, DeviceKind
 
 GONE = "gone"
 MESSAGE_LENGTH_MAX = 2_000
-#: An answer this much older than the last one is not late: no call lasts that long. The
-#: cluster's clock was set back.
+#: An answer that is older than the last one by more than this is not late, because no call lasts so
+#: long: the cluster's clock was set back.
 LATE_AT_MOST = timedelta(seconds=300)
 _EXAMPLES_MAX = 5
 _NAME_LENGTH_MAX = 253
@@ -43,8 +43,10 @@ _NodeKey = tuple[str, UUID]
 
 
 def check_is_no_other(cluster: Cluster, inventory: Inventory) -> None:
-    """Raises AnotherCluster when what answers as `cluster` was added before, under another name:
-    its GPUs, and what runs there beside the portal, would count twice. One query at most."""
+    """Raise AnotherCluster when the cluster that answers was added before, under another name.
+
+    Otherwise its GPUs, and its native workloads, would count twice. At most one query.
+    """
     told = kind_named(cluster.kind).unique_identity
     if told is None or told not in inventory.identity:
         return
@@ -62,18 +64,19 @@ def check_is_no_other(cluster: Cluster, inventory: Inventory) -> None:
 def record_inventory(
     cluster: Cluster, inventory: Inventory, *, now: datetime, complaints: Sequence[str] = ()
 ) -> bool:
-    """Store a complete answer of `cluster`; says whether anything about it changed.
+    """Store a complete answer of `cluster`. Return whether anything about it changed.
 
-    Nodes are added and changed; those not listed any more become "gone" and not schedulable. A
-    node that cannot be used (unknown pool, impossible name or capacity) is left out and
-    named in the cluster's message, before other `complaints`. Where healthy capacity of a pool
-    changed, its open CapacitySegment ends at `inventory.observed_at` and the next begins there.
+    Nodes are added and changed. Nodes that are no longer listed become "gone" and not schedulable.
+    A node that cannot be used (unknown pool, impossible name or capacity) is left out. The
+    cluster's message names it, before other `complaints`. If the healthy capacity of a pool
+    changed, its open CapacitySegment ends at `inventory.observed_at` and the next one begins there.
 
-    No node of an archived cluster or pool is schedulable, whatever the cluster says.
+    No node of an archived cluster or pool is schedulable, whatever the cluster reports.
 
-    Repeating an answer changes nothing. An answer older than the last one is late and is
-    dropped, unless it is so much older that the cluster's clock must have been set back. So is
-    one that was asked for with options which `cluster` has no more: another may have given it.
+    Repeating an answer changes nothing. An answer older than the last one is late and is dropped.
+    If it is so much older that the cluster's clock must have been set back, it is stored. An answer
+    to a request with outdated options of `cluster` is dropped too: another cluster may have given
+    it.
     """
     known = Cluster.objects.select_for_update().get(pk=cluster.pk)
     if known.options != cluster.options:
@@ -86,7 +89,7 @@ def record_inventory(
     usable, left_out = _usable_nodes(inventory.nodes)
     is_changed = _store_nodes(known, usable, now=now)
     is_changed |= store_capacity(known, observed_at)
-    # What it told first stays: the connector compares what it tells later.
+    # The first identity stays: the connector compares later ones with it.
     known.identity = {**inventory.identity, **known.identity}
     message = plain(" ".join((*left_out, *_twins(known), *complaints)))[:MESSAGE_LENGTH_MAX]
     is_news = (
@@ -122,8 +125,8 @@ def record_inventory(
 def record_silence(cluster: Cluster, message: str, *, now: datetime) -> None:
     """Store that `cluster` did not answer and why.
 
-    `failing_since` keeps the first failure since the last answer. Nodes and capacity stay as
-    last seen. A failure from before the last answer is dropped.
+    `failing_since` keeps the first failure since the last answer. Nodes and capacity stay as last
+    seen. A failure from before the last answer is dropped.
     """
     known = Cluster.objects.select_for_update().get(pk=cluster.pk)
     if known.seen_at is not None and now < known.seen_at:
@@ -140,7 +143,7 @@ def record_silence(cluster: Cluster, message: str, *, now: datetime) -> None:
 def _usable_nodes(
     listed: Sequence[NodeCapacity],
 ) -> tuple[dict[_NodeKey, NodeCapacity], list[str]]:
-    """The nodes that can be stored, by name and pool, and sentences about the others."""
+    """Return the nodes that can be stored, by name and pool, and sentences about the others."""
     pools = {pool.name: pool for pool in Pool.objects.all()}
     usable: dict[_NodeKey, NodeCapacity] = {}
     unknown_pools: dict[str, int] = {}
@@ -186,9 +189,11 @@ def _usable_nodes(
 
 
 def _twins(cluster: Cluster) -> list[str]:
-    """Sentences about clusters that may be this one by another address: they have the name and
-    nodes of this one. (Both may be a maker's defaults.) Where it is known for sure, see
-    `check_is_no_other`."""
+    """Return sentences about clusters that may be this one under another address.
+
+    They have the name and nodes of this one, which may both be a vendor's defaults.
+    `check_is_no_other` handles certain cases.
+    """
     name = cluster.identity.get("cluster")
     if name is None or kind_named(cluster.kind).unique_identity is not None:
         return []
@@ -213,7 +218,7 @@ def _is_possible(node: NodeCapacity) -> bool:
 
 
 def _bounded(amount: int | None) -> int | None:
-    """What a node says that it has of CPU or memory; as good as no word where that cannot be."""
+    """Return a node's CPU or memory; None for an impossible amount."""
     return amount if amount is not None and 0 <= amount <= _AMOUNT_MAX else None
 
 
@@ -225,7 +230,7 @@ def _some(names: Iterable[str]) -> str:
 
 
 def plain(text: str) -> str:
-    """`text` without what a database refuses or a page should not show."""
+    """Return `text` without characters that a database refuses or a page should not show."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
@@ -287,8 +292,7 @@ def _store_nodes(cluster: Cluster, listed: dict[_NodeKey, NodeCapacity], *, now:
 
 
 def store_capacity(cluster: Cluster, observed_at: datetime) -> bool:
-    """Continue the locked cluster's capacity segments from its nodes as stored; says whether
-    anything changed."""
+    """Update the locked cluster's capacity segments from its nodes. Return whether any changed."""
     healthy: dict[UUID, tuple[int, int]] = {}
     for pool_id, capacity_mgpu, outside_mgpu, is_schedulable in cluster.nodes.values_list(
         "pool_id", "capacity_mgpu", "outside_mgpu", "is_schedulable"
@@ -312,8 +316,8 @@ def store_capacity(cluster: Cluster, observed_at: datetime) -> bool:
             continue
         is_changed = True
         if segment is not None and observed_at <= segment.start:
-            # Twice within one second, or the cluster's clock was set back: no time has
-            # passed that a segment of its own could cover.
+            # A second change within one second, or the cluster's clock was set back: there is no
+            # time that a new segment could cover.
             segment.capacity_mgpu = capacity_mgpu
             segment.outside_mgpu = outside_mgpu
             segment.save(update_fields=["capacity_mgpu", "outside_mgpu"])

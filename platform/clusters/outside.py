@@ -1,7 +1,7 @@
-"""GPUs of a cluster that workloads hold which nobody here knows.
+"""GPUs of a cluster that are held by workloads unknown to the portal.
 
-They belong to no team, so nobody can be charged for them and nobody's guarantee brings them back:
-they are not offered, and not idle.
+They belong to no team, so nobody can be charged for them, and no guarantee reclaims them. They are
+neither offered nor idle.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from live.publishing import publish
 from live.waking import wake
 from primitives.clock import from_epoch
 
-#: Holders that are told one by one, those with most GPUs.
+#: The most holders that are listed, those with most GPUs first.
 HOLDERS_MAX = 50
 _NAME_MAX = 64
 
 
 class Stranger(StrEnum):
-    """Why a workload counts for no team."""
+    """The reason why a workload counts for no team."""
 
     ACCOUNT = "unknown_account"
     USER = "unknown_user"
@@ -41,7 +41,7 @@ class Stranger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What one account's user holds of one pool, by the cluster's names, and why outside."""
+    """The resources of one account's user in one pool, by the cluster's names, and why outside."""
 
     account: str
     user: str
@@ -53,10 +53,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class OutsideUse:
-    """What a listing of `observed_at` (epoch seconds) says of workloads that are not ours.
+    """The workloads in a listing of `observed_at` (epoch seconds) that are not ours.
 
-    `by_node` is what unknown ones hold, by names of node and pool. `pending` waits for the
-    cluster's own scheduler, whosever it is.
+    `by_node` is the milli-GPU of unknown workloads, by names of node and pool. `pending` counts
+    workloads of any owner that wait for the cluster's own scheduler.
     """
 
     observed_at: int
@@ -66,7 +66,7 @@ class OutsideUse:
     pending_mgpu: int = 0
 
     def plus(self, by_node: Mapping[tuple[str, str], int], holders: Sequence[Holder]) -> OutsideUse:
-        """This, and what others hold besides."""
+        """Return the sum of this and of what others hold."""
         places = self.by_node.keys() | by_node.keys()
         return replace(
             self,
@@ -75,7 +75,7 @@ class OutsideUse:
         )
 
     def as_json(self) -> dict[str, object]:
-        """The summary that is kept on the cluster."""
+        """Return the summary that is stored on the cluster."""
         ordered = sorted(self.holders, key=lambda one: (-one.mgpu, one.account, one.user, one.pool))
         return {
             "running": sum(holder.workloads for holder in ordered),
@@ -95,11 +95,11 @@ class OutsideUse:
 
 @transaction.atomic
 def record_outside_use(cluster: Cluster, use: OutsideUse) -> bool:
-    """Store what is held outside on each node; says whether anything changed.
+    """Store the outside use of each node. Return whether anything changed.
 
-    What a node holds is known as soon as the node is. Capacity segments are cut where the sum
-    changes, so that idle time is told from theirs. What was asked for with options that `cluster`
-    has no more is dropped: another may have said it.
+    A node must be known before its use is stored. A capacity segment ends where the sum changes, so
+    that idle time can be distinguished from outside use. A listing that was requested with outdated
+    options of `cluster` is dropped: another cluster may have given it.
     """
     known = Cluster.objects.select_for_update().get(pk=cluster.pk)
     if known.options != cluster.options:

@@ -1,4 +1,4 @@
-"""What is known of the fleet: for the arbiter, the pages and the API."""
+"""Queries of the fleet for the arbiter, the pages and the API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from clusters.observation import GONE
 from primitives.errors import NotFound
 from primitives.units import DeviceKind
 
-#: Features of one pool that are listed at most.
+#: The most features that are listed per pool.
 FEATURES_MAX = 200
 
 _OFFERED = Case(
@@ -43,19 +43,19 @@ _OFFERED = Case(
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """All devices, and the rows of which they were made."""
+    """All devices, and the rows that they come from."""
 
     rows: Sequence[tuple[Any, ...]] = ()
     devices: tuple[Device, ...] = ()
 
 
 def read_fleet(known: Fleet | None = None) -> Fleet:
-    """Every device of the fleet; `known` itself where nothing has changed since. One query.
+    """Return every device of the fleet; `known` itself if nothing has changed. One query.
 
-    Devices of clusters that accept no starts are listed too (what runs on them counts), with
-    the capacity last seen; drained nodes offer 0, what is held by workloads that nobody here
-    knows is not offered, and nodes that are gone are left out.
-    Clusters and pools are ids, nodes are the names that slots use.
+    Clusters that accept no starts are included with their capacity as last seen, because what runs
+    on them counts. Drained nodes offer 0. Capacity held by unknown workloads is not offered, and
+    nodes that are gone are left out. Clusters and pools are ids; nodes are the names that slots
+    use.
     """
     with connection.cursor() as cursor:
         cursor.execute(_FLEET, [GONE])
@@ -80,7 +80,7 @@ def read_fleet(known: Fleet | None = None) -> Fleet:
         cpu_milli_per_gpu,
         memory_mib_per_gpu,
     ) in rows:
-        # The same id is the same object, which keeps a large fleet small.
+        # Equal ids share one object, which saves memory in a large fleet.
         cluster, pool = texts.setdefault(cluster, cluster), texts.setdefault(pool, pool)
         outside = min(outside_mgpu, capacity_mgpu) if is_schedulable else 0
         offered = capacity_mgpu - outside if is_schedulable else 0
@@ -89,7 +89,8 @@ def read_fleet(known: Fleet | None = None) -> Fleet:
         if stands not in domains:
             domains[stands] = Domains(**json.loads(stands))
         if found and (found[-1].cluster, found[-1].node) == (cluster, name):
-            # Each pool is decided on its own, so CPU and memory that several share count in none.
+            # Each pool is scheduled separately, so CPU and memory that several pools share count in
+            # none.
             found[-1] = replace(found[-1], cpu_milli=None, memory_mib=None)
             cpu_milli = memory_mib = None
         found.append(
@@ -118,8 +119,10 @@ FROM clusters_clusternode WHERE state <> %s OR is_schedulable ORDER BY cluster_i
 
 
 def accepting(*, now: datetime, stale_after: timedelta) -> frozenset[str]:
-    """The ids of the clusters that accept starts: enabled, and with a last complete answer that is
-    at most `stale_after` old. One query."""
+    """Return the ids of the clusters that accept starts. One query.
+
+    They are enabled, and their last complete answer is at most `stale_after` old.
+    """
     return frozenset(
         str(cluster_id)
         for cluster_id in Cluster.objects.filter(
@@ -130,15 +133,17 @@ def accepting(*, now: datetime, stale_after: timedelta) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class NodeWish:
-    """What nodes have to have: all of `features`, and CPU and memory where nobody knows that they
-    have less."""
+    """Requirements of nodes: all of `features`, and enough CPU and memory.
+
+    A node with unknown CPU or memory meets the requirement.
+    """
 
     features: Collection[str] = ()
     cpu_milli: int | None = None
     memory_mib: int | None = None
 
     def nodes_of(self, pool: Pool) -> QuerySet[ClusterNode]:
-        """The nodes of a pool that have it."""
+        """Return the nodes of a pool that meet the requirements."""
         found = _present().filter(pool=pool, features__contains=sorted(self.features))
         if self.cpu_milli is not None:
             found = found.filter(Q(cpu_milli=None) | Q(cpu_milli__gte=self.cpu_milli))
@@ -148,8 +153,10 @@ class NodeWish:
 
 
 def nodes_having(pool: Pool, wish: NodeWish) -> Mapping[str, Mapping[int, int]]:
-    """How many nodes of the pool have what is wished: by cluster, and by milli-GPU, which are 0
-    for those that offer nothing now. One query."""
+    """Return the number of matching nodes of the pool, by cluster and by milli-GPU. One query.
+
+    The milli-GPU is 0 for nodes that offer nothing now.
+    """
     found: dict[str, dict[int, int]] = {}
     for cluster_id, mgpu, count in (
         wish.nodes_of(pool).values_list("cluster_id").annotate(mgpu=_OFFERED, nodes=Count("pk"))
@@ -159,8 +166,10 @@ def nodes_having(pool: Pool, wish: NodeWish) -> Mapping[str, Mapping[int, int]]:
 
 
 def places_having(pool: Pool, wish: NodeWish) -> Mapping[str, Mapping[int, Sequence[Domains]]]:
-    """Where the nodes of the pool that have what is wished stand: by cluster, and by milli-GPU,
-    which are 0 for those that offer nothing now. One query."""
+    """Return the domains of matching nodes of the pool, by cluster and by milli-GPU. One query.
+
+    The milli-GPU is 0 for nodes that offer nothing now.
+    """
     found: dict[str, dict[int, list[Domains]]] = {}
     for cluster_id, domains, mgpu, count in (
         wish.nodes_of(pool)
@@ -174,7 +183,7 @@ def places_having(pool: Pool, wish: NodeWish) -> Mapping[str, Mapping[int, Seque
 
 
 def features_of(pools: Iterable[Pool]) -> dict[UUID, list[str]]:
-    """What nodes of each pool say that they have, sorted, the first `FEATURES_MAX`. One query."""
+    """Return the sorted features of nodes by pool, at most `FEATURES_MAX` each. One query."""
     found: dict[UUID, list[str]] = {pool.pk: [] for pool in pools}
     rows = (
         _present()
@@ -191,7 +200,7 @@ def features_of(pools: Iterable[Pool]) -> dict[UUID, list[str]]:
 
 
 def cluster_by_id(cluster_id: UUID) -> Cluster:
-    """The cluster. Raises NotFound; clusters are no secret."""
+    """Return the cluster. Raises NotFound; clusters are no secret."""
     cluster = Cluster.objects.filter(pk=cluster_id).first()
     if cluster is None:
         raise NotFound("There is no such cluster.")
@@ -199,7 +208,7 @@ def cluster_by_id(cluster_id: UUID) -> Cluster:
 
 
 def pool_by_id(pool_id: UUID) -> Pool:
-    """The pool. Raises NotFound; pools are no secret."""
+    """Return the pool. Raises NotFound; pools are no secret."""
     pool = Pool.objects.filter(pk=pool_id).first()
     if pool is None:
         raise NotFound("There is no such pool.")
@@ -210,7 +219,7 @@ _SUM: DecimalField[Decimal, Decimal] = DecimalField()
 
 
 class State(StrEnum):
-    """Whether a cluster answers."""
+    """The reachability of a cluster."""
 
     REACHABLE = "reachable"
     UNREACHABLE = "unreachable"
@@ -219,9 +228,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one cluster has of one pool, nodes that are gone left out.
+    """The share of one cluster in one pool, without nodes that are gone.
 
-    `outside_mgpu` of the healthy are held by workloads that nobody here knows.
+    `outside_mgpu` of the healthy capacity is held by workloads unknown to the portal.
     """
 
     pool: str
@@ -234,14 +243,17 @@ class Share:
 
 
 def state_of(cluster: Cluster, *, now: datetime, stale_after: timedelta) -> State:
-    """Whether the cluster's last complete answer is recent; one failed call changes nothing."""
+    """Return the reachability by the age of the last complete answer.
+
+    One failed call changes nothing.
+    """
     if cluster.seen_at is None:
         return State.NEVER_SEEN
     return State.REACHABLE if cluster.seen_at >= now - stale_after else State.UNREACHABLE
 
 
 def shares_of(clusters: Iterable[Cluster]) -> dict[UUID, list[Share]]:
-    """The pools of each cluster, by name, as last seen. One query."""
+    """Return the pools of each cluster, by name, as last seen. One query."""
     healthy = Q(is_schedulable=True)
     found: dict[UUID, list[Share]] = {}
     for (
@@ -283,7 +295,7 @@ def shares_of(clusters: Iterable[Cluster]) -> dict[UUID, list[Share]]:
 
 
 def healthy_capacity_mgpu(pools: Iterable[Pool]) -> dict[UUID, int]:
-    """Healthy capacity of each pool on all enabled clusters, as last seen. One query."""
+    """Return the healthy capacity of each pool on all enabled clusters, as last seen. One query."""
     found = {pool.pk: 0 for pool in pools}
     found.update(
         ClusterNode.objects.filter(
@@ -296,8 +308,10 @@ def healthy_capacity_mgpu(pools: Iterable[Pool]) -> dict[UUID, int]:
 
 
 def stale_capacity(pools: Iterable[Pool], *, before: datetime) -> dict[UUID, datetime]:
-    """Return by pool when the oldest answer was given that its healthy capacity is read from; only
-    pools with nodes on enabled clusters whose last answer is older than `before`. One query."""
+    """Return by pool the time of the oldest answer behind its healthy capacity. One query.
+
+    Only pools with nodes on enabled clusters whose last answer is older than `before` are included.
+    """
     return dict(
         ClusterNode.objects.filter(
             pool__in=list(pools),
@@ -311,17 +325,17 @@ def stale_capacity(pools: Iterable[Pool], *, before: datetime) -> dict[UUID, dat
 
 
 def last_seen(node: ClusterNode) -> datetime:
-    """When the node, loaded with its cluster, was last in an answer of its cluster."""
+    """Return when the node, loaded with its cluster, was last in an answer of its cluster."""
     if node.state == GONE and not node.is_schedulable:
         return node.seen_at
     return max(node.seen_at, node.cluster.seen_at or node.seen_at)
 
 
 def _present() -> QuerySet[ClusterNode]:
-    """Nodes that their clusters listed last time, but for archived clusters."""
+    """Return the nodes in their clusters' last answers, without archived clusters."""
     return _listed().filter(cluster__archived_at=None)
 
 
 def _listed() -> QuerySet[ClusterNode]:
-    """Nodes that their clusters listed last time."""
+    """Return the nodes in their clusters' last answers."""
     return ClusterNode.objects.exclude(state=GONE, is_schedulable=False)

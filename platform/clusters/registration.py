@@ -1,4 +1,4 @@
-"""Pools and clusters are added and changed, by an administrator of the installation."""
+"""Adds and changes pools and clusters, for an administrator of the installation."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ from webapi.removing import delete_unused
 
 @dataclass(frozen=True, slots=True)
 class Administrator:
-    """Somebody whose right to administer the installation has been checked; only
-    `quotas.fleet.administrator` makes one of a person."""
+    """A person whose right to administer the installation has been checked.
+
+    Only `quotas.fleet.administrator` creates one from a person.
+    """
 
     id: UUID
     login: str
 
 
-#: Worth of one device against the reference GPU, per mille, where nobody says another: a core costs
-#: about a hundredth of a GPU.
+#: The default value of one device relative to the reference GPU, per mille. A core costs about a
+#: hundredth of a GPU.
 DEFAULT_WEIGHTS: Mapping[DeviceKind, int] = {DeviceKind.GPU: 1_000, DeviceKind.CPU: 10}
 
 
@@ -48,10 +50,10 @@ def add_pool(
     by: Administrator,
     now: datetime,
 ) -> Pool:
-    """A new pool of `device`; `weight` is the worth of one against the reference GPU, per mille,
-    `DEFAULT_WEIGHTS` where it is None.
+    """Add a pool of `device`. Raises Conflict when the name is taken.
 
-    Raises Conflict when the name is taken.
+    `weight` is the value of one device relative to the reference GPU, per mille. None means
+    `DEFAULT_WEIGHTS`.
     """
     _refuse_taken(Pool.objects.filter(name=name).exists(), "pool", name)
     worth = DEFAULT_WEIGHTS[device] if weight is None else weight
@@ -74,8 +76,8 @@ def change_pool(
 ) -> Pool:
     """Change what is not None. The name stays: clusters and jobs use it.
 
-    Raises Conflict for another `device` once the pool is used: what was counted in GPUs would be
-    read as cores.
+    Raises Conflict for another `device` once the pool is used: amounts that were counted in GPUs
+    would be read as cores.
     """
     kept = Pool.objects.select_for_update().get(pk=pool.pk)
     before = {"description": kept.description, "weight": kept.weight, "device": kept.device}
@@ -92,10 +94,12 @@ def change_pool(
 
 
 def archive_pool(pool: Pool, *, by: Administrator, now: datetime) -> Pool:
-    """Let nothing start in the pool until it is restored, and count no capacity of it from now on.
-    What is archived already stays so. Must run in a transaction; `jobs` asks what becomes of its
-    work."""
-    # Before the pool, as an inventory is stored: no node of it is added meanwhile.
+    """Let nothing start in the pool until it is restored, and stop counting its capacity.
+
+    A pool that is archived already stays so. Must run in a transaction. `jobs` asks what happens to
+    the pool's work.
+    """
+    # Locked before the pool, as when an inventory is stored, so that no node is added meanwhile.
     clusters = list(Cluster.objects.select_for_update(no_key=True).order_by("pk"))
     kept = Pool.objects.select_for_update(no_key=True).get(pk=pool.pk)
     if kept.archived_at is None:
@@ -110,7 +114,7 @@ def archive_pool(pool: Pool, *, by: Administrator, now: datetime) -> Pool:
 
 @transaction.atomic
 def restore_pool(pool: Pool, *, by: Administrator, now: datetime) -> Pool:
-    """Let jobs start in an archived pool again; its nodes count once their clusters answer."""
+    """Let jobs start in an archived pool again. Its nodes count once their clusters answer."""
     kept = Pool.objects.select_for_update(no_key=True).get(pk=pool.pk)
     if kept.archived_at is not None:
         kept.archived_at = None
@@ -123,7 +127,7 @@ def restore_pool(pool: Pool, *, by: Administrator, now: datetime) -> Pool:
 def delete_pool(pool: Pool, *, by: Administrator, now: datetime) -> None:
     """Delete a pool that nothing refers to. Raises Conflict.
 
-    Jobs that accept several pools refer to the first of them only, but their organization has a
+    Jobs that accept several pools refer only to the first of them, but their organization has a
     quota in each.
     """
     kept = Pool.objects.select_for_update().get(pk=pool.pk)
@@ -141,11 +145,11 @@ def add_cluster(
     by: Administrator,
     now: datetime,
 ) -> Cluster:
-    """A new cluster; the observer looks at it from its next round on.
+    """Add a cluster; the observer includes it from its next round on.
 
-    Raises InvalidRequest for an unknown kind or options that its connector refuses, Conflict
-    when the name is taken or it is there by another name. A cluster that does not answer yet is
-    accepted.
+    Raises InvalidRequest for an unknown kind or options that its connector refuses. Raises Conflict
+    when the name is taken, or when the cluster exists under another name. A cluster that does not
+    answer yet is accepted.
     """
     _refuse_bad_options(kind, options)
     _refuse_taken(Cluster.objects.filter(name=name).exists(), "cluster", name)
@@ -167,10 +171,13 @@ def change_cluster(
 ) -> Cluster:
     """Change what is not None; `options` are replaced whole and never written to the audit log.
 
-    Disabling stops new starts; what runs there goes on. Raises InvalidRequest for options
-    that the cluster's connector refuses, and Conflict for enabling an archived cluster, for options
-    that would make another cluster of it, or other people's of our workloads, while some of ours
-    are on it, and for a cluster that is there by another name.
+    Disabling stops new starts; what runs there goes on.
+
+    - Raises InvalidRequest for options that the cluster's connector refuses.
+    - Raises Conflict for enabling an archived cluster, and for a cluster that exists under another
+      name.
+    - Raises Conflict while our workloads are on it, for options that would change its identity or
+      the ownership of our workloads.
     """
     kept = Cluster.objects.select_for_update().get(pk=cluster.pk)
     detail: dict[str, Any] = {}
@@ -183,7 +190,7 @@ def change_cluster(
         _refuse_bad_options(kept.kind, options)
         if lasting := _lasting_changes(kept, options):
             _refuse_while_in_use(kept, lasting)
-            # Whatever answers next is the cluster from then on.
+            # The next answer defines the cluster's identity.
             kept.identity = {}
         detail["options"] = "replaced"
         kept.options = dict(options)
@@ -195,8 +202,11 @@ def change_cluster(
 
 
 def archive_cluster(cluster: Cluster, *, by: Administrator, now: datetime) -> Cluster:
-    """Disable the cluster until it is restored, and count no capacity there from now on. What is
-    archived already stays so. Must run in a transaction; `jobs` asks what becomes of its work."""
+    """Disable the cluster until it is restored, and stop counting its capacity.
+
+    A cluster that is archived already stays so. Must run in a transaction. `jobs` asks what happens
+    to the cluster's work.
+    """
     kept = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
     if kept.archived_at is None:
         kept.nodes.filter(is_schedulable=True).update(is_schedulable=False)
@@ -212,7 +222,7 @@ def archive_cluster(cluster: Cluster, *, by: Administrator, now: datetime) -> Cl
 def restore_cluster(cluster: Cluster, *, by: Administrator, now: datetime) -> Cluster:
     """Enable an archived cluster again; its nodes count once it answers.
 
-    Raises Conflict where it was added anew by another name meanwhile.
+    Raises Conflict if it was meanwhile added again under another name.
     """
     kept = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
     if kept.archived_at is not None:
@@ -233,7 +243,8 @@ def delete_cluster(cluster: Cluster, *, by: Administrator, now: datetime) -> Non
 
 
 def _refuse_other_device(pool: Pool) -> None:
-    # Quotas and jobs are those of `quotas` and `jobs`, which know us and not the other way round.
+    # The reverse relations come from `quotas` and `jobs`, which import this package and not vice
+    # versa.
     used_by = {
         "nodes": pool.nodes.exists(),
         "quotas": pool.quotas.exists(),
@@ -256,7 +267,7 @@ def _lasting_changes(cluster: Cluster, options: Mapping[str, Any]) -> list[str]:
 
 
 def _refuse_while_in_use(cluster: Cluster, changed: Sequence[str]) -> None:
-    # Attempts are those of `jobs`, which knows us and not the other way round.
+    # The reverse relation comes from `jobs`, which imports this package and not vice versa.
     in_use = cluster.attempts.filter(released_at=None).count()
     if not in_use:
         return
@@ -269,7 +280,10 @@ def _refuse_while_in_use(cluster: Cluster, changed: Sequence[str]) -> None:
 
 
 def _refuse_second(cluster: Cluster) -> None:
-    """Watched by two names, everything on it would be offered, in use and charged twice."""
+    """Raise Conflict if the cluster exists under another name.
+
+    Otherwise everything on it would be offered, in use and charged twice.
+    """
     address = _address(cluster)
     if address is None or not cluster.is_enabled:
         return
@@ -302,7 +316,7 @@ def _refuse_bad_options(kind: str, options: Mapping[str, Any]) -> None:
             errors=[FieldError("/options", str(error))],
         ) from error
     except ClusterUnavailable:
-        # Not answering today is no fault of the options; its page will say so.
+        # An unreachable cluster does not make the options wrong; its page will show it.
         return
 
 

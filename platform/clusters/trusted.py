@@ -1,8 +1,8 @@
-"""What the operator of this installation lets clusters use.
+"""The limits that the operator of this installation sets for options of clusters.
 
-Rows of clusters name folders, addresses, sockets and files with credentials, and are written by
-administrators of the portal. What the portal may use of that is the decision of whoever runs it, so
-it stands in the settings. Each kind of cluster says which settings bound its options.
+Administrators of the portal write the rows of clusters, which name folders, addresses, sockets and
+files with credentials. The operator decides in the settings which of these the portal may use. Each
+kind of cluster names the settings that limit its options.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from connectors.registry import KINDS, kind_named
 
 
 def check_trusted(kind: str, options: Mapping[str, Any]) -> None:
-    """Raises ValueError, saying what to do, for options that use what the operator has not listed,
-    and KeyError for a kind that is not registered. Whether the options are well formed is the
-    connector's matter."""
+    """Raise ValueError, saying what to do, for options that the operator has not listed.
+
+    Raises KeyError for an unregistered kind. The connector checks whether the options are valid.
+    """
     known = kind_named(kind)
     known.check_trusted(options, _given(known))
 
 
 def operator_options(kind: str) -> Mapping[str, Any]:
-    """What the operator adds to the options of every cluster of `kind`."""
+    """Return the options that the operator adds to every cluster of `kind`."""
     known = kind_named(kind)
     paths = {str(path) for path in (settings.STATE_DIR, settings.ENV_FILE, settings.REPO / "var")}
     for each in KINDS.values():
