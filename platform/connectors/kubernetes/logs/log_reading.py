@@ -56,7 +56,7 @@ def read_log(
         raise LogUnavailable(f"there is no rank {rank}")
     try:
         with opened_directory(root, key) as directory:
-            # Asked first: what is complete now was complete when its size is taken.
+            # Read before the size: an output that is complete now cannot grow until then.
             state = read_state(directory, rank)
             with opened_file(directory, f"{rank}.log", READ) as file:
                 size = os.fstat(file).st_size

@@ -29,8 +29,8 @@ from primitives.units import DeviceKind
 
 #: Annotation on a node that we drained: why.
 DRAINED = "tidegate.io/drained"
-#: Label of a node whose GPUs are claimed as devices: how many it has (GPU Feature Discovery). They
-#: are no extended resource then.
+#: Label with the number of GPUs of a node (GPU Feature Discovery), for GPUs that are claimed as
+#: devices and are therefore no extended resource.
 DEVICE_COUNT = "nvidia.com/gpu.count"
 #: The taint of a node that is cordoned, which says nothing more than `spec.unschedulable` does.
 _CORDON_TAINT = "node.kubernetes.io/unschedulable"

@@ -24,7 +24,7 @@ CREATOR = "tidegate.io/creator"
 ASKED = "tidegate.io/asked"
 #: Annotation: the path of the team, as people read it.
 PATH = "tidegate.io/path"
-#: Annotation of Pods: `NOTICE_GIVEN` from when the workload was told that it will be stopped.
+#: Annotation of Pods: `NOTICE_GIVEN` once the workload has been notified that it will be stopped.
 NOTICE = "tidegate.io/notice"
 NOTICE_GIVEN = "given"
 #: Annotation of a Workload, or of an object without one: when we stopped it for good.
@@ -33,12 +33,12 @@ STOPPED = "tidegate.io/stopped"
 FIRST_RANK = "tidegate.io/first-rank"
 #: Label: "true" on all that belongs to an attempt.
 ATTEMPT = "tidegate.io/attempt"
-#: Label: whose installation's cluster it is, see `cluster_label`.
+#: Label: the installation's cluster, see `cluster_label`.
 CLUSTER = "tidegate.io/cluster"
 #: Label: the team, see `team_namespace`.
 TEAM = "tidegate.io/team"
-#: Label of Pods: `ROLE_RANK` where the Pod is a rank that can be told from the others, and
-#: `ROLE_MEMBER` where it only lends its GPUs to rank 0.
+#: Label of Pods: `ROLE_RANK` for a Pod that is a rank with an index, and `ROLE_MEMBER` for one that
+#: only provides its GPUs to rank 0.
 ROLE = "tidegate.io/role"
 ROLE_RANK = "rank"
 ROLE_MEMBER = "member"
