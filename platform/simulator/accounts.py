@@ -1,7 +1,7 @@
-"""What teams and users have used lately and which credits teams have, in virtual time.
+"""Recent use of teams and users, and the credits of teams, in virtual time.
 
-Both are told of every change of what somebody holds, with the second at which it happened, and add
-up exactly in between. Nothing is sampled. A simulated fleet is one pool of the reference GPU.
+Both accounts receive every change of the GPUs in use, with its second, and integrate exactly in
+between. Nothing is sampled. A simulated fleet is one pool of the reference GPU.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from arbiter.fairshare.fair_tree import WEIGHT_OF_REFERENCE
 from credits.settlement import Account, Interval, Limits, expire, settle, share_out
 from simulator.scene import POOL
 
-#: Sums of those who hold nothing are brought to the same moment so often, so that few different
-#: ages are left to decay by.
+#: The sums of idle users are decayed to a common moment this often. Few different ages remain, so
+#: that few decay factors are computed.
 _CARRIED_EVERY_S = 3_600
 _SETTLED_EVERY_S = 900
 _SHARED_OUT_EVERY_S = 30 * DAY_S
@@ -26,8 +26,10 @@ _EARNINGS_LAST_S = 90 * DAY_S
 
 @dataclass(slots=True)
 class _Use:
-    """Decayed milli-GPU-seconds until `at`, and what is held since. `told` is what was told of it
-    and still holds."""
+    """Decayed milli-GPU-seconds until `at`, and the milli-GPU held since then.
+
+    `told` is the row last reported, or None if it is out of date.
+    """
 
     sum: int = 0
     held: int = 0
@@ -36,7 +38,7 @@ class _Use:
 
 
 class RecentUse:
-    """Decayed use of every team and user in a pool, as the meter of the portal carries it on."""
+    """Decayed use of every team and user in a pool, as in the meter of the portal."""
 
     def __init__(self, half_life_s: int, pool: str = POOL) -> None:
         self._decay = Decay(half_life_s)
@@ -46,11 +48,11 @@ class RecentUse:
         self._carried_at: dict[str, int] = {}
 
     def know(self, row: Usage) -> None:
-        """What somebody of whom nothing is known yet has used before."""
+        """Set the past use of a user that has no record yet."""
         self._of.setdefault(row.team, {})[row.user] = _Use(row.decayed_mgpu_s, at=row.as_of)
 
     def hold(self, team: str, user: str, mgpu: int, now: int) -> None:
-        """`mgpu` more are held from `now` on; a negative amount is given back."""
+        """Add `mgpu` to the GPUs in use from `now` on; a negative amount releases GPUs."""
         users = self._of.setdefault(team, {})
         use = users.get(user)
         if use is None:
@@ -59,11 +61,11 @@ class RecentUse:
         use.held += mgpu
 
     def usage(self, now: int) -> tuple[Usage, ...]:
-        """What everybody has used, running jobs until `now`."""
+        """Return the use of all users; running jobs count until `now`."""
         return tuple(row for team in self._of for row in self.of_team(team, now))
 
     def of_team(self, team: str, now: int) -> list[Usage]:
-        """The same of the users of one team."""
+        """Return the use of the users of one team; running jobs count until `now`."""
         users = self._of.get(team, {})
         is_due = now - self._carried_at.get(team, 0) >= _CARRIED_EVERY_S
         for user in list(users) if is_due else ():
@@ -92,11 +94,12 @@ class RecentUse:
 
 
 class Bank:
-    """The credits of every team: settled each quarter of an hour, shared out each 30 days.
+    """The credits of every team, settled each quarter of an hour and shared out each 30 days.
 
-    What a team borrowed and what it left idle are integrals over the quarter; where it did both,
-    the smaller is set off against the larger. What it borrows holds the credits of an hour. A team
-    lends what `lends` says at most, and all of its guarantee where that does not name it.
+    The borrowed and the idle GPU time of a team are integrals over the quarter of an hour. If a
+    team did both, the smaller integral is subtracted from the larger. Borrowed GPUs hold back the
+    credits of one hour. A team lends up to its limit in `lends`, or its whole guarantee if it has
+    no limit there.
     """
 
     def __init__(
@@ -118,12 +121,13 @@ class Bank:
         #: Milli-GPU-seconds above the guarantee, less those below it, since the last settlement.
         self._above = dict.fromkeys(guaranteed, 0)
         self._settled_at = 0
-        #: What was told of each team and still holds; and of all, None where somebody's does not.
+        #: The reported balances that are still true, by team. The tuple of all balances is None
+        #: while one is out of date.
         self._told: dict[str, Balance] = {}
         self._told_of_all: tuple[Balance, ...] | None = None
 
     def hold(self, team: str, mgpu: int, now: int) -> None:
-        """`mgpu` more are held from `now` on; a negative amount is given back."""
+        """Add `mgpu` to the GPUs in use from `now` on; a negative amount releases GPUs."""
         self._settle_until(now)
         self._add_up(team, now)
         self._held[team] += mgpu
@@ -131,7 +135,7 @@ class Bank:
         self._told_of_all = None
 
     def balances(self, now: int) -> tuple[Balance, ...]:
-        """What every team has, as of the last settlement, and what of it is held."""
+        """Return the balance of every team as of the last settlement, and the credits held back."""
         self._settle_until(now)
         if self._told_of_all is not None:
             return self._told_of_all
@@ -156,8 +160,10 @@ class Bank:
             self._settle(self._settled_at)
 
     def _settle(self, at: int) -> None:
-        """Pay for the quarter that is over, in one interval of a second that holds its integrals;
-        then what falls due with the day and the month."""
+        """Settle the past quarter of an hour; each day expire credits, each month share them out.
+
+        The interval is one second long and holds the integrals of the whole quarter.
+        """
         used, lendable = {}, {}
         for team, account in self.accounts.items():
             self._add_up(team, at)

@@ -1,4 +1,4 @@
-"""What waits, runs and is claimed, carried on from plan to plan of the arbiter."""
+"""Queued jobs, running attempts and claims, carried over from plan to plan of the arbiter."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from arbiter.quota.tree import UNLIMITED
 
 
 class Book:
-    """Jobs by id, `queued` and those with one of the `claims`; `running` attempts by theirs.
+    """Jobs by id: all `queued` ones and those with `claims`; `running` attempts by attempt id.
 
-    `core` is told of every change. `kind` says what makes jobs alike but for their limits; of one
-    kind the earlier submitted stand first, then the smaller ids.
+    The book reports every change to `core`. `kind` returns an equal key for jobs that differ only
+    in their limits. Jobs of one kind are ordered by submit time, then by id.
     """
 
     def __init__(self, kind: Callable[[QueuedJob], Hashable], core: Core) -> None:
@@ -29,8 +29,10 @@ class Book:
         self._lines: dict[Hashable, tuple[list[tuple[int, str]], list[tuple[int, str]]]] = {}
 
     def queue(self, job: QueuedJob) -> bool:
-        """`job` waits without a claim from now on; whether it is the first of its kind, or the one
-        with the shortest time limit."""
+        """Add `job` to the waiting jobs without a claim.
+
+        Return whether it is the first of its kind, or has the shortest time limit of its kind.
+        """
         if self.queued.get(job.id) is not job:
             self.queued[job.id] = job
             self.core.queue(job)
@@ -46,35 +48,37 @@ class Book:
         return line[0] == age or by_limit[0] == limit
 
     def queue_claimed(self, job: QueuedJob, claim: Claim) -> None:
-        """`job` waits with a claim."""
+        """Add `job` to the waiting jobs, together with its claim."""
         self.queued[job.id] = job
         self.claims[job.id] = claim
         self.core.queue(job)
         self.core.claim(claim)
 
     def hold(self, run: RunningJob) -> None:
-        """The attempt runs; what was known of it is replaced."""
+        """Record the attempt as running, in place of any earlier record of it."""
         self.running[run.attempt] = run
         self.core.hold(run)
 
     def release(self, attempt: str) -> RunningJob:
-        """The attempt is gone; returns how it ran."""
+        """Remove the attempt and return its record."""
         self.core.release(attempt)
         return self.running.pop(attempt)
 
     def looked_at(self, most: int) -> int:
-        """How many jobs a cycle looks at, of each kind at most so many."""
+        """Return how many jobs a cycle looks at, counting up to `most` jobs of each kind."""
         waiting = sum(min(len(line), most) for line, _ in self._lines.values())
         return waiting + len(self.claims) + len(self.running)
 
     def waiting(self) -> Iterator[tuple[Hashable, str, int]]:
-        """Of each kind of which jobs wait without a claim: the first job, and how many."""
+        """Yield (kind, first job, number of jobs) of each kind that waits without a claim."""
         for kind, (line, _) in self._lines.items():
             yield kind, line[0][1], len(line)
 
     def start(self, start: Start, now: int, preemptions: int) -> QueuedJob:
-        """The job, stopped for others so often before, runs from now on as an attempt of the same
-        id; returns how it waited."""
+        """Move the job from the queue to the running attempts and return its queued record.
+
+        The attempt has the id of the job. `preemptions` is how often the job was preempted before.
+        """
         job = self.queued.pop(start.job)
         self.core.withdraw(job.id)
         if self.claims.pop(start.job, None) is None:
@@ -101,7 +105,7 @@ class Book:
         return job
 
     def reclaim(self, reclaim: Reclaim, now: int) -> None:
-        """The victims are being stopped from now on, and the job has a claim."""
+        """Mark the victims as being stopped and give the job its claim."""
         self._take_out(self.queued[reclaim.job])
         claim = Claim(
             reclaim.job,
@@ -124,13 +128,13 @@ class Book:
             )
 
     def give_up(self, job: str) -> None:
-        """The claim of `job`, if it has one, is no more."""
+        """Remove the claim of `job`, if it has one; the job waits without a claim again."""
         if self.claims.pop(job, None) is not None:
             self.core.unclaim(job)
             self.queue(self.queued[job])
 
     def _take_out(self, job: QueuedJob) -> None:
-        """`job` waits without a claim no more."""
+        """Remove `job` from the jobs that wait without a claim."""
         kind = self._kind(job)
         line, by_limit = self._lines[kind]
         if len(line) == 1:
@@ -141,5 +145,5 @@ class Book:
 
 
 def _limit(job: QueuedJob) -> tuple[int, str]:
-    """What orders jobs by time limit."""
+    """Return the sort key of a job by time limit."""
     return UNLIMITED if job.time_limit_s is None else job.time_limit_s, job.id

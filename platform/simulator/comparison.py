@@ -56,8 +56,9 @@ def compare(
 ) -> list[Result]:
     """Run `works` under each of `policies`, in the order of POLICIES.
 
-    Static quotas run first if they are among them: the others' finish-time fairness is against
-    them. `progress` is called with the policy and how many jobs have come, of how many.
+    Static quotas run first if they are listed, because the finish-time fairness of the others
+    refers to them. `progress` is called with the policy, the number of submitted jobs and the
+    number of all jobs.
     """
     bound = bound_mgpu_s(works, scene)
     alone: Mapping[int, int] | None = None
@@ -79,14 +80,16 @@ def compare(
 
 
 def without_place(works: Sequence[Work], scene: Scene) -> list[Work]:
-    """The jobs that the empty fleet could not hold for want of CPU or memory alone."""
+    """Return the jobs that do not fit in the empty fleet for lack of CPU or memory alone."""
     fleet = Fleet(scene.machines, [work.job for work in works])
     return [work for work in works if fleet.lacks_beside(fleet.shape_of(work.job))]
 
 
 def bound_mgpu_s(works: Sequence[Work], scene: Scene) -> int:
-    """The most work that any policy could do until the last submission, in milli-GPU-seconds; what
-    the fleet could not even hold when it is empty is none of it."""
+    """Return the most work of any policy until the last submission, in milli-GPU-seconds.
+
+    Jobs that do not fit in the empty fleet do not count.
+    """
     fleet = Fleet(scene.machines, [work.job for work in works])
     jobs = [work.job for work in works if fleet.could_hold(fleet.shape_of(work.job))]
     return fluid_bound_mgpu_s(jobs, scene.capacity_mgpu, works[-1].job.submit_s if works else 0)
@@ -110,7 +113,7 @@ def simulate(
     )
     scheduler = POLICIES[policy](scene, fleet, settings)
     world = World(works, fleet, scheduler, settings, observer, teams)
-    # All of a trace lives to the end: to look at it again and again for cyclic garbage takes time.
+    # The objects of a trace live to the end. Repeated searches for cyclic garbage would cost time.
     is_frozen = bool(gc.get_freeze_count())
     gc.freeze()
     try:

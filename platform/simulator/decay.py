@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isqrt
 
-#: What stands for 1.
+#: The fixed-point representation of 1.
 ONE = 1 << 64
 _STEPS = 32
 

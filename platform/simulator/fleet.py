@@ -16,12 +16,12 @@ from simulator.workload import TraceJob, Work
 
 CLUSTER = "simulated"
 
-#: A job's demand where CPU and memory are not counted.
+#: A job's demand per node; the last two are CPU and memory, None where they are not counted.
 _Ask = tuple[int, int, frozenset[str], int | None, int | None]
 
 
 def device_of(machine: Machine) -> Device:
-    """A node of the fleet as the arbiter knows it."""
+    """Return a node of the fleet in the form that the arbiter reads."""
     return Device(
         CLUSTER,
         machine.name,
@@ -34,8 +34,11 @@ def device_of(machine: Machine) -> Device:
 
 
 def counted(works: Sequence[Work], machines: Sequence[Machine]) -> Sequence[Work]:
-    """The same jobs without the CPU and memory that no node can run short of, or none says it has:
-    as if the trace did not tell them."""
+    """Return the same jobs without the CPU and memory that need no counting.
+
+    That is a resource that no node can run short of, or of which no node states its capacity. The
+    result is the same as if the trace had no such column.
+    """
     if all(work.job.cpu_milli is None and work.job.memory_mib is None for work in works):
         return works
     has_cpu = any(machine.cpu_milli is not None for machine in machines)
@@ -58,11 +61,14 @@ def counted(works: Sequence[Work], machines: Sequence[Machine]) -> Sequence[Work
 
 
 class Fleet:
-    """What is free, by node in milli-GPU, and by room in milli-CPU or MiB where CPU and memory are
-    counted (`arbiter.placement.resources`): where `jobs` could run short of them. `sizes` are of
-    whole nodes, of those that are down, too.
+    """The free milli-GPU of every node, and its free CPU and memory where they are counted.
 
-    Nodes stand in order from the first search on: a scheduler that places by itself searches none.
+    `free` maps a node to milli-GPU and a CPU or memory resource to milli-CPU or MiB
+    (`arbiter.placement.resources`). CPU and memory are counted where `jobs` could run short of
+    them. `sizes` are the capacities of whole nodes, including nodes that are down.
+
+    The nodes are kept sorted from the first search on. A scheduler with its own placement never
+    searches, so it pays nothing for the order.
     """
 
     __slots__ = (
@@ -96,7 +102,7 @@ class Fleet:
         self.capacity_mgpu = self.total_free = sum(self.sizes.values())
 
     def shape_of(self, job: TraceJob) -> Shape:
-        """What `job` asks of the nodes; the same object for the same wish."""
+        """Return the demand of `job` per node; equal demands return the same object."""
         wants = (job.cpu_milli, job.memory_mib) if self._rooms.is_counted else (None, None)
         ask = (job.mgpu_per_node, job.node_count, job.features, *wants)
         shape = self._shapes.get(ask)
@@ -107,42 +113,44 @@ class Fleet:
         return shape
 
     def slots(self, job: TraceJob, nodes: Iterable[str]) -> list[Slot]:
-        """What `job` holds of each of `nodes`, and of their rooms."""
+        """Return what `job` holds of each of `nodes`, including their CPU and memory."""
         return self.slots_of(self.shape_of(job), nodes)
 
     def slots_of(self, shape: Shape, nodes: Iterable[str]) -> list[Slot]:
-        """What a job of that `shape` holds of each of `nodes`, and of their rooms."""
+        """Return what a job of that `shape` holds of each of `nodes`, including CPU and memory."""
         return self._rooms.held(CLUSTER, nodes, shape.mgpu, shape.cpu_milli, shape.memory_mib)
 
     @property
     def counts_rooms(self) -> bool:
-        """Whether CPU and memory are counted."""
+        """Return whether CPU and memory are counted."""
         return self._rooms.is_counted
 
     def could_hold(self, shape: Shape) -> bool:
-        """Whether the fleet, empty, has a place for `shape`."""
+        """Return whether `shape` fits in the empty fleet."""
         found = self._could_hold.get(shape)
         if found is None:
             found = self._could_hold[shape] = self._layout.holds(shape)
         return found
 
     def lacks_beside(self, shape: Shape) -> bool:
-        """Whether it is for CPU or memory alone that the fleet could not hold `shape`."""
+        """Return whether only a lack of CPU or memory keeps `shape` out of the empty fleet."""
         return not self.could_hold(shape) and self.could_hold(shape.gpus_alone)
 
     def is_of(self, shape: Shape, node: str) -> bool:
-        """Whether `node` is of a kind that `shape` may use."""
+        """Return whether `node` is of a kind that `shape` may use."""
         return shape.kinds is None or self._kinds.has(shape.kinds, CLUSTER, node)
 
     def has_room(self, shape: Shape, node: str, left: Mapping[str, int]) -> bool:
-        """Whether a rank of `shape` fits on `node`, of whatever kind it is, if that much were left
-        by node and room."""
+        """Return whether one rank of `shape` fits on `node` if `left` were free there.
+
+        The kind of the node is not checked.
+        """
         return left[node] >= shape.mgpu and (
             not self._rooms.is_counted or has_beside(left, node, self._wants_of(shape))
         )
 
     def find(self, shape: Shape) -> tuple[str, ...] | None:
-        """The tightest nodes for the whole gang now, or None."""
+        """Return the tightest free nodes for the whole gang, or None."""
         if shape.total_mgpu > self.total_free:
             return None
         if self._sorted is None:
@@ -151,7 +159,7 @@ class Fleet:
         if not self._rooms.is_counted or not any(self._wants_of(shape)):
             place = self._sorted.find(shape)
             return None if place is None else place.nodes
-        # A trace may have as many wishes as jobs: nodes in an order for each would be made in vain.
+        # A trace may have as many demands as jobs: a sorted list of nodes for each would not pay.
         found: list[str] = []
         for _, node in self._sorted.with_room(CLUSTER, shape):
             if has_beside(self.free, node, self._wants_of(shape)):
@@ -161,14 +169,14 @@ class Fleet:
         return None
 
     def take(self, slots: Iterable[tuple[str, int]]) -> None:
-        """Use up so much of each node or room.
+        """Take these amounts from the free part of each node, CPU or memory.
 
-        Raises ValueError where one has not got that much.
+        Raises ValueError where less than that is free.
         """
         self._take(slots, 1)
 
     def give_back(self, slots: Iterable[tuple[str, int]]) -> None:
-        """So much of each node or room is free again.
+        """Return these amounts to the free part of each node, CPU or memory.
 
         Raises ValueError where that is more than was taken.
         """

@@ -1,12 +1,13 @@
-"""Why GPUs are idle while jobs wait: all idle GPU time, split by what kept it from being used.
+"""Why GPUs are idle while jobs wait: all idle GPU time, split by cause.
 
-In every state of the run what is free is shared out in four steps:
+In every state of the run the free GPUs are assigned to causes in four steps:
 
-1. What claims keep for their jobs (R-62) is `CLAIM`.
-2. The other jobs that wait are placed in thought, one beside the other, as long as the free nodes
-   hold them. What each would take goes to the rule that refused it.
-3. Of what is left, `FRAGMENTATION` is as much as jobs ask for that fit in it but on no nodes.
-4. The rest is `LARGER` where jobs are left that ask for more, and `NOBODY` where none is.
+1. Free GPUs held by claims (R-62) count as `CLAIM`.
+2. The other waiting jobs are placed virtually, all at the same time, while free nodes can hold
+   them. The GPUs of each placed job count for the rule that refused the job.
+3. `FRAGMENTATION` is the demand of jobs that fit in the sum of the rest but not on its nodes. It
+   is at most the rest.
+4. The remainder is `LARGER` if jobs with a larger demand wait, and `NOBODY` otherwise.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ class Cause(StrEnum):
     CLAIM = "claim"
     ORDER = "order"
     CYCLE = "next_cycle"
-    #: What a policy that tells no causes refuses.
+    #: A refusal by a policy that reports no causes.
     POLICY = "policy"
     FRAGMENTATION = "fragmentation"
     LARGER = "larger"
     NOBODY = "nobody"
 
 
-#: The causes for which a job waits that the free nodes could hold.
+#: The causes that keep a job waiting although the free nodes could hold it.
 REFUSALS = (
     Cause.QUOTA,
     Cause.PLACE,
@@ -49,7 +50,7 @@ REFUSALS = (
 
 
 class Refused(NamedTuple):
-    """So many jobs of one shape wait, and this has refused them."""
+    """The number of waiting jobs of one shape, and the cause that refused them."""
 
     shape: Shape
     jobs: int
@@ -58,19 +59,19 @@ class Refused(NamedTuple):
 
 @runtime_checkable
 class TellsCauses(Protocol):
-    """A scheduler that knows why its jobs wait."""
+    """A scheduler that reports why its jobs wait."""
 
     def claimed(self) -> Iterable[tuple[Shape, Sequence[Slot]]]:
-        """The jobs that wait for claimed GPUs, and these, free or not."""
+        """Return the jobs that wait for claimed GPUs, with these GPUs, free or not."""
         ...
 
     def refused(self) -> Iterable[Refused]:
-        """The other jobs that wait, in the order in which they are placed."""
+        """Return the other waiting jobs, in the order of their virtual placement."""
         ...
 
 
 class IdleTime:
-    """The integral of what is idle by cause, in milli-GPU-seconds, until `horizon_s`."""
+    """The integral of idle GPUs by cause, in milli-GPU-seconds, until `horizon_s`."""
 
     def __init__(self, fleet: Fleet, horizon_s: int) -> None:
         self.mgpu_s = dict.fromkeys(Cause, 0)
@@ -81,11 +82,11 @@ class IdleTime:
         self._since_s = 0
 
     def queued(self, shape: Shape) -> None:
-        """A job waits from now on."""
+        """Count one more waiting job."""
         self._waiting[shape] = self._waiting.get(shape, 0) + 1
 
     def started(self, shape: Shape) -> None:
-        """A job waits no more."""
+        """Count one waiting job less."""
         left = self._waiting[shape] - 1
         if left:
             self._waiting[shape] = left
@@ -93,18 +94,20 @@ class IdleTime:
             del self._waiting[shape]
 
     def has_fitting(self) -> bool:
-        """Whether the free nodes could hold any job that waits."""
+        """Return whether the free nodes could hold any waiting job."""
         return any(self._fleet.find(shape) is not None for shape in self._waiting)
 
     def settle(self, now: int, teller: TellsCauses | None) -> None:
-        """The instant `now` is over; `teller` is who knows why the jobs wait. What stands now lasts
-        until the next call."""
+        """Close the instant `now`; its state lasts until the next call.
+
+        `teller` reports why jobs wait. None counts every refusal as `POLICY`.
+        """
         self._add_up(now)
         if now < self._horizon_s:
             self._parts = self._split(teller)
 
     def close(self) -> None:
-        """The run is over: complete the integral up to the horizon."""
+        """Complete the integral up to the horizon at the end of the run."""
         self._add_up(self._horizon_s)
 
     def _add_up(self, now: int) -> None:
@@ -114,7 +117,7 @@ class IdleTime:
         self._since_s = until
 
     def _split(self, teller: TellsCauses | None) -> Mapping[Cause, int]:
-        """What is free now, by cause, in milli-GPU."""
+        """Return the GPUs that are free now, by cause, in milli-GPU."""
         fleet = self._fleet
         free = fleet.total_free
         if not free or not self._waiting:
@@ -147,7 +150,7 @@ class IdleTime:
         left: dict[Shape, int],
         taken: list[Slot],
     ) -> int:
-        """Take what is free of claimed slots; how much that is, in milli-GPU."""
+        """Take the free part of claimed slots and return its size in milli-GPU."""
         fleet = self._fleet
         before = fleet.total_free
         for shape, slots in claimed:
@@ -165,7 +168,10 @@ class IdleTime:
         parts: dict[Cause, int],
         taken: list[Slot],
     ) -> None:
-        """Place jobs in thought: no more than GPUs are free, and one in vain of each shape."""
+        """Place jobs virtually, at most as many as GPUs are free.
+
+        After the first job of a shape that finds no nodes, no other job of that shape is tried.
+        """
         fleet = self._fleet
         hopeless: set[Shape] = set()
         for shape, count, cause in refused:

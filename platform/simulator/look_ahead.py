@@ -1,9 +1,9 @@
-"""What would come if nobody asked for anything more: a snapshot, played on with the same core.
+"""The future of a snapshot if no more work is submitted, simulated with the same core.
 
-Jobs end at their time limits. One without a limit is taken to run for `Assumptions.runtime_s`, and
-one that has run for longer to run as long again. Who is given notice holds the GPUs until the end
-of the grace, queues again and begins anew, on the same cluster. Nothing is submitted, fails, or
-changes beside that.
+Jobs end at their time limits. A job without a limit is assumed to run for `Assumptions.runtime_s`,
+or for twice its present run time if that is longer. A preempted job holds its GPUs until the end of
+the grace, queues again and starts from the beginning, on the same cluster. No other submission,
+failure or change happens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from arbiter.quota.tree import tree_of
 from simulator.accounts import RecentUse
 from simulator.book import Book
 
-#: Of jobs that are alike so many at most count as work.
+#: The most jobs of one kind that count as work.
 _COUNTED = 4
 
 _RANGES = {
@@ -34,12 +34,13 @@ _RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What a look ahead takes for granted, and how much work it may be.
+    """The assumptions of a look-ahead, and the limits of its work.
 
-    `runtime_s`: how long a job without a time limit runs. Decisions fall on the same moments
-    whatever happens: every `step_s`, and further ahead every (time ahead / `precision`); down to
-    `precision_min` where the work would be too much otherwise. No further step is taken once cycles
-    have looked at `work_max` jobs, running ones included.
+    `runtime_s`: how long a job without a time limit runs. Decisions have fixed moments, independent
+    of events. The distance between two moments is `step_s`, or the time ahead divided by
+    `precision` if that is longer. `precision` is lowered down to `precision_min` if the work would
+    be too much otherwise. No further step is taken once the cycles have looked at `work_max` jobs,
+    running ones included.
 
     Raises ValueError when a number is out of its range.
     """
@@ -57,7 +58,10 @@ class Assumptions:
                 raise ValueError(f"{name} is {value}; choose {low} to {high}")
 
     def within(self, work: int, begins: int, ends: int) -> Assumptions:
-        """The same as precise as `work_max` allows where the first moment is `work`."""
+        """Return a copy with the highest precision that keeps the work within `work_max`.
+
+        `work` is the work of the first moment; every moment is assumed to need as much.
+        """
         chosen = self
         while (
             chosen.precision > self.precision_min
@@ -67,11 +71,11 @@ class Assumptions:
         return chosen
 
     def step(self, ahead_s: int) -> int:
-        """How far apart decisions are that lie `ahead_s` ahead."""
+        """Return the seconds between two decisions that are `ahead_s` seconds ahead."""
         return max(self.step_s, ahead_s // self.precision)
 
     def moments(self, begins: int, ends: int) -> tuple[int, ...]:
-        """When decisions may fall, from `begins` on and before `ends`."""
+        """Return the moments of decisions from `begins` on and before `ends`."""
         found = [begins]
         while (following := found[-1] + self.step(found[-1] - begins)) < ends:
             found.append(following)
@@ -80,9 +84,9 @@ class Assumptions:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A running job that is given notice at `noticed_at`, for `beneficiary`.
+    """A running job that is preempted at `noticed_at`, for `beneficiary`.
 
-    `at_risk_mgpu_s` is its work since its last known checkpoint, or its start, until then.
+    `at_risk_mgpu_s` is its work from its last known checkpoint, or its start, until `noticed_at`.
     """
 
     job: str
@@ -104,10 +108,11 @@ class Held:
 
 
 class LookAhead:
-    """One future of a snapshot, carried on moment by moment.
+    """One future of a snapshot, advanced moment by moment.
 
-    `started` has the first start of every job that waited; `lost` the first notice to every job;
-    `held` the GPU time by (team, pool, priority class) up to where the future has come.
+    `started` has the first start of every waiting job, `lost` the first preemption of every job.
+    `held` is the GPU time by (team, pool, priority class) up to the present moment of the
+    simulation.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, assumptions: Assumptions) -> None:
@@ -122,15 +127,14 @@ class LookAhead:
         core.set_devices(snapshot.devices, snapshot.clusters)
         core.set_balances(snapshot.balances)
         self._wake: int | None = self.now
-        #: What of an attempt is within its team's guarantee, and since when.
+        #: The guaranteed milli-GPU of an attempt, and since when.
         self._classed: dict[str, tuple[int, int]] = {}
-        #: When an attempt leaves, and the same in order of time; there it may be out of date.
+        #: When an attempt ends. `_ends` is a heap of the same; its entries may be out of date.
         self._due: dict[str, int] = {}
         self._ends: list[tuple[int, str]] = []
-        #: How often jobs that queue again were stopped; of those that waited at first it is not
-        #: known.
+        #: How often requeued jobs were preempted; unknown for jobs that waited in the snapshot.
         self._preemptions: dict[str, int] = {}
-        #: How each job waited, for when it queues again.
+        #: The queued record of each started job, for when it queues again.
         self._waited: dict[str, QueuedJob] = {}
         self._half_lives = _half_lives(snapshot, policy)
         #: Use by half-life and pool.
@@ -151,21 +155,21 @@ class LookAhead:
     # -- the loop ---------------------------------------------------------------------------
 
     def due(self) -> int | None:
-        """When something happens next, or None."""
+        """Return the time of the next event, or None."""
         ends = self._next_end()
         if self._wake is None or (ends is not None and ends < self._wake):
             return ends
         return self._wake
 
     def advance(self, until: int) -> None:
-        """Let everybody leave who is due by `until`; it is `until` then."""
+        """Move the time to `until` and end every attempt that is due by then."""
         while (ends := self._next_end()) is not None and ends <= until:
             _, attempt = heappop(self._ends)
             self._leave(attempt, ends)
         self.now = until
 
     def turn_to(self, snapshot: Snapshot) -> None:
-        """From now on the tree, quotas and classes of `snapshot` count."""
+        """Use the tree, quotas and classes of `snapshot` from now on."""
         self._set_tree(snapshot)
         self._wake = self.now
 
@@ -175,13 +179,13 @@ class LookAhead:
         )
 
     def close(self, until: int) -> None:
-        """The future ends just before `until`: complete `held` up to there. Nothing comes after."""
+        """End the simulation just before `until` and complete `held` up to there; call it last."""
         self.advance(until - 1)
         for attempt in self._book.running:
             self._settle(attempt, until)
 
     def decide(self) -> int:
-        """One cycle now, where something happened; returns how many jobs it looked at."""
+        """Run a cycle if anything changed and return how many jobs it looked at."""
         if self._wake is None or self._wake > self.now:
             return 0
         core, looked_at = self._book.core, self._book.looked_at(_COUNTED)
@@ -193,14 +197,14 @@ class LookAhead:
         return looked_at
 
     def in_use(self) -> dict[tuple[str, str], int]:
-        """What runs now, by (team, pool), in milli-GPU."""
+        """Return the GPUs in use now by (team, pool), in milli-GPU."""
         found: dict[tuple[str, str], int] = {}
         for run in self._book.running.values():
             found[run.team, run.pool] = found.get((run.team, run.pool), 0) + run.mgpu
         return found
 
     def _next_end(self) -> int | None:
-        """When the next attempt leaves."""
+        """Return the time of the next end of an attempt, or None."""
         while self._ends and self._due.get(self._ends[0][1]) != self._ends[0][0]:
             heappop(self._ends)
         return self._ends[0][0] if self._ends else None
@@ -229,7 +233,7 @@ class LookAhead:
     # -- jobs -------------------------------------------------------------------------------
 
     def _begin(self, run: RunningJob) -> None:
-        """`run` holds its GPUs from now on, until it leaves by itself."""
+        """Record that `run` holds its GPUs from now on, and when it will end."""
         self._classed[run.attempt] = run.guaranteed_mgpu or 0, self.now
         self._use(run, run.mgpu, self.now)
         ends: int | None
@@ -249,7 +253,7 @@ class LookAhead:
         heappush(self._ends, (at, attempt))
 
     def _note(self, victim: Victim, beneficiary: str) -> None:
-        """`victim` has notice since now: it is gone after its grace, or when it is done."""
+        """Record the preemption of `victim`: it ends after its grace, or earlier by itself."""
         run, now = self._book.running[victim.attempt], self.now
         safe_since = max(run.started_at, run.checkpoint_at or run.started_at)
         self.lost.setdefault(
@@ -270,7 +274,7 @@ class LookAhead:
             self._leave_at(run.attempt, max(gone, now + 1))
 
     def _leave(self, attempt: str, at: int) -> None:
-        """The attempt is over at `at`; a job that was stopped for another one queues again."""
+        """End the attempt at `at`; a job preempted for another job queues again."""
         self._settle(attempt, at)
         run = self._book.release(attempt)
         del self._due[attempt], self._classed[attempt]
@@ -285,7 +289,7 @@ class LookAhead:
     # -- account ----------------------------------------------------------------------------
 
     def _settle(self, attempt: str, at: int) -> None:
-        """Add what an attempt has held as it is classed now; it leaves, or is classed anew."""
+        """Add the GPU time of an attempt up to `at`, by its present class."""
         run = self._book.running[attempt]
         guaranteed_mgpu, since = self._classed[attempt]
         if at <= since:
@@ -295,7 +299,7 @@ class LookAhead:
         held.borrowed_mgpu_s += (run.mgpu - guaranteed_mgpu) * (at - since)
 
     def _use(self, run: RunningJob, mgpu: int, at: int) -> None:
-        """The user of `run` holds `mgpu` more from `at` on."""
+        """Add `mgpu` to the recent use of the user of `run` from `at` on."""
         if run.team in self._half_lives:
             self._used_in(run.team, run.pool).hold(run.team, run.user, mgpu, at)
 
@@ -307,8 +311,10 @@ class LookAhead:
 
 
 def of_pools(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
-    """The snapshot with these pools only, and those that are joined with them by jobs that accept
-    several."""
+    """Return the part of the snapshot in these pools.
+
+    Jobs that accept several pools join them: the joined pools are included.
+    """
     pools = _joined(snapshot, pools)
     return replace(
         snapshot,
@@ -329,12 +335,12 @@ def _joined(snapshot: Snapshot, pools: Collection[str]) -> frozenset[str]:
 
 
 def _kind(job: QueuedJob) -> QueuedJob:
-    """What jobs are alike in: all but who they are and when they came."""
+    """Return the job without its id and submit time, as the key of equal jobs."""
     return replace(job, id="", submitted_at=0)
 
 
 def _half_lives(snapshot: Snapshot, policy: Policy) -> dict[str, int]:
-    """How fast use decays at every tree node: as its organization has it."""
+    """Return the half-life of use of every tree node, as set by its organization."""
     tree = tree_of(snapshot.nodes)
     default_s = policy.fair_share_half_life_s
     return {

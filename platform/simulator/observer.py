@@ -1,8 +1,8 @@
-"""What is measured while a simulation runs: integrals per team, and how long the entitled wait.
+"""The measurements of a running simulation: integrals per team, and how long entitled jobs wait.
 
-For a team with the guarantee q, use a and pending p: its entitlement is e = min(q, a + p), its
-shortfall (e - a)+. A department is metered like one team with all jobs below it, whatever the
-limits of their own teams. All integrals are exact, in milli-GPU-seconds, and end at the horizon.
+For a team with guarantee q, use a and pending demand p the entitlement is e = min(q, a + p). Its
+shortfall is (e - a)+. A department is metered like one team that owns all jobs below it; the limits
+of its teams do not count. All integrals are exact, in milli-GPU-seconds, and end at the horizon.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from simulator.scene import Scene
 
 
 class Measured(Protocol):
-    """What the observer needs of a task."""
+    """The attributes of a task that the observer reads."""
 
     team: str
     mgpu: int
@@ -27,11 +27,11 @@ class Measured(Protocol):
 
 
 class Skyline:
-    """The integral of what lasts: of a step function, the part of every height that has stood
-    for longer than `tolerance_s`.
+    """The integral of the lasting part of a step function.
 
-    That is the integral over t of the minimum over [t - tolerance_s, t]. Each rise is kept as a
-    block until the function falls below it again, the youngest first.
+    At each height only the time beyond the first `tolerance_s` seconds counts. That is the integral
+    over t of the minimum over [t - tolerance_s, t]. Each rise is a block that lasts until the
+    function falls below it; the youngest block ends first.
     """
 
     __slots__ = ("_blocks", "_height", "tolerance_s", "total")
@@ -43,7 +43,7 @@ class Skyline:
         self._blocks: list[list[int]] = []
 
     def set(self, height: int, now: int) -> None:
-        """The function has the value `height` from `now` on."""
+        """Set the value of the function from `now` on to `height`."""
         change = height - self._height
         self._height = height
         if change > 0:
@@ -59,8 +59,11 @@ class Skyline:
 
 
 class Team:
-    """One team's meters. `entitled_s` holds for how long in all each job was due before it started:
-    jobs of its own team that pass it take its turn away for a while, and never what it has waited.
+    """The meters of one team.
+
+    `entitled_s` has the total seconds that each job was due before its start. A job is due while it
+    fits in the unused guarantee. Another job of the team that overtakes it interrupts this time but
+    does not reset it.
     """
 
     __slots__ = (
@@ -91,16 +94,16 @@ class Team:
         self.entitled_s: list[int] = []
         self._at = 0
         self._sizes: dict[int, int] = {}
-        #: Keys that are still in a line although their job has started.
+        #: Keys of started jobs that are still in a line.
         self._gone: set[tuple[int, int]] = set()
         self._lines: dict[int, list[tuple[int, int]]] = {}
         self._due: dict[tuple[int, int], tuple[int, int]] = {}
         self._due_mgpu = 0
-        #: How long jobs that wait were due before the latest time, if it is over.
+        #: The past seconds in which a waiting job was due; a present interval is not included.
         self._waited_s: dict[tuple[int, int], int] = {}
 
     def queued(self, task: Measured) -> None:
-        """A job of the team waits."""
+        """Count a job of the team as waiting."""
         self.pending += task.mgpu
         self._sizes[task.mgpu] = self._sizes.get(task.mgpu, 0) + 1
         key = (task.submit_s, task.number)
@@ -110,7 +113,7 @@ class Team:
             heappush(self._lines.setdefault(task.mgpu, []), key)
 
     def started(self, task: Measured, now: int) -> None:
-        """A job of the team starts."""
+        """Count a waiting job of the team as running."""
         self.pending -= task.mgpu
         self.use += task.mgpu
         left = self._sizes[task.mgpu] - 1
@@ -130,7 +133,7 @@ class Team:
             self.entitled_s.append(waited_s or 0)
 
     def advance(self, now: int) -> None:
-        """Add up to `now` what stood since the last call."""
+        """Integrate the present state up to `now`."""
         passed = now - self._at
         if passed > 0:
             self._at = now
@@ -140,7 +143,7 @@ class Team:
             self.short_mgpu_s += max(0, entitled - self.use) * passed
 
     def settle(self, now: int, horizon: int) -> None:
-        """The instant is over: what stands now lasts."""
+        """Close the instant `now`; its state lasts until the next one."""
         room = self.guaranteed - self.use
         short = max(0, min(room, self.pending))
         until = min(now, horizon)
@@ -151,8 +154,11 @@ class Team:
             self._mark(room, now)
 
     def _mark(self, room: int, now: int) -> None:
-        """Which waiting jobs are due: in order of submission, what fits in the unused guarantee
-        beside those that are due already."""
+        """Update which waiting jobs are due.
+
+        Jobs become due in order of submission while they fit in the unused guarantee, together with
+        the jobs that are due already.
+        """
         while self._due_mgpu > max(0, room):
             key = max(self._due)
             since, mgpu = self._due.pop(key)
@@ -177,7 +183,7 @@ class Team:
             left -= mgpu
 
     def still_due_s(self, now: int) -> list[int]:
-        """For how long until now each job that has not started was due, if it ever was."""
+        """Return the seconds until `now` in which each waiting job was due, if it ever was."""
         waited_s = dict(self._waited_s)
         for key, (since, _) in self._due.items():
             waited_s[key] = waited_s.get(key, 0) + now - since
@@ -185,8 +191,10 @@ class Team:
 
 
 class Observer:
-    """Meters of all teams and departments, and of the whole over time (`series`: second, milli-GPU
-    in use, milli-GPU asked for by waiting jobs)."""
+    """The meters of all teams and departments, and of the whole fleet over time.
+
+    `series` has tuples: second, milli-GPU in use, milli-GPU requested by waiting jobs.
+    """
 
     def __init__(self, scene: Scene, *, horizon_s: int, tolerance_s: int) -> None:
         self.teams = {name: Team(mgpu, tolerance_s) for name, mgpu in scene.teams.items()}
@@ -203,26 +211,26 @@ class Observer:
         self._touched: dict[Team, None] = {}
 
     def queued(self, task: Measured, now: int) -> None:
-        """A job waits."""
+        """Record that a job waits."""
         for meter in self._touch(task, now):
             meter.queued(task)
         self._pending += task.mgpu
 
     def started(self, task: Measured, now: int) -> None:
-        """A job starts."""
+        """Record that a job starts."""
         for meter in self._touch(task, now):
             meter.started(task, now)
         self._pending -= task.mgpu
         self._use += task.mgpu
 
     def released(self, task: Measured, now: int) -> None:
-        """A job holds its GPUs no more."""
+        """Record that a job no longer holds its GPUs."""
         for meter in self._touch(task, now):
             meter.use -= task.mgpu
         self._use -= task.mgpu
 
     def settle(self, now: int) -> None:
-        """The instant is over."""
+        """Close the instant `now`."""
         if not self._touched:
             return
         for meter in self._touched:
@@ -231,14 +239,17 @@ class Observer:
         self.series.append((now, self._use, self._pending))
 
     def close(self) -> None:
-        """The run is over: complete the integrals up to the horizon."""
+        """Complete the integrals up to the horizon at the end of the run."""
         for meter in (*self.teams.values(), *self.departments.values()):
             meter.advance(self.horizon_s)
             meter.lasting.set(0, self.horizon_s)
             meter.divisible.set(0, self.horizon_s)
 
     def _touch(self, task: Measured, now: int) -> tuple[Team, ...]:
-        """The meters of the task's team and of the departments that it is in."""
+        """Return the meters of the task's team and of its departments.
+
+        The meters are integrated up to `now` and marked for the next `settle`.
+        """
         meters = self._meters[task.team]
         until = min(now, self.horizon_s)
         for meter in meters:

@@ -33,8 +33,10 @@ td,th{border-color:#30363d}.left{color:#6cb0e0}.right{color:#e08a5f}.use{fill:#2
 
 
 def page(results: Sequence[Result], scene: Scene, *, title: str) -> str:
-    """GPUs in use (area) and asked for in vain (line) over time, by policy: all on the same scales,
-    so that they can be compared."""
+    """Return a page of GPUs in use (area) and GPUs requested by waiting jobs (line), by policy.
+
+    All policies share the same scales, so that they can be compared.
+    """
     capacity = max(1, scene.capacity_mgpu)
     horizons = [max(1, one.outcome.horizon_s) for one in results]
     curves = [
@@ -103,9 +105,10 @@ def _gpus(mgpu: int) -> str:
 def averages(
     series: Sequence[tuple[int, int, int]], horizon: int, count: int
 ) -> tuple[list[int], list[int]]:
-    """Means of use and of waiting over `count` parts of the time up to `horizon`, of whole seconds.
+    """Return the means of use and of waiting demand over `count` parts of the time up to `horizon`.
 
-    A part that is shorter than a second says again what the one before it does.
+    Parts begin at whole seconds. A part shorter than a second repeats the value of the part before
+    it.
     """
     use, wait = [0] * count, [0] * count
     ends = [*(at for at, _, _ in series[1:]), horizon]

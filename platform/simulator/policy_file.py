@@ -14,30 +14,30 @@ from simulator.traces import TraceError
 
 _GRACE = "grace_period_s_default"
 _OF_ORGANIZATION = "grace_period_s"
-#: And the most that the installation lets it have: together the arbiter's one.
+#: The upper limit of the installation. The arbiter's value is the smaller of the two.
 _MOST = "grace_period_s_max"
 _GRACES = (_OF_ORGANIZATION, _MOST)
 _RANK, _ORGANIZATION = "rank", "organization"
-#: What the portal tells besides, and no scheduler reads: how often it was changed, and where it is.
+#: Other fields that the portal prints and no scheduler reads.
 _UNREAD = ("version", "time_zone")
-#: A cycle that may start or stop nobody at all would keep no promise: the portal refuses it too.
+#: A cycle that may start or stop no job at all would break every guarantee. The portal refuses it.
 _LEAST = {"starts_max": 1, "reclaims_max": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """What a file says: the arbiter's policy and, where it has one, a `rank` of nodes."""
+    """The content of a policy file: the arbiter's policy and, if given, a `rank` of nodes."""
 
     path: Path | None = None
     policy: Policy = field(default_factory=Policy)
     rank: object = None
-    #: Whose policy it is, by the name that paths begin with.
+    #: The organization of the policy, by the name at the start of its paths.
     organization: str | None = None
 
     def ranked(self, tree: QuotaTree) -> QuotaTree:
-        """`tree` with the file's rank, if it has one.
+        """Return `tree` with the file's rank, if it has one.
 
-        Raises TraceError for unknown names, and where what is ranked are organizations.
+        Raises TraceError for unknown names, and where the rank names organizations.
         """
         if self.path is None or self.rank is None:
             return tree
@@ -50,8 +50,9 @@ class PolicyFile:
 
 
 def read_policy(path: Path | None) -> PolicyFile:
-    """The policy in a YAML file, by the portal's names, of an organization or of the installation;
-    what it does not name, an empty file and no file have the defaults.
+    """Return the policy in a YAML file, of an organization or of the installation.
+
+    The names are those of the portal. Missing names, an empty file and None have the defaults.
 
     Raises TraceError.
     """
@@ -78,7 +79,7 @@ def read_policy(path: Path | None) -> PolicyFile:
 
 
 def _checked(path: Path, name: str, value: object, kind: type[Any]) -> Any:
-    """The value of one setting. Raises TraceError."""
+    """Return the value of one setting. Raises TraceError if it is not valid."""
     names: list[Any] = list(kind.__members__.values()) if isinstance(kind, EnumType) else []
     if value in names:
         return kind(value)

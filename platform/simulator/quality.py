@@ -14,13 +14,13 @@ from simulator.idle import REFUSALS
 from simulator.observer import Team
 from simulator.world import Outcome, Task
 
-#: Below this a job counts as this long where its wait is compared with its length.
+#: In the bounded slowdown, a shorter job counts as this long.
 SHORT_JOB_S = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Mean and percentiles (nearest rank) of some seconds; all None where there are none."""
+    """Mean and percentiles (nearest rank) of durations in seconds; all None if there is none."""
 
     count: int
     mean_s: int | None
@@ -32,28 +32,37 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How good a schedule was. A figure of nothing is None: a wait where no job started.
+    """The quality figures of a schedule; a figure without data is None.
 
-    Until the horizon, the last submission: `utilisation` and `goodput` (work that was kept) of all
-    GPUs, `bound` the most work that any policy could do, `of_bound` = goodput / bound, at most 1,
-    and `used_of_bound` = utilisation / bound, which also counts what was lost or spent on restarts.
-    None where all jobs come at once, and there is no time until then. `idle` says by cause what of
-    all GPU time was idle (see `simulator.idle`), and `idle_fitting` for how much of that a job
-    waited that the free nodes could hold.
+    Shares of GPU time until the horizon, which is the last submission:
 
-    Guarantee shortfall, as a share of the entitlement of all teams and of the worst one: in all;
-    what `lasted` longer than grace and a cycle; and of that what no waiting gang's size excuses
-    (`divisible`). The same of the worst department, and for how long at most a job fitted in what
-    its department's guarantee had left; None where there is no department. `jain` is of the teams'
-    satisfaction, at most 1 each.
+    - `utilisation` is use over capacity; `goodput` is kept work over capacity.
+    - `bound` is the most work that any policy could do, over capacity.
+    - `of_bound` = goodput / bound, at most 1. `used_of_bound` = utilisation / bound also counts
+      lost work and restarts.
+    - `idle` is the idle share by cause (see `simulator.idle`). `idle_fitting` is the part in which
+      a job waited that the free nodes could hold.
+    - All are None if all jobs come at once, because the horizon is 0.
 
-    `waits` from submission to first start, `gang_waits` of jobs on several nodes, `due` for
-    how long in all a job fits in its team's unused guarantee before its start (`due_max_s` is the
-    longest, also of those that never started). `rho` is completion time over that under static
-    quotas, the mean of the worst team, and the same weighted by work; None without a reference.
+    Guarantee shortfall, as a share of the entitlement of all teams and of the worst team:
 
-    `waste` is GPU time redone or spent on restarts over that which was useful, of the whole run;
-    None where nothing was.
+    - `shortfall` is the whole; `lasted` is the part beyond grace and one cycle.
+    - `divisible` is the part of `lasted` that the size of no waiting gang excuses.
+    - The figures of departments are of the worst one. `departments_due_max_s` is the longest time
+      that a job fitted in the unused guarantee of its department. They are None without
+      departments.
+    - `jain` is the index over the teams' satisfaction, each at most 1.
+
+    Times in seconds:
+
+    - `waits` is from submission to the first start, `gang_waits` the same of jobs on several nodes.
+    - `due` is how long in all a job fitted in its team's unused guarantee before its start.
+      `due_max_s` is the longest, including jobs that never started.
+    - `rho` is completion time over that under static quotas: the mean of the worst team, and the
+      same weighted by work. It is None without a reference.
+
+    `waste` is GPU time redone or spent on restarts over useful GPU time, of the whole run. It is
+    None if no GPU time was useful.
     """
 
     utilisation: float | None
@@ -95,7 +104,7 @@ class Quality:
 
 
 def spread(seconds: Iterable[int]) -> Spread:
-    """Mean, rounded down, and percentiles."""
+    """Return the mean, rounded down, and the percentiles."""
     ordered = sorted(seconds)
     if not ordered:
         return Spread(0, None, None, None, None, None)
@@ -111,15 +120,17 @@ def spread(seconds: Iterable[int]) -> Spread:
 
 
 def percentile(ordered: Sequence[int], percent: int) -> int:
-    """The smallest value that at least `percent` of all are not above (nearest rank); there is at
-    least one."""
+    """Return the smallest value that is not below `percent` % of all values (nearest rank).
+
+    `ordered` is sorted and not empty.
+    """
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
 def judge(
     outcome: Outcome, *, capacity_mgpu: int, bound_mgpu_s: int, alone: Mapping[int, int] | None
 ) -> Quality:
-    """The figures of one run. `alone`: completion time by job number under static quotas."""
+    """Return the figures of one run. `alone`: completion time by job number under static quotas."""
     tasks = outcome.tasks
     teams = outcome.observer.teams.values()
     room = capacity_mgpu * outcome.horizon_s
@@ -183,7 +194,7 @@ def judge(
 
 
 def completion_times(outcome: Outcome) -> dict[int, int]:
-    """Seconds from submission to the end of every job that ended, by number."""
+    """Return the seconds from submission to end of every finished job, by number."""
     return {
         task.number: task.finish_s - task.submit_s
         for task in outcome.tasks
@@ -192,8 +203,10 @@ def completion_times(outcome: Outcome) -> dict[int, int]:
 
 
 def jain(values: Sequence[Fraction]) -> float | None:
-    """Jain's index of fairness: (sum x)^2 / (n sum x^2); None for no value or only zeros, of which
-    it says nothing."""
+    """Return Jain's index of fairness: (sum x)^2 / (n sum x^2).
+
+    It is undefined, and None here, for no value or only zeros.
+    """
     squares = sum((value * value for value in values), Fraction(0))
     if not squares:
         return None
@@ -204,7 +217,7 @@ def jain(values: Sequence[Fraction]) -> float | None:
 def _rho(
     finished: Sequence[Task], completion: Mapping[int, int], alone: Mapping[int, int] | None
 ) -> tuple[float, float] | None:
-    """(worst team's mean, worst team's mean weighted by work) of completion over `alone`."""
+    """Return (worst mean of a team, worst mean weighted by work) of completion over `alone`."""
     if alone is None:
         return None
     by_team: dict[str, list[tuple[float, int]]] = {}
@@ -224,17 +237,17 @@ def _rho(
 
 
 def _short(meters: Iterable[Team]) -> list[tuple[int, int]]:
-    """Shortfall and entitlement of those who were entitled to anything."""
+    """Return shortfall and entitlement of each meter with any entitlement."""
     return [(one.short_mgpu_s, one.entitled_mgpu_s) for one in meters if one.entitled_mgpu_s]
 
 
 def _divisible(meters: Iterable[Team]) -> list[tuple[int, int]]:
-    """The same of the part that lasted and that no gang's size excuses."""
+    """Return the `divisible` shortfall and the entitlement of each meter with any entitlement."""
     return [(one.divisible.total, one.entitled_mgpu_s) for one in meters if one.entitled_mgpu_s]
 
 
 def due_max_s_of(meters: Iterable[Team], now: int) -> int | None:
-    """For how long at most a job was due, also of those that have not started until `now`."""
+    """Return the longest time that a job was due, including jobs not started by `now`."""
     due = (seconds for one in meters for seconds in one.entitled_s + one.still_due_s(now))
     return max(due, default=None)
 
@@ -248,7 +261,7 @@ def _overall(parts: Sequence[tuple[int, int]]) -> float | None:
 
 
 def _worst(parts: Sequence[tuple[int, int]]) -> float | None:
-    """Of parts of something."""
+    """Return the largest ratio of part to whole, or None."""
     return max((part / whole for part, whole in parts), default=None)
 
 

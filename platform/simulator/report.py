@@ -33,7 +33,7 @@ def _idle(cause: Cause) -> Cell:
     return lambda quality: _optional(quality.idle[cause.value], 4)
 
 
-#: What is shown of each policy, line by line.
+#: The figures of each policy, line by line.
 ROWS: tuple[tuple[str, Cell], ...] = (
     ("utilisation", _share("utilisation")),
     ("goodput", _share("goodput")),
@@ -85,14 +85,14 @@ ROWS: tuple[tuple[str, Cell], ...] = (
 
 
 def table(results: Sequence[Result]) -> list[list[str]]:
-    """A row for each figure, with a column for each policy."""
+    """Return a row for each figure, with a column for each policy."""
     return [[name, *(cell(one.quality) for one in results)] for name, cell in ROWS]
 
 
 def document(
     results: Sequence[Result], works: Sequence[Work], scene: Scene, settings: Settings
 ) -> dict[str, Any]:
-    """Everything that was assumed and found, for programs; equal for equal input."""
+    """Return all assumptions and results, for programs; equal input gives equal output."""
     return {
         "jobs": len(works),
         "horizon_s": works[-1].job.submit_s if works else 0,
@@ -122,8 +122,11 @@ def _result(one: Result) -> Mapping[str, Any]:
 
 
 def _figures(meters: Mapping[str, Team], ended_s: int) -> dict[str, dict[str, Any]]:
-    """Of each team or department: `due` is how long jobs fit in its unused guarantee until they
-    started, and `due_max_s` that, or until the end where one never did."""
+    """Return the figures of each team or department.
+
+    `due` is how long jobs fitted in its unused guarantee before their start. `due_max_s` is the
+    longest, and counts jobs that never started until the end.
+    """
     return {
         name: {
             "used_mgpu_s": meter.used_mgpu_s,
@@ -140,5 +143,5 @@ def _figures(meters: Mapping[str, Team], ended_s: int) -> dict[str, dict[str, An
 
 def _gpu_hours(mgpu_s: int) -> str:
     hours = mgpu_s / MGPU_S_PER_GPU_HOUR
-    # A little is not nothing.
+    # A small amount must not look like zero.
     return f"{hours:.3f}" if 0 < hours < 10 else f"{hours:,.0f}"

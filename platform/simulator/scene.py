@@ -21,16 +21,17 @@ _NAMES = ("team", "vc")
 _GUARANTEES = ("quota_gpus", "guaranteed_gpus")
 _LIMITS = ("lend_limit", "borrow_limit")
 _WEIGHT_MAX = 1_000_000
-#: GPUs of one guarantee or limit; that many digits may be read, and so much of what is none shown.
+#: The most GPUs of one guarantee or limit, the most digits of a number that is read, and the most
+#: characters of a wrong value that an error shows.
 _GPUS_MAX = 10_000_000
 _DIGITS_MAX = 20
 _SHOWN_MAX = 40
 _BELOW = ("departments", "teams")
 _ENTRY = ("guaranteed", *_LIMITS, "weight", *_BELOW)
-#: Of a company file's policy what orders nodes, and what plays no part here.
+#: The entries of a company file's policy: the order of nodes, and the ones without effect here.
 _RANK = "rank"
 _POLICIES = ("grace_period_s", "fair_share_half_life_days")
-#: What a quota file may have at its top. The last three are a company file's, and play no part.
+#: The keys at the top of a quota file. The last three belong to a company file and have no effect.
 _TOP = (
     "gpus",
     "pools",
@@ -45,9 +46,11 @@ _TOP = (
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Who may use what. `teams` has the guarantee of every leaf, `departments` that of every other
-    node that is no organization, in milli-GPU; the name by which a trace calls a team is the last
-    part of its id."""
+    """The fleet, the tree with its quotas, and the policy of a simulation.
+
+    `teams` has the guarantee of every leaf in milli-GPU. `departments` has the guarantee of every
+    other node except organizations. A trace names a team by the last part of its id.
+    """
 
     machines: tuple[Machine, ...]
     nodes: tuple[TreeNode, ...]
@@ -58,11 +61,11 @@ class Scene:
 
     @property
     def capacity_mgpu(self) -> int:
-        """What the fleet has in all."""
+        """Return the capacity of the fleet."""
         return sum(machine.mgpu for machine in self.machines)
 
     def above(self, team: str) -> tuple[str, ...]:
-        """The departments that `team` is in, the nearest first."""
+        """Return the departments of `team`, the nearest first."""
         parents = {node.id: node.parent for node in self.nodes}
         found = []
         parent = parents[team]
@@ -75,8 +78,10 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class QuotaTree:
-    """Quotas as a file gives them, in GPUs; `gpus` is the size of the fleet where it says so, and
-    `organization` the node that it calls so. `unused` are the policies in it that say nothing here.
+    """The tree and quotas of a file.
+
+    `gpus` is the size of the fleet if the file states it. `organization` is the node that the file
+    names as such. `unused` are the policies of the file that have no effect in a simulation.
     """
 
     nodes: tuple[TreeNode, ...]
@@ -87,8 +92,11 @@ class QuotaTree:
 
     @property
     def departments(self) -> tuple[str, ...]:
-        """What has nodes below it and is no organization: that is what the file calls so, and what
-        is at the top with departments below it."""
+        """Return the nodes with children that are no organization.
+
+        An organization is the node that the file names as such, or a node at the top with
+        departments below it.
+        """
         parents = {node.id: node.parent for node in self.nodes}
         inner = dict.fromkeys(parent for parent in parents.values() if parent is not None)
         above = {parents[node] for node in inner}
@@ -99,12 +107,13 @@ class QuotaTree:
         )
 
     def ranked(self, rank: object, *, path: Path, where: str, of: str | None = None) -> QuotaTree:
-        """The same with these nodes first among those beside them, the first named before all,
-        and the others level: names, or paths, which may begin with the organization's name, here
-        or that after `of`.
+        """Return the tree with these nodes ranked before their siblings, in the order of `rank`.
 
-        Raises TraceError for the file at `path` where one is no node of what it calls `where`, or
-        is there twice.
+        Other nodes share the last rank. An entry is a name or a path. A path may begin with the
+        name of the tree's organization, or with `of`.
+
+        Raises TraceError for the file at `path` where an entry is no node of `where`, or occurs
+        twice.
         """
         if not isinstance(rank, list) or not all(isinstance(name, str) for name in rank):
             raise TraceError(path, None, "rank is a list of names")
@@ -127,7 +136,7 @@ class QuotaTree:
 
 
 def uniform_fleet(gpus: int, per_node: int) -> tuple[Machine, ...]:
-    """`gpus` on nodes of `per_node`; the last node has what is left over."""
+    """Return `gpus` on nodes of `per_node`; the last node has the remainder."""
     whole, rest = divmod(gpus, per_node)
     sizes = [per_node] * whole + ([rest] if rest else [])
     return tuple(Machine(f"n{i:05d}", size * MGPU_PER_GPU) for i, size in enumerate(sizes))
@@ -141,14 +150,14 @@ def stage(
     *,
     scale: bool,
 ) -> tuple[Scene, Mapping[str, str]]:
-    """The scene, and the tree's id of each of the trace's `teams`.
+    """Return the scene, and the tree's id of each of the trace's `teams`.
 
-    With `scale` guarantees are shares: they are scaled to sum to the fleet, by largest remainder
-    from the top, and limits in the same proportion. A team that the tree does not know becomes an
+    With `scale`, guarantees are shares. They are scaled from the top to sum to the fleet, by
+    largest remainder, and limits in the same proportion. A team that is not in the tree becomes an
     organization without guarantee.
 
-    Raises ValueError for guarantees that sum to more than there is, a name that two leaves have,
-    or a team that is a department there.
+    Raises ValueError where guarantees sum to more than the fleet, and where two leaves have the
+    name of a team. It also does so where a team of the trace is a department in the tree.
     """
     capacity = sum(machine.mgpu for machine in machines)
     quotas = _scaled(tree, capacity) if scale else tree.quotas
@@ -190,8 +199,11 @@ def stage(
 
 
 def _scaled(tree: QuotaTree, capacity: int) -> tuple[Quota, ...]:
-    """Guarantees of whole GPUs in proportion, level by level; limits in that of the top, rounded
-    down to a milli-GPU."""
+    """Return the quotas, scaled to the capacity.
+
+    Guarantees are whole GPUs, scaled level by level. Limits are scaled by the ratio of the top
+    level and rounded down to a milli-GPU.
+    """
     given = {quota.node: quota for quota in tree.quotas}
     children: dict[str | None, dict[str, int]] = {}
     for node in tree.nodes:
@@ -223,17 +235,23 @@ def _scaled(tree: QuotaTree, capacity: int) -> tuple[Quota, ...]:
 
 
 def read_quotas(path: Path) -> QuotaTree:
-    """Quotas from a CSV file (a node a row) or a YAML file (a tree).
+    """Read quotas from a CSV file (a node per row) or a YAML file (a tree).
 
-    CSV: columns `team` or `vc`, `quota_gpus` or `guaranteed_gpus`, and where wanted
-    `lend_limit_gpus` and `borrow_limit_gpus`. A name may be a path, `research/vision`; a row of its
-    own, in any place of the file, says what `research` is guaranteed for all below it, and without
-    one that is the sum of what is right below. YAML: `departments` and `teams` of name to
-    `guaranteed` (GPUs, or a percentage of the parent), `lend_limit`, `borrow_limit`, `weight` for
-    spare GPUs, and their own `departments` and `teams`; `gpus` or `pools` say how large the fleet
-    is, `organization` names the one that all belong to (without it each of those at the top is an
-    organization of its own), and `policy: {rank: [...]}` lists departments and teams by path or by
-    name, the first in rank first: it orders those of one organization.
+    CSV columns: `team` or `vc`, then `quota_gpus` or `guaranteed_gpus`. `lend_limit_gpus` and
+    `borrow_limit_gpus` are optional. A name may be a path, `research/vision`. A row of its own
+    states the guarantee of `research` for all below it; rows may have any order. Without such a row
+    it is the sum of the nodes directly below.
+
+    YAML keys:
+
+    - `departments` and `teams` map a name to its entry, and entries may nest.
+    - An entry has `guaranteed` (GPUs, or a percentage of the parent), `lend_limit`, `borrow_limit`,
+      and `weight` for spare GPUs.
+    - `gpus` or `pools` state the size of the fleet.
+    - `organization` names the root of all nodes. Without it each node at the top is an organization
+      of its own.
+    - `policy: {rank: [...]}` lists departments and teams by path or name, the highest rank first.
+      It orders the nodes of one organization.
 
     Raises TraceError.
     """
@@ -285,7 +303,7 @@ def _read_list(path: Path) -> QuotaTree:
 
 
 def _sum_up(entry: dict[str, Any]) -> int:
-    """What `entry` is guaranteed; where it does not say so, the sum of what is right below it."""
+    """Return the guarantee of `entry`; by default set the sum of the entries directly below."""
     below = sum(_sum_up(one) for one in entry.get("teams", {}).values())
     gpus: int = entry.setdefault("guaranteed", below)
     return gpus
@@ -303,7 +321,7 @@ def _gpus(path: Path, at: int | None, name: str, text: object) -> int:
 
 
 def shown(value: object) -> str:
-    """So much of what somebody wrote as fits in a sentence: aliases make much of little."""
+    """Return a value of the user, cut to a short text; YAML aliases can make it huge."""
     text = repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
 
@@ -337,8 +355,11 @@ def _read_tree(path: Path) -> QuotaTree:
 def _put_below(
     path: Path, name: object, gpus: int | None, nodes: list[TreeNode], quotas: list[Quota]
 ) -> None:
-    """Put all `nodes` below an organization that has the whole fleet, of `gpus`, or where the file
-    does not say how large that is what is guaranteed right below. Their names stay as they are."""
+    """Put all `nodes` below a new organization; their names stay the same.
+
+    Its guarantee is the whole fleet of `gpus`, or the sum of the guarantees directly below if the
+    file does not state a size.
+    """
     if not isinstance(name, str) or not name.strip():
         raise TraceError(path, None, f"organization is {str(name)[:60]!r}; write its name")
     top = {node.id for node in nodes if node.parent is None}
@@ -367,7 +388,7 @@ def _add(
     nodes: list[TreeNode],
     quotas: list[Quota],
 ) -> None:
-    """Add what is below `parent`, which is guaranteed `gpus`."""
+    """Add the entries below `parent`, whose guarantee is `gpus`."""
     departments, teams = (mapping_of(path, given.get(key) or {}, key) for key in _BELOW)
     if twice := sorted(departments.keys() & teams.keys()):
         where = "" if parent is None else f" below {parent}"
@@ -404,7 +425,7 @@ def _add(
 def _guarantees(
     path: Path, parent: str | None, gpus: int | None, entries: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, int]:
-    """GPUs of each entry; percentages by largest remainder of the parent's."""
+    """Return the GPUs of each entry; percentages are of the parent's, by largest remainder."""
     fixed: dict[str, int] = {}
     percents: dict[str, int] = {}
     for name, entry in entries.items():
@@ -446,7 +467,7 @@ def _weight(path: Path, name: str, value: object) -> int:
 
 
 def _refuse_unknown(path: Path, given: Mapping[str, Any], what: str, known: Sequence[str]) -> None:
-    """A key that nobody reads is a mistake: what it says would be missing."""
+    """Raise TraceError for an unknown key, because its content would be ignored."""
     if unknown := [key for key in given if key not in known]:
         raise TraceError(
             path, None, f"{what} has no {unknown[0]!r}; it may have {', '.join(known)}"
@@ -454,7 +475,7 @@ def _refuse_unknown(path: Path, given: Mapping[str, Any], what: str, known: Sequ
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a name that stands twice in one mapping, of which the last one would count."""
+    """A YAML loader that refuses a key that occurs twice in one mapping."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names: set[str] = set()
@@ -468,7 +489,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def load_yaml(path: Path) -> object:
-    """What a YAML file holds. Raises TraceError."""
+    """Return the content of a YAML file. Raises TraceError."""
     try:
         return yaml.load(path.read_text("utf-8"), _Loader)  # noqa: S506 - it is a safe one
     except yaml.MarkedYAMLError as error:
@@ -479,14 +500,14 @@ def load_yaml(path: Path) -> object:
     except (OSError, yaml.YAMLError) as error:
         raise TraceError(path, None, getattr(error, "strerror", None) or str(error)) from None
     except ValueError:
-        # Of a number with thousands of digits, or of a day that no month has.
+        # Raised by a number with thousands of digits, or by a date that does not exist.
         raise TraceError(path, None, "a number or a date in it is none; mend it") from None
     except RecursionError:
         raise TraceError(path, None, "it is nested too deep") from None
 
 
 def mapping_of(path: Path, value: object, what: str) -> Mapping[str, Any]:
-    """`value` of the file, which must be a mapping of names. Raises TraceError."""
+    """Return `value` of the file, which must be a mapping of names. Raises TraceError."""
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise TraceError(path, None, f"{what} must be a mapping of names")
     return value

@@ -1,4 +1,4 @@
-"""When one waiting job starts if nobody asks for anything more, by a short look ahead."""
+"""The start estimate of one waiting job if no more work is submitted, by a short look-ahead."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ HORIZON_S_MAX = 31 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class StartTime:
-    """The job starts from `earliest` to `latest`; None is after `until`, which is how far was
-    looked ahead: before `asked_until` where that would have been too much work.
+    """The job starts from `earliest` to `latest`, in epoch seconds.
 
-    `assumed_ends` is how many jobs of its pool have no time limit.
+    If `latest` is None the job starts after `until`, the end of the look-ahead. `until` is before
+    `asked_until` if the work was cut. `assumed_ends` is how many jobs of its pool have no time
+    limit.
     """
 
     earliest: int
@@ -34,7 +35,7 @@ def start_time(
     horizon_s: int,
     assumptions: Assumptions | None = None,
 ) -> StartTime:
-    """When the waiting job starts, decided by the same core (`look_ahead`), pure and deterministic.
+    """Estimate the start of a waiting job with the same core (`look_ahead`); deterministic.
 
     Raises ValueError for a job that does not wait, or a horizon that is not from 1 s to 31 days.
     """
@@ -57,7 +58,7 @@ def start_time(
         if work >= assumed.work_max:
             until = moments[place]
             break
-        # Nothing happens between the last decision and what is due.
+        # No event falls between the last decision and the one that is due.
         earliest = due
         future.advance(moments[place])
         work += future.decide()

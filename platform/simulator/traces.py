@@ -1,7 +1,7 @@
 """Readers of job traces: CSV with the columns of well-known GPU traces, and SWF.
 
-The format is told by the first line: a CSV file names its columns there, what begins with a number
-is SWF (18 numbers a line, `;` before remarks). Files may be gzipped.
+The first line shows the format: a CSV file names its columns there, and an SWF file begins with a
+number (18 numbers a line, `;` before remarks). Files may be gzipped.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from pathlib import Path
 
 from simulator.workload import TraceJob, gang
 
-#: A hundred years: what is longer would be played for ever, and is in other units than seconds.
+#: A hundred years. A longer time would never end, and is surely not in seconds.
 _SPAN_S_MAX = 100 * 366 * 86_400
-#: More than any machine has; what is larger is a damaged number.
+#: More than any machine has: a larger number is damaged.
 _GPUS_MAX = 1_000_000
 _SWF_FIELDS = 18
-#: What a job wants in all besides its GPUs, and a node has, in milli-CPU and MiB; openb calls the
-#: second so in its nodes and otherwise in its pods.
+#: The columns of CPU (milli-CPU) and memory (MiB), of a whole job or of a node. Pods of openb have
+#: another name for memory than its nodes.
 _CPU, _MEMORY, _PODS_MEMORY = "cpu_milli", "memory_mib", "mem_mib"
 _BESIDE = (_CPU, _MEMORY, _PODS_MEMORY)
 #: More than any machine has.
 _AMOUNT_MAX = 10**12
-#: Status of an SWF line that tells of one part of a job's execution: to be continued, the last one
-#: of a job that was completed, and of one that failed. Another line sums the job up.
+#: The status of an SWF line for one part of a job's execution: to be continued, the last part of a
+#: completed job, the last part of a failed job. Another line sums the job up.
 _SWF_PARTS = (2, 3, 4)
-#: What other files than ours have between their columns, as it is called.
+#: Wrong separators of columns, with their names in errors.
 _SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'", " ": "blanks"}
 _BYTES_MAX = 4 << 30
-#: What is said of a file that is not even text.
+#: The error for a file that is not text.
 NO_TEXT = "it is no text in UTF-8"
 
 
 class TraceError(Exception):
-    """A file that cannot be read, with the line where there is one."""
+    """A file that cannot be read; the message has the line, if known."""
 
     def __init__(self, file: Path | str, line: int | None, what: str) -> None:
         where = f"{file}" if line is None else f"{file}, line {line}"
@@ -48,11 +48,11 @@ class TraceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace and what was not read of it.
+    """A trace, and counts of its ignored parts.
 
-    `left_out` counts rows that held no GPU, never ran or have no time of submission, `in_parts`
-    jobs of an SWF that have lines of partial executions only; `unused` are the columns of a CSV
-    file that say nothing here.
+    `left_out` counts rows without a GPU, without a run or without a submit time. `in_parts` counts
+    jobs of an SWF file that only have lines of partial executions. `unused` are the columns of a
+    CSV file that have no effect.
     """
 
     format: str
@@ -64,7 +64,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node of the fleet; `cpu_milli` and `memory_mib` are None where nobody says."""
+    """A node of the fleet; `cpu_milli` and `memory_mib` are None if unknown."""
 
     name: str
     mgpu: int
@@ -74,8 +74,10 @@ class Machine:
 
 
 def read_trace(path: Path, *, gpus_per_node: int, team_column: str | None = None) -> Trace:
-    """Read a trace of any known format. `team_column`: the column that names the team, where it
-    is not the format's own (`vc`, `user` or `qos`; in SWF `group`, or `user`, `queue`).
+    """Read a trace of any known format.
+
+    `team_column` names the column of the team, if it is not the default of the format. Defaults are
+    `vc`, `user` or `qos`. In SWF it is `group`, and `user` or `queue` are possible.
 
     Raises TraceError.
     """
@@ -102,10 +104,11 @@ def read_trace(path: Path, *, gpus_per_node: int, team_column: str | None = None
 
 
 def read_machines(path: Path) -> tuple[Machine, ...]:
-    """A fleet from a file of nodes (columns sn, gpu, model, and where wanted cpu_milli and
-    memory_mib); nodes without a GPU are left out.
+    """Read a fleet from a file of nodes with the columns sn, gpu and model.
 
-    A node has a feature for its model, which is what `gpu_type` of the pods asks for.
+    The columns cpu_milli and memory_mib are optional. Nodes without a GPU are left out. Each node
+    has its model as a feature, which the `gpu_type` of a pod requests.
+
     Raises TraceError.
     """
     lines = enumerate(_lines(path), 1)
@@ -136,7 +139,7 @@ def read_machines(path: Path) -> tuple[Machine, ...]:
 
 
 def with_alternatives(machines: Iterable[Machine], jobs: Iterable[TraceJob]) -> tuple[Machine, ...]:
-    """The machines, where a job asks for 'A|B' with a feature 'A|B' on each A and each B."""
+    """Return the machines with a feature 'A|B' on each A and each B, if a job requests 'A|B'."""
     asked = {feature for job in jobs for feature in job.features if "|" in feature}
     return tuple(
         replace(
@@ -150,8 +153,11 @@ def with_alternatives(machines: Iterable[Machine], jobs: Iterable[TraceJob]) -> 
 
 
 def unstated(jobs: Sequence[TraceJob], machines: Sequence[Machine]) -> dict[str, int]:
-    """How many machines do not say what they have of CPU or memory that jobs want, by the column of
-    a file of nodes; it is not counted there. What all say, or no job wants, is not among them."""
+    """Return how many machines have no value for a resource that jobs request, by column.
+
+    On these machines the resource is not counted. A column is missing from the result if every
+    machine has a value, or if no job requests it.
+    """
     unknown = {
         column: sum(getattr(machine, column) is None for machine in machines)
         for column in (_CPU, _MEMORY)
@@ -188,7 +194,10 @@ def _philly(
 def _openb(
     path: Path, at: int, row: Mapping[str, str], team: str, per_node: int
 ) -> TraceJob | None:
-    """A pod runs on one node: whole GPUs, or one in part. What never started is left out."""
+    """Read a pod, which runs on one node with whole GPUs or a part of one.
+
+    Return None for a pod that never started.
+    """
     gpus = _integer(path, at, row, "gpus", least=0)
     milli = _integer(path, at, row, "gpu_milli", least=0)
     submit_s = _integer(path, at, row, "submit_s", least=0)
@@ -215,7 +224,7 @@ def _openb(
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """A CSV format: known by its `columns`; `team` names the team, and `more` it may have."""
+    """A CSV format, identified by its `columns`; `team` names the team, `more` are optional."""
 
     name: str
     team: str
@@ -224,7 +233,7 @@ class _Format:
     read: Reader
 
 
-#: The first that fits is it.
+#: The first format whose columns are all there is used.
 _FORMATS = (
     _Format(
         "openb",
@@ -279,9 +288,12 @@ def _read_csv(
 
 
 def _read_swf(path: Path, rows: Iterable[tuple[int, str]], per_node: int, team: str) -> Trace:
-    """Standard Workload Format 2.2: a processor of it is a GPU here. What did not run, or on no
-    processor, or was submitted nobody knows when, is left out. Of a job whose parts have lines of
-    their own the line that sums it up is read; one without that line is left out."""
+    """Read the Standard Workload Format 2.2; a processor of it counts as a GPU.
+
+    Jobs without a run, without a processor or without a submit time are left out. If the parts of a
+    job have lines of their own, only the line that sums it up is read. A job without that line is
+    left out.
+    """
     places = {"user": 11, "group": 12, "queue": 14}
     if team not in places:
         raise TraceError(path, None, f"SWF names no {team!r}; the team can be user, group or queue")
@@ -334,7 +346,7 @@ def _gang(path: Path, at: int, gpus: int, per_node: int) -> tuple[int, int]:
 
 
 def _checked(path: Path, jobs: list[TraceJob]) -> tuple[TraceJob, ...]:
-    """The jobs of a trace that has any, and whose times can be seconds."""
+    """Return the jobs; raise TraceError if there is none, or if times cannot be seconds."""
     if not jobs:
         raise TraceError(path, None, "no job in it ran on a GPU")
     first_s = min(job.submit_s for job in jobs)
@@ -360,7 +372,7 @@ def _is_number(word: str) -> bool:
 
 
 def _values(path: Path, at: int, line: str) -> list[str]:
-    """What is between the commas of a line, without quotes and outer blanks."""
+    """Return the comma-separated values of a line, without quotes and outer blanks."""
     rows = csv.reader([line], strict=True, skipinitialspace=True)
     try:
         return [value.strip() for value in next(rows)]
@@ -369,7 +381,7 @@ def _values(path: Path, at: int, line: str) -> list[str]:
 
 
 def _header(path: Path, at: int, line: str) -> list[str]:
-    """The names of the columns, of which those that are not empty are different."""
+    """Return the names of the columns; names that are not empty are unique."""
     names = _values(path, at, line)
     if twice := next((name for name in names if name and names.count(name) > 1), None):
         raise TraceError(path, at, f"column {twice!r} is there twice")
@@ -384,7 +396,7 @@ def _row(path: Path, at: int, header: list[str], line: str) -> dict[str, str]:
 
 
 def _limit_s(path: Path, at: int, row: Mapping[str, str]) -> int | None:
-    """The job's time limit; None without such a column, or where it is empty."""
+    """Return the job's time limit; None without such a column, or where it is empty."""
     if not row.get("time_limit_s"):
         return None
     return _integer(path, at, row, "time_limit_s", least=1)
@@ -393,8 +405,10 @@ def _limit_s(path: Path, at: int, row: Mapping[str, str]) -> int | None:
 def _amount(
     path: Path, at: int, row: Mapping[str, str], name: str, *, parts: int = 1
 ) -> int | None:
-    """Milli-CPU or MiB of each of as many equal `parts`, rounded up; None without such a column, or
-    where it is empty."""
+    """Return the milli-CPU or MiB of each of `parts` equal parts, rounded up.
+
+    It is None without such a column, or where the column is empty.
+    """
     if not row.get(name):
         return None
     amount = _integer(path, at, row, name, least=0)
@@ -404,7 +418,7 @@ def _amount(
 
 
 def _memory(path: Path, at: int, row: Mapping[str, str], *, parts: int = 1) -> int | None:
-    """The MiB of a row, under either name."""
+    """Return the MiB of a row, from either of the two columns."""
     name = _PODS_MEMORY if row.get(_PODS_MEMORY) else _MEMORY
     return _amount(path, at, row, name, parts=parts)
 
@@ -421,13 +435,13 @@ def _integer(path: Path, at: int, row: Mapping[str, str], name: str, *, least: i
 
 
 def without_point(number: str) -> str:
-    """60 for 60.0, as data frames write a column of whole numbers that has empty cells."""
+    """Return 60 for 60.0: data frames write whole numbers so if a cell of the column is empty."""
     whole, point, rest = number.partition(".")
     return whole if point and not rest.strip("0") else number
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The lines of a file, unpacked where it is gzipped."""
+    """Yield the lines of a file, unpacked if it is gzipped."""
     try:
         with path.open("rb") as raw:
             is_packed = raw.read(2) == b"\x1f\x8b"

@@ -1,4 +1,4 @@
-"""What a change of quotas would do: two futures of one snapshot, and how they differ."""
+"""The effect of a change of quotas: two futures of one snapshot, and their difference."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ _HORIZON_S_MAX = 31 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Quotas as they would be, each in the place of that of its node and pool, or new: from
-    `begins_at` on (epoch seconds), at once if None or past, and until `ends_at`, for good if None.
+    """New quotas; each replaces the present quota of its node and pool, if there is one.
+
+    They hold from `begins_at` (epoch seconds; None or past: at once) until `ends_at` (None: for
+    good).
     """
 
     quotas: tuple[Quota, ...]
@@ -25,17 +27,17 @@ class Change:
 
     @property
     def pools(self) -> frozenset[str]:
-        """The pools that it touches."""
+        """Return the pools with changed quotas."""
         return frozenset(quota.pool for quota in self.quotas)
 
     def apply(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with these quotas."""
+        """Return the snapshot with these quotas."""
         changed = {(quota.node, quota.pool): quota for quota in self.quotas}
         kept = [quota for quota in snapshot.quotas if (quota.node, quota.pool) not in changed]
         return replace(snapshot, quotas=(*kept, *changed.values()))
 
     def course(self, snapshot: Snapshot) -> list[tuple[int, Snapshot]]:
-        """From when on which quotas count, in the order of time, the first from now on."""
+        """Return (moment, snapshot with its quotas) in order of time, the first from now on."""
         now, changed = snapshot.taken_at, self.apply(snapshot)
         begins_at = now if self.begins_at is None else max(now, self.begins_at)
         found = [(now, snapshot), (begins_at, changed)] if begins_at > now else [(now, changed)]
@@ -46,11 +48,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A waiting job that starts at another time: epoch seconds without and with the change. `pool`
-    is the first that it accepts of those that the change touches, if there is one.
+    """A waiting job with another start time: epoch seconds without and with the change.
 
-    None is not before the end of what was looked at. `sooner_s` is negative where it starts later;
-    with one None it is that much at least, and `is_at_least`.
+    A time of None is not before the end of the look-ahead. `sooner_s` is negative if the job starts
+    later; with one None it is a lower bound of the shift, and `is_at_least` is true. `pool` is the
+    first changed pool that the job accepts, or else its own.
     """
 
     job: str
@@ -64,13 +66,13 @@ class Shift:
 
     @property
     def is_at_least(self) -> bool:
-        """Whether one of the two times is not known."""
+        """Return whether one of the two times is unknown."""
         return self.before is None or self.after is None
 
 
 @dataclass(frozen=True, slots=True)
 class TeamUse:
-    """What a team has in use of a pool, in milli-GPU: now, and at the end of both futures."""
+    """The GPUs of a team in use in a pool, in milli-GPU: now, and at the end of both futures."""
 
     team: str
     pool: str
@@ -94,11 +96,11 @@ class TeamTime:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a change would do from `taken_at` until `until`; largest first, then by id.
+    """The effects of a change from `taken_at` until `until`; largest first, then by id.
 
-    `until` is before `asked_until` where the work was cut. `reclaimed` are the jobs that are given
-    notice only with the change, `spared` those only without. `precision_s` is how far apart the
-    last decisions are; `assumed_ends` is how many jobs have no time limit.
+    `until` is before `asked_until` if the work was cut. `reclaimed` are the jobs preempted only
+    with the change, `spared` the jobs preempted only without it. `precision_s` is the distance
+    between the last decisions. `assumed_ends` is how many jobs have no time limit.
     """
 
     taken_at: int
@@ -114,7 +116,7 @@ class Difference:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it was not looked as far ahead as was asked."""
+        """Return whether the look-ahead ended before the requested time."""
         return self.until < self.asked_until
 
 
@@ -125,15 +127,16 @@ def what_if(
     horizon_s: int,
     assumptions: Assumptions | None = None,
 ) -> Difference:
-    """How the next `horizon_s` seconds differ between `snapshot` and `snapshot` with `change`.
+    """Return how the next `horizon_s` seconds differ with and without `change`.
 
-    Both are decided by the same core at the same moments, and see the same end (`look_ahead`). Only
-    the pools that the change touches are looked at, and those that are joined with them by jobs
-    that accept several: what was used elsewhere counts for fair-share until now. Pure and
-    deterministic; the work is bounded by `assumptions`, and what is left out then is told by
-    `until`.
+    The same core decides both futures at the same moments and up to the same end (`look_ahead`).
+    Only the changed pools are simulated, and the pools joined with them by jobs that accept
+    several. Use in other pools counts for fair-share until now.
 
-    Raises ValueError for a horizon that is not from 1 s to 31 days, or a tree that is none.
+    The result is pure and deterministic. `assumptions` bound the work; `until` shows where it was
+    cut.
+
+    Raises ValueError for a horizon that is not from 1 s to 31 days, or for an invalid tree.
     """
     if not 1 <= horizon_s <= _HORIZON_S_MAX:
         raise ValueError(f"the horizon is {horizon_s} s; choose 1 to {_HORIZON_S_MAX}")
@@ -203,7 +206,7 @@ def _shifts(
 
 
 def _only(here: Mapping[str, Loss], there: Mapping[str, Loss]) -> tuple[Loss, ...]:
-    """The losses that only one of two futures has."""
+    """Return the losses that only the first of two futures has."""
     found = [loss for job, loss in here.items() if job not in there]
     return tuple(sorted(found, key=lambda one: (-one.at_risk_mgpu_s, one.job)))
 

@@ -1,4 +1,4 @@
-"""The jobs of a trace, and what the trace does not say about them: drawn once, for all policies."""
+"""The jobs of a trace with the properties that it lacks, drawn once for all policies."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ _RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a simulation assumes beyond its trace.
+    """The assumptions of a simulation beyond its trace.
 
-    `checkpointable_percent` of the jobs can go on from a checkpoint; they write one every
-    `checkpoint_interval_s` of work, and after a notice one more in the last `save_s` of their
-    grace. The others begin anew. Every attempt but the first spends `restart_s` before it works.
+    `checkpointable_percent` of the jobs can resume from a checkpoint. They write one every
+    `checkpoint_interval_s` of work. After a notice they write one more, in the last `save_s` of
+    their grace. The other jobs start from the beginning. Every attempt except the first spends
+    `restart_s` before it works.
 
-    Policies decide at multiples of `cycle_s` after something changed. The baselines let nobody
-    pass a job of the same line that has waited for `strict_after_s`.
+    Policies decide at multiples of `cycle_s` after a change. In the baselines no job passes an
+    older one of the same line that has waited for `strict_after_s`.
 
-    Where the trace has no time limits they are the true duration times a lognormal factor whose
-    logarithm has the standard deviation `limit_error_percent` / 100, and never below the duration.
+    If the trace has no time limits, they are the true duration times a lognormal factor, and never
+    below the duration. The logarithm of the factor has the standard deviation `limit_error_percent`
+    / 100.
 
     `failure_interval_s` is the mean time between two failures of one node, exponentially
-    distributed; 0 is no failures. A node that failed is back after `repair_s`.
+    distributed; 0 means no failures. A failed node is back after `repair_s`.
 
     `has_credits`: whether there is a bank in which teams begin with 0 credits.
 
@@ -64,8 +66,8 @@ class Settings:
 class TraceJob:
     """A row of a trace: `node_count` nodes with `mgpu_per_node` each for `duration_s`.
 
-    `features` are what each of its nodes must have, `cpu_milli` and `memory_mib` what it wants of
-    each besides; they and `time_limit_s` are None where the trace does not say.
+    `features` are required of each node; `cpu_milli` and `memory_mib` are requested of each node.
+    These two and `time_limit_s` are None if the trace has no value.
     """
 
     id: str
@@ -82,13 +84,13 @@ class TraceJob:
 
     @property
     def mgpu(self) -> int:
-        """What the job asks for in all, in milli-GPU."""
+        """Return the total request of the job, in milli-GPU."""
         return self.mgpu_per_node * self.node_count
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A job with its place in the trace, its limit, and whether it can go on from a checkpoint."""
+    """A job with its place in the trace, its time limit, and whether it can resume."""
 
     number: int
     job: TraceJob
@@ -97,8 +99,10 @@ class Work:
 
 
 def gang(gpus: int, per_node: int) -> tuple[int, int]:
-    """(milli-GPU on each node, nodes) of a job that needs `gpus` whole GPUs: as few nodes of
-    `per_node` GPUs as hold it in equal parts."""
+    """Return (milli-GPU on each node, nodes) of a job that needs `gpus` whole GPUs.
+
+    It gets the smallest number of nodes of `per_node` GPUs that hold it in equal parts.
+    """
     nodes = -(-gpus // per_node)
     while gpus % nodes:
         nodes += 1
@@ -106,8 +110,10 @@ def gang(gpus: int, per_node: int) -> tuple[int, int]:
 
 
 def prepare(jobs: Iterable[TraceJob], settings: Settings) -> tuple[Work, ...]:
-    """The jobs by submit time and id, numbered, with what the seed adds to them. Second 0 is that
-    of the first submission, and the order in which `jobs` are given does not matter."""
+    """Return the jobs by submit time and id, numbered, with the properties drawn by the seed.
+
+    Second 0 is the first submission. The order of `jobs` does not matter.
+    """
     dice = random.Random(settings.seed)
     ordered = sorted(jobs, key=_place)
     begins_s = ordered[0].submit_s if ordered else 0
@@ -118,7 +124,7 @@ def prepare(jobs: Iterable[TraceJob], settings: Settings) -> tuple[Work, ...]:
 
 
 def _place(job: TraceJob) -> tuple[int, int, str]:
-    """By submit time, then by id, where 9 comes before 10."""
+    """Return the sort key: submit time, then id, where 9 comes before 10."""
     return job.submit_s, len(job.id), job.id
 
 
@@ -132,10 +138,10 @@ def _drawn(number: int, job: TraceJob, settings: Settings, dice: random.Random) 
 
 
 def fluid_bound_mgpu_s(jobs: Sequence[TraceJob], capacity_mgpu: int, horizon_s: int) -> int:
-    """The most work that any policy could do until `horizon_s`, in milli-GPU-seconds.
+    """Return the most work that any policy could do until `horizon_s`, in milli-GPU-seconds.
 
-    The smaller of two relaxations: all work in one queue served at full capacity from the moment
-    it comes, and every job started when it comes. Both forget gangs, nodes and order.
+    It is the smaller of two relaxations. In one, a single queue is served at full capacity. In the
+    other, every job starts at its submission. Both ignore gangs, nodes and order.
     """
     alone = sum(job.mgpu * min(job.duration_s, max(0, horizon_s - job.submit_s)) for job in jobs)
     done = backlog = at = 0

@@ -1,7 +1,7 @@
-"""Virtual time: jobs come, run, are stopped and end; a scheduler decides in between.
+"""Virtual time: jobs arrive, run, are stopped and end; a scheduler decides in between.
 
-All that happens in one second is one instant: first what ends, then what was stopped and is gone,
-then nodes that fail or are back, then arrivals, and last, at multiples of the cycle, the scheduler.
+All events of one second are one instant. The order is: ends of jobs, ends of grace, failures and
+repairs of nodes, arrivals. At multiples of the cycle the scheduler comes last.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _GONE = 1
 _FAIL = 2
 _REPAIR = 3
 
-#: So often a node may fail under a job without leaving any more of its work safe; then the job is
-#: given up. Longer than its nodes last, it would start for ever.
+#: After this many node failures without any new safe work a job is given up. Otherwise a job that
+#: outlasts its nodes would restart for ever.
 VAIN_MAX = 100
 
 
@@ -33,11 +33,12 @@ VAIN_MAX = 100
 class Task:
     """A job on its way through the simulation.
 
-    `number` is the job's place in the trace, by submit time, and `name` that as a word that sorts
-    alike; it keeps its place in the queue by `submit_s`. `kept_s` is the work that is safe. While
-    it runs: `nodes` it holds, and what of them as `slots`, since `started_s`; its attempt works
-    from `works_from_s`. With notice since `noticed_s` it is gone by `stop_s`. `vain` counts the
-    attempts that a failed node ended and that left nothing.
+    `number` is the job's place in the trace, by submit time; `name` is the same as a word with the
+    same sort order. `submit_s` keeps its place in the queue. `kept_s` is its safe work in seconds.
+
+    While the job runs it holds `nodes`, and `slots` of them, since `started_s`. The attempt works
+    from `works_from_s`. After a notice at `noticed_s` it is gone by `stop_s`. `vain` counts the
+    attempts that a failed node ended without any safe work.
     """
 
     work: Work
@@ -66,19 +67,19 @@ class Task:
 
     @property
     def is_running(self) -> bool:
-        """Whether it holds GPUs, also while it is being stopped."""
+        """Return whether the job holds GPUs, including while it is being stopped."""
         return bool(self.nodes)
 
     def end_s(self) -> int:
-        """When the running attempt is done."""
+        """Return when the running attempt ends."""
         return self.works_from_s + self.work.job.duration_s - self.kept_s
 
     def limit_end_s(self) -> int:
-        """When the running attempt is at the end of its time limit."""
+        """Return when the running attempt reaches its time limit."""
         return self.works_from_s + self.work.limit_s - self.kept_s
 
     def saved_s(self, now: int, interval_s: int) -> int:
-        """The second up to which the running attempt's work is safe, its start where none is."""
+        """Return the second up to which the running attempt's work is safe, or its start."""
         worked = now - self.works_from_s
         if not self.work.is_checkpointable or worked < interval_s:
             return self.started_s
@@ -86,34 +87,42 @@ class Task:
 
 
 class Scheduler(Protocol):
-    """Decides what starts and what is stopped. The world tells it of every change."""
+    """A policy that starts and stops jobs. The world reports every change to it."""
 
     def admits(self, task: Task) -> bool:
-        """Whether the job could ever start; otherwise it is refused when it comes."""
+        """Return whether the job could ever start; otherwise it is refused on arrival."""
         ...
 
     def arrive(self, task: Task, now: int) -> None:
-        """`task` waits: it is new, or queues again."""
+        """Handle that `task` waits; it is new, or queues again."""
         ...
 
     def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
-        """`task` holds `nodes` no more; it is done, or was stopped and arrives next."""
+        """Handle that `task` released `nodes`: it ended, or was stopped and arrives next."""
         ...
 
     def fail(self, node: str, now: int) -> None:
-        """`node` goes down now; what ran on it has left. Give up what was kept free on it."""
+        """Handle that `node` goes down; the jobs on it have left.
+
+        GPUs that were kept free on it are lost.
+        """
         ...
 
     def tick(self, world: World) -> int | None:
-        """Call `world.start` and `world.stop`. Returns when it wants to be asked again even if
-        nothing happens, or None."""
+        """Decide now by calling `world.start` and `world.stop`.
+
+        Return when the scheduler wants the next call even without a change, or None.
+        """
         ...
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run came to. GPU time in milli-GPU-seconds; `kept` and `idle` are within the horizon,
-    the rest is of the whole run. `log` is a digest of every start and stop in order."""
+    """The results of a run. GPU time is in milli-GPU-seconds.
+
+    `kept` and `idle` are within the horizon, the rest is of the whole run. `log` is a digest of
+    every start and stop in order.
+    """
 
     tasks: list[Task]
     refused: int
@@ -149,8 +158,8 @@ class _Sums:
 class World:
     """One run of a workload under one scheduler.
 
-    `teams` gives the tree's id for each team of the trace. Every action is checked: no GPU twice,
-    gangs whole, only waiting jobs start and only running ones are stopped.
+    `teams` gives the tree's id for each team of the trace. Every action is checked: no GPU is taken
+    twice, gangs are whole, only waiting jobs start and only running jobs are stopped.
     """
 
     def __init__(
@@ -187,16 +196,16 @@ class World:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether any job waits."""
+        """Return whether any job waits."""
         return bool(self._waiting)
 
     @property
     def has_fitting(self) -> bool:
-        """Whether the free nodes could hold any job that waits."""
+        """Return whether the free nodes could hold any waiting job."""
         return self._idle.has_fitting()
 
     def start(self, task: Task, nodes: tuple[str, ...]) -> None:
-        """Start `task`, whole, on `nodes`. Raises ValueError for what cannot be."""
+        """Start the whole `task` on `nodes`. Raises ValueError for an impossible start."""
         job = task.work.job
         if task.number not in self._waiting:
             raise ValueError(f"job {job.id} does not wait and cannot start")
@@ -222,7 +231,10 @@ class World:
         self._log.update(b"+%d %d %s;" % (self.now, task.number, ",".join(nodes).encode()))
 
     def stop(self, task: Task, grace_s: int) -> None:
-        """Give `task` notice: it is gone after `grace_s`, or when it is done before that."""
+        """Give `task` notice: it is gone after `grace_s`, or earlier by itself.
+
+        Raises ValueError if the task does not run or already has notice.
+        """
         if not task.is_running or task.stop_s is not None:
             raise ValueError(f"job {task.work.job.id} does not run and cannot be stopped")
         task.noticed_s = self.now
@@ -235,11 +247,11 @@ class World:
     # -- the loop ---------------------------------------------------------------------------
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> Outcome:
-        """Play until every job is done or given up, or what waits can never start.
+        """Run until every job is done or given up, or until no waiting job can ever start.
 
-        Once nobody is to come any more and nothing runs, no further node fails: with all of them
-        back, the last cycle shows whether what waits can start.
-        `progress` is called now and then with how many jobs have come, and of how many.
+        Nodes stop failing once all jobs have arrived and none runs. When all nodes are back, the
+        last cycle shows whether a waiting job can start. `progress` is called now and then with the
+        number of arrived jobs and of all jobs.
         """
         cycle_s, arrivals, heap = self.settings.cycle_s, self._tasks, self._heap
         total = len(arrivals)
@@ -308,11 +320,11 @@ class World:
         )
 
     def _is_at_rest(self) -> bool:
-        """Whether nothing runs and nobody is to come."""
+        """Return whether no job runs and none is still to arrive."""
         return not self._to_come and not self._running
 
     def _is_over(self) -> bool:
-        """Whether nothing will change any more by itself."""
+        """Return whether the state cannot change any more by itself."""
         return self._is_at_rest() and not self.down
 
     def _come(self, task: Task) -> None:
@@ -330,7 +342,7 @@ class World:
         self._scheduler.arrive(task, self.now)
 
     def _happen(self, kind: int, number: int, attempt: int) -> bool:
-        """One event; False where it is out of date."""
+        """Handle one event; return False if it is out of date."""
         if kind == _FAIL:
             return self._fail(number)
         if kind == _REPAIR:
@@ -349,8 +361,10 @@ class World:
         return True
 
     def _saved_on_notice(self, task: Task) -> int:
-        """Up to when the work of a task is safe whose grace is over now: it saved in time if its
-        grace was long enough."""
+        """Return the second up to which the work of a task is safe at the end of its grace.
+
+        The job saves in the last `save_s` seconds, if its grace is long enough for that.
+        """
         saved_s = task.saved_s(self.now, self.settings.checkpoint_interval_s)
         begins_s = self.now - self.settings.save_s
         if task.work.is_checkpointable and begins_s >= task.noticed_s:
@@ -380,7 +394,7 @@ class World:
         return 1 + int(self._dice.expovariate(1 / self.settings.failure_interval_s))
 
     def _release(self, task: Task, kept_until: int, *, is_done: bool) -> None:
-        """The running attempt is over; its work up to `kept_until` counts."""
+        """End the running attempt; its work up to `kept_until` counts."""
         now, sums = self.now, self._sums
         works_from = min(task.works_from_s, now)
         kept = max(0, kept_until - works_from)

@@ -1,4 +1,4 @@
-"""Our own policy: the real arbiter, told of what happens in the simulated world."""
+"""Our own policy: the real arbiter, fed with the changes of the simulated world."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from simulator.world import Task, World
 _CLASS = PriorityClass("normal", 10, grace_period_s=86_400)
 
 
-#: What makes waiting jobs alike: team, user, nodes, what they want of each, features.
+#: The key of equal waiting jobs: team, user, nodes, request per node, features.
 Kind = tuple[str, str, int, int, int | None, int | None, frozenset[str] | None]
 
-#: What has refused a job that the free nodes could hold. Where that says that it had no place, or
-#: nothing is said, it has one only since the latest cycle.
+#: The cause that refused a job which the free nodes could hold. Any other code, or none, means that
+#: its place came free after the latest cycle.
 _CAUSES = {
     Code.WAITING_FOR_GUARANTEE: Cause.QUOTA,
     Code.BORROW_LIMIT_REACHED: Cause.QUOTA,
@@ -40,7 +40,7 @@ _CAUSES = {
 
 
 class _Accounts:
-    """What the simulated world knows of use, credits and checkpoints, worked out when asked."""
+    """Use, credits and checkpoints of the simulated world, computed on request."""
 
     def __init__(self, scene: Scene, settings: Settings, tasks: Mapping[str, Task]) -> None:
         self._tasks = tasks
@@ -56,7 +56,7 @@ class _Accounts:
             self._bank = Bank(scene.teams, floor_s=scene.policy.credit_floor_s, lends=lends)
 
     def hold(self, run: RunningJob, mgpu: int, now: int) -> None:
-        """`mgpu` more of the attempt are in use from now on."""
+        """Add `mgpu` to the GPUs in use by the attempt from `now` on."""
         self._use.hold(run.team, run.user, mgpu, now)
         if self._bank is not None:
             self._bank.hold(run.team, mgpu, now)
@@ -72,12 +72,12 @@ class _Accounts:
 
 
 class Arbitrated:
-    """Tells the arbiter's core what changes and does what the plans say.
+    """Reports changes to the arbiter's core and carries out its plans.
 
-    A cycle is left out where it would decide nothing: after one that decided nothing, as long as
-    all that happens is that jobs come which are like jobs that waited in vain then. These stand
-    behind the earlier ones, and what the earlier ones wait for has not changed.
-    Time alone changes the order of a team's users too; that is looked at with the next news.
+    A cycle without effect is left out. That is the case after a cycle without decisions, if only
+    jobs arrive that equal jobs already waiting. They queue behind the earlier ones, whose obstacles
+    have not changed. The order of a team's users also changes with time alone; the next change
+    takes it into account.
     """
 
     name: ClassVar[str] = "tidegate"
@@ -96,16 +96,19 @@ class Arbitrated:
         self._book = Book(_kind, core)
         self._has_news = True
         self._down: frozenset[str] = frozenset()
-        #: Why the jobs of each kind waited after the latest cycle, in the order of service; empty
-        #: where the free nodes could hold none of them.
+        #: Why the jobs of each kind waited after the latest cycle, in the order of service. It is
+        #: empty if the free nodes could hold none of them.
         self._causes: dict[Kind, Cause] = {}
 
     def admits(self, task: Task) -> bool:
-        """Whether quota could let the job start if nothing else ran: the portal refuses it else."""
+        """Return whether quota could let the job start if no other job ran.
+
+        The portal refuses the job otherwise.
+        """
         return task.mgpu <= self._empty.available(self._tree.index[task.team])
 
     def arrive(self, task: Task, now: int) -> None:
-        """The job is queued, with its original submit time."""
+        """Queue the job with its original submit time."""
         job = task.work.job
         name = task.name
         self._tasks[name] = task
@@ -126,16 +129,16 @@ class Arbitrated:
         self._has_news |= self._book.queue(queued)
 
     def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
-        """The attempt is over."""
+        """End the attempt."""
         run = self._book.release(task.name)
         self._accounts.hold(run, -run.mgpu, now)
         self._has_news = True
 
     def fail(self, node: str, now: int) -> None:
-        """The next snapshot says so."""
+        """Do nothing: the next cycle reads the failed nodes of the world."""
 
     def tick(self, world: World) -> int | None:
-        """One cycle; another one follows as long as cycles decide something."""
+        """Run one cycle; another one follows as long as cycles decide something."""
         if self._down != world.down.keys():
             self._down = frozenset(world.down)
             self._has_news = True
@@ -151,20 +154,23 @@ class Arbitrated:
         plan = decided.plan
         for start in plan.starts:
             world.start(self._tasks[start.job], tuple(slot.node for slot in start.slots))
-        # Where they can hold none, to say why would be in vain, and takes as long as to decide.
+        # An explanation takes as long as the decision, and is needed only if a waiting job fits.
         self._note_causes(decided.explained().waiting if world.has_fitting else ())
         self._apply(plan, world)
         self._has_news = bool(plan.starts or plan.reclaims or plan.dropped_claims)
         return world.now + 1 if self._has_news else None
 
     def claimed(self) -> Iterable[tuple[Shape, Sequence[Slot]]]:
-        """The jobs that wait for claimed GPUs, and these, free or not."""
+        """Return the jobs that wait for claimed GPUs, with these GPUs, free or not."""
         for job, claim in self._book.claims.items():
             yield self._shape_of(job), claim.slots
 
     def refused(self) -> Iterable[Refused]:
-        """The other jobs that wait, in the order of service as it was in the latest cycle; jobs
-        that came since like those that are alike, or else last."""
+        """Return the other waiting jobs, in the order of service of the latest cycle.
+
+        A job that came later counts as the equal jobs before it. Jobs without such equals come
+        last.
+        """
         lines = {kind: (job, count) for kind, job, count in self._book.waiting()}
         for kind, cause in self._causes.items():
             if (line := lines.pop(kind, None)) is not None:

@@ -1,6 +1,6 @@
-"""GPUs that come back for a certain job: victims to choose, and what is kept for it meanwhile.
+"""GPUs that come back for a certain job: the choice of victims, and the GPUs kept for the job.
 
-For policies that stop jobs. The arbiter has its own, stricter, ways (`arbiter.preemption.reclaim`).
+For baselines that preempt. The arbiter has its own, stricter rules (`arbiter.preemption.reclaim`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from simulator.world import Task
 
 @dataclass(slots=True)
 class Claim:
-    """`nodes` are kept for `task`; `missing` is what others still hold of each and its rooms."""
+    """The `nodes` kept for `task`; `missing` is the part of them that other jobs still hold."""
 
     task: Task
     nodes: tuple[str, ...]
@@ -23,7 +23,7 @@ class Claim:
 
 
 class Claims:
-    """All claims of one fleet, in the order in which they were made."""
+    """All claims of one fleet, in the order of their creation."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -31,24 +31,24 @@ class Claims:
         self._coming: dict[str, int] = {}
 
     def add(self, task: Task, nodes: tuple[str, ...]) -> None:
-        """Keep `nodes` for `task`: what is free of them now, the rest as it comes free."""
+        """Keep `nodes` for `task`: the free part now, the rest as it comes free."""
         missing = {}
         for name, wanted in self._fleet.slots(task.work.job, nodes):
             missing[name] = wanted - self._take(name, wanted)
         self._claims.append(Claim(task, nodes, missing))
 
     def notice(self, victim: Task) -> None:
-        """`victim` is being stopped: count on what it holds."""
+        """Count on the GPUs of `victim`, which is being stopped."""
         for name, amount in self._fleet.slots(victim.work.job, victim.nodes):
             self._coming[name] = self._coming.get(name, 0) + amount
 
     def returned(self, victim: Task, nodes: tuple[str, ...]) -> None:
-        """A victim's GPUs are free."""
+        """Stop counting on the GPUs of a victim, which are free now."""
         for name, amount in self._fleet.slots(victim.work.job, nodes):
             self._coming[name] -= amount
 
     def ready(self) -> list[Claim]:
-        """The claims that now have all they wait for; their nodes are free, and they are gone."""
+        """Remove and return the claims that are complete; their nodes are free then."""
         done: list[Claim] = []
         for claim in self._claims:
             for name, amount in claim.missing.items():
@@ -62,7 +62,7 @@ class Claims:
         return done
 
     def fail(self, node: str) -> list[Task]:
-        """Drop the claims on a node that goes down; returns the jobs that have to queue again."""
+        """Drop the claims on a node that goes down; return the jobs that must queue again."""
         dropped = [claim for claim in self._claims if node in claim.missing]
         for claim in dropped:
             self._claims.remove(claim)
@@ -71,7 +71,7 @@ class Claims:
         return [claim.task for claim in dropped]
 
     def _take(self, name: str, amount: int) -> int:
-        """Keep up to `amount` of what is free of a node or a room."""
+        """Keep up to `amount` of the free part of a node, its CPU or its memory."""
         taken = min(amount, self._fleet.free[name])
         if taken:
             self._fleet.take([(name, taken)])
@@ -80,10 +80,10 @@ class Claims:
     def choose(
         self, shape: Shape, candidates: Iterable[Task], may_stop: Callable[[Task], bool]
     ) -> tuple[tuple[str, ...], list[Task]] | None:
-        """Nodes for `shape` and the victims that make room there, or None.
+        """Return nodes for `shape` and the victims to be stopped there, or None.
 
-        Candidates are taken in their order, if `may_stop` (which may count them), until there
-        is room; then those that turn out not to be needed are spared.
+        Candidates are added in their order until the shape fits, if `may_stop` allows it.
+        `may_stop` may count the jobs that it allowed. Unnecessary victims are removed at the end.
         """
         fleet, left = self._fleet, self._unclaimed()
         among = {node for node in fleet.sizes if fleet.is_of(shape, node)}
@@ -113,7 +113,7 @@ class Claims:
     def _give(
         self, task: Task, sign: int, left: dict[str, int], among: set[str], shape: Shape
     ) -> int:
-        """Count what a victim holds as free, or no longer; returns how many more nodes fit."""
+        """Add (or subtract) a victim's resources to `left`; return the change in fitting nodes."""
         fleet = self._fleet
         here = [node for node in task.nodes if node in among]
         before = sum(fleet.has_room(shape, node, left) for node in here)
@@ -122,7 +122,7 @@ class Claims:
         return sum(fleet.has_room(shape, node, left) for node in here) - before
 
     def _unclaimed(self) -> dict[str, int]:
-        """What is free or coming back, by node and room, and nobody has claimed."""
+        """Return the free and returning resources that no claim covers, by node, CPU and memory."""
         left = dict(self._fleet.free)
         for name, amount in self._coming.items():
             left[name] += amount

@@ -12,20 +12,20 @@ from simulator.world import Task, World
 class Cohorts(LineScheduler):
     """Every team is a ClusterQueue with its guarantee as nominal quota, all in one cohort.
 
-    Each round takes the head of every queue: those that need not borrow first, then by submit
-    time (`BestEffortFIFO`, no fair sharing). What cannot start is set aside until something
-    changes, and the next of its queue is the head of the next round. GPUs are placed when a job is
-    admitted, as with topology-aware scheduling.
+    Each round takes the head of every queue. Heads that need not borrow come first, then the order
+    is by submit time (`BestEffortFIFO`, no fair sharing). A job that cannot start is set aside
+    until the next change, and the next job of its queue is the head of the next round. GPUs are
+    placed on admission, as with topology-aware scheduling.
     """
 
     name: ClassVar[str] = "cohorts"
 
     def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
-        """Heads that fit in the nominal quota before those that borrow."""
+        """Order heads that fit in the nominal quota before heads that borrow."""
         return (int(self.use[line] + head.mgpu > self.guaranteed[line]),)
 
     def tick(self, world: World) -> int | None:
-        """Rounds until every queue's heads are set aside."""
+        """Run rounds until the heads of all queues are set aside."""
         aside: set[Shape] = set()
         served: dict[str, Task] = {}
         while self.fleet.total_free:

@@ -1,5 +1,8 @@
-"""EASY backfilling (Lifka, JSSPP 1995) on nodes: the first job that cannot start has a reservation,
-which later ones may not delay, going by time limits."""
+"""EASY backfilling (Lifka, JSSPP 1995) on nodes.
+
+The first job that cannot start has a reservation, computed from time limits. Later jobs may not
+delay it.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,11 @@ Entry = tuple[int, int, Task]
 
 
 class Easy:
-    """One queue by submit time. The head that cannot start is reserved the nodes on which it can
-    start first by the limits of what runs. A later job starts if its limit is over by then, or
-    beside the head; at most `depth` jobs are looked at in one cycle.
+    """One queue by submit time, with a reservation for the head.
+
+    The head reserves the nodes on which it can start first by the limits of the running jobs. A
+    later job starts if its limit ends before that, or if it needs no reserved GPU. One cycle looks
+    at `depth` jobs at most.
     """
 
     name: ClassVar[str] = "easy"
@@ -31,23 +36,23 @@ class Easy:
         self._running: dict[int, Task] = {}
 
     def admits(self, task: Task) -> bool:
-        """There is no quota."""
+        """Return True: there is no quota."""
         return True
 
     def arrive(self, task: Task, now: int) -> None:
-        """The job waits in its place."""
+        """Put the job at its place in the queue."""
         shape = self.fleet.shape_of(task.work.job)
         insort(self._waiting.setdefault(shape, []), (task.submit_s, task.number, task))
 
     def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
-        """The job runs no more."""
+        """Remove the job from the running jobs."""
         del self._running[task.number]
 
     def fail(self, node: str, now: int) -> None:
-        """Reservations are made anew in every cycle."""
+        """Do nothing: every cycle makes its reservations anew."""
 
     def tick(self, world: World) -> int | None:
-        """Start from the front; then reserve for the head, and backfill."""
+        """Start jobs from the front; then reserve for the head, and backfill."""
         while self.fleet.total_free:
             heads = [(entries[0], shape) for shape, entries in self._waiting.items()]
             if not heads:
@@ -71,9 +76,11 @@ class Easy:
         world.start(task, nodes)
 
     def shadow(self, shape: Shape, now: int) -> tuple[int | None, dict[str, int]]:
-        """When `shape` can start by the limits of what runs (None: never), and what its nodes
-        and their rooms have left over then, by name, beside it. A job that is over its limit ends
-        now."""
+        """Return when `shape` can start by time limits, and the spare part of its nodes.
+
+        The time is None if the shape can never start. The spare part is what its nodes have left
+        beside it at that time, by node, CPU and memory. A job over its limit counts as ending now.
+        """
         fleet = self.fleet
         free = dict(fleet.free)
         usable = {node for node in fleet.sizes if fleet.is_of(shape, node)}
@@ -128,14 +135,14 @@ class Easy:
                 heappush(order, (entries[places[i]][:2], i))
 
     def _is_over(self, task: Task, now: int, shadow_s: int | None) -> bool:
-        """Whether a job that starts now is at its limit's end when the head starts."""
+        """Return whether the limit of a job started now ends before the head starts."""
         if shadow_s is None:
             return True
         restart_s = self.settings.restart_s if task.attempt else 0
         return now + restart_s + task.work.limit_s - task.kept_s <= shadow_s
 
     def _beside(self, shape: Shape, spare: dict[str, int]) -> tuple[str, ...] | None:
-        """The fullest nodes on which a job may run on when the head starts."""
+        """Return the fullest nodes where a job may still run when the head starts, or None."""
         fleet = self.fleet
         fitting = sorted(
             (fleet.free[node], node)

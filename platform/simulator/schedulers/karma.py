@@ -1,5 +1,8 @@
-"""Karma (Vuppalapati et al., OSDI 2023) with the whole guarantee protected: lent GPUs earn credits,
-the richest borrow first, and a guarantee takes back what the poorest borrow."""
+"""Karma (Vuppalapati et al., OSDI 2023) with the whole guarantee protected.
+
+Lent GPUs earn credits and the richest teams borrow first. A guarantee reclaims GPUs from the
+poorest borrowers.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ from simulator.world import Task, World
 class Karma(LineScheduler):
     """Guaranteed demand first (least use / guarantee), then borrowers by credits / guarantee.
 
-    Every `quantum_s` a borrower pays a credit per GPU-second and the lenders earn it, the
-    poorest first. A team's job that fits in its guarantee and finds no room takes it from jobs of
-    teams that stay at or above their own: of the poorest team first, then with least work to lose.
+    Every `quantum_s` a borrower pays a credit per GPU-second, and the lenders earn it, the poorest
+    first. A job within its team's guarantee that finds no nodes reclaims them from other teams,
+    which stay at or above their guarantees. Victims are jobs of the poorest team first, then the
+    jobs with the least work to lose.
     """
 
     name: ClassVar[str] = "karma"
@@ -42,22 +46,22 @@ class Karma(LineScheduler):
         self._settles_s = self.quantum_s
 
     def is_entitled(self, team: str, mgpu: int) -> bool:
-        """Whether a job fits in what is left of the team's guarantee."""
+        """Return whether a job fits in the rest of the team's guarantee."""
         return self._staying[team] + self._claimed[team] + mgpu <= self.guaranteed[team]
 
     def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
-        """Guaranteed first; credits in whole tenths of a day of the guarantee."""
+        """Order guaranteed demand first, then by credits in tenths of a day of the guarantee."""
         if self.is_entitled(line, head.mgpu):
             return (0, exact_ratio(self._staying[line], self.guaranteed[line]))
         return (1, -self.wealth(line))
 
     def wealth(self, team: str) -> int:
-        """A team's credits in whole tenths of a day of its guarantee; 0 without a guarantee."""
+        """Return a team's credits in whole tenths of a day of its guarantee; 0 if it has none."""
         guaranteed = self.guaranteed[team]
         return self.credits[team] * 10_000 // (guaranteed * 86_400) if guaranteed else 0
 
     def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
-        """Its GPUs are free, or come to the claim they were taken for."""
+        """Free the GPUs of the job, or pass them to the claim that reclaimed them."""
         self._integrate(now)
         super().leave(task, nodes, now)
         if task.stop_s is None:
@@ -67,13 +71,13 @@ class Karma(LineScheduler):
         del self._running[task.number]
 
     def fail(self, node: str, now: int) -> None:
-        """Claims on the node are void."""
+        """Drop the claims on the node; their jobs queue again."""
         for task in self._claims.fail(node):
             self._claimed[task.team] -= task.mgpu
             self.arrive(task, now)
 
     def tick(self, world: World) -> int | None:
-        """Settle, start what was claimed, serve the lines, take back what is due."""
+        """Settle credits, start complete claims, serve the lines, then reclaim."""
         self._integrate(world.now)
         for claim in self._claims.ready():
             self._claimed[claim.task.team] -= claim.task.mgpu
@@ -86,11 +90,11 @@ class Karma(LineScheduler):
         return None
 
     def key_of_guarantee(self, team: str) -> tuple[int, str]:
-        """Least use of the guarantee first."""
+        """Return the sort key of a team: least use of the guarantee first."""
         return exact_ratio(self._staying[team], self.guaranteed[team]), team
 
     def note_start(self, task: Task) -> None:
-        """A job of the team runs."""
+        """Record that a job of the team runs."""
         self._running[task.number] = task
         self._staying[task.team] += task.mgpu
 
@@ -149,7 +153,7 @@ class Karma(LineScheduler):
         return self._claims.choose(shape, candidates, may_stop)
 
     def _integrate(self, now: int) -> None:
-        """Credits for the time since the last change, settled every quantum."""
+        """Integrate up to `now` and settle credits at every quantum."""
         while self._settles_s <= now:
             self._add(self._settles_s)
             self._settle()
@@ -169,8 +173,10 @@ class Karma(LineScheduler):
                 self._idle[team] -= over * passed
 
     def _settle(self) -> None:
-        """Borrowers pay; the poorest lenders earn. What came from GPUs that nobody is guaranteed
-        is paid to nobody."""
+        """Charge the borrowers and pay the poorest lenders.
+
+        GPUs outside all guarantees have no lender, so their credits are lost.
+        """
         paid = 0
         for team, borrowed in self._borrowed.items():
             self.credits[team] -= borrowed // 1_000

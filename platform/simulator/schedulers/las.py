@@ -14,9 +14,11 @@ from simulator.world import Task, World
 
 
 class Las:
-    """A job falls to the next level whenever its GPU time passes one of `steps_mgpu_s`; lower
-    levels go first and take GPUs from higher ones, after the same grace as everywhere. Inside a
-    level submit time counts and nobody is stopped. Teams and guarantees do not exist here.
+    """Jobs in levels by attained GPU time; lower levels go first and reclaim GPUs from higher ones.
+
+    A job falls to the next level whenever its GPU time passes one of `steps_mgpu_s`. The grace is
+    the same as in other policies. Within a level the order is by submit time, without preemption.
+    The policy ignores teams and guarantees.
     """
 
     name: ClassVar[str] = "las"
@@ -33,22 +35,22 @@ class Las:
         self._now = 0
 
     def admits(self, task: Task) -> bool:
-        """There is no quota."""
+        """Return True: there is no quota."""
         return True
 
     def level(self, task: Task) -> int:
-        """How many steps its attained service has passed."""
+        """Return how many steps the attained service of the job has passed."""
         attained = self._attained.get(task.number, 0)
         if task.is_running:
             attained += task.mgpu * (self._now - task.started_s)
         return bisect_right(self.steps_mgpu_s, attained)
 
     def arrive(self, task: Task, now: int) -> None:
-        """The job waits at its level."""
+        """Put the job in the line of its level."""
         self._levels[self.level(task)].push(self.fleet.shape_of(task.work.job), task)
 
     def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
-        """Its GPU time counts, also that of lost work."""
+        """Add the GPU time of the attempt, including lost work."""
         held = task.mgpu * (now - task.started_s)
         self._attained[task.number] = self._attained.get(task.number, 0) + held
         if task.stop_s is not None:
@@ -56,12 +58,12 @@ class Las:
         del self._running[task.number]
 
     def fail(self, node: str, now: int) -> None:
-        """Claims on the node are void."""
+        """Drop the claims on the node; their jobs queue again."""
         for task in self._claims.fail(node):
             self.arrive(task, now)
 
     def tick(self, world: World) -> int | None:
-        """Start or claim for every waiting job in order of level and submit time."""
+        """Start or claim for every waiting job, in order of level and submit time."""
         self._now = world.now
         for claim in self._claims.ready():
             self._start(world, claim.task, claim.nodes)
@@ -89,7 +91,7 @@ class Las:
         self._running[task.number] = task
 
     def _stoppable(self) -> list[Task]:
-        """What runs above the lowest level: the highest first, there the youngest."""
+        """Return the running jobs above the lowest level: highest level first, then youngest."""
         found = [
             (-self.level(task), -task.started_s, -task.number, task)
             for task in self._running.values()
@@ -112,7 +114,7 @@ class Las:
         return True
 
     def _next_step(self) -> int | None:
-        """When the next running job falls a level: that may let others in."""
+        """Return when the next running job falls a level, because others may start then."""
         soonest: int | None = None
         for task in self._running.values():
             attained = self._attained.get(task.number, 0)

@@ -1,4 +1,4 @@
-"""Waiting jobs in line, and the loop that most policies without reclaim share."""
+"""Waiting jobs in lines, and the loop shared by most policies without preemption."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from simulator.world import Task, World
 
 
 class Line:
-    """Waiting jobs by submit time, those of one shape together. Only the first of a shape can be
-    taken out: where it cannot start none of its shape can."""
+    """Waiting jobs by submit time, grouped by shape.
+
+    Only the first job of a shape can be taken out: if it cannot start, no other job of its shape
+    can.
+    """
 
     __slots__ = ("_heads", "_shapes")
 
@@ -26,7 +29,7 @@ class Line:
         self._heads: list[tuple[int, int, Task, Shape]] = []
 
     def push(self, shape: Shape, task: Task) -> None:
-        """Put a job where its submit time belongs."""
+        """Insert a job by its submit time."""
         waiting = self._shapes.setdefault(shape, [])
         entry = task.submit_s, task.number, task
         if waiting and entry < waiting[0]:
@@ -36,7 +39,7 @@ class Line:
             insort(self._heads, (*entry, shape))
 
     def pop(self, shape: Shape) -> Task:
-        """Take the first job of a shape out."""
+        """Remove and return the first job of a shape."""
         waiting = self._shapes[shape]
         first = heappop(waiting)
         self._drop(first)
@@ -47,8 +50,10 @@ class Line:
         return first[2]
 
     def head(self, *without: set[Shape], after: Task | None = None) -> tuple[Task, Shape] | None:
-        """The first job of a shape that is not among `without`, and that comes after a certain one:
-        who goes through the line and sets shapes aside need not look at these again."""
+        """Return the first job whose shape is not in `without`, behind the job `after`, or None.
+
+        A caller that walks through the line passes its last job, and so skips jobs already refused.
+        """
         begin = 0
         if after is not None:
             begin = bisect_left(self._heads, (after.submit_s, after.number + 1))
@@ -65,11 +70,11 @@ class Line:
 
 
 class LineScheduler:
-    """Lines that are served one job at a time, the one with the smallest key first.
+    """Lines served one job at a time; the line with the smallest key goes first.
 
-    A job that cannot start is passed by later ones, of its own line until it has waited for
-    `strict_after_s`. The pieces that differ between policies: which line a job waits in, the
-    line's `key`, and `room`, what quota lets a team start.
+    Later jobs may pass a job that cannot start. After `strict_after_s` of waiting, jobs of its own
+    line no longer pass it. Policies differ in three methods: `line_of` chooses the line of a job,
+    `key` orders the lines, and `room` checks the quota.
     """
 
     name: ClassVar[str] = "lines"
@@ -82,38 +87,38 @@ class LineScheduler:
         self.lines: dict[str, Line] = {}
 
     def admits(self, task: Task) -> bool:
-        """Whether quota could ever let the job start."""
+        """Return whether quota could ever let the job start."""
         return True
 
     def line_of(self, task: Task) -> str:
-        """The line that a job waits in: its team's."""
+        """Return the line of a job; here it is the team."""
         return task.team
 
     def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
-        """What orders the lines; ties go by submit time."""
+        """Return the sort key of a line; ties are broken by submit time."""
         raise NotImplementedError
 
     def room(self, task: Task) -> bool:
-        """Whether quota lets the job start now."""
+        """Return whether quota lets the job start now."""
         return True
 
     def note_start(self, task: Task) -> None:
-        """The job has just been started."""
+        """Handle a start that just happened; the default does nothing."""
 
     def arrive(self, task: Task, now: int) -> None:
-        """The job waits in its line."""
+        """Put the job in its line."""
         line = self.lines.setdefault(self.line_of(task), Line())
         line.push(self.fleet.shape_of(task.work.job), task)
 
     def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
-        """The job's GPUs are free."""
+        """Free the GPUs of the job."""
         self.use[task.team] -= task.mgpu
 
     def fail(self, node: str, now: int) -> None:
-        """Nothing is kept free."""
+        """Do nothing: no GPUs are kept free."""
 
     def tick(self, world: World) -> int | None:
-        """Start what can be started, in order of the keys."""
+        """Start all jobs that can start, in order of the keys."""
         if not world.has_waiting:
             return None
         fleet, now = self.fleet, world.now

@@ -14,7 +14,7 @@ from simulator.schedulers.lines import LineScheduler
 from simulator.workload import Settings
 from simulator.world import Task, World
 
-#: Of the multifactor priority.
+#: Constants of the multifactor priority.
 _HALF_LIFE_S = 7 * DAY_S
 _AGE_MAX_S = 7 * DAY_S
 _FAIR_SHARE_WEIGHT = 10_000
@@ -22,45 +22,47 @@ _AGE_WEIGHT = 1_000
 
 
 class Static(LineScheduler):
-    """Every team has its guarantee and never more; a job larger than that is refused."""
+    """Every team has its guarantee and never more; a larger job is refused."""
 
     name: ClassVar[str] = "static"
 
     def admits(self, task: Task) -> bool:
-        """Whether the job fits in the team's guarantee when nothing of it runs."""
+        """Return whether the job fits in the empty guarantee of its team."""
         return task.mgpu <= self.guaranteed[task.team]
 
     def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
-        """By submit time."""
+        """Return a constant: ties are broken by submit time."""
         return ()
 
     def room(self, task: Task) -> bool:
-        """What is left of the guarantee."""
+        """Return whether the job fits in the rest of the guarantee."""
         return self.use[task.team] + task.mgpu <= self.guaranteed[task.team]
 
 
 class Fifo(LineScheduler):
-    """One line for all; what does not fit is passed."""
+    """One line for all; later jobs pass a job that does not fit."""
 
     name: ClassVar[str] = "fifo"
 
     def line_of(self, task: Task) -> str:
-        """The one line."""
+        """Return the only line."""
         return ""
 
     def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
-        """There is one line only."""
+        """Return a constant: there is only one line."""
         return ()
 
 
 class Drf(LineScheduler):
-    """Dominant resource fairness with guarantees as weights (Ghodsi et al., NSDI 2011): with GPUs
-    as the one resource that is shared, the team with the least use / guarantee goes next."""
+    """Dominant resource fairness with guarantees as weights (Ghodsi et al., NSDI 2011).
+
+    GPUs are the only shared resource, so the team with the least use / guarantee goes next.
+    """
 
     name: ClassVar[str] = "drf"
 
     def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
-        """Use over guarantee; without a guarantee last."""
+        """Order by use over guarantee; teams without a guarantee come last."""
         guaranteed = self.guaranteed[line]
         return (exact_ratio(self.use[line], guaranteed) if guaranteed else UNLIMITED << 64,)
 
@@ -68,8 +70,8 @@ class Drf(LineScheduler):
 class Multifactor(LineScheduler):
     """Slurm's multifactor priority with fair-share and age, 10 to 1, without time limits.
 
-    Fair-share is 2^-(usage / share), both as parts of all, usage halved every week
-    (priority_multifactor.html, "classic"); the age counts up to as much.
+    Fair-share is 2^-(usage / share), both as parts of the total; usage is halved every week
+    (priority_multifactor.html, "classic"). The age is capped at a week.
     """
 
     name: ClassVar[str] = "multifactor"
@@ -82,23 +84,23 @@ class Multifactor(LineScheduler):
         self._shares = sum(guaranteed.values())
 
     def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
-        """The priority of the line's first job, highest first."""
+        """Order by the priority of the line's first job, highest first."""
         age = (min(now - head.submit_s, _AGE_MAX_S) * ONE) // _AGE_MAX_S
         return (-(_FAIR_SHARE_WEIGHT * self._factor(line) + _AGE_WEIGHT * age),)
 
     def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
-        """Usage up to now first."""
+        """Charge the usage up to `now`, then free the GPUs."""
         self.charge(now)
         super().leave(task, nodes, now)
 
     def tick(self, world: World) -> int | None:
-        """As usages stand now."""
+        """Decide with usages charged up to now."""
         self.charge(world.now)
         self._factors = {}
         return super().tick(world)
 
     def charge(self, now: int) -> None:
-        """Decay usages to `now` and add what was used since."""
+        """Decay usages to `now` and add the use since the last call."""
         passed = now - self._at
         if passed <= 0:
             return
