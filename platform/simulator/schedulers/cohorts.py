@@ -14,8 +14,8 @@ class Cohorts(LineScheduler):
 
     Each round takes the head of every queue. Heads that need not borrow come first, then the order
     is by submit time (`BestEffortFIFO`, no fair sharing). A job that cannot start is set aside
-    until the next change, and the next job of its queue is the head of the next round. GPUs are
-    placed on admission, as with topology-aware scheduling.
+    until the next change. The next job of its queue is the head of the next round. GPUs are placed
+    on admission, as with topology-aware scheduling.
     """
 
     name: ClassVar[str] = "cohorts"
