@@ -372,7 +372,10 @@ describe("the submit page", () => {
     await user.type(screen.getByRole("textbox", { name: /array/i }), "0-9%3");
     const plan = await screen.findByRole("region", { name: "What would happen" });
     const fact = (name: string) => within(plan).findByRole("row", { name: new RegExp(`^${name} `) });
-    expect(await fact("Tasks")).toHaveTextContent("Tasks10, each for itself; at most 3 at once");
+    // What is typed is planned after a pause, and on a busy machine a part of it before.
+    await waitFor(async () =>
+      expect(await fact("Tasks")).toHaveTextContent("Tasks10, each for itself; at most 3 at once"),
+    );
     expect(await fact("Asks for")).toHaveTextContent("8 GPUs of h100 for each task");
     expect(await fact("Cost per hour")).toHaveTextContent(/EUR.* for each task$|for each task$/);
     expect(plan).toHaveTextContent("Its first task would start now on slurm-a.");
