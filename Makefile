@@ -65,9 +65,9 @@ environment:
 frontend-build: environment
 	@$(PYTHON) deploy/bootstrap.py frontend
 
-# Side by side, as far as there is a core for each: most of them use one. Each tells its output when it ends.
+# Each stage keeps two cores busy; machines with more run stages side by side.
 STAGES ?= checks frontend pure
-STAGES_AT_ONCE ?= 2
+STAGES_AT_ONCE ?= $(shell expr $$(nproc 2>/dev/null || echo 2) / 2 \| 1)
 
 test: environment frontend-build chromium ## Everything, in stages: checks, frontend, pure tests; then the rest
 	@$(MAKE) --no-print-directory --keep-going --output-sync=recurse --jobs=$(STAGES_AT_ONCE) \
