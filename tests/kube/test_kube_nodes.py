@@ -83,7 +83,7 @@ def test_what_an_administrator_cordoned_is_let_in_too(
     ("node", "reason", "why"),
     [
         ("no-such-node", "x", "the cluster has no node no-such-node"),
-        ("../pods", "x", "'../pods' is not a valid node name"),
+        ("../pods", "x", "'../pods' cannot be the name of a node"),
         ("n1", "two\nlines", "a reason is one line of at most 200 characters"),
     ],
 )
