@@ -34,7 +34,7 @@ const CAUSES: Record<Difference["cause"], string> = {
   account_differs: "metered for one team, on account for another",
   pool_differs: "metered in one pool, on account in another",
   second_run: "the cluster ran it once more",
-  native_unmapped: "given to the cluster by somebody not known here; charged to nobody",
+  native_unmapped: "submitted on the cluster by an unknown person; charged to nobody",
 };
 
 /** What a day says in a word, and the pill that it has. */

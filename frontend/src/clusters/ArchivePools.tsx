@@ -22,7 +22,7 @@ export function ArchivePools() {
   return (
     <Card label="Pools">
       <h2>Pools</h2>
-      <p className="dim">Nothing new starts in an archived pool, and its capacity counts no more. History, bills and quotas stay.</p>
+      <p className="dim">Nothing new starts in an archived pool, and its capacity no longer counts. History, bills and quotas stay.</p>
       <QueryView query={pools} loading={<Lines count={3} label="Loading pools" />}>
         {(items) => (
           <DataTable

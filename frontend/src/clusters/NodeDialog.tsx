@@ -77,7 +77,7 @@ export function NodeDialog({ question, onClose }: { question: NodeQuestion; onCl
             {evicts && whatEvictionDoes(jobs).map((sentence) => <p key={sentence}>{sentence}</p>)}
             <TextInput
               label="Reason"
-              description="One line, for whoever finds it drained. The cluster shows it too."
+              description="One line for people who find the node drained. The cluster shows it, too."
               required
               maxLength={200}
               data-autofocus

@@ -18,7 +18,7 @@ const WHY = {
 /** Where the cluster has namespaces and queues for accounts and users. */
 const WHY_THERE: Partial<Record<keyof typeof WHY, string>> = {
   unknown_account: "the Pods came through no team's queue",
-  unknown_user: "nobody here is known by this name",
+  unknown_user: "no user of this name is known",
 };
 
 /** What runs and waits on the cluster beside the portal; by name for those who manage clusters. */

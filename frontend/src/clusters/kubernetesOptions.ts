@@ -29,7 +29,7 @@ export const KUBECONFIG_FIELDS: readonly OptionField[] = [
   {
     name: "kubeconfig",
     label: "Kubeconfig",
-    help: "File with the portal's service account there. Whoever runs this installation lists it in TIDEGATE_KUBECONFIGS.",
+    help: "File with the portal's service account there. The operator lists it in TIDEGATE_KUBECONFIGS.",
     placeholder: "/etc/tidegate/kubeconfig",
     isRequired: true,
   },

@@ -13,7 +13,7 @@ const SERVING = "01935000-0000-7000-8000-000000000320";
 describe("words", () => {
   it("count what a cycle did and leave out what it did not", () => {
     expect(theCycles().map(cycleWords)).toEqual([
-      "1 started, 1 has room kept for it, 2 told to give back",
+      "1 started, 1 has room kept for it, 2 preempted",
       "3 started, 1 claim given up",
     ]);
   });
@@ -22,7 +22,7 @@ describe("words", () => {
     const fate = { decision: "stopped", cluster: "slurm-a", nodes: [], other_jobs: [], code: null, grace_s: null } as const;
     const other = { id: null, name: null, user: null, team: "ai-company/research/nlp" };
     expect(fateWords({ ...fate, nodes: [], other_jobs: [other], grace_s: 300 })).toBe(
-      "told to give back on slurm-a for ai-company/research/nlp in 5 min",
+      "preempted on slurm-a for ai-company/research/nlp in 5 min",
     );
     expect(fateWords({ ...fate, nodes: [], other_jobs: [], decision: "waits", cluster: null, code: "never_fits" })).toBe(
       "can never fit",
@@ -49,9 +49,9 @@ describe("decisions", () => {
     const stopped = await screen.findAllByRole("row", { name: /serve-llama-7/ });
     expect(stopped.map((row) => row.textContent)).toEqual([
       expect.stringMatching(
-        /^serve-llama-7ai-company\/production\/inferencefor pretrain-13b of ai-company\/research\/nlp: its GPUs were borrowedtold to give back.*642\.84$/,
+        /^serve-llama-7ai-company\/production\/inferencefor pretrain-13b of ai-company\/research\/nlp: its GPUs were borrowedpreempted.*642\.84$/,
       ),
-      expect.stringMatching(/for a job of another organization: its department had borrowedtold to give back/),
+      expect.stringMatching(/for a job of another organization: its department had borrowedpreempted/),
     ]);
     expect(screen.getByRole("row", { name: /^pretrain-13b/ })).toHaveTextContent(/from 2 jobs with 136 GPUs.*200–$/);
     expect(screen.getByRole("row", { name: /^segment-anything/ })).toHaveTextContent(/2 borrowed/);
@@ -138,7 +138,7 @@ describe("a job's decisions", () => {
     const { user } = open(`/jobs/${SERVING}`);
     await user.click(await screen.findByRole("tab", { name: "Decisions" }));
     expect(await screen.findByText(/64 GPUs were reclaimed from it for pretrain-13b/)).toBeInTheDocument();
-    expect(screen.getByText("told to give back")).toBeInTheDocument();
+    expect(screen.getByText("preempted")).toBeInTheDocument();
     expect(screen.getByText(/inference 700 of 280 guaranteed/)).toBeInTheDocument();
     await waitFor(() => expect(screen.getByRole("link", { name: "pretrain-13b" })).toBeInTheDocument());
   });

@@ -5,7 +5,7 @@ import { formatDuration, formatGpuCount, formatGpus, inWordsOf, type Device } fr
 const KIND_WORDS: Record<string, string> = {
   started: "started",
   claimed: "GPUs kept for it",
-  stopped: "told to give back",
+  stopped: "preempted",
   claim_dropped: "claim given up",
   waits: "left as it is",
 };
@@ -44,12 +44,12 @@ export function partWords(line: DecisionLine): string {
   return borrowed === 0 ? "inside its team's guarantee" : `${formatGpus(borrowed)} borrowed`;
 }
 
-/** What a cycle did, in counts: "2 started, 1 told to give back". */
+/** What a cycle did, in counts: "2 started, 1 preempted". */
 export function cycleWords(cycle: Cycle): string {
   const counts: [number, string][] = [
     [cycle.started, "started"],
     [cycle.claimed, cycle.claimed === 1 ? "has room kept for it" : "have room kept for them"],
-    [cycle.stopped, "told to give back"],
+    [cycle.stopped, "preempted"],
     [cycle.claims_dropped, cycle.claims_dropped === 1 ? "claim given up" : "claims given up"],
   ];
   return counts

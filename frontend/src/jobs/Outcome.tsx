@@ -17,7 +17,7 @@ const END_REASON_WORDS: Record<string, string> = {
   preempted: "preempted, and submitted without requeue",
   node_failed: "a node failed",
   lost: "its cluster lost it",
-  stopped_on_cluster: "stopped on its cluster by somebody else",
+  stopped_on_cluster: "stopped on its cluster by another person",
   removed_on_cluster: "removed from its cluster",
 };
 /** What the sentence says already. */

@@ -286,9 +286,9 @@ describe("the job page of a waiting job", () => {
   });
 
   it.each([
-    [0, "Unknown: when there is room for it is not foreseen here; Look ahead plays it through."],
-    [1, "Unknown: 1 job comes before it, and how long it will run is not foreseen here; Look ahead plays it through."],
-    [1_200, "Unknown: 1,200 jobs come before it, and how long they will run is not foreseen here; Look ahead plays it through."],
+    [0, "Start time unknown. Run a look-ahead to simulate it."],
+    [1, "Start time unknown: 1 job comes before it. Run a look-ahead to simulate it."],
+    [1_200, "Start time unknown: 1,200 jobs come before it. Run a look-ahead to simulate it."],
   ])("says of an unknown start with %i jobs ahead what is known alone", async (jobs_ahead, told) => {
     // Planted: that nothing which runs says when it ends, which nobody has told.
     const job = aJob({
@@ -314,7 +314,7 @@ describe("the job page of a waiting job", () => {
     // Planted: a plan, or a job that is held, is told to look ahead.
     const why = { code: "behind_fair_share", jobs_ahead: 2 } as const;
     expect(withoutEstimate(why, false)).toBe(
-      "Unknown: 2 jobs come before it, and how long they will run is not foreseen here.",
+      "Start time unknown: 2 jobs come before it.",
     );
     expect(withoutEstimate({ code: "held_by_user", jobs_ahead: 0 }, false)).toBe("Unknown: not before the job is released.");
     expect([hasFuture("behind_fair_share"), hasFuture("held_by_user"), hasFuture("begin_time")]).toEqual([true, false, false]);

@@ -41,7 +41,7 @@ const STATE_WORDS: Record<JobState, string> = {
   held: "held",
   starting: "starting",
   running: "running",
-  preempting: "giving back",
+  preempting: "preempting",
   succeeded: "succeeded",
   failed: "failed",
   cancelled: "cancelled",
@@ -152,9 +152,8 @@ export function withoutEstimate(
     case "cluster_unavailable":
       return "Unknown: it depends on when the cluster accepts jobs again.";
   }
-  const line = ahead === 1 ? "1 job comes before it, and how long it" : `${formatCount(ahead)} jobs come before it, and how long they`;
-  const why = ahead === 0 ? "when there is room for it is not foreseen here" : `${line} will run is not foreseen here`;
-  return `Unknown: ${why}${canLookAhead ? "; Look ahead plays it through" : ""}.`;
+  const line = ahead === 0 ? "" : ahead === 1 ? ": 1 job comes before it" : `: ${formatCount(ahead)} jobs come before it`;
+  return `Start time unknown${line}.${canLookAhead ? " Run a look-ahead to simulate it." : ""}`;
 }
 
 type Size = Pick<Job, "mgpu" | "mgpu_min" | "node_count" | "node_count_min" | "device">;

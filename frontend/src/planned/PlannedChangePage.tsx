@@ -254,17 +254,17 @@ function Refusal({
 
 /** What has become of it and what comes next, in a sentence or two. */
 function Standing({ change }: { change: PlannedChange }) {
-  const by = change.decided_by ?? "somebody";
+  const by = change.decided_by ?? "a former user";
   switch (change.status) {
     case "draft":
       return (
         <>
           Nothing has changed yet.{" "}
           {change.apply_at === null ? (
-            "It is applied as soon as somebody with the rights to every edit decides so."
+            "Waiting for approval by someone who may change all of these quotas."
           ) : (
             <>
-              It is to be applied <Time at={change.apply_at} show="both" />, once somebody with the rights to every edit
+              It is to be applied <Time at={change.apply_at} show="both" />, once someone who may change all of these quotas
               decides so.
             </>
           )}{" "}
@@ -284,15 +284,15 @@ function Standing({ change }: { change: PlannedChange }) {
           Applied {change.applied_at && <Time at={change.applied_at} />} by {by}.{" "}
           {change.revert_at !== null && (
             <>
-              It is taken back <Time at={change.revert_at} show="both" />, unless one of its quotas is changed before.
+              It is reverted <Time at={change.revert_at} show="both" />, unless one of its quotas is changed before.
             </>
           )}
         </>
       );
     case "reverted":
-      return <>Applied by {by} and taken back as planned{at(change.ended_at)}.</>;
+      return <>Applied by {by} and reverted as planned{at(change.ended_at)}.</>;
     case "kept":
-      return <>Applied by {by}, and not taken back{at(change.ended_at)}.</>;
+      return <>Applied by {by}, and not reverted{at(change.ended_at)}.</>;
     case "cancelled":
       return <>Cancelled{at(change.ended_at)}. It has changed nothing.</>;
     case "expired":

@@ -164,7 +164,7 @@ function NextMoment({ change }: { change: PlannedChange }) {
         <>{change.applied_at && <Time at={change.applied_at} />}</>
       ) : (
         <>
-          taken back <Time at={change.revert_at} />
+          reverts <Time at={change.revert_at} />
         </>
       );
     default:

@@ -7,14 +7,14 @@ const STATUS_WORDS: Record<PlannedStatus, string> = {
   draft: "draft",
   scheduled: "scheduled",
   applied: "applied",
-  reverted: "taken back",
+  reverted: "reverted",
   kept: "kept",
   cancelled: "cancelled",
   expired: "expired",
   failed: "failed",
 };
 
-/** What a status is called. An applied change that will be taken back says so. */
+/** What a status is called. An applied change that will be reverted says so. */
 export function statusWord(change: Pick<PlannedChange, "status" | "revert_at">): string {
   if (change.status === "applied" && change.revert_at !== null) return "applied for a time";
   return STATUS_WORDS[change.status];

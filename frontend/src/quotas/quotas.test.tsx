@@ -364,12 +364,12 @@ describe("the quotas page", () => {
     expect(await screen.findByRole("row", { name: /^Could start now/ })).toHaveTextContent("0 · 70 over the limit");
   });
 
-  it("says with what is borrowed that a job can be taken back whole", async () => {
+  it("says with what is borrowed that a job can be reclaimed whole", async () => {
     // Planted: 42 borrowed of 192, and nothing that says that all 192 may go.
     const node = "ai-company/production";
     const quotas = [aQuota(node, 150, { inUse: 192 })];
     open(`/quotas?node=${node}`, { company: aCompany({ quotas }), override: nobodyWaits });
-    const hint = "Borrowed: what is in use beyond the guarantee. A job that does not fit whole in the guarantee can be taken back whole.";
+    const hint = "Borrowed: what is in use beyond the guarantee. A job that does not fit whole in the guarantee can be reclaimed whole.";
     expect(await screen.findByText(hint)).toBeInTheDocument();
     expect(screen.getByText("42 borrowed")).toHaveAttribute("title", hint);
   });

@@ -74,7 +74,7 @@ export function describeUse(use: QuotaUse): string {
 
 /** What a lead must know of the number of borrowed GPUs before relying on the rest. */
 export const BORROWED_HINT =
-  "what is in use beyond the guarantee. A job that does not fit whole in the guarantee can be taken back whole.";
+  "what is in use beyond the guarantee. A job that does not fit whole in the guarantee can be reclaimed whole.";
 
 /** What could start at one node now and, where it holds more than its limits allow, how much more; milli-GPU. */
 export function startable(quota: Quota): { startMgpu: number; overMgpu: number } {
