@@ -37,7 +37,10 @@ def drafted(company: Company, actor: Actor, **times: Any) -> PlannedChange:
 
 @pytest.mark.parametrize(
     ("is_another", "refusal", "words"),
-    [(True, PreconditionFailed, "not as it was"), (False, Conflict, "applied already")],
+    [
+        (True, PreconditionFailed, "has changed since you looked"),
+        (False, Conflict, "was already applied"),
+    ],
 )
 def test_of_two_applies_at_once_the_second_waits_and_is_refused(
     is_another: bool, refusal: type[Exception], words: str
