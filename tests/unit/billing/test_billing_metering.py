@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from importlib import import_module
 
 import pytest
 from django.db import connection
@@ -188,22 +187,6 @@ def test_the_first_class_of_an_older_account_is_an_event() -> None:
     assert MeterEvent.objects.count() == 1
     record_started(attempt.pk, at(7), LATER)
     assert segments(attempt) == [(at(7), None, 5_000, 3_000)]
-
-
-def test_on_the_way_back_first_classes_become_events_before_all_others() -> None:
-    """Planted: they get the next ids, and count more than a class of the same second; dies here."""
-    company = a_company()
-    two, one = (a_metered_attempt(company.nlp, None, None, guaranteed_mgpu=n) for n in (2, 1))
-    record_classed([(two.pk, 3)], at(0), LATER)
-    migration = import_module("billing.migrations.0010_first_class_with_the_account").Migration
-    with connection.cursor() as cursor:
-        cursor.execute(migration.operations[-1].reverse_sql)
-    events = MeterEvent.objects.filter(kind="classed").order_by("pk")
-    assert set(events.values_list("attempt_id", "guaranteed_mgpu", "at")[:2]) == {
-        (one.pk, 1, at(0)),
-        (two.pk, 2, at(0)),
-    }
-    assert events.values_list("attempt_id", "guaranteed_mgpu").last() == (two.pk, 3)
 
 
 def test_a_clock_five_minutes_ahead_is_believed() -> None:

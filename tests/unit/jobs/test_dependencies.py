@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from builders.api_callers import by_token
-from builders.job_builders import a_body, a_job, an_array
+from builders.job_builders import a_body, a_job
 from builders.loop_builders import Fenced
 from builders.portal_builders import NOW, Company, a_company, a_grant, a_user
 from jobs.actions.cancellation import cancel_job, hold_job, release_job
@@ -530,31 +529,3 @@ def test_too_many_that_are_open(
     end(first, "succeeded")
     settle()
     assert by_token(bob).post("jobs", a_body(depends_on=both[1:])).status_code == 201
-
-
-def test_what_was_known_as_never_met_stays_so(company: Company, bob: User) -> None:
-    """Planted: all becomes undecided; all that was closed stays; one condition for the other."""
-    failed, succeeded, running = (
-        a_job(company, bob, state=state) for state in ("failed", "succeeded", "running")
-    )
-    array = an_array(company, bob, "succeeded", "cancelled")
-    done = an_array(company, bob, "succeeded")
-    never = a_job(company, bob, state="cancelled", end_reason="dependency_never_met")
-    by_hand = a_job(company, bob, state="cancelled", end_reason="cancelled_by_user")
-    after = a_job(company, bob)
-    waits(never, failed)
-    waits(never, succeeded, "failed")
-    waits(never, running)
-    waits(by_hand, failed)
-    for job, whole, condition in ((never, array, "succeeded"), (never, done, "failed")):
-        Dependency.objects.create(job=job, array=whole, condition=condition)
-    Dependency.objects.update(closed_at=NOW, is_met=False)
-    waits(after, running)
-    migration = import_module("jobs.migrations.0012_undecided_dependencies")
-    with connection.cursor() as cursor:
-        cursor.execute(migration.KEEP_NEVER)
-    assert list(
-        Dependency.objects.filter(job=never).order_by("pk").values_list("is_met", flat=True)
-    ) == [False, False, None, False, False]
-    assert Dependency.objects.get(job=by_hand).is_met is None
-    assert Dependency.objects.get(job=after).is_met is None
