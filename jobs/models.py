@@ -456,8 +456,10 @@ class Attempt(models.Model):
     `cluster_user`. Such an attempt counts from `granted_at`.
 
     `checkpoint_at` is the time of the last known checkpoint. It never goes back (trigger
-    `checkpoints_never_go_back`). `was_held` is set by readers that ask for it: the attempt was
-    submitted as a `HeldSubmission` before its start.
+    `checkpoints_never_go_back`), and a job may report one before its start is observed.
+
+    `was_held` is set by readers that ask for it: the attempt was submitted as a `HeldSubmission`
+    before its start.
     """
 
     was_held = False
@@ -518,7 +520,8 @@ class Attempt(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(checkpoint_at=None)
-                | Q(started_at__isnull=False, checkpoint_at__gte=F("started_at")),
+                | Q(started_at=None)
+                | Q(checkpoint_at__gte=F("started_at")),
                 name="attempt_has_checkpoints_since_its_start",
             ),
         ]

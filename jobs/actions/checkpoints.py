@@ -28,7 +28,6 @@ from tenants.roles import Permission
 #: The prefix of an attempt's token; its number and a signature follow.
 TOKEN_PREFIX = "tgc_"  # noqa: S105 - no secret
 _SALT = "tidegate.checkpoints"
-_RUNNING = (AttemptState.RUNNING, AttemptState.STOPPING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,34 +86,36 @@ def tell_checkpoint(
 
 @transaction.atomic
 def record_checkpoint(
-    job_id: UUID, *, attempt: int | None, at: datetime | None, now: datetime
+    job_id: UUID, *, attempt: int | None, at: datetime | None, now: datetime, is_own: bool = False
 ) -> Checkpoint:
     """Store the running attempt's last checkpoint. A time before the known one changes nothing.
 
+    With `is_own` the attempt itself reports, so it runs, even where its start was not observed yet.
     Raises InvalidRequest for a time in the future or before the start, and Conflict unless that
     attempt runs now.
     """
     running = (
         Attempt.objects.select_for_update(of=("self",))
         .select_related("job")
-        .filter(job=job_id, released_at=None, state__in=_RUNNING, started_at__isnull=False)
+        .filter(job=job_id, released_at=None)
+        .exclude(state=AttemptState.ENDED)
         .first()
     )
-    if running is None:
+    if running is None or not (is_own or running.started_at is not None):
         raise Conflict("The job is not running, so no checkpoint can be reported.")
     if attempt is not None and attempt != running.number:
         raise Conflict(
             f"Attempt {running.number} of the job runs now; the report is for attempt {attempt}.",
             attempt=running.number,
         )
-    assert running.started_at is not None
+    began_at = running.started_at or running.granted_at
     saved_at = now.replace(microsecond=0) if at is None else at
     if saved_at > now:
         raise _refused("is in the future")
-    if saved_at < running.started_at:
+    if saved_at < began_at:
         if at is not None:
             raise _refused("was before the attempt started")
-        saved_at = running.started_at
+        saved_at = began_at
     if running.checkpoint_at is None or saved_at > running.checkpoint_at:
         running.checkpoint_at = saved_at
         running.save(update_fields=["checkpoint_at"])

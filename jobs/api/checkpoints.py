@@ -111,7 +111,7 @@ class JobCheckpoints(APIView):
         if isinstance(own, RunningAttempt):
             if attempt not in (None, own.number):
                 raise Forbidden(f"This token is that of attempt {own.number}.")
-            known = record_checkpoint(job_id, attempt=own.number, at=at, now=now)
+            known = record_checkpoint(job_id, attempt=own.number, at=at, now=now, is_own=True)
         else:
             known = tell_checkpoint(
                 job_id, actor=actor_from(request), attempt=attempt, at=at, now=now

@@ -365,8 +365,8 @@ def _apply(
 
 _WRITTEN_OF_ATTEMPT = (
     *("id", "native_id", "native_state", "state", "slots", "exit_codes", "message", "outcome"),
-    *("started_at", "ended_at", "released_at", "missed_listings", "missing_since"),
-    *("mgpu", "guaranteed_mgpu"),
+    *("started_at", "checkpoint_at", "ended_at", "released_at"),
+    *("missed_listings", "missing_since", "mgpu", "guaranteed_mgpu"),
 )
 _WRITTEN_OF_JOB = (
     *("id", "state", "started_at", "ended_at", "end_reason", "exit_code"),
@@ -410,6 +410,9 @@ def _take_over(
     was_started = attempt.started_at is not None
     if observation.started_at is not None and attempt.started_at is None:
         attempt.started_at = from_epoch(observation.started_at)
+        if attempt.checkpoint_at is not None and attempt.checkpoint_at < attempt.started_at:
+            # The job reported it by the portal's clock, and the cluster's clock is ahead.
+            attempt.checkpoint_at = attempt.started_at
         effects.metered.append(Observed(attempt.id, "started", attempt.started_at))
         effects.happenings.append(
             Happening(attempt.job_id, attempt.started_at, "started", {"attempt": attempt.number})

@@ -476,6 +476,21 @@ def test_what_saved_something_has_run(company: Company, saved_s: int, start_s: i
     assert metered() == [(start_s, None, 8000, 0)]
 
 
+@pytest.mark.parametrize(("start_s", "saved_s"), [(2, 3), (8, 8)])
+def test_a_checkpoint_that_was_reported_before_the_start_was_observed(
+    company: Company, start_s: int, saved_s: int
+) -> None:
+    """A cluster's clock may be ahead. Planted: the start is refused by the database for ever."""
+    attempt = a_running_attempt(company)
+    Attempt.objects.update(
+        started_at=None, state="starting", checkpoint_at=NOW + timedelta(seconds=3)
+    )
+    listen(company, begun(attempt, start_s), at_s=10)
+    attempt.refresh_from_db()
+    assert attempt.started_at == NOW + timedelta(seconds=start_s)
+    assert attempt.checkpoint_at == NOW + timedelta(seconds=saved_s)
+
+
 def test_what_its_user_made_larger_counts_from_its_start(company: Company) -> None:
     """Planted: the size of the grant kept; the size counted from when it was seen only."""
     attempt = a_running_attempt(company)
