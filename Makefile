@@ -14,7 +14,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	&& { echo $$name; break; }; done)
 
 # What tools need to load the settings when they touch neither database nor Valkey.
-UNCONNECTED := types imports migrations openapi openapi-check
+UNCONNECTED := types imports migrations openapi openapi-check reference
 $(UNCONNECTED): export TIDEGATE_ENV_FILE := /dev/null
 $(UNCONNECTED): export TIDEGATE_RUN_AS := app
 $(UNCONNECTED): export TIDEGATE_SECRET_KEY := only-for-tools-that-serve-nobody-at-all
@@ -28,7 +28,7 @@ NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 
 .DEFAULT_GOAL := help
 .PHONY: help up dev down status reset psql environment frontend-build test checks lint types imports \
-	migrations openapi openapi-check hooks unit laws pure rest e2e chromium frontend bench \
+	migrations openapi openapi-check reference hooks unit laws pure rest e2e chromium frontend bench \
 	bench-smoke lock slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
 	kube-bed-stop
 
@@ -103,6 +103,9 @@ openapi-check: environment ## frontend/openapi.json is what the code says
 	$(BIN)/python manage.py export_openapi var/openapi.json
 	@diff -u frontend/openapi.json var/openapi.json \
 		|| { echo "frontend/openapi.json is not what the code says: run \`make openapi\`." >&2; exit 1; }
+
+reference: environment ## Write the generated parts of docs/reference anew
+	PYTHONPATH=.:platform:tests DJANGO_SETTINGS_MODULE=portal.settings $(BIN)/python tests/reference.py
 
 hooks: environment ## Install the checks that run before a commit and before a push
 	$(BIN)/pre-commit install
