@@ -21,6 +21,7 @@ from jobs.reading.explaining import waiting_explanation
 from jobs.reading.giving_back import beneficiary_of
 from jobs.reading.queries import AttemptRow, DependencyRow, JobContent, JobRow, JobView
 from jobs.submission.job_arrays import ArrayView
+from jobs.submission.job_members import kept_by
 from jobs.whatif.preview import Preview
 from primitives.units import MGPU_PER_GPU, DeviceKind
 from tenants.access import Actor
@@ -75,24 +76,13 @@ def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
         "node_count_min": job.least_node_count,
         "mgpu": job.mgpu,
         "mgpu_min": job.mgpu_per_node * job.least_node_count,
-        "time_limit_s": job.time_limit_s,
-        "is_preemptible": job.is_preemptible,
-        "is_requeueable": job.is_requeueable,
-        "checkpoint_path": job.checkpoint_path,
+        **job.kept,
+        **_cores(job.pool__device, job.mgpu_per_node),
         "cluster": job.cluster__name,
-        "features": job.features,
-        "image": job.image,
-        "required_topology": job.required_topology,
-        "preferred_topology": job.preferred_topology,
-        "cpus_per_node": job.mgpu_per_node // MGPU_PER_GPU
-        if job.pool__device == DeviceKind.CPU
-        else job.cpus_per_node,
-        "memory_mib_per_node": job.memory_mib_per_node,
         "array": None
         if job.array_id is None
         else {"id": str(job.array_id), "index": job.array_index, "size": job.array__size},
         "submitted_at": job.submitted_at,
-        "begin_at": job.begin_at,
         "started_at": job.started_at,
         "ended_at": job.ended_at,
         "end_reason": job.end_reason,
@@ -111,6 +101,11 @@ def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
     }
 
 
+def _cores(device: str, mgpu_per_node: int) -> dict[str, int]:
+    """Return the CPUs per node of a job in a pool of CPU cores, which are its size."""
+    return {"cpus_per_node": mgpu_per_node // MGPU_PER_GPU} if device == DeviceKind.CPU else {}
+
+
 def detail_body(
     view: JobView,
     content: JobContent,
@@ -124,8 +119,8 @@ def detail_body(
         **job_body(view, rights=rights, now=now),
         "script": content.script,
         "environment": content.environment,
-        "notice_signal": content.notice_signal,
         "notes": content.notes,
+        **content.kept,
         "depends_on": [_dependency_body(row, actor=rights.actor) for row in dependencies],
     }
 
@@ -265,22 +260,11 @@ def plan_body(preview: Preview) -> dict[str, Any]:
             "node_count_min": resolved.node_count,
             "mgpu": resolved.mgpu_max,
             "mgpu_min": resolved.mgpu,
-            "time_limit_s": wanted.time_limit_s,
-            "is_preemptible": wanted.is_preemptible,
-            "is_requeueable": wanted.is_requeueable,
-            "checkpoint_path": wanted.checkpoint_path,
-            "cluster": None if resolved.cluster is None else resolved.cluster.name,
-            "features": list(wanted.features),
-            "image": wanted.image,
-            "required_topology": wanted.required_topology,
-            "preferred_topology": wanted.preferred_topology,
-            "cpus_per_node": resolved.mgpu_per_node // MGPU_PER_GPU
-            if resolved.pool.kind is DeviceKind.CPU
-            else wanted.cpus_per_node,
-            "memory_mib_per_node": wanted.memory_mib_per_node,
-            "notice_signal": wanted.notice_signal,
-            "held": wanted.is_held,
+            **kept_by(wanted),
+            **_cores(resolved.pool.device, resolved.mgpu_per_node),
             "begin_at": None if wanted.begin_at is None else iso(wanted.begin_at),
+            "cluster": None if resolved.cluster is None else resolved.cluster.name,
+            "held": wanted.held,
             "tasks": 1 if wanted.array is None else wanted.array.size,
             "tasks_at_once": None if wanted.array is None else wanted.array.max_running,
         },

@@ -1,7 +1,7 @@
 """Serializers of jobs, which describe bodies and requests to OpenAPI.
 
-`jobs.api.rendering` renders the bodies. `jobs.submission.requests` reads the requests and reports
-all errors at once.
+`jobs.api.rendering` renders the bodies. The members of a job request, and those of them that a job
+shows, are declared in `jobs.submission.job_members`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,6 @@ from rest_framework import serializers
 
 from arbiter.api.plan import Code
 from jobs.models import (
-    CPUS_PER_NODE_MAX,
-    MEMORY_MIB_PER_NODE_MAX,
-    POOLS_MAX,
-    TOPOLOGIES,
     AttemptState,
     Condition,
     JobOrigin,
@@ -23,7 +19,6 @@ from jobs.models import (
     JobType,
 )
 from jobs.queue import reason_documents
-from jobs.queue.dependencies import DEPENDENCIES_MAX
 from jobs.queue.withholding import (
     ARRAY_LIMIT_REACHED,
     BEGIN_TIME,
@@ -35,9 +30,8 @@ from jobs.queue.withholding import (
 )
 from jobs.reading import explaining
 from jobs.reading.giving_back import NoticeHandling
-from jobs.submission.array_text import TASKS_MAX, TEXT_MAX
-from jobs.submission.requests import FEATURES_MAX, IMAGE_MAX, TIME_LIMIT_S_MAX
-from jobs.submission.sbatch import FEATURE, NOTICE_SIGNALS, Verdict
+from jobs.submission.job_members import KEPT_IN_LISTS, KEPT_ON_PAGES
+from jobs.submission.sbatch import Verdict
 from webapi.serializers import DEVICE_HELP, DEVICES
 
 EXPLANATION_CODES = [
@@ -56,6 +50,12 @@ EXPLANATION_CODES = [
     explaining.WOULD_START,
 ]
 ACTIONS = ["cancel", "hold", "release", "logs"]
+
+
+class ShowsKept(serializers.Serializer[Any]):
+    """A body that also has members of the job request, which `jobs.api.openapi` describes."""
+
+    kept: tuple[str, ...] = ()
 
 
 class SlotSerializer(serializers.Serializer[Any]):
@@ -196,8 +196,10 @@ class ArrayTaskSerializer(serializers.Serializer[Any]):
     size = serializers.IntegerField(help_text="Number of tasks of the array")
 
 
-class JobSerializer(serializers.Serializer[Any]):
+class JobSerializer(ShowsKept):
     """A job."""
+
+    kept = KEPT_IN_LISTS
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -227,38 +229,11 @@ class JobSerializer(serializers.Serializer[Any]):
         "number"
     )
     mgpu_min = serializers.IntegerField(help_text="Minimum to start with")
-    time_limit_s = serializers.IntegerField(allow_null=True)
-    is_preemptible = serializers.BooleanField()
-    is_requeueable = serializers.BooleanField()
-    checkpoint_path = serializers.CharField(allow_null=True)
     cluster = serializers.CharField(
         allow_null=True, help_text="The cluster that the job is pinned to"
     )
-    features = serializers.ListField(
-        child=serializers.CharField(), help_text="Features that each of its nodes must have"
-    )
-    image = serializers.CharField(allow_null=True, help_text="Container image")
-    required_topology = serializers.ChoiceField(
-        choices=TOPOLOGIES,
-        allow_null=True,
-        help_text="All its nodes are in one such domain; it waits until they can be",
-    )
-    preferred_topology = serializers.ChoiceField(
-        choices=TOPOLOGIES,
-        allow_null=True,
-        help_text="All its nodes are in one such domain if possible, else as close as possible",
-    )
-    cpus_per_node = serializers.IntegerField(
-        allow_null=True,
-        help_text="null: the default for its GPUs on that node. In a pool of CPU cores: "
-        "`mgpu_per_node` in whole cores, rounded down",
-    )
-    memory_mib_per_node = serializers.IntegerField(
-        allow_null=True, help_text="null: the default for its GPUs or cores on that node"
-    )
     array = ArrayTaskSerializer(allow_null=True, help_text="null if the job is no task of an array")
     submitted_at = serializers.DateTimeField()
-    begin_at = serializers.DateTimeField(allow_null=True, help_text="Earliest start")
     started_at = serializers.DateTimeField(
         allow_null=True, help_text="Start of the current attempt"
     )
@@ -304,15 +279,13 @@ class DependencySerializer(serializers.Serializer[Any]):
 class JobDetailSerializer(JobSerializer):
     """A job with its script, environment and dependencies."""
 
+    kept = (*KEPT_IN_LISTS, *KEPT_ON_PAGES)
+
     script = serializers.CharField(allow_null=True, help_text="null if the caller may not read it")
     environment = serializers.DictField(
         child=serializers.CharField(),
         allow_null=True,
         help_text="null if the caller may not read it",
-    )
-    notice_signal = serializers.ChoiceField(
-        choices=list(NOTICE_SIGNALS),
-        help_text="Signal that the job gets before a preemption or cancellation",
     )
     notes = NoteSerializer(many=True)
     depends_on = DependencySerializer(many=True)
@@ -324,132 +297,14 @@ class SubmittedJobSerializer(JobSerializer):
     notes = NoteSerializer(many=True)
 
 
-class DependencyRequestSerializer(serializers.Serializer[Any]):
-    """A job or an array of the same organization to wait for: one of both.
-
-    `failed` means any end but success. For an array it means that all tasks have ended, and not
-    all with success.
-    """
-
-    job = serializers.UUIDField(required=False)
-    array = serializers.UUIDField(
-        required=False, help_text="Id of an array: the job waits for all its tasks"
-    )
-    condition = serializers.ChoiceField(choices=Condition.values)
-
-
 class JobRequestSerializer(serializers.Serializer[Any]):
-    """A request for a job.
-
-    - Size: `gpus` in total (Tidegate chooses the nodes if `nodes` is absent), or `gpus_per_node`
-      and `nodes`. In a pool of CPU cores: `cpus_per_node` and `nodes`.
-    - Content: either `script`, or `sbatch` with `#SBATCH` directives. Other members of the
-      request override the directives.
-    """
-
-    team = serializers.CharField(help_text="Path: `ai-company/research/nlp`")
-    name = serializers.CharField(required=False, max_length=200)
-    pool = serializers.CharField(required=False, help_text="Optional if there is only one")
-    pools = serializers.ListField(
-        child=serializers.CharField(),
-        required=False,
-        min_length=1,
-        max_length=POOLS_MAX,
-        help_text="Several acceptable pools instead of `pool`, the preferred first. The job starts "
-        "in one of them, and counts there for quota, fair-share and price",
-    )
-    gpus = serializers.FloatField(required=False, help_text="At most three decimals")
-    gpus_per_node = serializers.FloatField(required=False)
-    nodes = serializers.IntegerField(required=False, min_value=1)
-    gpus_min = serializers.FloatField(
-        required=False,
-        help_text="Makes the job elastic: it starts with as many GPUs as are available, from "
-        "`gpus_min` to `gpus`; both are whole GPUs",
-    )
-    nodes_min = serializers.IntegerField(
-        required=False, min_value=1, help_text="The same in nodes, together with `nodes`"
-    )
-    script = serializers.CharField(required=False, help_text="At most 1 MiB of UTF-8")
-    sbatch = serializers.CharField(required=False, help_text="At most 1 MiB of UTF-8")
-    time_limit = serializers.CharField(
-        required=False,
-        help_text="Duration with a unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds",
-    )
-    time_limit_s = serializers.IntegerField(
-        required=False,
-        min_value=1,
-        max_value=TIME_LIMIT_S_MAX,
-        help_text="The same in seconds, instead of `time_limit`",
-    )
-    priority_class = serializers.CharField(required=False, default="normal")
-    type = serializers.ChoiceField(choices=JobType.values, required=False)
-    environment = serializers.DictField(child=serializers.CharField(), required=False)
-    is_preemptible = serializers.BooleanField(required=False, default=False)
-    is_requeueable = serializers.BooleanField(required=False, default=True)
-    checkpoint_path = serializers.CharField(required=False, help_text="Absolute path")
-    cluster = serializers.CharField(required=False, help_text="Pin the job to this cluster")
-    features = serializers.ListField(
-        child=serializers.RegexField(FEATURE.pattern),
-        required=False,
-        max_length=FEATURES_MAX,
-        help_text="Features that each of its nodes must have",
-    )
-    image = serializers.CharField(
-        required=False,
-        max_length=IMAGE_MAX,
-        help_text="Container image, on clusters that support containers: "
-        "`nvcr.io#nvidia/pytorch:24.05-py3`, `docker://...`, or the path of a .sqsh file",
-    )
-    required_topology = serializers.ChoiceField(
-        choices=TOPOLOGIES,
-        required=False,
-        help_text="All its nodes must be in one such domain; the job waits until they can be",
-    )
-    preferred_topology = serializers.ChoiceField(
-        choices=TOPOLOGIES,
-        required=False,
-        help_text="All its nodes should be in one such domain, else as close together as possible; "
-        "not together with `required_topology`",
-    )
-    cpus_per_node = serializers.IntegerField(
-        required=False,
-        min_value=1,
-        max_value=CPUS_PER_NODE_MAX,
-        help_text="CPUs on each node, instead of the default for its GPUs. In a pool of CPU cores, "
-        "without GPUs: the cores that count for quota and price",
-    )
-    memory_mib_per_node = serializers.IntegerField(
-        required=False,
-        min_value=1,
-        max_value=MEMORY_MIB_PER_NODE_MAX,
-        help_text="Memory on each node, instead of the default for its GPUs or cores",
-    )
-    notice_signal = serializers.ChoiceField(
-        choices=list(NOTICE_SIGNALS), required=False, default="TERM"
-    )
-    held = serializers.BooleanField(required=False, default=False)
-    begin_at = serializers.DateTimeField(
-        required=False,
-        help_text="Earliest start, with a time zone; at most 366 days ahead",
-    )
-    depends_on = serializers.ListField(
-        child=DependencyRequestSerializer(),
-        required=False,
-        max_length=DEPENDENCIES_MAX,
-        help_text="The job starts after all are met. Once one can no longer be met, the job is "
-        "cancelled with the reason `dependency_never_met`",
-    )
-    array = serializers.CharField(
-        required=False,
-        max_length=TEXT_MAX,
-        help_text=f"Creates a job array of at most {TASKS_MAX:,} tasks, as Slurm `--array`: `0-9`, "
-        "`1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task; "
-        "the header `Location` has the address of the array",
-    )
+    """Stands for `jobs.submission.job_members.JobMembers` in OpenAPI (`jobs.api.openapi`)."""
 
 
-class ResolvedJobSerializer(serializers.Serializer[Any]):
+class ResolvedJobSerializer(ShowsKept):
     """A request with every default and choice filled in."""
+
+    kept = (*KEPT_IN_LISTS, *KEPT_ON_PAGES)
 
     name = serializers.CharField()
     type = serializers.ChoiceField(choices=JobType.values)
@@ -463,20 +318,8 @@ class ResolvedJobSerializer(serializers.Serializer[Any]):
     node_count_min = serializers.IntegerField()
     mgpu = serializers.IntegerField()
     mgpu_min = serializers.IntegerField()
-    time_limit_s = serializers.IntegerField(allow_null=True)
-    is_preemptible = serializers.BooleanField()
-    is_requeueable = serializers.BooleanField()
-    checkpoint_path = serializers.CharField(allow_null=True)
     cluster = serializers.CharField(allow_null=True)
-    features = serializers.ListField(child=serializers.CharField())
-    image = serializers.CharField(allow_null=True)
-    required_topology = serializers.ChoiceField(choices=TOPOLOGIES, allow_null=True)
-    preferred_topology = serializers.ChoiceField(choices=TOPOLOGIES, allow_null=True)
-    cpus_per_node = serializers.IntegerField(allow_null=True)
-    memory_mib_per_node = serializers.IntegerField(allow_null=True)
-    notice_signal = serializers.ChoiceField(choices=list(NOTICE_SIGNALS))
     held = serializers.BooleanField()
-    begin_at = serializers.DateTimeField(allow_null=True)
     tasks = serializers.IntegerField(help_text="Number of tasks of the array; 1 for a single job")
     tasks_at_once = serializers.IntegerField(
         allow_null=True, help_text="Tasks that may run at once; null: all"

@@ -238,10 +238,9 @@ def _not_started(attempt: AttemptRow | None, now: datetime) -> str:
 
 def _too_long(job: JobRow, cluster: str, limit_s: int) -> str:
     """Return that the job's time limit is longer than a cluster allows."""
-    assert job.time_limit_s is not None
     return (
         f"{cluster} lets no job run for longer than {duration_text(limit_s)}, and this one asks "
-        f"for {duration_text(job.time_limit_s)}."
+        f"for {duration_text(job.kept['time_limit_s'])}."
     )
 
 

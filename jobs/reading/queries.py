@@ -31,6 +31,7 @@ from jobs.models import Attempt, AttemptState, Dependency, Job, JobEvent, JobSta
 from jobs.queue.dependencies import array_states
 from jobs.queue.withholding import ARRAY_LIMIT_REACHED, DEPENDENCY, FirstTask, first_tasks
 from jobs.reading.listing import JobFilter, ids_of_page
+from jobs.submission.job_members import KEPT_IN_LISTS, KEPT_ON_PAGES
 from outbox.models import Message
 from outbox.quarantine import open_quarantine, sentence_of
 from primitives.errors import Forbidden, NotFound
@@ -68,7 +69,10 @@ def require_log(view: JobView, actor: Actor) -> None:
 
 
 class JobRow(NamedTuple):
-    """A job as lists show it. The members have the order of `_PAGE`."""
+    """A job as lists show it. The members have the order of `_PAGE`.
+
+    `kept` are the members of its request that lists show (`jobs.submission.job_members`).
+    """
 
     id: UUID
     name: str
@@ -88,17 +92,6 @@ class JobRow(NamedTuple):
     mgpu_per_node: int
     node_count: int
     least_node_count: int
-    begin_at: datetime | None
-    time_limit_s: int | None
-    is_preemptible: bool
-    is_requeueable: bool
-    checkpoint_path: str | None
-    features: Sequence[str]
-    image: str | None
-    required_topology: str | None
-    preferred_topology: str | None
-    cpus_per_node: int | None
-    memory_mib_per_node: int | None
     submitted_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -111,6 +104,7 @@ class JobRow(NamedTuple):
     array_id: UUID | None
     array_index: int | None
     array__size: int | None
+    kept: Mapping[str, Any]
 
     @property
     def mgpu(self) -> int:
@@ -243,13 +237,14 @@ class JobView:
 class JobContent:
     """The content of a job, which only the page of that job shows.
 
-    Script and environment are None if the actor may not read them.
+    Script and environment are None if the actor may not read them. `kept` are the members of the
+    request that only this page shows.
     """
 
     script: str | None
     environment: Mapping[str, str] | None
     notes: Sequence[Mapping[str, Any]]
-    notice_signal: str
+    kept: Mapping[str, Any]
 
 
 def list_jobs(
@@ -313,13 +308,14 @@ def get_content(view: JobView, *, actor: Actor, now: datetime) -> JobContent:
 
     A platform administrator who reads the content of another user's job leaves an audit event.
     """
-    script, environment, notes, signal = Job.objects.values_list(
-        "script", "environment", "notes", "notice_signal"
+    script, environment, notes, *values = Job.objects.values_list(
+        "script", "environment", "notes", *KEPT_ON_PAGES
     ).get(pk=view.job.id)
+    kept = dict(zip(KEPT_ON_PAGES, values, strict=True))
     if not may_read_content(actor, user_id=view.job.user_id, team_path=view.job.team__path):
-        return JobContent(None, None, notes, signal)
+        return JobContent(None, None, notes, kept)
     record_reading(view.job, "script", actor=actor, now=now)
-    return JobContent(script, environment, notes, signal)
+    return JobContent(script, environment, notes, kept)
 
 
 def record_reading(job: JobRow, what: str, *, actor: Actor, now: datetime) -> None:
@@ -442,7 +438,8 @@ def row_of(job: Job) -> JobRow:
             found = None if found is None else getattr(found, step)
         return found
 
-    return JobRow(*(value(path) for path in JobRow._fields))
+    kept = {name: getattr(job, name) for name in KEPT_IN_LISTS}
+    return JobRow._make([*(value(path) for path in JobRow._fields[:-1]), kept])
 
 
 def _require_visible(job_id: UUID, actor: Actor) -> None:
@@ -458,8 +455,12 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
     with prepared_cursor() as cursor:
         cursor.execute(_PAGE, {"jobs": job_ids, "waiting": _WAITING, "now": now})
         found = cursor.fetchall()
-    width = len(JobRow._fields)
-    rows = [JobRow._make(values[:width]) for values in found]
+    width, kept = len(JobRow._fields) - 1, len(KEPT_IN_LISTS)
+    rows = [
+        JobRow._make((*values[:width], dict(zip(KEPT_IN_LISTS, values[-kept:], strict=True))))
+        for values in found
+    ]
+    found = [values[:-kept] for values in found]
     victims = _victims([row.id for row in rows if _waits_for_victims(row)])
     waited_for = _waited_for([row.id for row in rows if _waits_for_jobs(row)])
     first = first_tasks({row.array_id for row in rows if row.array_id and _waits_for_tasks(row)})
@@ -543,7 +544,8 @@ def _troubles(attempt_ids: Sequence[UUID]) -> Mapping[UUID, Trouble]:
 
 
 # The columns are those of JobRow, then those of AttemptRow: of the latest attempt, unless the job
-# waits again. The last two are since when its cluster is silent, and the use of the job so far.
+# waits again. Then come since when its cluster is silent, the use of the job so far, and the kept
+# members of its request.
 # Names from small tables are sub-selects, because planning takes longer with more orders of joins:
 # 2 ms with sub-selects, 20 ms with joins.
 _PAGE = f"""
@@ -558,9 +560,6 @@ SELECT j.id, j.name, j.type, j.origin, j.state,
        (SELECT name FROM quotas_priorityclass WHERE id = j.priority_class_id),
        (SELECT name FROM clusters_cluster WHERE id = j.cluster_id),
        j.mgpu_per_node, j.node_count, coalesce(j.node_count_min, j.node_count),
-       j.begin_at, j.time_limit_s, j.is_preemptible, j.is_requeueable,
-       j.checkpoint_path, j.features, j.image, j.required_topology, j.preferred_topology,
-       j.cpus_per_node, j.memory_mib_per_node,
        j.submitted_at, j.started_at, j.ended_at, j.end_reason, j.exit_code,
        j.cancel_requested_at, j.attempt_number, j.explanation, j.explained_at,
        j.array_id, j.array_index, (SELECT size FROM jobs_jobarray WHERE id = j.array_id),
@@ -572,7 +571,8 @@ SELECT j.id, j.name, j.type, j.origin, j.state,
        CASE WHEN b.id IS NOT NULL THEN (SELECT path FROM tenants_node WHERE id = b.team_id) END,
        b.name, b.mgpu_per_node, b.node_count,
        (SELECT failing_since FROM clusters_cluster WHERE id = a.cluster_id),
-       {USAGE_OF_JOB.format(job="j.id")}
+       {USAGE_OF_JOB.format(job="j.id")},
+       {", ".join(f"j.{name}" for name in KEPT_IN_LISTS)}
 FROM unnest(%(jobs)s::uuid[]) WITH ORDINALITY AS wanted (id, place)
 JOIN jobs_job j ON j.id = wanted.id
 JOIN tenants_node t ON t.id = j.team_id

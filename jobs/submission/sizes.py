@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
+from decimal import Decimal
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
-from connectors.workload_checks import RANKS_MAX
 from jobs.submission.array_text import ArrayShape
 from jobs.submission.fitting import Fleet, lay_out, lay_out_elastic
+from jobs.submission.job_members import JobMembers
+from jobs.submission.problems import Problems
 from jobs.submission.sbatch import Note, Verdict
-from primitives.units import MGPU_PER_GPU, DeviceKind
+from primitives.units import MGPU_PER_GPU, DeviceKind, mgpu_of
 
 
 class Size(NamedTuple):
@@ -31,87 +33,88 @@ class Size(NamedTuple):
     device: DeviceKind = DeviceKind.GPU
 
 
-class Reader(Protocol):
-    """The members of a request body, and a collector of errors about them."""
-
-    @property
-    def body(self) -> Mapping[str, Any]: ...
-    def fail(self, name: str, detail: str, code: str = "invalid") -> None: ...
-    def integer(self, name: str, *, low: int, high: int) -> int | None: ...
-    def mgpu(self, name: str) -> int | None: ...
-
-
-def read_size(reader: Reader, cpus_per_node: int | None) -> Size:
+def read_size(members: JobMembers, given: Collection[str], problems: Problems) -> Size:
     """Return the size in the members `gpus`, `gpus_per_node`, `nodes`, `gpus_min` and `nodes_min`.
 
-    For a job without GPUs the members are `cpus_per_node`, `nodes` and `nodes_min`.
+    For a job without GPUs the members are `cpus_per_node`, `nodes` and `nodes_min`. `given` names
+    the members of the body; one with an error is None in `members`.
     """
-    nodes = reader.integer("nodes", low=1, high=RANKS_MAX)
-    if "gpus" in reader.body and "gpus_per_node" in reader.body:
-        reader.fail("gpus", "give gpus, or gpus_per_node and nodes, not both")
+    nodes = members.nodes
+    if "gpus" in given and "gpus_per_node" in given:
+        problems.fail("gpus", "give gpus, or gpus_per_node and nodes, not both")
         return Size()
-    if "gpus" not in reader.body and "gpus_per_node" not in reader.body:
-        return _cores(reader, cpus_per_node, nodes)
-    total, per_node = reader.mgpu("gpus"), reader.mgpu("gpus_per_node")
+    if "gpus" not in given and "gpus_per_node" not in given:
+        return _cores(members, given, problems)
+    total, per_node = _mgpu(members.gpus), _mgpu(members.gpus_per_node)
     if per_node is not None and (nodes or 1) > 1 and per_node % MGPU_PER_GPU:
-        reader.fail("gpus_per_node", "must be whole GPUs on more than one node")
+        problems.fail("gpus_per_node", "must be whole GPUs on more than one node")
     if total is not None and nodes is not None and total % (nodes * MGPU_PER_GPU) and nodes > 1:
-        reader.fail("gpus", f"cannot be split into {nodes:,} equal parts of whole GPUs")
+        problems.fail("gpus", f"cannot be split into {nodes:,} equal parts of whole GPUs")
         return Size()
     size = Size(total, per_node, nodes)
-    if "gpus_min" in reader.body:
-        return _from_gpus_min(reader, size)
-    if "nodes_min" in reader.body:
-        return _from_nodes_min(reader, size)
+    if "gpus_min" in given:
+        return _from_gpus_min(members, given, problems, size)
+    if "nodes_min" in given:
+        return _from_nodes_min(members, given, problems, size)
     return size
 
 
-def _cores(reader: Reader, cpus_per_node: int | None, nodes: int | None) -> Size:
+def _mgpu(gpus: float | None) -> int | None:
+    return None if gpus is None else mgpu_of(Decimal(str(gpus)))
+
+
+def _cores(members: JobMembers, given: Collection[str], problems: Problems) -> Size:
     """Return the size of a job that asks for no GPUs."""
-    if "cpus_per_node" not in reader.body:
+    if "cpus_per_node" not in given:
         told = "is required (or gpus_per_node and nodes; in a pool of CPU cores cpus_per_node)"
-        reader.fail("gpus", told, "required")
+        problems.fail("gpus", told, "required")
         return Size()
-    if "gpus_min" in reader.body:
-        reader.fail("gpus_min", "goes with gpus; beside cpus_per_node and nodes say nodes_min")
+    if "gpus_min" in given:
+        problems.fail("gpus_min", "goes with gpus; beside cpus_per_node and nodes say nodes_min")
         return Size()
-    if cpus_per_node is None:
+    if members.cpus_per_node is None:
         return Size()
-    size = Size(None, cpus_per_node * MGPU_PER_GPU, nodes, device=DeviceKind.CPU)
-    return _from_nodes_min(reader, size) if "nodes_min" in reader.body else size
+    mgpu = members.cpus_per_node * MGPU_PER_GPU
+    size = Size(None, mgpu, members.nodes, device=DeviceKind.CPU)
+    return _from_nodes_min(members, given, problems, size) if "nodes_min" in given else size
 
 
-def _from_gpus_min(reader: Reader, size: Size) -> Size:
+def _from_gpus_min(
+    members: JobMembers, given: Collection[str], problems: Problems, size: Size
+) -> Size:
     """Return `size` with the minimum `gpus_min`; unchanged if that equals the total."""
-    least, most = reader.mgpu("gpus_min"), size.mgpu
-    if "nodes_min" in reader.body:
-        reader.fail("nodes_min", "give gpus_min or nodes_min, not both")
-    elif "gpus" not in reader.body:
-        reader.fail("gpus_min", "goes with gpus; beside gpus_per_node and nodes say nodes_min")
+    least, most = _mgpu(members.gpus_min), size.mgpu
+    if "nodes_min" in given:
+        problems.fail("nodes_min", "give gpus_min or nodes_min, not both")
+    elif "gpus" not in given:
+        problems.fail("gpus_min", "goes with gpus; beside gpus_per_node and nodes say nodes_min")
     elif least is None or most is None or least == most:
         return size
     elif least > most:
-        reader.fail("gpus_min", "must be at most gpus", "out_of_range")
+        problems.fail("gpus_min", "must be at most gpus", "out_of_range")
     elif least % MGPU_PER_GPU or most % MGPU_PER_GPU:
-        reader.fail("gpus_min", "and gpus must be whole GPUs")
+        problems.fail("gpus_min", "and gpus must be whole GPUs")
     elif size.node_count is None:
         return size._replace(mgpu_min=least)
     elif least % (part := most // size.node_count):
-        reader.fail("gpus_min", f"must be a multiple of {part // MGPU_PER_GPU:,}, as each node has")
+        each = part // MGPU_PER_GPU
+        problems.fail("gpus_min", f"must be a multiple of {each:,}, as each node has")
     else:
         return size._replace(node_count_min=least // part)
     return size
 
 
-def _from_nodes_min(reader: Reader, size: Size) -> Size:
+def _from_nodes_min(
+    members: JobMembers, given: Collection[str], problems: Problems, size: Size
+) -> Size:
     """Return `size` with the minimum `nodes_min`; unchanged if that equals `nodes`."""
-    least = reader.integer("nodes_min", low=1, high=RANKS_MAX)
+    least = members.nodes_min
     if least is None or size.node_count is None:
-        if "nodes" not in reader.body:
-            reader.fail("nodes_min", "goes with nodes, which is the most")
+        if "nodes" not in given:
+            problems.fail("nodes_min", "goes with nodes, which is the most")
         return size
     if least > size.node_count:
-        reader.fail("nodes_min", "must be at most nodes", "out_of_range")
+        problems.fail("nodes_min", "must be at most nodes", "out_of_range")
     return size if least == size.node_count else size._replace(node_count_min=least)
 
 

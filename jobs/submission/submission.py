@@ -23,6 +23,7 @@ from jobs.queue.reason_documents import held_sentence
 from jobs.queue.reason_lines import note_held
 from jobs.submission.fitting import Fleet, why_never
 from jobs.submission.job_arrays import insert_array
+from jobs.submission.job_members import kept_by
 from jobs.submission.never_fits import never_fits
 from jobs.submission.offers import Offer, offer_to
 from jobs.submission.requests import JobRequest, hint_settled, settled
@@ -94,28 +95,17 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         pools=[one.pool.pk for one in resolved.in_each_pool] if resolved.others else [],
         priority_class=resolved.priority_class,
         cluster=resolved.cluster,
-        features=list(request.features),
-        image=request.image,
-        required_topology=request.required_topology,
-        preferred_topology=request.preferred_topology,
-        cpus_per_node=request.cpus_per_node,
-        memory_mib_per_node=request.memory_mib_per_node,
         mgpu_per_node=resolved.mgpu_per_node,
         node_count=resolved.node_count_max,
         node_count_min=resolved.node_count
         if resolved.node_count < resolved.node_count_max
         else None,
-        begin_at=request.begin_at,
         script=request.script,
-        environment=dict(request.environment or {}),
+        environment=dict(request.environment),
         notes=[note.as_json() for note in resolved.notes],
-        time_limit_s=request.time_limit_s,
-        notice_signal=request.notice_signal,
-        checkpoint_path=request.checkpoint_path,
-        is_preemptible=request.is_preemptible,
-        is_requeueable=request.is_requeueable,
-        state=JobState.HELD.value if request.is_held else JobState.QUEUED.value,
+        state=JobState.HELD.value if request.held else JobState.QUEUED.value,
         submitted_at=now,
+        **kept_by(request),
     )
     if request.array is None:
         insert_row(job)
@@ -137,7 +127,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         ],
     )
     record_events(Happening(pk, now, "submitted", {"by": actor.user.username}) for pk in ids)
-    if request.is_held:
+    if request.held:
         note_held([(pk, held_sentence()) for pk in ids], now)
     record(
         action="job_submitted" if request.array is None else "job_array_submitted",

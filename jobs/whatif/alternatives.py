@@ -188,20 +188,14 @@ def _body_of(job: JobRow, content: JobContent) -> dict[str, Any]:
         "team": job.team__path.rstrip("/"),
         "name": job.name if index is None else job.name.removesuffix(f"[{index}]"),
         **({"pool": pools[0]} if len(pools) == 1 else {"pools": pools}),
+        **job.kept,
+        **content.kept,
+        "begin_at": None,
+        "features": list(job.kept["features"]) or None,
         **_size_of(job),
-        "memory_mib_per_node": job.memory_mib_per_node,
-        "time_limit_s": job.time_limit_s,
         "priority_class": job.priority_class__name,
         "type": None if job.type in {by_default, JobType.ARRAY} else job.type,
-        "is_preemptible": job.is_preemptible,
-        "is_requeueable": job.is_requeueable,
-        "checkpoint_path": job.checkpoint_path,
         "cluster": job.cluster__name,
-        "features": list(job.features) or None,
-        "image": job.image,
-        "required_topology": job.required_topology,
-        "preferred_topology": job.preferred_topology,
-        "notice_signal": content.notice_signal,
         "array": None if index is None else str(index),
         "environment": dict(content.environment or {}) or None,
         "script": content.script,
@@ -216,7 +210,7 @@ def _size_of(job: JobRow) -> dict[str, Any]:
     if job.pool__device == DeviceKind.CPU:
         return {"cpus_per_node": whole, **nodes}
     each = job.mgpu_per_node / MGPU_PER_GPU if rest else whole
-    return {"gpus_per_node": each, **nodes, "cpus_per_node": job.cpus_per_node}
+    return {"gpus_per_node": each, **nodes, "cpus_per_node": job.kept["cpus_per_node"]}
 
 
 def _hints(view: JobView, explanation: Mapping[str, Any], offer: Offer, now: datetime) -> Hints:

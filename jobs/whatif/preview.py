@@ -181,7 +181,7 @@ def _preview_of(
     elif resolved.hopeless is not None:
         sentence, numbers = never_sentence(*resolved.hopeless)
         explanation = plain_explanation("never_fits", sentence, now, numbers)
-    elif request.is_held and not is_lost:
+    elif request.held and not is_lost:
         explanation = plain_explanation(
             HELD_BY_USER, "The job would be held until a person releases it.", now
         )
@@ -197,7 +197,7 @@ def _preview_of(
         resolved=resolved,
         fits=resolved.hopeless is None and not refused and not is_lost,
         would_start_now=start is not None
-        and not request.is_held
+        and not request.held
         and not refused
         and not unmet
         and not begins_later,

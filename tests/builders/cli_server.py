@@ -10,6 +10,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from builders.kept_members import KEPT
 from cli import api
 from cli.main import app
 
@@ -39,22 +40,13 @@ def a_shown_job(**changes: Any) -> dict[str, Any]:
         "node_count_min": 2,
         "mgpu": 16_000,
         "mgpu_min": 16_000,
+        **KEPT,
         "time_limit_s": 3_600,
-        "is_preemptible": False,
-        "is_requeueable": True,
-        "checkpoint_path": None,
         "cluster": None,
-        "features": [],
-        "image": None,
-        "required_topology": None,
-        "preferred_topology": None,
         "device": "gpu",
-        "cpus_per_node": None,
-        "memory_mib_per_node": None,
         "array": None,
         "depends_on": [],
         "submitted_at": "2026-11-21T12:00:00Z",
-        "begin_at": None,
         "started_at": None,
         "ended_at": None,
         "end_reason": None,

@@ -2611,22 +2611,6 @@ export interface components {
             job?: string;
         };
         /**
-         * @description A job or an array of the same organization to wait for: one of both.
-         *
-         *     `failed` means any end but success. For an array it means that all tasks have ended, and not
-         *     all with success.
-         */
-        DependencyRequestRequest: {
-            /**
-             * Format: uuid
-             * @description Id of an array: the job waits for all its tasks
-             */
-            array?: string;
-            condition: components["schemas"]["ConditionEnum"];
-            /** Format: uuid */
-            job?: string;
-        };
-        /**
          * @description * `gpu` - gpu
          *     * `cpu` - cpu
          * @enum {string}
@@ -2897,24 +2881,10 @@ export interface components {
             pool: string;
             /** @description Pools that it accepts, the preferred first */
             pools: string[];
-            /**
-             * @description All its nodes are in one such domain if possible, else as close as possible
-             *
-             *     * `node` - node
-             *     * `nvlink` - nvlink
-             *     * `rack` - rack
-             *     * `block` - block
-             */
+            /** @description All its nodes are in one such domain if possible, else as close as possible */
             preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
-            /**
-             * @description All its nodes are in one such domain; it waits until they can be
-             *
-             *     * `node` - node
-             *     * `nvlink` - nvlink
-             *     * `rack` - rack
-             *     * `block` - block
-             */
+            /** @description All its nodes are in one such domain; it waits until they can be */
             required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             /**
              * Format: date-time
@@ -3071,15 +3041,7 @@ export interface components {
             /** @description Minimum to start with; below `node_count` the job is elastic */
             node_count_min: number;
             notes: components["schemas"]["Note"][];
-            /**
-             * @description Signal that the job gets before a preemption or cancellation
-             *
-             *     * `TERM` - TERM
-             *     * `USR1` - USR1
-             *     * `USR2` - USR2
-             *     * `INT` - INT
-             *     * `HUP` - HUP
-             */
+            /** @description Signal that the job gets before a preemption or cancellation */
             notice_signal: components["schemas"]["NoticeSignalEnum"];
             /** @description Slug */
             organization: string;
@@ -3094,24 +3056,10 @@ export interface components {
             pool: string;
             /** @description Pools that it accepts, the preferred first */
             pools: string[];
-            /**
-             * @description All its nodes are in one such domain if possible, else as close as possible
-             *
-             *     * `node` - node
-             *     * `nvlink` - nvlink
-             *     * `rack` - rack
-             *     * `block` - block
-             */
+            /** @description All its nodes are in one such domain if possible, else as close as possible */
             preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
-            /**
-             * @description All its nodes are in one such domain; it waits until they can be
-             *
-             *     * `node` - node
-             *     * `nvlink` - nvlink
-             *     * `rack` - rack
-             *     * `block` - block
-             */
+            /** @description All its nodes are in one such domain; it waits until they can be */
             required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             /** @description null if the caller may not read it */
             script: string | null;
@@ -3309,25 +3257,11 @@ export interface components {
             pool?: string;
             /** @description Several acceptable pools instead of `pool`, the preferred first. The job starts in one of them, and counts there for quota, fair-share and price */
             pools?: string[];
-            /**
-             * @description All its nodes should be in one such domain, else as close together as possible; not together with `required_topology`
-             *
-             *     * `node` - node
-             *     * `nvlink` - nvlink
-             *     * `rack` - rack
-             *     * `block` - block
-             */
+            /** @description All its nodes should be in one such domain, else as close together as possible; not together with `required_topology` */
             preferred_topology?: components["schemas"]["TopologyLevel"];
             /** @default normal */
             priority_class?: string;
-            /**
-             * @description All its nodes must be in one such domain; the job waits until they can be
-             *
-             *     * `node` - node
-             *     * `nvlink` - nvlink
-             *     * `rack` - rack
-             *     * `block` - block
-             */
+            /** @description All its nodes must be in one such domain; the job waits until they can be */
             required_topology?: components["schemas"]["TopologyLevel"];
             /** @description At most 1 MiB of UTF-8 */
             sbatch?: string;
@@ -3364,7 +3298,7 @@ export interface components {
             /** @description CPUs on each node, instead of the default for its GPUs. In a pool of CPU cores, without GPUs: the cores that count for quota and price */
             cpus_per_node?: number;
             /** @description The job starts after all are met. Once one can no longer be met, the job is cancelled with the reason `dependency_never_met` */
-            depends_on?: components["schemas"]["DependencyRequestRequest"][];
+            depends_on?: components["schemas"]["DependencyRequest"][];
             environment?: {
                 [key: string]: string;
             };
@@ -3402,25 +3336,11 @@ export interface components {
             pool?: string;
             /** @description Several acceptable pools instead of `pool`, the preferred first. The job starts in one of them, and counts there for quota, fair-share and price */
             pools?: string[];
-            /**
-             * @description All its nodes should be in one such domain, else as close together as possible; not together with `required_topology`
-             *
-             *     * `node` - node
-             *     * `nvlink` - nvlink
-             *     * `rack` - rack
-             *     * `block` - block
-             */
+            /** @description All its nodes should be in one such domain, else as close together as possible; not together with `required_topology` */
             preferred_topology?: components["schemas"]["TopologyLevel"];
             /** @default normal */
             priority_class?: string;
-            /**
-             * @description All its nodes must be in one such domain; the job waits until they can be
-             *
-             *     * `node` - node
-             *     * `nvlink` - nvlink
-             *     * `rack` - rack
-             *     * `block` - block
-             */
+            /** @description All its nodes must be in one such domain; the job waits until they can be */
             required_topology?: components["schemas"]["TopologyLevel"];
             /** @description At most 1 MiB of UTF-8 */
             sbatch?: string;
@@ -3726,14 +3646,7 @@ export interface components {
          * @enum {string}
          */
         NoticeHandlingEnum: "reports_checkpoints" | "has_checkpoint_path" | "asks_for_signal";
-        /**
-         * @description * `TERM` - TERM
-         *     * `USR1` - USR1
-         *     * `USR2` - USR2
-         *     * `INT` - INT
-         *     * `HUP` - HUP
-         * @enum {string}
-         */
+        /** @enum {string} */
         NoticeSignalEnum: "TERM" | "USR1" | "USR2" | "INT" | "HUP";
         NullEnum: null;
         /** @description The reason why a job that accepts several pools does not start in one of them. */
@@ -4778,10 +4691,14 @@ export interface components {
         };
         /** @description A request with every default and choice filled in. */
         ResolvedJob: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Earliest start
+             */
             begin_at: string | null;
             checkpoint_path: string | null;
             cluster: string | null;
+            /** @description null: the default for its GPUs on that node. In a pool of CPU cores: `mgpu_per_node` in whole cores, rounded down */
             cpus_per_node: number | null;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
@@ -4790,11 +4707,14 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
+            /** @description Features that each of its nodes must have */
             features: string[];
             held: boolean;
+            /** @description Container image */
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
+            /** @description null: the default for its GPUs or cores on that node */
             memory_mib_per_node: number | null;
             mgpu: number;
             mgpu_min: number;
@@ -4802,12 +4722,15 @@ export interface components {
             name: string;
             node_count: number;
             node_count_min: number;
+            /** @description Signal that the job gets before a preemption or cancellation */
             notice_signal: components["schemas"]["NoticeSignalEnum"];
             /** @description The first of `pools` */
             pool: string;
             pools: string[];
+            /** @description All its nodes are in one such domain if possible, else as close as possible */
             preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
+            /** @description All its nodes are in one such domain; it waits until they can be */
             required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             /** @description Number of tasks of the array; 1 for a single job */
             tasks: number;
@@ -5060,24 +4983,10 @@ export interface components {
             pool: string;
             /** @description Pools that it accepts, the preferred first */
             pools: string[];
-            /**
-             * @description All its nodes are in one such domain if possible, else as close as possible
-             *
-             *     * `node` - node
-             *     * `nvlink` - nvlink
-             *     * `rack` - rack
-             *     * `block` - block
-             */
+            /** @description All its nodes are in one such domain if possible, else as close as possible */
             preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
-            /**
-             * @description All its nodes are in one such domain; it waits until they can be
-             *
-             *     * `node` - node
-             *     * `nvlink` - nvlink
-             *     * `rack` - rack
-             *     * `block` - block
-             */
+            /** @description All its nodes are in one such domain; it waits until they can be */
             required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             /**
              * Format: date-time
@@ -5149,13 +5058,7 @@ export interface components {
              */
             overlap_s?: number;
         };
-        /**
-         * @description * `node` - node
-         *     * `nvlink` - nvlink
-         *     * `rack` - rack
-         *     * `block` - block
-         * @enum {string}
-         */
+        /** @enum {string} */
         TopologyLevel: "node" | "nvlink" | "rack" | "block";
         /** @description An organization, department or team. */
         TreeNode: {

@@ -11,6 +11,7 @@ from audit.models import AuditEvent
 from billing.models import RateCard, RateLine
 from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job, an_attempt
+from builders.kept_members import KEPT, KEPT_ON_PAGES
 from builders.loop_builders import Fenced
 from builders.portal_builders import (
     NOW,
@@ -108,20 +109,10 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
             "node_count_min": 3,
             "mgpu": 12_000,
             "mgpu_min": 12_000,
-            "time_limit_s": None,
-            "is_preemptible": False,
-            "is_requeueable": True,
-            "checkpoint_path": None,
             "cluster": None,
-            "features": [],
-            "image": None,
-            "required_topology": None,
-            "preferred_topology": None,
-            "cpus_per_node": None,
-            "memory_mib_per_node": None,
-            "notice_signal": "TERM",
+            **KEPT,
+            **KEPT_ON_PAGES,
             "held": False,
-            "begin_at": None,
             "tasks": 1,
             "tasks_at_once": None,
         },

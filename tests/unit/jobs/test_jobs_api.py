@@ -10,6 +10,7 @@ from audit.models import AuditEvent
 from builders.api_callers import as_nobody, by_session, by_token
 from builders.job_builders import SCRIPT, a_body, a_job, an_attempt
 from builders.jobs_world import World, names
+from builders.kept_members import KEPT
 from builders.portal_builders import (
     a_grant,
     a_user,
@@ -47,19 +48,10 @@ def test_a_submitted_job_is_answered_whole(world: World) -> None:
         "node_count": 1,
         "mgpu_min": 1_000,
         "node_count_min": 1,
-        "begin_at": None,
         "mgpu": 1_000,
+        **KEPT,
         "time_limit_s": 60,
-        "is_preemptible": False,
-        "is_requeueable": True,
-        "checkpoint_path": None,
         "cluster": None,
-        "features": [],
-        "image": None,
-        "required_topology": None,
-        "preferred_topology": None,
-        "cpus_per_node": None,
-        "memory_mib_per_node": None,
         "array": None,
         "started_at": None,
         "ended_at": None,

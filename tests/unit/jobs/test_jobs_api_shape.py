@@ -10,7 +10,7 @@ from builders.api_callers import Caller, by_token
 from builders.job_builders import a_body, a_job, an_attempt
 from builders.portal_builders import NOW, Company
 from jobs.models import Job
-from jobs.submission.requests import FIELDS
+from jobs.submission.job_members import FIELDS
 from portal.openapi import openapi_document
 from tenants.models import User
 

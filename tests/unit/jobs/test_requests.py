@@ -27,7 +27,7 @@ def test_defaults() -> None:
     )
     assert (request.size.mgpu_per_node, request.size.node_count) == (None, None)
     assert (request.pools, request.priority_class, request.cluster) == ((), None, None)
-    assert (request.is_preemptible, request.is_requeueable, request.is_held) == (False, True, False)
+    assert (request.is_preemptible, request.is_requeueable, request.held) == (False, True, False)
     assert (request.notice_signal, request.time_limit_s, request.type) == ("TERM", None, None)
     assert (dict(request.environment or {}), request.notes) == ({}, ())
 

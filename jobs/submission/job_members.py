@@ -1,0 +1,219 @@
+"""The members of a job request, each declared once.
+
+The declaration of a member says its name, type, bounds, default and help. From it follow:
+
+- what `POST /jobs` accepts and what it says of errors (`jobs.submission.requests`),
+- OpenAPI, and with it the types of the frontend (`jobs.api.openapi`),
+- for a member that is `Kept`: the job's column that stores it, the pages and plans that show it,
+  and the alternatives that ask for it again.
+
+A kept member needs a column of its name in `jobs.models.Job`, and nothing else here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from arbiter.api.snapshot import Level
+from connectors.workload_checks import RANKS_MAX
+from jobs.models import CPUS_PER_NODE_MAX, MEMORY_MIB_PER_NODE_MAX, POOLS_MAX, TOPOLOGIES, JobType
+from jobs.submission import member_checks as checks
+from jobs.submission.array_text import TASKS_MAX, TEXT_MAX, ArrayShape
+from jobs.submission.member_checks import (
+    DependencyRequest,
+    Wish,
+    checked,
+    one_line,
+    one_of,
+    text_of,
+)
+from jobs.submission.sbatch import FEATURE, NOTICE_SIGNALS
+from primitives.durations import duration_of_seconds
+
+TIME_LIMIT_S_MAX = 31_536_000
+TIME_LIMIT_MAX = duration_of_seconds(TIME_LIMIT_S_MAX)
+
+#: The name of an object.
+_Name = Annotated[str, one_line(1_000)]
+_Gpus = Annotated[
+    float, checked(checks.gpus, Annotated[float, Field(json_schema_extra={"format": "double"})])
+]
+_JobName = Annotated[str, checked(checks.job_name, text_of(checks.NAME_MAX))]
+_Path = Annotated[str, checked(checks.checkpoint_path, text_of(checks.CHECKPOINT_PATH_MAX))]
+_Image = Annotated[str, checked(checks.image, text_of(checks.IMAGE_MAX))]
+_Array = Annotated[ArrayShape, checked(checks.array_shape, text_of(TEXT_MAX))]
+_Topology = Annotated[Level, one_of(TOPOLOGIES, Level)]
+_Signal = Annotated[str, one_of(NOTICE_SIGNALS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Marks a member that the job keeps in a column of the same name, and shows.
+
+    `help` describes it where it is shown. With `in_lists` False it is left out of lists.
+    """
+
+    help: str = ""
+    in_lists: bool = True
+
+
+class JobMembers(BaseModel):
+    """A request for a job.
+
+    - Size: `gpus` in total (Tidegate chooses the nodes if `nodes` is absent), or `gpus_per_node`
+      and `nodes`. In a pool of CPU cores: `cpus_per_node` and `nodes`.
+    - Content: either `script`, or `sbatch` with `#SBATCH` directives. Other members of the
+      request override the directives.
+    """
+
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, arbitrary_types_allowed=True
+    )
+
+    team: _Name = Field(description="Path: `ai-company/research/nlp`")
+    name: _JobName | None = None
+    pool: _Name | None = Field(None, description="Optional if there is only one")
+    pools: Annotated[
+        tuple[str, ...],
+        checked(checks.pools, Annotated[list[str], Field(min_length=1, max_length=POOLS_MAX)]),
+    ] = Field(
+        (),
+        description="Several acceptable pools instead of `pool`, the preferred first. The job "
+        "starts in one of them, and counts there for quota, fair-share and price",
+    )
+    gpus: _Gpus | None = Field(None, description="At most three decimals")
+    gpus_per_node: _Gpus | None = None
+    nodes: int | None = Field(None, ge=1, le=RANKS_MAX)
+    gpus_min: _Gpus | None = Field(
+        None,
+        description="Makes the job elastic: it starts with as many GPUs as are available, from "
+        "`gpus_min` to `gpus`; both are whole GPUs",
+    )
+    nodes_min: int | None = Field(
+        None, ge=1, le=RANKS_MAX, description="The same in nodes, together with `nodes`"
+    )
+    # These three are read before the others, by `jobs.submission.requests`.
+    script: str | None = Field(None, description="At most 1 MiB of UTF-8")
+    sbatch: str | None = Field(None, description="At most 1 MiB of UTF-8")
+    time_limit: str | None = Field(
+        None, description="Duration with a unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds"
+    )
+    time_limit_s: Annotated[int | None, Kept()] = Field(
+        None,
+        ge=1,
+        le=TIME_LIMIT_S_MAX,
+        description="The same in seconds, instead of `time_limit`",
+    )
+    priority_class: _Name | None = Field(None, json_schema_extra={"default": "normal"})
+    type: Annotated[JobType, one_of(JobType, JobType)] | None = None
+    environment: Annotated[Mapping[str, str], checked(checks.environment, dict[str, str])] = Field(
+        default_factory=dict
+    )
+    is_preemptible: Annotated[bool, Kept()] = False
+    is_requeueable: Annotated[bool, Kept()] = True
+    checkpoint_path: Annotated[_Path | None, Kept()] = Field(None, description="Absolute path")
+    cluster: _Name | None = Field(None, description="Pin the job to this cluster")
+    features: Annotated[
+        tuple[str, ...],
+        checked(
+            checks.features,
+            Annotated[
+                list[Annotated[str, Field(pattern=FEATURE.pattern)]],
+                Field(max_length=checks.FEATURES_MAX),
+            ],
+        ),
+        Kept("Features that each of its nodes must have"),
+    ] = Field((), description="Features that each of its nodes must have")
+    image: Annotated[_Image | None, Kept("Container image")] = Field(
+        None,
+        description="Container image, on clusters that support containers: "
+        "`nvcr.io#nvidia/pytorch:24.05-py3`, `docker://...`, or the path of a .sqsh file",
+    )
+    required_topology: Annotated[
+        _Topology | None, Kept("All its nodes are in one such domain; it waits until they can be")
+    ] = Field(
+        None,
+        description="All its nodes must be in one such domain; the job waits until they can be",
+    )
+    preferred_topology: Annotated[
+        _Topology | None,
+        Kept("All its nodes are in one such domain if possible, else as close as possible"),
+    ] = Field(
+        None,
+        description="All its nodes should be in one such domain, else as close together as "
+        "possible; not together with `required_topology`",
+    )
+    cpus_per_node: Annotated[
+        int | None,
+        Kept(
+            "null: the default for its GPUs on that node. In a pool of CPU cores: "
+            "`mgpu_per_node` in whole cores, rounded down"
+        ),
+    ] = Field(
+        None,
+        ge=1,
+        le=CPUS_PER_NODE_MAX,
+        description="CPUs on each node, instead of the default for its GPUs. In a pool of CPU "
+        "cores, without GPUs: the cores that count for quota and price",
+    )
+    memory_mib_per_node: Annotated[
+        int | None, Kept("null: the default for its GPUs or cores on that node")
+    ] = Field(
+        None,
+        ge=1,
+        le=MEMORY_MIB_PER_NODE_MAX,
+        description="Memory on each node, instead of the default for its GPUs or cores",
+    )
+    notice_signal: Annotated[
+        _Signal,
+        Kept("Signal that the job gets before a preemption or cancellation", in_lists=False),
+    ] = "TERM"
+    held: bool = False
+    begin_at: Annotated[
+        Annotated[datetime, checked(checks.begin_time, datetime)] | None, Kept("Earliest start")
+    ] = Field(None, description="Earliest start, with a time zone; at most 366 days ahead")
+    depends_on: Annotated[
+        tuple[Wish, ...],
+        checked(
+            checks.wishes,
+            Annotated[list[DependencyRequest], Field(max_length=checks.DEPENDENCIES_MAX)],
+        ),
+    ] = Field(
+        (),
+        description="The job starts after all are met. Once one can no longer be met, the job is "
+        "cancelled with the reason `dependency_never_met`",
+    )
+    array: _Array | None = Field(
+        None,
+        description=f"Creates a job array of at most {TASKS_MAX:,} tasks, as Slurm `--array`: "
+        "`0-9`, `1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first "
+        "task; the header `Location` has the address of the array",
+    )
+
+
+#: Every member of the body of POST /jobs.
+FIELDS = frozenset(JobMembers.model_fields)
+
+#: The marks of the kept members, in the order of their declaration.
+KEPT: Mapping[str, Kept] = {
+    name: mark
+    for name, field in JobMembers.model_fields.items()
+    for mark in field.metadata
+    if isinstance(mark, Kept)
+}
+#: The kept members that lists show, and those that only the page of a job shows.
+KEPT_IN_LISTS = tuple(name for name, mark in KEPT.items() if mark.in_lists)
+KEPT_ON_PAGES = tuple(name for name, mark in KEPT.items() if not mark.in_lists)
+
+
+def kept_by(request: JobMembers) -> dict[str, Any]:
+    """Return the columns of the job that `request` asks for."""
+    columns = {name: getattr(request, name) for name in KEPT}
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in columns.items()
+    }

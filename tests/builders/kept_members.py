@@ -1,0 +1,21 @@
+"""The members of a job request that a job keeps and shows, as they are if nobody gave them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+KEPT: dict[str, Any] = {
+    "begin_at": None,
+    "time_limit_s": None,
+    "is_preemptible": False,
+    "is_requeueable": True,
+    "checkpoint_path": None,
+    "features": [],
+    "image": None,
+    "required_topology": None,
+    "preferred_topology": None,
+    "cpus_per_node": None,
+    "memory_mib_per_node": None,
+}
+#: Shown on the page of a job and in plans, not in lists.
+KEPT_ON_PAGES: dict[str, Any] = {"notice_signal": "TERM"}
