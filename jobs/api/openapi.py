@@ -1,4 +1,4 @@
-"""What OpenAPI says of jobs beyond the serializers: the job request, and how attempts sign in.
+"""The parts of OpenAPI that no serializer of jobs gives: the request, and the tokens of attempts.
 
 The application loads it at its start, like `tenants.api.openapi`.
 """

@@ -1,4 +1,4 @@
-"""What single members of a job request accept, and what is said where they do not."""
+"""The checks of single members of a job request, with the sentences of their errors."""
 
 from __future__ import annotations
 
