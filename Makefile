@@ -28,7 +28,7 @@ NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 
 .DEFAULT_GOAL := help
 .PHONY: help up dev down status reset psql environment frontend-build test checks lint types imports \
-	migrations openapi openapi-check reference hooks unit laws pure rest e2e chromium frontend bench \
+	migrations openapi openapi-check reference hooks unit laws pure rest e2e pictures chromium frontend bench \
 	bench-smoke lock slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
 	kube-bed-stop
 
@@ -130,6 +130,9 @@ rest: environment frontend-build chromium ## The tests that are not pure, browse
 
 e2e: environment frontend-build chromium ## The story in a real browser
 	$(BIN)/pytest tests/e2e
+
+pictures: environment frontend-build chromium ## Take the pictures of docs/guide anew
+	TIDEGATE_WRITE_PICTURES=1 $(BIN)/pytest tests/e2e/test_pictures.py
 
 chromium:
 	@$(PYTHON) deploy/chromium.py

@@ -14,6 +14,7 @@ EXAMPLES = REPO / "tests/scenarios/test_scheduling_rules.py"
 _NOT_OURS = {".git", ".venv", "var", "node_modules", "dist", "__pycache__"}
 _TEXT = {".py", ".md", ".ts", ".tsx", ".toml", ".yaml", ".yml", ".json", ".sh"}
 _PARTS = ["If", "Then", "Why", "Cost", "Example"]
+PICTURE_BYTES_MAX = 150_000
 _ID = re.compile(r"\bR-(\d+)\b")
 
 
@@ -160,3 +161,14 @@ def test_the_architecture_fits_on_a_few_pages() -> None:
     assert [int(n) for row in named for n in row.split(", ")] == list(range(1, steps + 1))
     tasks = text.split("## Where do I change ...?")[1]
     assert len(re.findall(r"^\| ", tasks, re.MULTILINE)) - 1 >= 15
+
+
+def test_every_picture_is_small_and_shown() -> None:
+    """Planted: a picture that no page shows, a page with a missing one, one of 200 KB."""
+    shown = {
+        (page.parent / link).resolve()
+        for page in (REPO / "README.md", *(REPO / "docs").rglob("*.md"))
+        for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text())
+    }
+    assert shown == set((REPO / "docs").rglob("*.png"))
+    assert [path.name for path in shown if path.stat().st_size > PICTURE_BYTES_MAX] == []
