@@ -108,7 +108,7 @@ export function anExplanation(change: Partial<Explanation> = {}): Explanation {
   return {
     code: "waiting_for_reclaim",
     sentence:
-      "Your team is entitled to these 200 GPUs. They are lent out, and production is giving them back now: at the latest in 4 min 12 s.",
+      "Your team is entitled to these 200 GPUs. They are lent out and are being reclaimed, within 4 min 12 s.",
     numbers: { need_mgpu: 200 * GPU, free_mgpu: 0, coming_back_mgpu: 200 * GPU },
     node: "ai-company/production",
     jobs_ahead: 0,

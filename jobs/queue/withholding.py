@@ -287,7 +287,7 @@ def limit_sentence(numbers: Mapping[str, int], first: FirstTask) -> str:
     if not is_waiting:
         return f"{told} {first.name} {state_phrase(first.state)}."
     if first.sentence is None:
-        comes = "comes before it, and the arbiter has not looked at that one yet."
+        comes = "comes before it, and the scheduler has not looked at that task yet."
         return f"{told} {first.name} {comes}"
     return f"{told} {first.name} comes before it and waits: {first.sentence}"
 
@@ -300,20 +300,20 @@ def withheld_sentence(withheld: Withheld) -> str:
         moment = from_epoch(withheld.numbers["begin_at"])
         return f"It begins at {moment:%Y-%m-%d %H:%M:%S} UTC at the earliest."
     if withheld.code == TEAM_ARCHIVED:
-        return "Its team is archived. It waits until the team is restored; or cancel it."
+        return "Its team is archived. It waits until an administrator restores the team."
     if withheld.code == USER_DEACTIVATED:
-        return "Its user is deactivated. It waits until they are reactivated; or cancel it."
+        return "Its user is deactivated. It waits until an administrator reactivates the user."
     if withheld.code == CLUSTER_ARCHIVED:
-        return "Its cluster is archived. It waits until the cluster is restored; or cancel it."
+        return "Its cluster is archived. It waits until an administrator restores the cluster."
     if withheld.code == POOL_ARCHIVED:
-        return "Its pool is archived. It waits until the pool is restored; or cancel it."
+        return "Its pool is archived. It waits until an administrator restores the pool."
     count = withheld.numbers["jobs_waited_for"]
     return f"It waits for {count:,} other jobs." if count > 1 else "It waits for another job."
 
 
 def _limit_sentence(numbers: Mapping[str, int]) -> str:
     active, first = numbers["tasks_active"], numbers["tasks_first"]
-    told = f"{_at_most(numbers)}; {active:,} {'is' if active == 1 else 'are'} now"
+    told = f"{_at_most(numbers)}; {active:,} {'runs' if active == 1 else 'run'} now"
     if first:
         told += ", and 1 other comes first" if first == 1 else f", and {first:,} others come first"
     return f"{told}."
@@ -322,4 +322,4 @@ def _limit_sentence(numbers: Mapping[str, int]) -> str:
 def _at_most(numbers: Mapping[str, int]) -> str:
     most = numbers["tasks_at_once_max"]
     tasks = "1 task runs" if most == 1 else f"{most:,} tasks run"
-    return f"At most {tasks} at once of its array"
+    return f"At most {tasks} at once in its array"

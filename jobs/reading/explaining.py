@@ -58,7 +58,7 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
         sentence = _joined(sentence, view.taken_back)
         return plain_explanation(NOT_WAITING, sentence, now)
     if job.explanation is None:
-        return plain_explanation(NOT_YET_DECIDED, "The arbiter has not looked at it yet.", now)
+        return plain_explanation(NOT_YET_DECIDED, "The scheduler has not looked at it yet.", now)
     shown = {
         # Reasons that an earlier version stored have none.
         "pool": None,

@@ -191,7 +191,7 @@ def test_an_array_is_submitted_counted_and_cancelled_whole(tidegate: Tidegate, p
         ],
     )
     page.goto(f"{tidegate.address}/jobs/{tasks[9]['id']}")
-    expect(page.get_by_text("At most 3 tasks run at once of its array; 3 are now.")).to_be_visible()
+    expect(page.get_by_text("At most 3 tasks run at once in its array; 3 run now.")).to_be_visible()
     page.goto(f"{tidegate.address}/jobs/{after['id']}")
     waits = page.get_by_role("region", name="Starts after")
     expect(waits.get_by_role("link", name="array sweep")).to_be_visible()

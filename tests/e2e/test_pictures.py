@@ -103,7 +103,7 @@ def test_a_researcher_reads_why_a_job_waits(
     tidegate: Tidegate, page: Page, company: dict[str, str]
 ) -> None:
     sign_in(page, tidegate, "leo@ai-company", f"/jobs/{company['pretrain-13b']}")
-    expect(page.get_by_text("being given back").first).to_be_visible()
+    expect(page.get_by_text("being reclaimed").first).to_be_visible()
     take(page, "job-waits")
 
 

@@ -94,7 +94,7 @@ def test_a_job_from_submission_to_its_end(site: Site, tmp_path: Path) -> None:
     )
     assert site.run("ls", "--state", "queued").splitlines()[1].startswith(f"{job_id}  bert")
     assert json.loads(site.run("get", "bert", "-o", "json"))["script"] == script.read_text()
-    assert site.run("why", "bert").startswith("The arbiter has not looked at it yet.")
+    assert site.run("why", "bert").startswith("The scheduler has not looked at it yet.")
     assert site.run("hold", job_id) == f"{job_id}  held\n"
     assert site.run("release", job_id) == f"{job_id}  queued\n"
     assert "has not started yet" in site.run("logs", job_id, exit_code=3)

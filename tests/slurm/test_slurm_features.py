@@ -124,8 +124,8 @@ def test_a_job_waits_for_busy_nodes_that_have_it(
     loop.turn()
     assert explained(second) == (
         "waiting_for_guarantee",
-        "Your team is entitled to these 8 GPUs; 0 are free on one cluster on nodes with the "
-        "feature ib, and no jobs can be stopped now that would make room for it.",
+        "Your team is entitled to these 8 GPUs. 0 are free on one cluster on nodes with the "
+        "feature ib, and no jobs can be preempted now to free the rest.",
     )
     cancel_job(first.id, actor=actor_of(bob), now=loop.clock.now())
     loop.until(second, "succeeded", "failed")

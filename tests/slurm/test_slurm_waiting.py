@@ -27,9 +27,8 @@ from tenants.models import User
 __all__ = ["bob", "company", "frail_loop", "loop"]
 
 NO_NODES = (
-    "Your team is entitled to this GPU, but more is guaranteed in this pool than the 0 GPUs it has "
-    "in working order; 0 are free on one cluster, and no jobs can be stopped now that would make "
-    "room for it."
+    "Your team is entitled to this GPU, but only 0 GPUs of this pool work, and more than that are "
+    "guaranteed. 0 are free on one cluster, and no jobs can be preempted now to free the rest."
 )
 NO_CLUSTER = "No cluster with such GPUs accepts jobs now."
 

@@ -32,8 +32,8 @@ export function WhyCard({
   const title = isHopeless ? "Why can it never start?" : asked;
   const deadline = reclaimDeadline(explanation);
   // The sentence tells the time left as it was when decided; here it ticks instead.
-  const parts = /^(.*?):? at the latest in [^.]+\.(.*)$/i.exec(explanation.sentence);
-  const told = parts?.[1] ?? explanation.sentence.replace(/\.$/, "");
+  const parts = /^(.*?),? within \d[^.]*\.(.*)$/.exec(explanation.sentence);
+  const before = parts?.[1] ?? explanation.sentence.replace(/\.$/, "");
   const rest = parts?.[2] ?? "";
   const numbers = Object.entries(explanation.numbers).filter(([name]) => !IN_SENTENCE.has(name));
   return (
@@ -44,7 +44,7 @@ export function WhyCard({
           explanation.sentence
         ) : (
           <>
-            {told}: at the latest in <Countdown until={deadline} />.{rest}
+            {before}, within <Countdown until={deadline} />.{rest}
           </>
         )}
       </p>
@@ -242,7 +242,7 @@ const NUMBER_LABELS: Record<string, string> = {
   used_permille: "Its part of recent use",
   class_cap_mgpu: "Cap of the class",
   class_in_use_mgpu: "Class in use",
-  victims: "Jobs that give back",
+  victims: "Jobs being preempted",
   victims_of_team: "Of these your team's",
   jobs_waited_for: "Jobs waited for",
   tasks_at_once_max: "Tasks at once",

@@ -247,7 +247,7 @@ describe("the job page of a waiting job", () => {
   it("says why first, then the numbers, who gives back, and when it starts", async () => {
     const { container } = open(`/jobs/${WAITING}`);
     const card = await screen.findByRole("region", { name: "Why is it waiting?" });
-    expect(card).toHaveTextContent(/Your team is entitled to these 200 GPUs\..*giving them back now: at the latest in 4:1\d\./);
+    expect(card).toHaveTextContent(/Your team is entitled to these 200 GPUs\..* being reclaimed, within 4:1\d\./);
     expect(within(card).getByText("Needs")).toBeInTheDocument();
     const givers = within(card).getAllByRole("row", { name: /serve-llama|eval-sweep/ });
     expect(givers).toHaveLength(3);
@@ -257,7 +257,7 @@ describe("the job page of a waiting job", () => {
   });
 
   it("keeps what the sentence says after the time left", async () => {
-    const sentence = "These 24 GPUs are being given back: at the latest in 1 min 49 s. 8 are here already.";
+    const sentence = "24 GPUs are being reclaimed for it, within 1 min 49 s. 8 GPUs are already available.";
     const job = aJob({
       id: WAITING,
       state: "queued",
@@ -269,7 +269,7 @@ describe("the job page of a waiting job", () => {
       override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
     });
     expect(await screen.findByRole("region", { name: "Why is it waiting?" })).toHaveTextContent(
-      /being given back: at the latest in 4:1\d\. 8 are here already\./,
+      /being reclaimed for it, within 4:1\d\. 8 GPUs are already available\./,
     );
   });
 

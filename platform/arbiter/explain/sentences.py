@@ -47,11 +47,11 @@ def sentence(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
 
     A node that is missing in `names` (the reader may not see it) is not named.
     """
-    told = _TELLERS[waiting.code](waiting, job, _Terms(names, device_of(job.pool, names)))
+    text = _WRITERS[waiting.code](waiting, job, _Terms(names, device_of(job.pool, names)))
     if waiting.code in _IN_LINE and waiting.jobs_ahead:
         ahead = "1 job is" if waiting.jobs_ahead == 1 else f"{waiting.jobs_ahead:,} jobs are"
-        told = f"{told} {ahead} ahead of it."
-    return told
+        text = f"{text} {ahead} ahead of it."
+    return text
 
 
 def missing_features(features: Iterable[str], *, having: int, needed: int, where: str) -> str:
@@ -132,8 +132,8 @@ def too_far_apart(
     if together == 0:
         name = level_text(level)
         return (
-            f"{needs}, and no {name} {where} is known to have even one such node; where clusters "
-            f"tell no {name}s of their nodes, make it a preference or leave it out"
+            f"{needs}, and no {name} {where} is known to have even one such node. If the clusters "
+            f"do not report {name}s, make it a preference or leave it out"
         )
     return f"{needs}, and none {where} has more than {together:,}"
 
@@ -204,16 +204,16 @@ def _never_fits(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
         where = f"of pool {terms.names.get(job.pool, job.pool)}"
         if job.clusters is not None:
             where += f" on {_clusters(job, terms)}"
-        told = missing_features(
+        text = missing_features(
             job.features or (), having=having, needed=job.node_count, where=where
         )
-        return f"This job will never start as it is: {told}."
+        return f"This job will never start as it is: {text}."
     together = waiting.numbers.get("nodes_in_one_domain")
     if together is not None and together < job.node_count and job.topology is not None:
         where = f"of pool {terms.names.get(job.pool, job.pool)}"
         if job.clusters is not None:
             where += f" on {_clusters(job, terms)}"
-        told = too_far_apart(
+        text = too_far_apart(
             job.topology.level,
             nodes=job.node_count,
             mgpu=job.mgpu_per_node,
@@ -221,13 +221,13 @@ def _never_fits(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
             where=where,
             device=terms.device,
         )
-        return f"This job will never start as it is: {told}."
+        return f"This job will never start as it is: {text}."
     large_enough = waiting.numbers.get("nodes_large_enough")
     if large_enough is not None:
         where = f"of pool {terms.names.get(job.pool, job.pool)}"
         if job.clusters is not None:
             where += f" on {_clusters(job, terms)}"
-        told = too_few_large_enough(
+        text = too_few_large_enough(
             mgpu=job.mgpu_per_node,
             beside=_beside(waiting),
             having=large_enough,
@@ -235,7 +235,7 @@ def _never_fits(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
             where=where,
             device=terms.device,
         )
-        return f"This job will never start as it is: {told}."
+        return f"This job will never start as it is: {text}."
     most = waiting.numbers.get("could_ever_mgpu", 0)
     asks = f"This job asks for {_need(waiting, job, terms)} and will never start as it is:"
     if most <= 0:
@@ -245,20 +245,20 @@ def _never_fits(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
 
 def _waiting_for_guarantee(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
-    told = f"Your team is entitled to {terms.these(numbers['need_mgpu'])}"
+    text = f"Your team is entitled to {terms.these(numbers['need_mgpu'])}"
     if "limit_mgpu" in numbers:
         return (
-            f"{told}, but {_node(waiting, terms)} holds {_held(numbers)} of the"
-            f" {terms.count(numbers['limit_mgpu'])} it may, and nothing there can be taken back"
-            " now."
+            f"{text}, but {_node(waiting, terms)} uses {_held(numbers)} of the"
+            f" {terms.count(numbers['limit_mgpu'])} that it may use, and no jobs there can be"
+            " preempted now."
         )
     if "capacity_mgpu" in numbers:
         has = terms.count(numbers["capacity_mgpu"])
-        told += f", but more is guaranteed in this pool than the {has} it has in working order"
+        text += f", but only {has} of this pool work, and more than that are guaranteed"
     free = numbers["largest_free_on_a_cluster_mgpu"]
     return (
-        f"{told}; {gpus_text(free)} {_are(free)} free on one cluster{_on_such_nodes(job)}, and"
-        " no jobs can be stopped now that would make room for it."
+        f"{text}. {gpus_text(free)} {_are(free)} free on one cluster{_on_such_nodes(job)}, and"
+        " no jobs can be preempted now to free the rest."
     )
 
 
@@ -266,7 +266,7 @@ def _limit_reached(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
     who = "Your team" if waiting.node == job.team else _node(waiting, terms)
     return (
-        f"{who} may hold at most {terms.count(numbers['limit_mgpu'])} and holds"
+        f"{who} may use at most {terms.count(numbers['limit_mgpu'])} and uses"
         f" {_held(numbers)}; this job needs {_need(waiting, job, terms)}."
     )
 
@@ -285,8 +285,7 @@ def _waiting_for_free_gpus(waiting: Waiting, job: QueuedJob, terms: _Terms) -> s
         room = max(0, numbers["available_by_quota_mgpu"])
         return (
             f"It needs {_need(waiting, job, terms)}. {gpus_text(free)} {_are(free)} free but"
-            " kept for"
-            f" other teams; quota leaves {gpus_text(room)} for yours."
+            f" kept for other teams; quota leaves {gpus_text(room)} for yours."
         )
     if free >= numbers["need_mgpu"]:
         return (
@@ -302,42 +301,43 @@ def _waiting_for_reclaim(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str
     own, victims = numbers.get("victims_of_team", 0), numbers.get("victims", 0)
     if here >= need:
         return (
-            f"{terms.count(need)} {_are(need)} kept for it and here already: it starts as soon as"
-            f" jobs that are being stopped leave room in quota{_by_when(numbers, ',')}"
+            f"{terms.count(need)} {_are(need)} free and kept for it. It starts once the jobs that"
+            f" are being stopped have freed quota{_by_when(numbers)}"
         )
     if own and own == victims:
         whom = "a job" if own == 1 else f"{own:,} jobs"
-        told = f"{terms.count(need)} {_are(need)} being freed by {whom} of lower class of your team"
+        text = (
+            f"{terms.count(need)} {_are(need)} being freed by {whom} of your team in a lower class"
+        )
     # A reason that was stored by an older version has no such number.
     elif numbers.get("within_guarantee_mgpu", 0) >= need:
         they_are = "It is" if need == 1_000 else "They are"
-        told = (
+        text = (
             f"Your team is entitled to {terms.these(need)}."
-            f" {they_are} lent out and {_are(need)} being given back"
+            f" {they_are} lent out and {_are(need)} being reclaimed"
         )
     else:
-        told = f"{terms.count(need)} {_are(need)} being given back for it"
-    told += _by_when(numbers, ":")
+        text = f"{terms.count(need)} {_are(need)} being reclaimed for it"
+    text += _by_when(numbers)
     if here:
-        told += f" {gpus_text(here)} {_are(here)} here already."
-    return told
+        text += f" {terms.count(here)} {_are(here)} already available."
+    return text
 
 
-def _by_when(numbers: Mapping[str, int], lead: str) -> str:
+def _by_when(numbers: Mapping[str, int]) -> str:
     if overdue_s := numbers.get("overdue_s"):
         more = duration_text(numbers["given_up_in_s"])
         return (
-            f". That was due {duration_text(overdue_s)} ago; it is waited for {more} more, then"
-            " the job waits as before."
+            f". That was due {duration_text(overdue_s)} ago. After another {more} the job gives"
+            " up its claim and waits as before."
         )
-    return f"{lead} at the latest in {duration_text(numbers['grace_left_s'])}."
+    return f", within {duration_text(numbers['grace_left_s'])}."
 
 
 def _behind_higher_priority(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     return (
-        f"It needs {_need(waiting, job, terms)}, but a job of your team that comes first keeps"
-        " its place"
-        " until it can start."
+        f"It needs {_need(waiting, job, terms)}, but another job of your team comes first and"
+        " waits itself."
     )
 
 
@@ -346,25 +346,22 @@ def _behind_fair_share(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     if "taken_mgpu" in numbers:
         who = "Your team" if waiting.node == job.team else _node(waiting, terms)
         return (
-            f"It needs {_need(waiting, job, terms)}. {terms.count(numbers['taken_mgpu'])} to"
-            " spare went now"
-            " to teams that have used less of their share lately."
+            f"It needs {_need(waiting, job, terms)}. This cycle gave"
+            f" {terms.count(numbers['taken_mgpu'])} beyond guarantees to teams that used less of"
+            " their share lately."
             f" {who} has {_percent(numbers['weight_permille'])} of the weight and"
             f" {_percent(numbers['used_permille'])} of the recent use of its level."
         )
     if "starts_max" not in numbers:
         return (
-            f"It needs {_need(waiting, job, terms)}. What is to spare went now to others that"
-            " have used"
-            " less of their share lately."
+            f"It needs {_need(waiting, job, terms)}. This cycle gave the spare"
+            f" {terms.device.plural} to others that used less of their share lately."
         )
     ahead = waiting.jobs_ahead
     order = "it comes first"
     if ahead:
         order = f"{ahead:,} waiting job{' comes' if ahead == 1 else 's come'} before it"
-    return (
-        f"It could start, but this cycle has started as many jobs as it may; {order} in the next."
-    )
+    return f"It could start, but this cycle reached its limit of starts; {order} in the next."
 
 
 def _percent(permille: int) -> str:
@@ -374,15 +371,14 @@ def _percent(permille: int) -> str:
 
 def _reserved_for_larger_job(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
-    told = (
-        f"It needs {_need(waiting, job, terms)}, and would keep a job waiting that comes first:"
-        " that one"
-        f" needs {terms.count(numbers['reserved_mgpu'])}, reserved for it from"
-        f" {_moment(numbers['reserved_start_at'])} on."
+    text = (
+        f"It needs {_need(waiting, job, terms)} and would delay a job that comes first."
+        f" {terms.count(numbers['reserved_mgpu'])} {_are(numbers['reserved_mgpu'])} reserved for"
+        f" that job from {_moment(numbers['reserved_start_at'])}."
     )
     if job.time_limit_s is None:
-        return f"{told} With a time limit that is over by then it could start before."
-    return f"{told} With a shorter time limit, over by then, it could start before."
+        return f"{text} With a time limit that ends before then, it could start sooner."
+    return f"{text} With a shorter time limit that ends before then, it could start sooner."
 
 
 def _moment(epoch_s: int) -> str:
@@ -400,9 +396,8 @@ def _topology_fragmented(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str
         have = "1 has" if by_gpus == 1 else f"{by_gpus:,} have"
         wants = f"{terms.count(numbers['mgpu_per_node'])} and {_beside(waiting)}"
         return (
-            f"{terms.count(free)} {_are(free)} free on one cluster, but not what it wants beside"
-            " them:"
-            f" it needs {nodes} with {wants} free{each}, and {has}; {have} the"
+            f"{terms.count(free)} {_are(free)} free on one cluster, but without enough CPU or"
+            f" memory: it needs {nodes} with {wants} free{each}, and {has}; {have} the"
             f" {terms.device.plural} free."
         )
     domain = "cluster"
@@ -427,8 +422,7 @@ def _class_cap_reached(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
     return (
         f"In this priority class your team may use {terms.count(numbers['class_cap_mgpu'])} at"
-        " once and"
-        f" uses {gpus_text(numbers['class_in_use_mgpu'])}; this job needs"
+        f" once and uses {gpus_text(numbers['class_in_use_mgpu'])}; this job needs"
         f" {_need(waiting, job, terms)}."
     )
 
@@ -439,8 +433,7 @@ def _cluster_unavailable(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str
     if len(job.clusters) != 1 and job.has_image:
         return (
             f"No cluster with such {terms.device.plural} that runs container images and on which"
-            " you"
-            " have a user accepts jobs now."
+            " you have a user accepts jobs now."
         )
     if len(job.clusters) != 1:
         return (
@@ -465,7 +458,7 @@ def _node(waiting: Waiting, terms: _Terms) -> str:
     return "A node above your team" if named is None else named
 
 
-_TELLERS: Mapping[Code, Callable[[Waiting, QueuedJob, _Terms], str]] = {
+_WRITERS: Mapping[Code, Callable[[Waiting, QueuedJob, _Terms], str]] = {
     Code.NEVER_FITS: _never_fits,
     Code.WAITING_FOR_GUARANTEE: _waiting_for_guarantee,
     Code.BORROW_LIMIT_REACHED: _limit_reached,

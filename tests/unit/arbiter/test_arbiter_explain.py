@@ -25,20 +25,19 @@ def told(code: Code, *, job=ONE, node=None, ahead=0, **numbers: int) -> str:
 def test_the_guarantee_is_coming_back() -> None:
     gpus = {"need": 200, "within_guarantee": 200, "coming_back": 200, "earmarked": 0}
     assert told(Code.WAITING_FOR_RECLAIM, job=GANG, gpus=gpus, victims=4, grace_left_s=252) == (
-        "Your team is entitled to these 200 GPUs. They are lent out and are being given back:"
-        " at the latest in 4 min 12 s."
+        "Your team is entitled to these 200 GPUs. They are lent out and are being reclaimed,"
+        " within 4 min 12 s."
     )
 
 
 def test_one_gpu_is_coming_back() -> None:
     gpus = {"need": 1, "within_guarantee": 1, "coming_back": 1, "earmarked": 0}
     assert told(Code.WAITING_FOR_RECLAIM, gpus=gpus, victims=1, grace_left_s=30) == (
-        "Your team is entitled to this GPU. It is lent out and is being given back: at the latest"
-        " in 30 s."
+        "Your team is entitled to this GPU. It is lent out and is being reclaimed, within 30 s."
     )
     free = {"need": 1, "largest_free_on_a_cluster": 0}
     assert told(Code.WAITING_FOR_GUARANTEE, gpus=free).startswith(
-        "Your team is entitled to this GPU; 0 are free"
+        "Your team is entitled to this GPU. 0 are free"
     )
 
 
@@ -49,10 +48,10 @@ def test_what_is_taken_from_the_own_team_is_not_told_to_be_lent() -> None:
     reason = Code.WAITING_FOR_RECLAIM
     numbers = {"gpus": gpus, "grace_left_s": 30}
     assert told(reason, job=eight, victims=1, victims_of_team=1, **numbers) == (
-        "8 GPUs are being freed by a job of lower class of your team: at the latest in 30 s."
+        "8 GPUs are being freed by a job of your team in a lower class, within 30 s."
     )
     assert told(reason, job=eight, victims=2, victims_of_team=2, **numbers).startswith(
-        "8 GPUs are being freed by 2 jobs of lower class of your team"
+        "8 GPUs are being freed by 2 jobs of your team in a lower class"
     )
     assert "lent out" in told(reason, job=eight, victims=2, victims_of_team=1, **numbers)
 
@@ -62,29 +61,30 @@ def test_a_part_is_back_already() -> None:
     gpus |= {"coming_back": 80, "earmarked": 120}
     assert (
         told(Code.WAITING_FOR_RECLAIM, job=GANG, gpus=gpus, victims=4, grace_left_s=0)
-        == "200 GPUs are being given back for it: at the latest in 0 s. 120 are here already."
+        == "200 GPUs are being reclaimed for it, within 0 s. 120 GPUs are already available."
     )
 
 
 def test_what_is_overdue_is_not_promised() -> None:
-    """Planted: "at the latest in 0 s", for ten minutes."""
+    """Planted: "within 0 s", for ten minutes."""
     gpus = {"need": 2, "within_guarantee": 2, "coming_back": 2, "earmarked": 0}
     numbers = {"gpus": gpus, "victims": 1, "grace_left_s": 0}
     late = {"overdue_s": 90, "given_up_in_s": 510}
     assert told(Code.WAITING_FOR_RECLAIM, **numbers, **late) == (
-        "Your team is entitled to these 2 GPUs. They are lent out and are being given back. That"
-        " was due 1 min 30 s ago; it is waited for 8 min 30 s more, then the job waits as before."
+        "Your team is entitled to these 2 GPUs. They are lent out and are being reclaimed. That"
+        " was due 1 min 30 s ago. After another 8 min 30 s the job gives up its claim and waits as"
+        " before."
     )
 
 
 def test_what_is_all_here_waits_for_quota_alone() -> None:
-    """Planted: "are being given back", with nothing that comes back."""
+    """Planted: "are being reclaimed", with nothing that comes back."""
     gpus = {"need": 16, "within_guarantee": 16, "coming_back": 0, "earmarked": 16}
     sixteen = replace(GANG, node_count=1, mgpu_per_node=16 * GPU)
     numbers = {"gpus": gpus, "victims": 0, "grace_left_s": 40}
     assert told(Code.WAITING_FOR_RECLAIM, job=sixteen, **numbers) == (
-        "16 GPUs are kept for it and here already: it starts as soon as jobs that are being stopped"
-        " leave room in quota, at the latest in 40 s."
+        "16 GPUs are free and kept for it. It starts once the jobs that are being stopped have"
+        " freed quota, within 40 s."
     )
 
 
@@ -125,42 +125,42 @@ FREE = {"need": 8, "free": 3, "largest_free_on_a_cluster": 3, "available_by_quot
         (
             Code.WAITING_FOR_GUARANTEE,
             {"gpus": FREE},
-            "Your team is entitled to these 8 GPUs; 3 are free on one cluster, and no jobs can"
-            " be stopped now that would make room for it.",
+            "Your team is entitled to these 8 GPUs. 3 are free on one cluster, and no jobs can"
+            " be preempted now to free the rest.",
         ),
         (
             Code.WAITING_FOR_GUARANTEE,
             {"gpus": {**FREE, "capacity": 96}},
-            "Your team is entitled to these 8 GPUs, but more is guaranteed in this pool than the"
-            " 96 GPUs it has in working order; 3 are free on one cluster, and no jobs can be"
-            " stopped now that would make room for it.",
+            "Your team is entitled to these 8 GPUs, but only 96 GPUs of this pool work, and more"
+            " than that are guaranteed. 3 are free on one cluster, and no jobs can be preempted"
+            " now to free the rest.",
         ),
         (
             Code.WAITING_FOR_GUARANTEE,
             {"gpus": {**FREE, "limit": 40, "held": 38}, "node": "d"},
-            "Your team is entitled to these 8 GPUs, but ai/research holds 38 of the 40 GPUs it may,"
-            " and nothing there can be taken back now.",
+            "Your team is entitled to these 8 GPUs, but ai/research uses 38 of the 40 GPUs that it"
+            " may use, and no jobs there can be preempted now.",
         ),
         (
             Code.BORROW_LIMIT_REACHED,
             {"gpus": {"need": 8, "limit": 20, "held": 16}, "node": "t"},
-            "Your team may hold at most 20 GPUs and holds 16; this job needs 8 GPUs.",
+            "Your team may use at most 20 GPUs and uses 16; this job needs 8 GPUs.",
         ),
         (
             Code.BORROW_LIMIT_REACHED,
             {"gpus": {"need": 8, "limit": 20, "held": 26, "leaving": 6}, "node": "t"},
-            "Your team may hold at most 20 GPUs and holds 26 (6 in jobs that are being stopped);"
+            "Your team may use at most 20 GPUs and uses 26 (6 in jobs that are being stopped);"
             " this job needs 8 GPUs.",
         ),
         (
             Code.PARENT_LIMIT_REACHED,
             {"gpus": {"need": 8, "limit": 20, "held": 16}, "node": "d"},
-            "ai/research may hold at most 20 GPUs and holds 16; this job needs 8 GPUs.",
+            "ai/research may use at most 20 GPUs and uses 16; this job needs 8 GPUs.",
         ),
         (
             Code.PARENT_LIMIT_REACHED,
             {"gpus": {"need": 8, "limit": 20, "held": 16}, "node": "hidden"},
-            "A node above your team may hold at most 20 GPUs and holds 16; this job needs 8 GPUs.",
+            "A node above your team may use at most 20 GPUs and uses 16; this job needs 8 GPUs.",
         ),
         (
             Code.TOPOLOGY_FRAGMENTED,
@@ -207,19 +207,18 @@ FREE = {"need": 8, "free": 3, "largest_free_on_a_cluster": 3, "available_by_quot
         (
             Code.BEHIND_HIGHER_PRIORITY,
             {"gpus": {"need": 8}},
-            "It needs 8 GPUs, but a job of your team that comes first keeps its place"
-            " until it can start.",
+            "It needs 8 GPUs, but another job of your team comes first and waits itself.",
         ),
         (
             Code.BEHIND_FAIR_SHARE,
             {"ahead": 7, "starts_max": 9},
-            "It could start, but this cycle has started as many jobs as it may;"
+            "It could start, but this cycle reached its limit of starts;"
             " 7 waiting jobs come before it in the next.",
         ),
         (
             Code.BEHIND_FAIR_SHARE,
             {"starts_max": 9},
-            "It could start, but this cycle has started as many jobs as it may;"
+            "It could start, but this cycle reached its limit of starts;"
             " it comes first in the next.",
         ),
         (Code.CLUSTER_UNAVAILABLE, {}, "No cluster with such GPUs accepts jobs now."),
@@ -260,17 +259,17 @@ def test_it_would_delay_a_job_that_comes_first() -> None:
     numbers = {"reserved_start_at": 1_000_000}
     gpus = {"need": 8, "free": 16, "reserved": 32}
     told_to_all = (
-        "It needs 8 GPUs, and would keep a job waiting that comes first: that one needs 32 GPUs"
-        ", reserved for it from 1970-01-12 13:46 UTC on. With a "
+        "It needs 8 GPUs and would delay a job that comes first. 32 GPUs are reserved for that job"
+        " from 1970-01-12 13:46 UTC. With a "
     )
     endless = told(Code.RESERVED_FOR_LARGER_JOB, gpus=gpus, **numbers)
-    assert endless == f"{told_to_all}time limit that is over by then it could start before."
+    assert endless == f"{told_to_all}time limit that ends before then, it could start sooner."
     long = a_queued("j", "t", gpus=8, time_limit_s=9_000)
     assert told(Code.RESERVED_FOR_LARGER_JOB, job=long, gpus=gpus, **numbers) == (
-        f"{told_to_all}shorter time limit, over by then, it could start before."
+        f"{told_to_all}shorter time limit that ends before then, it could start sooner."
     )
 
 
 def test_every_code_has_a_sentence() -> None:
     """Planted: a new code in the plan, and in nothing else."""
-    assert set(sentences._TELLERS) == set(Code)
+    assert set(sentences._WRITERS) == set(Code)

@@ -221,8 +221,8 @@ def test_a_job_waits_for_busy_nodes_that_have_it_while_others_are_free() -> None
     assert (reason.numbers["free_mgpu"], reason.numbers["largest_free_on_a_cluster_mgpu"]) == (0, 0)
     assert (reason.latest, reason.method) == (NOW + 50, "time_limits")
     assert sentence(reason, snapshot.queued[0], NAMES) == (
-        "Your team is entitled to these 8 GPUs; 0 are free on one cluster on nodes with the feature"
-        " ib, and no jobs can be stopped now that would make room for it."
+        "Your team is entitled to these 8 GPUs. 0 are free on one cluster on nodes with the feature"
+        " ib, and no jobs can be preempted now to free the rest."
     )
 
 

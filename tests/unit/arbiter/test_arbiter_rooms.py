@@ -145,7 +145,7 @@ def test_what_lacks_is_told_with_its_numbers() -> None:
         "memory_mib_per_node": 100 * GIB,
     }
     assert sentence(one, job, NAMES) == (
-        "14 GPUs are free on one cluster, but not what it wants beside them: it needs 1 node with"
+        "14 GPUs are free on one cluster, but without enough CPU or memory: it needs 1 node with"
         " 2 GPUs and 16 CPUs and 100 GiB of memory free, and none has; 2 have the GPUs free."
     )
 

@@ -290,8 +290,8 @@ def test_who_waits_because_of_fair_share_is_told_the_numbers() -> None:
     }
     assert told == {"taken_mgpu": 8 * GPU, "weight_permille": 500, "used_permille": 823}
     assert sentence(waiting, snapshot.queued[0], {}) == (
-        "It needs 8 GPUs. 8 GPUs to spare went now to teams that have used less of their share"
-        " lately. Your team has 50 % of the weight and 82.3 % of the recent use of its level."
+        "It needs 8 GPUs. This cycle gave 8 GPUs beyond guarantees to teams that used less of their"
+        " share lately. Your team has 50 % of the weight and 82.3 % of the recent use of its level."
     )
 
 
@@ -306,7 +306,7 @@ def test_nobody_reads_of_another_organizations_share() -> None:
     assert (waiting.job, waiting.code, waiting.node) == ("x", Code.BEHIND_FAIR_SHARE, None)
     assert not {"used_permille", "taken_mgpu"} & set(waiting.numbers)
     assert sentence(waiting, snapshot.queued[0], {}) == (
-        "It needs 8 GPUs. What is to spare went now to others that have used less of their share"
+        "It needs 8 GPUs. This cycle gave the spare GPUs to others that used less of their share"
         " lately."
     )
 

@@ -278,8 +278,8 @@ def test_what_no_domain_can_ever_hold_never_fits() -> None:
             never,
             0,
             f"{begin} needs 2 nodes with 8 GPUs each in one NVLink domain, and no NVLink domain of"
-            " pool h100 is known to have even one such node; where clusters tell no NVLink domains"
-            " of their nodes, make it a preference or leave it out.",
+            " pool h100 is known to have even one such node. If the clusters do not report NVLink"
+            " domains, make it a preference or leave it out.",
         ),
         "node": (
             never,
@@ -290,8 +290,8 @@ def test_what_no_domain_can_ever_hold_never_fits() -> None:
             never,
             0,
             f"{begin} needs 2 nodes with 9 GPUs each in one block, and no block of pool h100 is"
-            " known to have even one such node; where clusters tell no blocks of their nodes, make"
-            " it a preference or leave it out.",
+            " known to have even one such node. If the clusters do not report blocks, make it a"
+            " preference or leave it out.",
         ),
     }
 

@@ -440,7 +440,7 @@ def test_what_asking_otherwise_does_not_help(company: Company, bob: User) -> Non
         dependent: f"It waits until train has ended (it is running). {no_help}",
         a_job(company, bob, explanation=later): f"It begins at noon. {no_help}",
         native: "It was submitted directly to its cluster, so it can be changed only there.",
-        a_job(company, bob): "The arbiter has not looked at it yet. Ask again in a few seconds.",
+        a_job(company, bob): "The scheduler has not looked at it yet. Ask again in a few seconds.",
         a_job(
             company, bob, begin_at=NOW + timedelta(hours=1), explanation=FREE
         ): f"It no longer waits for GPUs. {no_help}",

@@ -197,7 +197,7 @@ def test_the_reason_is_told_and_jobs_use_their_other_pools(
     told = by_token(cast.bob).get(f"jobs/{bound.pk}/explanation").json()
     assert (told["code"], told["sentence"]) == (
         "pool_archived",
-        "Its pool is archived. It waits until the pool is restored; or cancel it.",
+        "Its pool is archived. It waits until an administrator restores the pool.",
     )
 
 

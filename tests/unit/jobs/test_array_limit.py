@@ -39,7 +39,7 @@ pytestmark = pytest.mark.django_db
 
 KEPT = {
     "code": ARRAY_LIMIT_REACHED,
-    "sentence": "At most 1 task runs at once of its array; 1 is now.",
+    "sentence": "At most 1 task runs at once in its array; 1 runs now.",
     "numbers": {"tasks_at_once_max": 1, "tasks_active": 1, "tasks_first": 0},
     "node": None,
     "jobs_ahead": 0,
@@ -108,7 +108,7 @@ def test_the_others_are_told_why(company: Company, bob: User, cycles: Cycles) ->
     body = by_token(bob).get(f"jobs/{second.id}/explanation").json()
     assert body["code"] == "array_limit_reached"
     assert body["sentence"] == (
-        "At most 1 task runs at once of its array; 1 is now. sweep[0] is being started."
+        "At most 1 task runs at once in its array; 1 runs now. sweep[0] is being started."
     )
     assert body["numbers"] == {"tasks_at_once_max": 1, "tasks_active": 1, "tasks_first": 0}
     assert (body["jobs_ahead"], body["victims"], body["estimated_start"]) == (0, [], None)
@@ -118,7 +118,7 @@ def test_the_others_are_told_what_the_first_waits_for(company: Company, bob: Use
     """Planted: the lowest index though it waits for jobs; a task that runs though another is to
     start; one that is kept back itself; another array's."""
     limit = {"tasks_at_once_max": 2, "tasks_active": 1, "tasks_first": 1}
-    told = "At most 2 tasks run at once of its array; 1 is now, and 1 other comes first."
+    told = "At most 2 tasks run at once in its array; 1 runs now, and 1 other comes first."
     kept = {**KEPT, "sentence": told, "numbers": limit}
     needs = {**kept, "code": "waiting_for_free_gpus", "sentence": "It needs 8 GPUs; 4 are free."}
     array = an_array(
@@ -145,7 +145,7 @@ def test_the_others_are_told_what_the_first_waits_for(company: Company, bob: Use
     assert sentence() == f"{told} grid[3] comes before it and waits: 8 GPUs come back."
     tasks.filter(array_index=3).update(explanation=None)
     assert sentence() == (
-        f"{told} grid[3] comes before it, and the arbiter has not looked at that one yet."
+        f"{told} grid[3] comes before it, and the scheduler has not looked at that task yet."
     )
     tasks.filter(array_index__in=[2, 3]).update(state="held")
     assert sentence() == f"{told} grid[0] is running."
@@ -154,10 +154,10 @@ def test_the_others_are_told_what_the_first_waits_for(company: Company, bob: Use
 @pytest.mark.parametrize(
     ("first", "active", "comes_first", "told"),
     [
-        ("queued", 0, 1, "; 0 are now, and 1 other comes first. sweep[0] comes before it and"),
+        ("queued", 0, 1, "; 0 run now, and 1 other comes first. sweep[0] comes before it and"),
         # It has started since the cycle that counted.
         ("running", 0, 1, ". sweep[0] is running."),
-        ("running", 1, 0, "; 1 is now. sweep[0] is running."),
+        ("running", 1, 0, "; 1 runs now. sweep[0] is running."),
         # What ran has ended since.
         ("queued", 1, 0, ". sweep[0] comes before it and"),
     ],
@@ -173,7 +173,7 @@ def test_counts_that_the_first_task_contradicts_are_left_out(
     tasks.filter(array_index=1).update(explanation={**KEPT, "numbers": limit})
     last = tasks_of(array)[1]
     sentence = by_token(bob).get(f"jobs/{last.id}/explanation").json()["sentence"]
-    assert sentence.startswith(f"At most 1 task runs at once of its array{told}")
+    assert sentence.startswith(f"At most 1 task runs at once in its array{told}")
 
 
 def large_arrays(company: Company, user: User, tasks: int) -> list[UUID]:
@@ -230,9 +230,9 @@ def test_nor_does_what_comes_first_where_statistics_are_of_an_empty_table(
 @pytest.mark.parametrize(
     ("most", "active", "first", "sentence"),
     [
-        (1, 0, 1, "At most 1 task runs at once of its array; 0 are now, and 1 other comes first."),
-        (3, 1, 2, "At most 3 tasks run at once of its array; 1 is now, and 2 others come first."),
-        (3, 4, 0, "At most 3 tasks run at once of its array; 4 are now."),
+        (1, 0, 1, "At most 1 task runs at once in its array; 0 run now, and 1 other comes first."),
+        (3, 1, 2, "At most 3 tasks run at once in its array; 1 runs now, and 2 others come first."),
+        (3, 4, 0, "At most 3 tasks run at once in its array; 4 run now."),
     ],
 )
 def test_the_sentence(most: int, active: int, first: int, sentence: str) -> None:

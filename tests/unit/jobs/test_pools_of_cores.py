@@ -185,7 +185,7 @@ def test_cores_are_decided_as_gpus_are_and_memory_beside_them(bob: Actor, cycles
     assert [slot.mgpu for slot in workload.slots] == [1_000, 1_000]
     second.refresh_from_db()
     assert second.explanation["sentence"] == (
-        "30 cores are free on one cluster, but not what it wants beside them: it needs 1 node with "
+        "30 cores are free on one cluster, but without enough CPU or memory: it needs 1 node with "
         "2 cores and 5,000 MiB of memory free, and none has; 2 have the cores free."
     )
 

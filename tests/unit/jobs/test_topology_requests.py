@@ -71,8 +71,8 @@ def test_the_arbiter_is_told_where_nodes_stand_and_what_jobs_ask_for(bob: Actor)
         (
             {"gpus": 16, "required_topology": "nvlink", "cluster": "local"},
             "16 GPUs of h100 can never run: it needs 2 nodes with 8 GPUs each in one NVLink domain,"
-            " and no NVLink domain on local is known to have even one such node; where clusters"
-            " tell no NVLink domains of their nodes, make it a preference or leave it out.",
+            " and no NVLink domain on local is known to have even one such node. If the"
+            " clusters do not report NVLink domains, make it a preference or leave it out.",
             0,
         ),
         (
