@@ -28,12 +28,12 @@ export function AcceptedDifferences({ cluster }: { cluster: Cluster }) {
   });
   if (differences.length === 0) return null;
   return (
-    <section aria-label="Let stand">
-      <h2>Let stand</h2>
-      <p className="dim">No push changes these, until either side of one changes.</p>
+    <section aria-label="Accepted differences">
+      <h2>Accepted differences</h2>
+      <p className="dim">Pushes skip a difference here until one of its sides changes.</p>
       <div className="scroll-x">
         <DataTable
-          label="Let stand"
+          label="Accepted differences"
           className="changes"
           rows={differences}
           rowKey={(difference) => difference.id}

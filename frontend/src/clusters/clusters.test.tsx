@@ -411,7 +411,7 @@ describe("quotas on a cluster", () => {
 
   it("what was let stand is shown and can be taken back", async () => {
     const { user, requests } = open("/clusters/slurm-a?tab=quotas", { company: admin });
-    const standing = await screen.findByRole("table", { name: "Let stand" });
+    const standing = await screen.findByRole("table", { name: "Accepted differences" });
     expect(within(standing).getByRole("row", { name: /production/ })).toHaveTextContent("fairshare 3fairshare 2");
     await user.click(within(standing).getByRole("button", { name: "Show account ai-company_production again" }));
     await waitFor(() =>

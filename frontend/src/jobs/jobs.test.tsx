@@ -397,7 +397,7 @@ describe("the job page of a waiting job", () => {
       override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
     });
     const card = await screen.findByRole("region", { name: "Why is it waiting?" });
-    expect(within(card).getByText("Coming back").parentElement).toHaveTextContent(/^Coming back100$/);
+    expect(within(card).getByText("Being reclaimed").parentElement).toHaveTextContent(/^Being reclaimed100$/);
     expect(within(card).getByRole("row", { name: /^Total held/ })).toHaveTextContent(
       /^Total held by these jobs \(this job needs 100\)200300\.00 GPU-h$/,
     );

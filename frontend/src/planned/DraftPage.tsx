@@ -221,13 +221,13 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
             <Choice
               label="For how long"
               name="Duration"
-              choices={["It stays", "Taken back after"]}
+              choices={["Permanent", "Reverted after"]}
               isSecond={terms.isReverted}
               onChange={(isReverted) => set({ isReverted })}
             />
             {terms.isReverted && (
               <TextInput
-                label="Taken back after"
+                label="Reverted after"
                 description="From when it is applied: 12h, 3d, 1d12h. Skipped for quotas changed in the meantime."
                 required
                 placeholder="3d"

@@ -318,7 +318,7 @@ function ChangeFacts({ change }: { change: PlannedChange }) {
     ["Drafted by", change.created_by],
     ["Decided by", change.decided_by],
     ["To be applied", change.apply_at && <Time at={change.apply_at} show="exact" />],
-    ["Taken back after", change.revert_after_s === null ? "never: it stays" : formatDuration(change.revert_after_s)],
+    ["Reverted after", change.revert_after_s === null ? "never" : formatDuration(change.revert_after_s)],
     ["Applied", change.applied_at && <Time at={change.applied_at} show="exact" />],
     ["Ended", change.ended_at && <Time at={change.ended_at} show="exact" />],
   ];

@@ -131,16 +131,16 @@ function Preview({ preview }: { preview: QuotaPreview }) {
       <Followers preview={preview} />
       <Starts preview={preview} sums={sums} />
       <Losses
-        title="Told to give back"
-        note="Running jobs that would get their notice with the change only. They queue again at their old place."
+        title="Preempted by the change"
+        note="Running jobs that would be preempted only with the change. They are requeued at their old place."
         asOf={preview.as_of}
         losses={preview.reclaimed}
         starts={preview.starts}
         count={sums.reclaimed}
       />
       <Losses
-        title="Spared"
-        note="They would get their notice without the change."
+        title="No longer preempted"
+        note="Running jobs that would be preempted only without the change."
         asOf={preview.as_of}
         losses={preview.spared}
         starts={preview.starts}
@@ -162,7 +162,7 @@ function Figures({ preview, sums }: { preview: QuotaPreview; sums: PreviewSums }
     <dl className="evidence figures">
       <Figure name="Start sooner">{sums.sooner}</Figure>
       <Figure name="Start later">{sums.later}</Figure>
-      <Figure name="Give back">{sums.reclaimed}</Figure>
+      <Figure name="Preempted">{sums.reclaimed}</Figure>
       {sums.atRisk.map(({ device, mgpuS }) => (
         <Figure key={device} name={`${capitalised(deviceTime(device, "hours"))} at risk`}>
           {formatGpuHours(mgpuS)}

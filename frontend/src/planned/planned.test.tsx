@@ -109,7 +109,7 @@ describe("words", () => {
       "3 jobs would start sooner, 2 jobs later, and 1 job would be told to give GPUs back, with 41.50 GPU-hours of work at risk.",
     );
     expect(previewSentence({ ...sums, sooner: 0, later: 0, reclaimed: 0 })).toBe(
-      "No job would start or be stopped at another time than without it.",
+      "No start would move, and no job would be preempted because of the change.",
     );
   });
 
@@ -181,8 +181,8 @@ describe("drafting", () => {
     const save = screen.getByRole("button", { name: "Save the draft and preview it" });
     expect(save).toBeDisabled();
     await user.type(screen.getByRole("textbox", { name: /^Reason/ }), "deadline");
-    await user.click(screen.getByRole("radio", { name: "Taken back after" }));
-    await user.type(screen.getByRole("textbox", { name: /^Taken back after/ }), "3d");
+    await user.click(screen.getByRole("radio", { name: "Reverted after" }));
+    await user.type(screen.getByRole("textbox", { name: /^Reverted after/ }), "3d");
     await user.click(save);
 
     expect(await screen.findByRole("heading", { name: /deadline/ })).toBeInTheDocument();

@@ -128,7 +128,7 @@ export function previewSentence(sums: PreviewSums): string {
     );
   }
   if (sums.spared > 0) parts.push(`${jobs(sums.spared)} would be spared from giving ${devicesOf(sums)} back`);
-  if (parts.length === 0) return "No job would start or be stopped at another time than without it.";
+  if (parts.length === 0) return "No start would move, and no job would be preempted because of the change.";
   const last = parts.pop() ?? "";
   const told = parts.length === 0 ? last : `${parts.join(", ")}, and ${last}`;
   return `${told.charAt(0).toUpperCase()}${told.slice(1)}.`;

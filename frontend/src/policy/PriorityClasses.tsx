@@ -185,9 +185,9 @@ function ClassTable({
             </>
           ),
         },
-        { header: "Order", isRight: true, cell: (each) => formatCount(each.order) },
+        { header: "Priority", isRight: true, cell: (each) => formatCount(each.order) },
         {
-          header: "May stop",
+          header: "May preempt",
           cell: (each) =>
             each.preempts_across_teams
               ? "lower ones of all teams"

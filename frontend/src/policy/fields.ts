@@ -33,7 +33,7 @@ export const POLICY_FIELDS: readonly Field[] = [
   },
   {
     name: "spare_order",
-    label: "Then spare GPUs go by",
+    label: "Order of spare GPUs",
     meaning: "The order among teams of equal rank. Without credits, fair-share decides alone.",
     kind: "choice",
     choices: SPARE_ORDERS,
@@ -79,7 +79,7 @@ export const POLICY_FIELDS: readonly Field[] = [
   {
     name: "time_zone",
     label: "Time zone",
-    meaning: "A name such as Europe/Berlin. Later, periods of money follow it.",
+    meaning: "A name such as Europe/Berlin.",
     kind: "text",
     max: 64,
   },
@@ -89,7 +89,7 @@ export const CLASS_FIELDS: readonly Field[] = [
   { name: "description", label: "What it is for", meaning: "Shown where a class is chosen.", kind: "text", max: 200 },
   {
     name: "order",
-    label: "Order",
+    label: "Priority",
     meaning: "Higher is served first inside a team.",
     kind: "count",
     min: 0,
@@ -111,13 +111,13 @@ export const CLASS_FIELDS: readonly Field[] = [
   },
   {
     name: "preempts_within_team",
-    label: "Stops lower classes of its own team",
-    meaning: "When no GPU is free for it.",
+    label: "Preempts lower classes in its team",
+    meaning: "Only where no GPU is free for the job.",
     kind: "yes",
   },
   {
     name: "preempts_across_teams",
-    label: "Stops lower classes of all teams",
+    label: "Preempts lower classes in all teams",
     meaning: "Also inside their guarantees, up to the cap in each team. Needs a cap.",
     kind: "yes",
   },
@@ -158,7 +158,7 @@ export const INSTALLATION_FIELDS: readonly Field[] = [
   {
     name: "reservation_horizon_s",
     label: "Horizon of reservations",
-    meaning: "For how long at most GPUs are kept free for a job. Below the longest time limits, large jobs may wait without a bound.",
+    meaning: "The longest time for which GPUs are reserved for a job. Below the longest time limits, large jobs may wait without a bound.",
     kind: "seconds",
     min: 0,
     max: 366 * DAY_S,
@@ -199,8 +199,8 @@ export const INSTALLATION_FIELDS: readonly Field[] = [
   },
   {
     name: "claim_overdue_s",
-    label: "Wait for overdue GPUs",
-    meaning: "How long after its grace the GPUs of a stopped job are still waited for before others are claimed.",
+    label: "Timeout of overdue GPUs",
+    meaning: "How long the scheduler waits for a stopped job's GPUs after the grace period, before it claims others.",
     kind: "seconds",
     min: 0,
     max: DAY_S,
@@ -216,7 +216,7 @@ export const INSTALLATION_FIELDS: readonly Field[] = [
   {
     name: "reclaims_max",
     label: "Reclaims in a cycle",
-    meaning: "Jobs that get GPUs back by stopping others; the rest follows in the next cycle.",
+    meaning: "Jobs for which one cycle preempts others. The rest follows in the next cycle.",
     kind: "count",
     min: 1,
     max: 1_000_000,
