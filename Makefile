@@ -95,14 +95,17 @@ migrations: environment ## The migrations say what the models say
 
 openapi: environment ## Write frontend/openapi.json and its TypeScript types anew
 	$(BIN)/python manage.py export_openapi frontend/openapi.json
+	$(BIN)/python manage.py export_cluster_kinds frontend/mock/cluster-kinds.json
 	@$(PYTHON) deploy/bootstrap.py frontend
 	$(NPM) run types
 
 openapi-check: environment ## frontend/openapi.json is what the code says
 	@mkdir -p var
 	$(BIN)/python manage.py export_openapi var/openapi.json
+	$(BIN)/python manage.py export_cluster_kinds var/cluster-kinds.json
 	@diff -u frontend/openapi.json var/openapi.json \
-		|| { echo "frontend/openapi.json is not what the code says: run \`make openapi\`." >&2; exit 1; }
+		&& diff -u frontend/mock/cluster-kinds.json var/cluster-kinds.json \
+		|| { echo "frontend/openapi.json or mock/cluster-kinds.json is not what the code says: run \`make openapi\`." >&2; exit 1; }
 
 reference: environment ## Write the generated parts of docs/reference anew
 	PYTHONPATH=.:platform:tests DJANGO_SETTINGS_MODULE=portal.settings $(BIN)/python tests/reference.py

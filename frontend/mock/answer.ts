@@ -18,6 +18,7 @@ import {
   TREE,
 } from "./company.ts";
 import { theAuditEvents } from "./audit.ts";
+import kinds from "./cluster-kinds.json" with { type: "json" };
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
 import { theCycles, theDecisionLines, theDecisions } from "./decisions.ts";
 import { aProblem, page, type MockAnswer, type MockRequest } from "./http.ts";
@@ -165,6 +166,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return { status: 200, body: theDay(query.get("team")) };
     case "scheduler":
       return { status: 200, body: company.scheduler };
+    case "cluster-kinds":
+      return page(kinds, query);
     case "clusters":
       return clusters(request, id, action);
     case "nodes":

@@ -189,6 +189,25 @@ export function theScheduler(ageS = 1): Scheduler {
   return { last_cycle_at: at, is_late: isLate, last_observation_at: at, is_observer_late: isLate, late_after_s: 15 };
 }
 
+const SLURM_WORDS: Cluster["words"] = {
+  variant: "",
+  account: "Account",
+  unknown_account: "the account is no team's",
+  unknown_user: "the user is not mapped",
+  limits: "The cluster enforces the quotas too, as accounts and limits of its own.",
+  limit_objects: "accounts, members and limits",
+  subjects: {},
+};
+const KUBERNETES_WORDS: Cluster["words"] = {
+  variant: "Kueue, shared mode",
+  account: "Namespace",
+  unknown_account: "the Pods came through no team's queue",
+  unknown_user: "no user of this name is known",
+  limits: "Kueue enforces the quotas too, as cohorts and queues of its own, also while this portal is away.",
+  limit_objects: "namespaces, queues and cohorts",
+  subjects: { cohort: "Cohort", namespace: "Namespace", "cluster queue": "ClusterQueue", queue: "LocalQueue" },
+};
+
 export function theClusters(): Cluster[] {
   const now = Date.now();
   const aCluster = (n: number, name: string, kind: string, ageS: number, gpus: number): Cluster => ({
@@ -222,6 +241,7 @@ export function theClusters(): Cluster[] {
     ],
     outside: { running: 0, running_mgpu: 0, pending: 0, pending_mgpu: 0, holders: null },
     kind_label: { slurm: "Slurm", kubernetes: "Kubernetes", local: "Local" }[kind] ?? kind,
+    words: kind === "kubernetes" ? KUBERNETES_WORDS : SLURM_WORDS,
     has_users: kind === "slurm",
     keeps_limits: kind !== "local",
     runs_images: kind === "kubernetes",

@@ -15,6 +15,7 @@ from clusters.models import Cluster, Pool
 from clusters.observation import store_capacity
 from clusters.trusted import check_trusted
 from connectors.errors import ClusterUnavailable
+from connectors.options import OptionsRefused, pointer
 from connectors.registry import KINDS, kind_named
 from live.publishing import publish
 from live.waking import wake
@@ -311,9 +312,10 @@ def _refuse_bad_options(kind: str, options: Mapping[str, Any]) -> None:
         check_trusted(kind, options)
         kind_named(kind).check_options(options)
     except ValueError as error:
+        problems = error.problems if isinstance(error, OptionsRefused) else (((), str(error)),)
         raise InvalidRequest(
             f"A {kind} cluster cannot have these options: {error}.",
-            errors=[FieldError("/options", str(error))],
+            errors=[FieldError("/options" + pointer(path), why) for path, why in problems],
         ) from error
     except ClusterUnavailable:
         # An unreachable cluster does not make the options wrong; its page will show it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.accounts import ClusterAccount
@@ -17,6 +17,25 @@ from connectors.recalling import Recaller
 Options = Mapping[str, Any]
 #: Settings of the installation by name, as far as a kind lists them in `operator_settings`.
 OperatorSettings = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindWords:
+    """The words of a cluster's own system for what pages show of it."""
+
+    #: What of the cluster's system it runs, beside its kind; "" if the kind says it all.
+    variant: str = ""
+    #: Heading of the accounts that use devices beside the portal.
+    account: str = "Account"
+    #: Why such use counts for no team.
+    unknown_account: str = "the account is no team's"
+    unknown_user: str = "the user is not mapped"
+    #: How the cluster enforces the quotas that are pushed to it, as sentences.
+    limits: str = "The cluster enforces the quotas too, as accounts and limits of its own."
+    #: What a push changes there.
+    limit_objects: str = "accounts, members and limits"
+    #: By the first words of a subject in a comparison of limits: the name of such objects there.
+    subjects: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +54,10 @@ class ClusterKind:
     #: Open a connector by options, our id of the cluster, and the identity that its first inventory
     #: gave (`Inventory.identity`). Contacts nothing yet. Raises ValueError.
     open: Callable[[Options, str, Mapping[str, str]], ClusterConnector]
-    #: Raises ValueError for options that no such cluster can have. Opens no file with a secret.
+    #: The JSON Schema of the options (see `connectors.options`), from which forms are drawn.
+    options_schema: Mapping[str, Any]
+    #: Raises ValueError for options that no such cluster can have. OptionsRefused, which is one,
+    #: names the options. Opens no file with a secret.
     check_options: Callable[[Options], None]
     #: Raises ValueError, saying what to do, for options that use what the operator has not listed.
     check_trusted: Callable[[Options, OperatorSettings], None]
@@ -45,6 +67,8 @@ class ClusterKind:
     secret_paths: Callable[[OperatorSettings], Sequence[str]] = lambda given: ()
     #: Options that the operator adds to those stored, by the settings and all secret paths.
     operator_options: Callable[[OperatorSettings, Sequence[str]], Options] = lambda given, paths: {}
+    #: The words of a cluster with these options, which may be invalid.
+    words: Callable[[Options], KindWords] = lambda options: KindWords()
     #: Whether the options hold no secret, so that administrators may read them again.
     shows_options: bool = False
     #: Options that identify the cluster and our workloads on it.

@@ -28,6 +28,11 @@ def kinds_where(holds: Callable[[ClusterKind], object]) -> list[str]:
     return sorted(name for name, kind in KINDS.items() if holds(kind))
 
 
+def kinds_by_label() -> list[ClusterKind]:
+    """Return the kinds in the order of their names for people."""
+    return sorted(KINDS.values(), key=lambda kind: kind.label)
+
+
 def open_connector(
     kind: str,
     options: Mapping[str, Any],
@@ -49,5 +54,10 @@ def _unregistered(name: str) -> ClusterKind:
         raise KeyError(name)
 
     return ClusterKind(
-        name=name, label=name, open=refuse, check_options=refuse, check_trusted=refuse
+        name=name,
+        label=name,
+        open=refuse,
+        options_schema={},
+        check_options=refuse,
+        check_trusted=refuse,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -179,6 +180,35 @@ class DefaultImageSerializer(serializers.Serializer[Any]):
     image = serializers.CharField(allow_null=True, help_text="null: jobs must name one")
 
 
+class ClusterWordsSerializer(serializers.Serializer[Any]):
+    """The words of a cluster's own system for what pages show of it."""
+
+    variant = serializers.CharField(
+        help_text="Scheduler and mode, if its kind has several; empty unless you manage clusters"
+    )
+    account = serializers.CharField(help_text="Heading of the accounts in `outside`")
+    unknown_account = serializers.CharField(help_text="Meaning of that reason in `outside`")
+    unknown_user = serializers.CharField(help_text="Meaning of that reason in `outside`")
+    limits = serializers.CharField(help_text="How the cluster enforces quotas; in sentences")
+    limit_objects = serializers.CharField(help_text="Objects that a push of quotas changes")
+    subjects = serializers.DictField(
+        child=serializers.CharField(),
+        help_text="Kind of object, by the first words of a `subject` in comparisons of quotas",
+    )
+
+
+class ClusterKindSerializer(serializers.Serializer[Any]):
+    """A kind of cluster."""
+
+    name = serializers.CharField()
+    title = serializers.CharField(source="label", help_text="Name for people")
+    options_schema = serializers.DictField(
+        help_text="JSON Schema of the options. `x-when` gives the values of another option for "
+        "which an option applies, `x-needed` marks it as required then, and `x-more` as rarely "
+        "changed"
+    )
+
+
 class ClusterSerializer(serializers.Serializer[Any]):
     """A cluster, as last seen."""
 
@@ -186,6 +216,7 @@ class ClusterSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     kind = serializers.CharField()
     kind_label = serializers.CharField(help_text="Name of the kind for people")
+    words = ClusterWordsSerializer()
     has_users = serializers.BooleanField(
         help_text="Whether jobs run as users of the cluster, which must be mapped first"
     )
@@ -243,6 +274,7 @@ def shown_cluster(
     """Return a cluster as JSON, as the actor may see it."""
     stale_after = timedelta(seconds=settings.STALE_AFTER_S)
     kind = kind_named(cluster.kind)
+    options = cluster.options if _may_read_options(actor, cluster) else None
     return dict(
         ClusterSerializer(
             {
@@ -250,6 +282,8 @@ def shown_cluster(
                 "name": cluster.name,
                 "kind": cluster.kind,
                 "kind_label": kind.label,
+                "words": asdict(kind.words({} if options is None else options))
+                | ({"variant": ""} if options is None else {}),
                 "has_users": kind.has_users,
                 "keeps_limits": keeps_limits(cluster),
                 "is_enabled": cluster.is_enabled,
@@ -269,7 +303,7 @@ def shown_cluster(
                     {"pool": pool, "image": image}
                     for pool, image in sorted(kind.default_images(cluster.options).items())
                 ],
-                "options": cluster.options if _may_read_options(actor, cluster) else None,
+                "options": options,
             }
         ).data
     )

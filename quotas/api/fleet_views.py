@@ -19,10 +19,12 @@ from clusters.registration import (
     change_pool,
     delete_pool,
 )
+from connectors.registry import kinds_by_label
 from outbox.quarantine import open_quarantine
 from primitives.clock import SystemClock
 from quotas.api.fleet_serializers import (
     ClusterCreateSerializer,
+    ClusterKindSerializer,
     ClusterSerializer,
     ClusterUpdateSerializer,
     PoolCreateSerializer,
@@ -134,6 +136,23 @@ class PoolDetail(APIView):
         by = administrator(actor_from(request))
         delete_pool(pool_by_id(pool_id), by=by, now=SystemClock().now())
         return Response(status=204)
+
+
+class ClusterKindList(APIView):
+    """The kinds of cluster that can be added."""
+
+    @extend_schema(
+        operation_id="list_cluster_kinds",
+        summary="List kinds of cluster",
+        description="For platform administrators.",
+        responses=answers({200: page_of(ClusterKindSerializer)}, 403),
+    )
+    def get(self, request: Request) -> Response:
+        """List the kinds by their names for people, with the schema of their options."""
+        refuse_unknown_parameters(request, set())
+        administrator(actor_from(request))
+        items = [ClusterKindSerializer(kind).data for kind in kinds_by_label()]
+        return Response({"items": items, "next": None})
 
 
 class ClusterList(APIView):

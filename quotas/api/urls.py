@@ -7,6 +7,7 @@ from django.urls import URLPattern, path
 from quotas.api.cluster_user_views import ClusterUserDetail, ClusterUserList
 from quotas.api.fleet_views import (
     ClusterDetail,
+    ClusterKindList,
     ClusterList,
     PoolDetail,
     PoolList,
@@ -47,6 +48,7 @@ urlpatterns: list[URLPattern] = [
     path("quota-changes/<uuid:planned_id>/cancel", PlannedChangeCancel.as_view()),
     path("pools", PoolList.as_view()),
     path("pools/<uuid:pool_id>", PoolDetail.as_view()),
+    path("cluster-kinds", ClusterKindList.as_view()),
     path("clusters", ClusterList.as_view()),
     path("clusters/<uuid:cluster_id>", ClusterDetail.as_view()),
     path("clusters/<uuid:cluster_id>/users", ClusterUserList.as_view()),

@@ -12,7 +12,8 @@ from typing import Any
 
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.cluster_state import KubeState
-from connectors.kubernetes.options.options import KubernetesPool, parse_options
+from connectors.kubernetes.options.options import parse_options
+from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.kubernetes.workloads.observing import listing_of
 from connectors.protocol import Listing, Observation
 

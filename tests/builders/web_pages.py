@@ -49,7 +49,7 @@ PAGES = {
     "/clusters/$name": [
         f"/clusters/slurm-a?tab={tab}" for tab in ("nodes", "users", "quotas", "options", "use")
     ],
-    "/add-cluster": ["/add-cluster?kind=slurm", "/add-cluster?kind=kubernetes"],
+    "/add-cluster": [f"/add-cluster?kind={kind}" for kind in ("slurm", "kubernetes", "local")],
     "/decisions": ["/decisions", "/decisions?view=cycles"],
     "/decisions/$cycleId": ["/decisions/CYCLE"],
     "/access": ["/access"],

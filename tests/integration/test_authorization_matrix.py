@@ -165,6 +165,7 @@ TABLE: dict[tuple[str, str], Case] = {
         PLATFORM_ADMIN_200, {"waiting": "wait", "running": "end"}
     ),
     ("POST", "pools/<uuid:pool_id>/restore"): a_case(PLATFORM_ADMIN_200),
+    ("GET", "cluster-kinds"): a_case(PLATFORM_ADMIN_200),
     ("GET", "clusters"): a_case(CUT_TO_ALL),
     ("POST", "clusters"): a_case(
         PLATFORM_ADMIN_201,

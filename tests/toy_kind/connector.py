@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.errors import ClusterUnavailable, LogUnavailable
+from connectors.options import option, read_record, text, whole
 from connectors.protocol import (
     ClusterConnector,
     Inventory,
@@ -55,24 +56,26 @@ def now_s() -> int:
     return int(time.time())
 
 
+def check_address(option: str, value: object) -> str:
+    """Return the checked address. Raises ValueError."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"option {option} is needed: the name of the cluster")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class ToyOptions:
-    """The options of a cluster, checked."""
+    """The options of a cluster: how each is checked, and what forms show of it."""
 
-    address: str
-    gpus_per_node: int
+    address: str = option(
+        text(check_address), title="Address", help="The name of the cluster.", example="lab"
+    )
+    gpus_per_node: int = option(whole(1, 16), title="GPUs per node", default=8)
 
 
 def parse_options(options: Mapping[str, Any]) -> ToyOptions:
-    """Raises ValueError for options that no such cluster can have."""
-    if strange := sorted(options.keys() - {"address", "gpus_per_node"}):
-        raise ValueError(f"option {strange[0]} is not known")
-    address, gpus = options.get("address"), options.get("gpus_per_node", 8)
-    if not isinstance(address, str) or not address:
-        raise ValueError("option address is needed: the name of the cluster")
-    if not isinstance(gpus, int) or not 1 <= gpus <= 16:
-        raise ValueError("option gpus_per_node must be 1 to 16")
-    return ToyOptions(address, gpus)
+    """Raises OptionsRefused for options that no such cluster can have."""
+    return ToyOptions(**read_record(ToyOptions, options, "unknown options of a toy cluster"))
 
 
 def check_toy_options(options: Mapping[str, Any]) -> None:

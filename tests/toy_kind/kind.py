@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from connectors.kinds import ClusterKind, OperatorSettings, Options
-from toy_kind.connector import check_toy_options, open_toy
+from connectors.options import schema_of
+from toy_kind.connector import ToyOptions, check_toy_options, open_toy
 
 
 def check_trusted(options: Options, given: OperatorSettings) -> None:
@@ -14,6 +15,7 @@ TOY = ClusterKind(
     name="toy",
     label="Toy cluster",
     open=open_toy,
+    options_schema=schema_of(ToyOptions),
     check_options=check_toy_options,
     check_trusted=check_trusted,
     shows_options=True,

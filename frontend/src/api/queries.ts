@@ -105,6 +105,13 @@ export const clustersQuery = queryOptions({
     ),
 });
 
+/** The kinds of cluster that can be added, for those who manage clusters. */
+export const clusterKindsQuery = queryOptions({
+  queryKey: ["cluster-kinds"],
+  queryFn: async ({ signal }) => (await unwrap(client.GET("/api/v1/cluster-kinds", { signal }))).items,
+  staleTime: Infinity,
+});
+
 /** When the scheduler last decided: on every page, as nothing else tells that it has stopped. */
 export const schedulerQuery = queryOptions({
   queryKey: ["scheduler"],

@@ -24,6 +24,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/cluster-kinds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List kinds of cluster
+         * @description For platform administrators.
+         */
+        get: operations["list_cluster_kinds"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/clusters": {
         parameters: {
             query?: never;
@@ -2301,6 +2321,7 @@ export interface components {
             /** @description Age of the last answer from which the cluster counts as unreachable */
             stale_after_s: number;
             state: components["schemas"]["ClusterState"];
+            words: components["schemas"]["ClusterWords"];
         };
         /**
          * @description * `kubernetes` - kubernetes
@@ -2319,6 +2340,21 @@ export interface components {
             options: {
                 [key: string]: unknown;
             };
+        };
+        /** @description A kind of cluster. */
+        ClusterKind: {
+            name: string;
+            /** @description JSON Schema of the options. `x-when` gives the values of another option for which an option applies, `x-needed` marks it as required then, and `x-more` as rarely changed */
+            options_schema: {
+                [key: string]: unknown;
+            };
+            /** @description Name for people */
+            title: string;
+        };
+        ClusterKindPage: {
+            items: components["schemas"]["ClusterKind"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
         };
         /**
          * @description A node of a cluster, as last seen.
@@ -2419,6 +2455,25 @@ export interface components {
             items: components["schemas"]["ClusterUser"][];
             /** @description Path and query of the next page, null on the last */
             next: string | null;
+        };
+        /** @description The words of a cluster's own system for what pages show of it. */
+        ClusterWords: {
+            /** @description Heading of the accounts in `outside` */
+            account: string;
+            /** @description Objects that a push of quotas changes */
+            limit_objects: string;
+            /** @description How the cluster enforces quotas; in sentences */
+            limits: string;
+            /** @description Kind of object, by the first words of a `subject` in comparisons of quotas */
+            subjects: {
+                [key: string]: string;
+            };
+            /** @description Meaning of that reason in `outside` */
+            unknown_account: string;
+            /** @description Meaning of that reason in `outside` */
+            unknown_user: string;
+            /** @description Scheduler and mode, if its kind has several; empty unless you manage clusters */
+            variant: string;
         };
         /**
          * @description * `never_fits` - never_fits
@@ -5345,6 +5400,49 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["AuditEventPage"];
                     "text/csv": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_cluster_kinds: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterKindPage"];
                 };
             };
             400: {

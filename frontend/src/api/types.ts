@@ -16,6 +16,7 @@ export type Cluster = Schemas["Cluster"];
 export type Scheduler = Schemas["Scheduler"];
 export type Today = Schemas["Today"];
 export type ClusterRequest = Schemas["ClusterCreateRequest"];
+export type ClusterKind = Schemas["ClusterKind"];
 export type ClusterNode = Schemas["ClusterNode"];
 export type NodeRequest = Schemas["NodeRequest"];
 export type Placement = Schemas["Placement"];

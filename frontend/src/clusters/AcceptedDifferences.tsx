@@ -43,7 +43,7 @@ export function AcceptedDifferences({ cluster }: { cluster: Cluster }) {
               isHeading: true,
               cell: (difference) => (
                 <>
-                  <Subject subject={difference.subject} />
+                  <Subject subject={difference.subject} names={cluster.words.subjects} />
                   <div>
                     <Button
                       variant="default"

@@ -2,86 +2,74 @@ import { Button, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
-import { useState, type ReactNode } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
-import type { Cluster, ClusterRequest } from "../api/types";
+import type { Cluster, ClusterKind, ClusterRequest } from "../api/types";
 import { toastDone } from "../ui/toast";
-import { fieldOf, type Reading } from "./options";
+import { fieldsOf, placeOf, readFields, type Problems, type Schema } from "./schema";
+import { SchemaFields, type ClusterFields } from "./SchemaFields";
 
-type Kind = ClusterRequest["kind"];
-export type ErrorOf = (field: string) => string | undefined;
+const OPTIONS = "options";
 
-/**
- * What the forms of all kinds of cluster have in common: the name of a new cluster or the one whose options
- * are replaced, sending, and where a refusal is shown. `fields` are those that show refusals themselves.
- */
-export function ClusterForm({
-  kind,
-  reading: { options, problems },
-  fields,
-  cluster,
-  children,
-}: {
-  kind: Kind;
-  reading: Reading;
-  fields: readonly string[];
-  cluster?: Cluster;
-  children: (errorOf: ErrorOf) => ReactNode;
-}) {
+/** A new cluster of a kind, or other options of one that is there. */
+export function ClusterForm({ kind, cluster }: { kind: ClusterKind; cluster?: Cluster }) {
   const navigate = useNavigate();
   const queryClient = useQueryClient();
-  const form = useForm({ initialValues: { name: cluster?.name ?? "" } });
-  const name = form.values.name.trim();
-  const [isTried, setTried] = useState(false);
+  const schema: Schema = kind.options_schema;
+  const form = useForm<ClusterFields>({
+    initialValues: { name: cluster?.name ?? "", options: fieldsOf(schema, cluster?.options ?? {}) },
+    validate: ({ name, options }) => {
+      const problems: Problems = name.trim() === "" ? { name: "is needed" } : {};
+      readFields(schema, options, OPTIONS, problems);
+      return problems;
+    },
+  });
   const save = useMutation({
-    mutationFn: () =>
-      unwrap(
+    mutationFn: (values: ClusterFields) => {
+      const options = readFields(schema, values.options, OPTIONS, {});
+      return unwrap(
         cluster === undefined
-          ? client.POST("/api/v1/clusters", { body: { name, kind, options, is_enabled: true } })
+          ? client.POST("/api/v1/clusters", {
+              body: { name: values.name.trim(), kind: kind.name as ClusterRequest["kind"], options, is_enabled: true },
+            })
           : client.PATCH("/api/v1/clusters/{cluster_id}", {
               params: { path: { cluster_id: cluster.id } },
               body: { options },
             }),
-      ),
+      );
+    },
+    onError: (error) => form.setErrors(refusals(error, form.values, schema).placed),
     onSuccess: (saved) => {
       toastDone(cluster === undefined ? `Cluster ${saved.name} was added` : `The options of ${saved.name} were replaced`);
       void queryClient.invalidateQueries({ queryKey: ["clusters"] });
       if (cluster === undefined) void navigate({ to: "/clusters/$name", params: { name: saved.name } });
     },
   });
-  const refusals = save.error instanceof ApiError ? save.error.fieldErrors : {};
-  const refused = fieldOf(refusals.options ?? "");
-  const errorOf: ErrorOf = (field) =>
-    (isTried ? problems[field] : undefined) ?? (refused === field ? refusals.options : undefined);
-  const isShown = refusals.name !== undefined || (refused !== null && fields.includes(refused));
+  const { placed, others } = refusals(save.error, form.values, schema);
+  const isIncomplete = Object.keys(form.errors).some((place) => !(place in placed));
   return (
     <form
       noValidate
       className={cluster === undefined ? "card stack form-width" : "stack form-width"}
-      onSubmit={form.onSubmit(() => {
-        setTried(true);
-        if (Object.keys(problems).length === 0 && name !== "") save.mutate();
-      })}
+      onSubmit={form.onSubmit((values) => save.mutate(values))}
     >
       {cluster === undefined && (
         <TextInput
           label="Name"
-          description="How it is called here: lower-case letters, digits and -."
+          description="Its name in the portal: lower-case letters, digits and -."
           placeholder="hpc"
           required
           maxLength={63}
           {...form.getInputProps("name")}
-          error={refusals.name ?? (isTried && name === "" ? "is needed" : undefined)}
         />
       )}
-      {children(errorOf)}
-      {save.error && !isShown && (
-        <p className="bad-text" role="alert">
-          {refusals.options ?? save.error.message}
+      <SchemaFields schema={schema} fields={form.values.options} place={OPTIONS} form={form} />
+      {others.map((each) => (
+        <p key={each} className="bad-text" role="alert">
+          {each}
         </p>
-      )}
-      {isTried && Object.keys(problems).length > 0 && (
+      ))}
+      {isIncomplete && (
         <p className="bad-text" role="alert">
           Something is missing above, or is not as it must be.
         </p>
@@ -98,4 +86,22 @@ export function ClusterForm({
       </div>
     </form>
   );
+}
+
+/** What the server refused: by place in the form, and what no field shows. */
+function refusals(error: unknown, values: ClusterFields, schema: Schema): { placed: Problems; others: string[] } {
+  const placed: Problems = {};
+  const others: string[] = [];
+  const errors = error instanceof ApiError ? (error.problem.errors ?? []) : [];
+  for (const { pointer, detail } of errors) {
+    const [first, ...rest] = pointer
+      .split("/")
+      .slice(1)
+      .map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"));
+    const place = first === OPTIONS ? placeOf(schema, values.options, rest, OPTIONS) : first === "name" ? first : null;
+    if (place === null) others.push(detail);
+    else placed[place] = place in placed ? `${placed[place]} ${detail}` : detail;
+  }
+  if (errors.length === 0 && error instanceof Error) others.push(error.message);
+  return { placed, others };
 }

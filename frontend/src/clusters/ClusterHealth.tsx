@@ -27,19 +27,8 @@ export function ClusterHealth({ cluster }: { cluster: Cluster }) {
   );
 }
 
-const SCHEDULERS: Record<string, string> = { kueue: "Kueue", volcano: "Volcano", kai: "KAI", yunikorn: "YuniKorn" };
-
-/** Who places the Pods, and in which mode; for those who may read the options. */
-function kubernetesWords({ kind, options }: Cluster): string | null {
-  if (kind !== "kubernetes" || options === null) return null;
-  const scheduler = typeof options.scheduler === "string" ? options.scheduler : "kueue";
-  const name = SCHEDULERS[scheduler] ?? scheduler;
-  return scheduler === "kueue" ? `${name}, ${options.mode === "shared" ? "shared" : "arbiter"} mode` : name;
-}
-
 /** The kind, the API version where there are several, and whether it is switched off. */
 export function ClusterPills({ cluster }: { cluster: Cluster }) {
-  const scheduler = kubernetesWords(cluster);
   return (
     <>
       <span className="pill">{cluster.kind_label}</span>{" "}
@@ -48,9 +37,9 @@ export function ClusterPills({ cluster }: { cluster: Cluster }) {
           {cluster.api_version}
         </span>
       )}{" "}
-      {scheduler && (
-        <span className="pill" title="Who places the Pods; in shared mode Kueue holds the tree's quotas too">
-          {scheduler}
+      {cluster.words.variant && (
+        <span className="pill" title="Its scheduler">
+          {cluster.words.variant}
         </span>
       )}{" "}
       {!cluster.is_enabled && <span className="pill bad">{cluster.archived_at === null ? "disabled" : "archived"}</span>}

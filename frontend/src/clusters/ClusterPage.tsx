@@ -4,7 +4,7 @@ import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { lazy, Suspense, useState } from "react";
 
 import { client, unwrap } from "../api/client";
-import { clustersQuery } from "../api/queries";
+import { clusterKindsQuery, clustersQuery } from "../api/queries";
 import type { Cluster } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
@@ -34,7 +34,7 @@ const TAB_WORDS: Record<(typeof CLUSTER_TABS)[number], string> = {
   use: "Use",
 };
 
-const KubernetesForm = lazy(() => import("./KubernetesForm").then((module) => ({ default: module.KubernetesForm })));
+const ClusterForm = lazy(() => import("./ClusterForm").then((module) => ({ default: module.ClusterForm })));
 
 export function ClusterPage() {
   const { name } = useParams({ from: "/shell/clusters/$name" });
@@ -66,7 +66,7 @@ function ClusterView({ cluster }: { cluster: Cluster }) {
     nodes: true,
     users: mayManage && cluster.has_users,
     quotas: mayManage && cluster.keeps_limits,
-    options: mayManage && cluster.options !== null && cluster.kind === "kubernetes",
+    options: mayManage && cluster.options !== null,
     use: mayManage,
   };
   const shown = CLUSTER_TABS.filter((tab) => has[tab]);
@@ -127,9 +127,7 @@ function ClusterView({ cluster }: { cluster: Cluster }) {
             )}
             {has.options && (
               <Tabs.Panel value="options">
-                <Suspense fallback={<Lines count={8} label="Loading the options" />}>
-                  <KubernetesForm cluster={cluster} />
-                </Suspense>
+                <Options cluster={cluster} />
               </Tabs.Panel>
             )}
             {mayManage && (
@@ -145,6 +143,25 @@ function ClusterView({ cluster }: { cluster: Cluster }) {
         <CliLine command={`tidegate nodes --cluster ${cluster.name}`} />
       </div>
     </Page>
+  );
+}
+
+/** The options, which may be replaced. */
+function Options({ cluster }: { cluster: Cluster }) {
+  const loading = <Lines count={8} label="Loading the options" />;
+  return (
+    <QueryView query={useQuery(clusterKindsQuery)} loading={loading}>
+      {(kinds) => {
+        const kind = kinds.find(({ name }) => name === cluster.kind);
+        return (
+          kind && (
+            <Suspense fallback={loading}>
+              <ClusterForm kind={kind} cluster={cluster} />
+            </Suspense>
+          )
+        );
+      }}
+    </QueryView>
   );
 }
 

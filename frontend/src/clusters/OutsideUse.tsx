@@ -3,8 +3,6 @@ import { DataTable } from "../ui/DataTable";
 import { countUnder, DEVICE_HEADS, DEVICE_WORDS, DEVICES, formatGpuCount, headOf } from "../ui/units";
 
 const WHY = {
-  unknown_account: "the account is no team's",
-  unknown_user: "the user is not mapped",
   other_organization: "the user is of another organization",
   no_priority_class: "the organization has no priority class",
   given_up: "it had been given up as lost",
@@ -15,15 +13,9 @@ const WHY = {
   not_yet_counted: "counted from the next look on",
 } as const;
 
-/** Where the cluster has namespaces and queues for accounts and users. */
-const WHY_THERE: Partial<Record<keyof typeof WHY, string>> = {
-  unknown_account: "the Pods came through no team's queue",
-  unknown_user: "no user of this name is known",
-};
-
 /** What runs and waits on the cluster beside the portal; by name for those who manage clusters. */
 export function OutsideUse({ cluster }: { cluster: Cluster }) {
-  const isKubernetes = cluster.kind === "kubernetes";
+  const why = { ...WHY, unknown_account: cluster.words.unknown_account, unknown_user: cluster.words.unknown_user };
   const { running, running_mgpu, pending, pending_mgpu, holders } = cluster.outside;
   const deviceOf = new Map(cluster.pools.map((pool) => [pool.pool, pool.device]));
   const kinds = new Set(deviceOf.values());
@@ -46,7 +38,7 @@ export function OutsideUse({ cluster }: { cluster: Cluster }) {
           rowKey={(holder) => `${holder.account} ${holder.user} ${holder.pool} ${holder.reason}`}
           columns={[
             {
-              header: isKubernetes ? "Namespace" : "Account",
+              header: cluster.words.account,
               isHeading: true,
               cell: (holder) => holder.account || "–",
             },
@@ -64,7 +56,7 @@ export function OutsideUse({ cluster }: { cluster: Cluster }) {
             {
               header: "Why for no team",
               only: "wide",
-              cell: (holder) => (isKubernetes && WHY_THERE[holder.reason]) || WHY[holder.reason],
+              cell: (holder) => why[holder.reason],
             },
           ]}
         />

@@ -14,15 +14,7 @@ import { toastError } from "../ui/toast";
 import { formatCount } from "../ui/units";
 import { AcceptedDifferences } from "./AcceptedDifferences";
 import { Settings, Subject } from "./differences";
-import { isRefused, outcomeOf, PUSH_WORDS, type PushKind } from "./pushes";
-
-/** What of the tree a cluster holds itself. */
-const ABOUT = {
-  accounts: "The cluster enforces the quotas too, as accounts and limits of its own.",
-  shared: "Kueue enforces the quotas too, as cohorts and queues of its own, also while this portal is away.",
-  arbiter:
-    "Each team has a namespace and a queue there. Kueue's own quotas are wide on purpose: it holds nothing back that was granted here.",
-} as const;
+import { isRefused, outcomeOf, PUSH_WORDS, type PushKind, type SubjectNames } from "./pushes";
 
 /**
  * The quota tree against the cluster's own limits: compare, push, or let a difference stand.
@@ -53,10 +45,7 @@ export function QuotaPushes({ cluster }: { cluster: Cluster }) {
   });
   return (
     <>
-      <p className="dim">
-        {ABOUT[cluster.kind === "kubernetes" ? (cluster.options?.mode === "shared" ? "shared" : "arbiter") : "accounts"]}{" "}
-        Here they are compared with the tree.
-      </p>
+      <p className="dim">{cluster.words.limits} Here they are compared with the tree.</p>
       <div className="inline">
         <Button variant="default" loading={request.isPending} onClick={() => request.mutate({ kind: "dry_run" })}>
           Dry run
@@ -73,7 +62,7 @@ export function QuotaPushes({ cluster }: { cluster: Cluster }) {
         onConfirm={() => request.mutate({ kind: "push" })}
         onClose={() => setAsked(false)}
       >
-        Its {cluster.kind === "kubernetes" ? "namespaces, queues and cohorts" : "accounts, members and limits"} become
+        Its {cluster.words.limit_objects} become
         what the tree says. Differences that were accepted stay. What is taken is taken before anything is given; no
         running job is stopped.
       </Confirm>
@@ -152,17 +141,21 @@ function PushDetail({
   const push = useQuery(quotaPushQuery(cluster.id, id));
   return (
     <QueryView query={push} loading={<Lines count={4} label="Loading the differences" />}>
-      {(data) => <Changes push={data} isBusy={isBusy} onAccept={onAccept} />}
+      {(data) => (
+        <Changes push={data} subjects={cluster.words.subjects} isBusy={isBusy} onAccept={onAccept} />
+      )}
     </QueryView>
   );
 }
 
 function Changes({
   push,
+  subjects: names,
   isBusy,
   onAccept,
 }: {
   push: QuotaPush;
+  subjects: SubjectNames;
   isBusy: boolean;
   onAccept: (subjects: string[]) => void;
 }) {
@@ -230,7 +223,7 @@ function Changes({
               isHeading: true,
               cell: (change) => (
                 <>
-                  <span className="pill">{change.kind}</span> <Subject subject={change.subject} />
+                  <span className="pill">{change.kind}</span> <Subject subject={change.subject} names={names} />
                   {change.note && <div className="small dim">{change.note}</div>}
                 </>
               ),

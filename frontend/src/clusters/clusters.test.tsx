@@ -11,9 +11,6 @@ import { PoolTable } from "./PoolTable";
 import { isOut, jobsByNode, matching, whatEvictionDoes } from "./nodes";
 import { outcomeOf, settingsOf, subjectParts } from "./pushes";
 import { ClusterHealth, toneOf } from "./ClusterHealth";
-import { fieldsOf, NO_FIELDS, NO_POOL as NO_KUBERNETES_POOL, readKubernetes } from "./kubernetesOptions";
-import { fieldOf } from "./options";
-import { NO_POOL, readOptions } from "./slurmOptions";
 
 const admin = aCompany({ session: aSession({ permissions: { "": ["view_jobs", "manage_clusters"] } }) });
 
@@ -365,18 +362,19 @@ describe("quotas on a cluster", () => {
   });
 
   it("call Kubernetes' things by their kind and path", () => {
-    expect(subjectParts("cluster queue tg-12ab (ai-company/research)")).toEqual({
+    const names = { "cluster queue": "ClusterQueue", queue: "LocalQueue", "priority class": "WorkloadPriorityClass" };
+    expect(subjectParts("cluster queue tg-12ab (ai-company/research)", names)).toEqual({
       thing: "ClusterQueue",
       name: "tg-12ab",
       path: "ai-company/research",
     });
-    expect(subjectParts("queue tg-12ab (ai-company)").thing).toBe("LocalQueue");
-    expect(subjectParts("priority class tidegate-borrowed")).toEqual({
+    expect(subjectParts("queue tg-12ab (ai-company)", names).thing).toBe("LocalQueue");
+    expect(subjectParts("priority class tidegate-borrowed", names)).toEqual({
       thing: "WorkloadPriorityClass",
       name: "tidegate-borrowed",
       path: "",
     });
-    expect(subjectParts("qos g-x (y)")).toEqual({ thing: "", name: "qos g-x (y)", path: "" });
+    expect(subjectParts("qos g-x (y)", names)).toEqual({ thing: "", name: "qos g-x (y)", path: "" });
   });
 
   it("of Kubernetes say what Kueue holds in its mode", async () => {
@@ -552,56 +550,35 @@ describe("archiving a pool", () => {
   });
 });
 
+/** Refuses the first POST with these errors of its options. */
+function refusingOnce(...errors: { pointer: string; detail: string }[]): Override {
+  let refusals = 1;
+  return (request) => {
+    if (request.method !== "POST") return undefined;
+    refusals -= 1;
+    const coded = errors.map((each) => ({ ...each, code: "invalid" }));
+    return refusals >= 0 ? aProblem(400, "invalid_request", "No.", { errors: coded }) : answer(admin, request);
+  };
+}
+
+const type = (label: RegExp, value: string) => fireEvent.change(screen.getByLabelText(label), { target: { value } });
+
 describe("adding a Slurm cluster", () => {
-  const pool = { pool: "h100", partition: "gpu", gres_type: "h100", constraint: "" };
-  const needed = { url: "http://s:1", service_user: "tg", token_socket: "/s", tag_secret_file: "/f" };
-
-  it("reads the fields", () => {
-    expect(readOptions({ texts: { ...needed, cpus_per_gpu: " 8 " }, pools: [{ ...pool, constraint: "ib" }], isFast: true })).toEqual({
-      options: {
-        ...needed,
-        cpus_per_gpu: 8,
-        settle_s: 0,
-        pools: { h100: { partition: "gpu", gres_type: "h100", constraint: "ib" } },
-      },
-      problems: {},
-    });
-    expect(readOptions({ texts: { ...needed, cpus_per_gpu: "8.5" }, pools: [], isFast: false }).problems).toEqual({
-      cpus_per_gpu: "must be a whole number",
-      pools: "At least one pool is needed.",
-    });
-    expect(readOptions({ texts: {}, pools: [NO_POOL], isFast: false }).problems).toEqual({
-      url: "is needed",
-      service_user: "is needed",
-      token_socket: "is needed",
-      tag_secret_file: "is needed",
-      pools: "Each pool needs a name, a partition and a GPU type.",
-    });
-    expect(readOptions({ texts: needed, pools: [pool, pool], isFast: false }).problems.pools).toBe("Pool h100 is there twice.");
-    expect([fieldOf("option url must be x"), fieldOf("option pools.h100.partition must"), fieldOf("no")]).toEqual([
-      "url",
-      "pools",
-      null,
-    ]);
-  });
-
-  it("sends them, shows what is missing, and a refusal at its field", async () => {
-    let refusals = 1;
-    const override: Override = (request) => {
-      if (request.method !== "POST") return undefined;
-      refusals -= 1;
-      return refusals >= 0
-        ? aProblem(400, "invalid_request", "No.", {
-            errors: [{ pointer: "/options", detail: "option url must be like \"http://host:6820\"", code: "x" }],
-          })
-        : answer(admin, request);
-    };
+  // Planted: a refusal in a pool shown beside its name; an error that no field shows left out.
+  it("sends the options, shows what is missing, and a refusal at its field", async () => {
+    const override = refusingOnce(
+      { pointer: "/options/url", detail: "option url must be like http" },
+      { pointer: "/options/pools/h100/partition", detail: "option pools.h100.partition must be letters" },
+      { pointer: "/options/colour", detail: "unknown options of a Slurm cluster: colour" },
+    );
     const { user, container, requests, router } = open("/add-cluster", { company: admin, override });
-    const type = (label: RegExp, value: string) => fireEvent.change(screen.getByLabelText(label), { target: { value } });
-    await screen.findByRole("button", { name: "Add the cluster" });
+    await user.click(await screen.findByRole("radio", { name: "Slurm" }));
+    await screen.findByLabelText(/^Address/);
+    expect(router.state.location.search).toEqual({ kind: "slurm" });
     type(/^Name *\*?$/, "hpc");
     await user.click(screen.getByRole("button", { name: "Add the cluster" }));
-    expect(screen.getAllByText("is needed")).toHaveLength(4);
+    expect(screen.getAllByText("is needed")).toHaveLength(6);
+    expect(screen.getByLabelText(/^Address/)).toHaveAccessibleDescription(/is needed/);
     expect(requests.some(({ method }) => method === "POST")).toBe(false);
     expect(await accessibilityFaults(container)).toEqual([]);
     type(/^Address/, "http://s:1");
@@ -611,15 +588,25 @@ describe("adding a Slurm cluster", () => {
     type(/^Pool/, "h100");
     type(/^Partition/, "gpu");
     type(/^GPU type/, "h100");
+    await user.click(screen.getByRole("radio", { name: "Fast" }));
     await user.click(screen.getByRole("button", { name: "Add the cluster" }));
-    expect(await screen.findByText(/option url must be like/)).toBeInTheDocument();
+    expect(await screen.findByText(/unknown options/)).toBeInTheDocument();
+    expect(screen.getByLabelText(/^Address/)).toHaveAccessibleDescription(/option url must be like/);
+    expect(screen.getByLabelText(/^Partition/)).toHaveAccessibleDescription(/must be letters/);
     await user.click(screen.getByRole("button", { name: "Add the cluster" }));
     await waitFor(() => expect(router.state.location.pathname).toBe("/clusters/hpc"));
     expect(requests.filter(({ method }) => method === "POST").at(-1)?.body).toEqual({
       name: "hpc",
       kind: "slurm",
       is_enabled: true,
-      options: { ...needed, pools: { h100: { partition: "gpu", gres_type: "h100" } } },
+      options: {
+        url: "http://s:1",
+        service_user: "tg",
+        token_socket: "/s",
+        tag_secret_file: "/f",
+        settle_s: 0,
+        pools: { h100: { partition: "gpu", gres_type: "h100" } },
+      },
     });
   });
 
@@ -629,124 +616,57 @@ describe("adding a Slurm cluster", () => {
   });
 });
 
-describe("a Kubernetes cluster", () => {
-  const all = {
-    kubeconfig: "/etc/k",
-    context: "prod",
-    kind: "jobset",
-    mode: "shared",
-    allowed_registries: ["nvcr.io", "docker.io/pytorch"],
-    require_digest: true,
-    pull_secrets: ["registry"],
-    service_account: "runner",
-    run_as_user: 2000,
-    work_mib: 2048,
-    shared_memory_mib: 1024,
-    unlabelled: "refuse",
-    exempt: ["system:serviceaccount:monitoring:agent"],
-    operators: ["system:serviceaccount:jobs:one", "system:serviceaccount:jobs:two"],
-    ray_version: "2.40.0",
-    log_root: "/var/logs",
-    log_cap_bytes: 1000,
-    features: { nvlink: "nvidia.com/nvlink=true", ib: "ib" },
-    pools: {
-      h100: {
-        flavor: "big",
-        node_selector: { "nvidia.com/gpu.product": "H100", zone: "" },
-        resource: "nvidia.com/mig-1g.10gb",
-        mgpu_per_unit: 125,
-        device_class: "gpu.nvidia.com",
-        tolerations: [
-          { key: "gpu", operator: "Exists", effect: "NoSchedule" },
-          { key: "team", operator: "Equal", value: "ml" },
-        ],
-        required_topology: "rack",
-        topology_name: "fabric",
-        topology_levels: ["block", "rack"],
-        topology_domains: { block: "block", nvlink: "rack" },
-        image: "nvcr.io/x:1",
-        cpu_per_gpu: 8,
-        memory_mib_per_gpu: 4096,
-        runtime_class: "nvidia",
-      },
-      a100: { preferred_topology: "block" },
-      batch: {
-        device: "cpu",
-        flavor: "cores",
-        node_selector: { kind: "batch" },
-        image: "nvcr.io/x:1",
-        memory_mib_per_core: 4000,
-        reserved_cpu_milli: 500,
-        tolerations: [{ key: "batch", operator: "Exists" }],
-        runtime_class: "runc",
+describe("a cluster of another kind", () => {
+  const toys = {
+    name: "toys",
+    title: "Toy cluster",
+    options_schema: {
+      type: "object",
+      required: ["address", "secret"],
+      properties: {
+        address: { type: "string", title: "Address", description: "Of the toy.", examples: ["lab"] },
+        secret: { type: "string", title: "Secret", writeOnly: true },
+        size: { type: "integer", title: "Size", default: 8 },
+        is_loud: { type: "boolean", title: "Loud", default: false },
+        words: { type: "array", title: "Words", items: { type: "string" }, default: [], "x-when": { is_loud: [true] } },
       },
     },
   };
 
-  it("is the same options after they were shown in the form", () => {
-    expect(readKubernetes(fieldsOf(all))).toEqual({ options: all, problems: {} });
-    const others = { in_cluster: true, scheduler: "volcano", queue: "gpu", allowed_registries: [], pools: { h100: {} } };
-    expect(readKubernetes(fieldsOf(others))).toEqual({ options: others, problems: {} });
-    const least = { kubeconfig: "/k", pools: { h100: {} } };
-    expect(readKubernetes(fieldsOf(least))).toEqual({ options: least, problems: {} });
-  });
-
-  it("leaves out what belongs to another choice", () => {
-    const fields = fieldsOf(all);
-    const ofKueue = ["kind", "mode", "unlabelled", "exempt", "operators"];
-    expect(readKubernetes({ ...fields, scheduler: "kai", isInCluster: true, registries: "all" }).options).toEqual({
-      ...Object.fromEntries(
-        Object.entries(all).filter(([name]) => ![...ofKueue, "kubeconfig", "context", "allowed_registries"].includes(name)),
-      ),
-      in_cluster: true,
-      scheduler: "kai",
-    });
-    const cores = { ...NO_FIELDS, pools: fields.pools.slice(0, 1).map((pool) => ({ ...pool, device: "cpu" as const })) };
-    expect(readKubernetes(cores).options.pools).toEqual({
-      h100: {
-        device: "cpu",
-        flavor: "big",
-        node_selector: { "nvidia.com/gpu.product": "H100", zone: "" },
-        tolerations: all.pools.h100.tolerations,
-        image: "nvcr.io/x:1",
-        runtime_class: "nvidia",
-      },
+  // Planted: the secret as a plain text.
+  it("has the form that the server describes", async () => {
+    const override: Override = ({ path }) =>
+      path === "/api/v1/cluster-kinds" ? { status: 200, body: { items: [toys], next: null } } : undefined;
+    const { user, container, requests } = open("/add-cluster", { company: admin, override });
+    const address = await screen.findByRole("textbox", { name: /^Address/ });
+    expect(address).toHaveAccessibleDescription("Of the toy.");
+    expect(address).toHaveAttribute("placeholder", "lab");
+    expect(screen.getByLabelText(/^Secret/)).toHaveAttribute("type", "password");
+    expect(screen.queryByLabelText("Words")).toBeNull();
+    type(/^Name/, "lab");
+    type(/^Address/, "lab");
+    type(/^Secret/, "hush");
+    type(/^Size/, "4");
+    await user.click(screen.getByRole("checkbox", { name: "Loud" }));
+    type(/^Words/, "a b, c");
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(screen.getByRole("button", { name: "Add the cluster" }));
+    await waitFor(() => expect(requests.some(({ method }) => method === "POST")).toBe(true));
+    expect(requests.find(({ method }) => method === "POST")?.body).toEqual({
+      name: "lab",
+      kind: "toys",
+      is_enabled: true,
+      options: { address: "lab", secret: "hush", size: 4, is_loud: true, words: ["a", "b", "c"] },
     });
   });
+});
 
-  it("says what cannot be sent", () => {
-    expect(readKubernetes(NO_FIELDS).problems).toEqual({ kubeconfig: "is needed", pools: "Each pool needs a name." });
-    const withPool = (texts: Record<string, string>, placing: "any" | "required" = "any") =>
-      readKubernetes({ ...NO_FIELDS, pools: [{ ...NO_KUBERNETES_POOL, placing, texts: { pool: "h100", ...texts } }] }).problems.pools;
-    expect(withPool({})).toBeUndefined();
-    expect(withPool({ node_selector: "gpu" })).toBe("Pool h100: write the labels of its nodes as label=value.");
-    expect(withPool({ cpu_per_gpu: "x" })).toBe("Pool h100: cpu per gpu must be a whole number.");
-    expect(withPool({}, "required")).toBe("Pool h100: name the level at which its jobs are kept together.");
-    const listed = readKubernetes({ ...NO_FIELDS, registries: "listed", texts: { kubeconfig: "/k", features: "ib" } });
-    expect(listed.problems).toMatchObject({
-      allowed_registries: "is needed",
-      features: "ib: write it as feature=label or feature=label=value.",
-    });
-  });
-
+describe("a Kubernetes cluster", () => {
   it("is added by form, and a refusal stands at its field", async () => {
-    let refusals = 1;
-    const override: Override = (request) => {
-      if (request.method !== "POST") return undefined;
-      refusals -= 1;
-      return refusals >= 0
-        ? aProblem(400, "invalid_request", "No.", {
-            errors: [{ pointer: "/options", detail: "option kubeconfig names /k, which is not listed", code: "x" }],
-          })
-        : answer(admin, request);
-    };
-    const { user, container, requests, router } = open("/add-cluster", { company: admin, override });
-    await user.click(await screen.findByRole("radio", { name: "Kubernetes" }));
-    expect(router.state.location.search).toEqual({ kind: "kubernetes" });
-    const type = (label: RegExp, value: string) => fireEvent.change(screen.getByLabelText(label), { target: { value } });
+    const override = refusingOnce({ pointer: "/options/kubeconfig", detail: "option kubeconfig names /k, which is not listed" });
+    const { user, container, requests, router } = open("/add-cluster?kind=kubernetes", { company: admin, override });
     await user.click(await screen.findByRole("button", { name: "Add the cluster" }));
-    expect(screen.getAllByText("is needed")).toHaveLength(2);
-    expect(screen.getByText("Each pool needs a name.")).toBeInTheDocument();
+    expect(screen.getAllByText("is needed")).toHaveLength(3);
     expect(await accessibilityFaults(container)).toEqual([]);
     type(/^Name *\*?$/, "kube");
     type(/^Kubeconfig/, "/k");
@@ -760,6 +680,7 @@ describe("a Kubernetes cluster", () => {
     await user.click(screen.getByRole("radio", { name: "Pools' own" }));
     await user.click(screen.getByRole("button", { name: "Add the cluster" }));
     expect(await screen.findByText(/which is not listed/)).toBeInTheDocument();
+    expect(screen.getByLabelText(/^Kubeconfig/)).toBeInvalid();
     await user.click(screen.getByRole("button", { name: "Add the cluster" }));
     await waitFor(() => expect(router.state.location.pathname).toBe("/clusters/kube"));
     expect(requests.filter(({ method }) => method === "POST").at(-1)?.body).toEqual({

@@ -1,8 +1,8 @@
-import { settingsOf, subjectParts, type Sides } from "./pushes";
+import { settingsOf, subjectParts, type Sides, type SubjectNames } from "./pushes";
 
-/** Kubernetes' things by their kind and the node of the tree; all others as the cluster names them. */
-export function Subject({ subject }: { subject: string }) {
-  const { thing, name, path } = subjectParts(subject);
+/** Objects by their kind and the node of the tree; all others as the cluster names them. */
+export function Subject({ subject, names }: { subject: string; names: SubjectNames }) {
+  const { thing, name, path } = subjectParts(subject, names);
   return thing === "" ? (
     <code>{name}</code>
   ) : (

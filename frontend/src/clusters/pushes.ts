@@ -30,28 +30,17 @@ export function isRefused(change: QuotaPushChange): boolean {
   return change.result.startsWith("refused");
 }
 
-/** What Kubernetes calls the things that a quota tree becomes there. */
-const KUBERNETES_WORDS: Record<string, string> = {
-  topology: "Topology",
-  flavor: "ResourceFlavor",
-  "priority class": "WorkloadPriorityClass",
-  "admission check": "AdmissionCheck",
-  cohort: "Cohort",
-  namespace: "Namespace",
-  "cluster queue": "ClusterQueue",
-  "network policy": "NetworkPolicy",
-  "object limits": "ResourceQuota",
-  queue: "LocalQueue",
-};
+/** Kinds of objects on a cluster, by the first words of a subject. */
+export type SubjectNames = Readonly<Record<string, string>>;
 
 /** "cluster queue tg-12ab (ai-company/nlp)" in its parts; what is no such text is one name. */
-export function subjectParts(subject: string): { thing: string; name: string; path: string } {
-  const thing = Object.keys(KUBERNETES_WORDS)
+export function subjectParts(subject: string, names: SubjectNames): { thing: string; name: string; path: string } {
+  const thing = Object.keys(names)
     .filter((each) => subject.startsWith(`${each} `))
     .sort((a, b) => b.length - a.length)[0];
   if (thing === undefined) return { thing: "", name: subject, path: "" };
   const [name = "", path = ""] = subject.slice(thing.length + 1).replace(/\)$/, "").split(" (");
-  return { thing: KUBERNETES_WORDS[thing] ?? thing, name, path };
+  return { thing: names[thing] ?? thing, name, path };
 }
 
 /** Settings that are another thing's name: without one there is none, and not no limit. */

@@ -2,8 +2,6 @@
 import { choiceParam, textParam, type RawSearch } from "../shell/search";
 
 export const CLUSTER_TABS = ["nodes", "users", "quotas", "options", "use"] as const;
-/** Kinds of cluster that are added by a form. */
-export const ADDED_KINDS = ["slurm", "kubernetes"] as const;
 export const NODE_CHOICES = ["out", "busy"] as const;
 
 /** `q` and `show` narrow the nodes; `push`: the comparison of quotas that is open. */
@@ -22,9 +20,9 @@ export const clusterSearch = (search: RawSearch): ClusterSearch => ({
 });
 
 export interface AddClusterSearch {
-  kind?: (typeof ADDED_KINDS)[number];
+  kind?: string;
 }
 
 export const addClusterSearch = (search: RawSearch): AddClusterSearch => ({
-  kind: choiceParam(search, "kind", ADDED_KINDS),
+  kind: textParam(search, "kind"),
 });

@@ -6,12 +6,14 @@ from connectors.kinds import ClusterKind
 from connectors.local import trust
 from connectors.local.connector import check_local_options, open_local
 from connectors.local.node_control import control_nodes
-from connectors.local.options import unit_mgpu
+from connectors.local.options import LocalOptions, unit_mgpu
+from connectors.options import schema_of
 
 LOCAL = ClusterKind(
     name="local",
     label="Local",
     open=open_local,
+    options_schema=schema_of(LocalOptions),
     check_options=check_local_options,
     check_trusted=trust.check_trusted,
     operator_settings=(trust.ROOTS, trust.FOLDERS, trust.RUN_AS, trust.UNISOLATED, trust.UIDS),

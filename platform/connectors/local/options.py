@@ -1,32 +1,4 @@
-"""The checked options of a local cluster, and the nodes that result from them.
-
-    root            directory of the attempts; on a local disk, for this connector only
-    nodes           a group of virtual nodes, or a list of groups:
-                    {count, gpus or cores, shared, pool, prefix, features, domains}.
-                    features, none by default, are names that jobs may ask for. domains, such as
-                    {"block": "b1", "rack": "r1"}, are the group's place in the topology.
-                    shared (false by default) lets jobs have parts of GPUs: then each GPU is a
-                    node of its own, so that one request can take all that is free of a node.
-                    All groups of a pool are shared, or none is. A group with cores instead of
-                    gpus offers CPU cores to a pool of cores, unrelated to the real number of
-                    cores of this machine
-    use_real_gpus   "auto" (default): the GPUs that nvidia-smi lists, if any, on one node named
-                    after this machine, else the virtual nodes; true: real GPUs or none; false:
-                    virtual nodes. Real GPUs are shared if the first group with GPUs is. Nodes
-                    with cores exist in any case
-    log_cap_bytes   cap of each stream of each rank, 16 MiB by default
-    path            PATH of the jobs; the system's folders and then Tidegate's own by default
-    run_as          {portal user: UNIX user}; the portal must run as root to use it
-    isolation       "auto" (default): as far as this machine allows (see `isolation`); "off": none
-    folders         folders of this machine that jobs see besides the system's, none by default;
-                    their modes decide what the job's user may do there
-    limits          {processes, file_mib, open_files} of each job; by default 4096, 65536 (64 GiB)
-                    and 65536. Without a cgroup, all jobs of a user share one limit of processes
-    hidden, uids    set by the operator (see `clusters.trusted`): paths that jobs never see, and
-                    [first, last], the range of user numbers for jobs
-
-A group may leave out the fields that have a default.
-"""
+"""The options of a local cluster, how they are checked, and the nodes that result from them."""
 
 from __future__ import annotations
 
@@ -41,10 +13,25 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from connectors.errors import ClusterUnavailable, WorkloadRejected
+from connectors.options import (
+    Path,
+    Value,
+    checked,
+    constants,
+    listed,
+    option,
+    optional,
+    read_record,
+    refusal,
+    schema_of,
+    text,
+    texts_by_name,
+    whole,
+)
 from connectors.protocol import TOPOLOGY_LEVELS
 from primitives.units import MGPU_PER_GPU, DeviceKind
 
@@ -60,32 +47,16 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + os.path
 UID_MIN = 1_000
 _REFUSED_USERS = frozenset({"root", "slurm", "nobody"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
-_KNOWN = frozenset(
-    {
-        *("root", "nodes", "use_real_gpus", "log_cap_bytes", "path", "run_as"),
-        *("isolation", "folders", "limits", "hidden", "uids"),
-    }
-)
 FOLDERS_MAX = 64
-#: By name, the default limit of a job, and the largest that an administrator may set.
-_LIMITS = {
-    "processes": (4_096, 1 << 22),
-    "file_mib": (65_536, 1 << 30),
-    "open_files": (65_536, 1 << 20),
-}
+_LIMIT_MIN = 16
+_PROCESSES_MAX = 1 << 22
+_FILE_MIB_MAX = 1 << 30
+_OPEN_FILES_MAX = 1 << 20
 #: The range for tests and other callers that open a connector themselves.
 _UIDS = (1_880_000_000, 1_880_065_535)
 UID_MAX = (1 << 31) - 1
 _FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
-_DEFAULT_GROUP = {
-    "count": 125,
-    "gpus": 8,
-    "shared": False,
-    "pool": "h100",
-    "prefix": "node-",
-    "features": (),
-    "domains": {},
-}
+_DEFAULT_POOL = "h100"
 
 _NVIDIA_SMI_TIMEOUT_S = 20
 _REAL_GPUS_KEPT_S = 60
@@ -118,56 +89,323 @@ class Node:
             yield replace(self, name=name, devices=1, first_device=index, is_shared=True)
 
 
-@dataclass(frozen=True, slots=True)
-class LocalOptions:
-    """Checked options. If real GPUs are used, they replace the `virtual_nodes` with GPUs."""
+def _groups(nodes: Any) -> list[Any] | tuple[Any, ...]:
+    """Return the groups of the option nodes. Raises ValueError if there are none."""
+    groups = [nodes] if isinstance(nodes, Mapping) else nodes
+    if not isinstance(groups, list | tuple) or not groups:
+        raise ValueError(
+            "option nodes must be a group {count, gpus, shared, pool, prefix, features, domains} "
+            "or a list"
+        )
+    return groups
 
-    root: str
-    virtual_nodes: tuple[Node, ...]
-    use_real_gpus: str
-    log_cap_bytes: int
-    path: str
-    run_as: Mapping[str, str] | None
-    is_isolating: bool
-    folders: tuple[str, ...]
-    limits: Mapping[str, int]
-    hidden: tuple[str, ...]
-    uids: tuple[int, int]
+
+def _root(option: str, value: object) -> str:
+    if not isinstance(value, str | os.PathLike) or not os.path.isabs(value):
+        raise ValueError(f"option {option} must be an absolute path")
+    return os.path.realpath(value)
+
+
+def _use_real_gpus(option: str, value: object) -> str:
+    for given, meant in ((True, "always"), (False, "never"), ("auto", "auto")):
+        if value is given or (given == "auto" and value == given):
+            return meant
+    raise ValueError(f'option {option} must be "auto", true or false')
+
+
+def _isolation(option: str, value: object) -> bool:
+    if value not in ("auto", "off"):
+        raise ValueError(f'option {option} must be "auto" or "off"')
+    return value == "auto"
+
+
+def _run_as(option: str, value: object) -> Mapping[str, str]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"option {option} must map users of the portal to UNIX users")
+    if os.geteuid() != 0:
+        raise ValueError(f"option {option} needs root, to become other users")
+    return value
+
+
+def _folder(option: str, value: object) -> str:
+    if not isinstance(value, str) or not os.path.isabs(value):
+        raise ValueError(f"option {option} must be {_FOLDERS_WORDS}")
+    return os.path.realpath(value)
+
+
+def _uids(option: str, value: object) -> tuple[int, int]:
+    match value:
+        case [int(first), int(last)] if UID_MIN <= first <= last <= UID_MAX:
+            return first, last
+    raise ValueError(f"option {option} must be [first, last], from {UID_MIN} to {UID_MAX}")
+
+
+def _search_path(option: str, value: object) -> str:
+    return str(value)
+
+
+def _domains(option: str, value: object) -> Mapping[str, str]:
+    if (
+        not isinstance(value, Mapping)
+        or not set(value) <= set(TOPOLOGY_LEVELS)
+        or not all(isinstance(name, str) and _FEATURE.fullmatch(name) for name in value.values())
+    ):
+        raise ValueError(
+            f"the domains of a group must give some of {', '.join(TOPOLOGY_LEVELS)} a name of "
+            "letters, digits, '.', '_' and '-'"
+        )
+    return dict(value)
+
+
+def _features(option: str, value: object) -> tuple[str, ...]:
+    if (
+        not isinstance(value, list | tuple)
+        or len(value) > FEATURES_MAX
+        or not all(isinstance(name, str) and _FEATURE.fullmatch(name) for name in value)
+    ):
+        raise ValueError(
+            f"the features of a group must be a list of at most {FEATURES_MAX} names of letters, "
+            "digits, '.', '_' and '-'"
+        )
+    return tuple(dict.fromkeys(value))
+
+
+def _shared(option: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("shared of a group must be true or false")
+    return value
+
+
+def _name_part(option: str, value: object) -> str:
+    return str(value)
+
+
+_FOLDERS_WORDS = f"a list of at most {FOLDERS_MAX} absolute paths"
+_FOLDERS: Value[tuple[str, ...]] = listed(text(_folder), FOLDERS_MAX, f"must be {_FOLDERS_WORDS}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Nodes of one shape."""
+
+    pool: str = option(text(_name_part), title="Pool", default=_DEFAULT_POOL)
+    count: int = option(whole(1, NODES_MAX), title="Nodes", default=125)
+    gpus: int = option(whole(0, DEVICES_PER_NODE_MAX), title="GPUs of each", default=8)
+    cores: int | None = option(
+        optional(whole(0, DEVICES_PER_NODE_MAX)),
+        title="Cores of each, instead of GPUs",
+        help="For a pool of CPU cores; unrelated to the cores of this machine.",
+        default=None,
+    )
+    prefix: str = option(
+        text(_name_part),
+        title="Prefix of names",
+        help="Each group needs another one.",
+        default="node-",
+    )
+    features: tuple[str, ...] = option(
+        checked(_features, {"type": "array", "items": {"type": "string"}}),
+        title="Features",
+        help="Names that jobs may ask for.",
+        default=[],
+    )
+    domains: Mapping[str, str] = option(
+        texts_by_name(_domains, **{"x-pairs": "level=name"}),
+        title="Place in the topology",
+        example={"block": "b1", "rack": "r1"},
+        default={},
+    )
+    shared: bool = option(
+        checked(_shared, {"type": "boolean"}),
+        title="Jobs may have parts of a GPU",
+        help="Each GPU is then a node of its own. All groups of a pool are shared, or none is.",
+        default=False,
+    )
+
+
+def _nodes(path: Path, option: object) -> tuple[Node, ...]:
+    try:
+        groups = _groups(option)
+    except ValueError as error:
+        raise refusal(path, str(error)) from None
+    is_list = groups is option
+    nodes: list[Node] = []
+    shared: dict[str, bool] = {}
+    for index, given in enumerate(groups):
+        place: Path = (*path, index) if is_list else path
+        group = _group(place, given)
+        if shared.setdefault(group.pool, group.shared) is not group.shared:
+            raise refusal(
+                (*place, "shared"),
+                f"some groups of pool {group.pool!r} are shared and some are not; give GPUs of "
+                "which jobs may have parts a pool of their own",
+            )
+        for node in _nodes_of_group(place, group):
+            nodes.extend(node.device_by_device() if group.shared else (node,))
+            if len(nodes) > NODES_MAX:
+                raise refusal(place, f"at most {NODES_MAX:,} nodes; a shared GPU counts as one")
+    if len({node.name for node in nodes}) != len(nodes):
+        raise refusal(path, "no name twice among nodes: give groups own prefixes")
+    return tuple(nodes)
+
+
+def _group(path: Path, given: object) -> _Group:
+    """Return a checked group. Raises OptionsRefused for one with cores that lacks its pool, too."""
+    if not isinstance(given, Mapping):
+        raise refusal(path, "a group of nodes must be an object")
+    unknown = (
+        "a group of nodes has count, gpus or cores, shared, pool, prefix, features and domains, "
+        "nothing else"
+    )
+    if "cores" in given:
+        if not given.keys().isdisjoint(("gpus", "shared", "domains")):
+            raise refusal(
+                path, "a group of nodes with cores has neither gpus nor domains, nor is shared"
+            )
+        if "pool" not in given:
+            raise refusal((*path, "pool"), "a group of nodes with cores must name its pool")
+    return _Group(**read_record(_Group, given, unknown, path))
+
+
+def _nodes_of_group(path: Path, group: _Group) -> Iterator[Node]:
+    width = max(3, len(str(group.count)))
+    names = [f"{group.prefix}{number:0{width}d}" for number in range(1, group.count + 1)]
+    if not all(_NAME.fullmatch(name) for name in (names[-1], group.pool)):
+        raise refusal(
+            path,
+            f"{group.prefix!r} and {group.pool!r} must be letters, digits, '.', '_' and '-'",
+        )
+    has_cores = group.cores is not None
+    for name in names:
+        yield Node(
+            name,
+            group.pool,
+            group.cores if group.cores is not None else group.gpus,
+            is_real=False,
+            features=group.features,
+            domains=group.domains,
+            device=DeviceKind.CPU if has_cores else DeviceKind.GPU,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    """Limits of each job."""
+
+    processes: int = option(
+        whole(_LIMIT_MIN, _PROCESSES_MAX),
+        title="Processes",
+        help="Without a cgroup, all jobs of a user share one limit.",
+        default=4_096,
+    )
+    file_mib: int = option(whole(_LIMIT_MIN, _FILE_MIB_MAX), title="MiB of a file", default=65_536)
+    open_files: int = option(whole(_LIMIT_MIN, _OPEN_FILES_MAX), title="Open files", default=65_536)
+
+
+def _limits(path: Path, value: object) -> Mapping[str, int]:
+    names = ", ".join(field.name for field in fields(_Limits))
+    unknown = f"option {path[0]} has {names}, nothing else"
+    if not isinstance(value, Mapping):
+        raise refusal(path, unknown)
+    return read_record(_Limits, value, unknown, path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOptions:
+    """The checked options. The order of the fields is that of forms.
+
+    If real GPUs are used, they replace the `virtual_nodes` with GPUs. The operator alone sets
+    `hidden`, the paths that jobs never see, and `uids`, the range of user numbers for jobs.
+    """
+
+    root: str = option(
+        text(_root),
+        title="Folder",
+        help="Of the attempts: on a local disk, for this cluster only. The operator lists it in "
+        "TIDEGATE_LOCAL_ROOTS.",
+        example="/var/lib/tidegate/local",
+    )
+    virtual_nodes: tuple[Node, ...] = option(
+        Value(
+            _nodes,
+            {"type": "array", "items": {**schema_of(_Group), "title": "Group"}, "minItems": 1},
+        ),
+        name="nodes",
+        title="Virtual nodes",
+        help="Groups of nodes of the same shape.",
+        default=[{}],
+    )
+    use_real_gpus: str = option(
+        checked(
+            _use_real_gpus,
+            {
+                "oneOf": constants(
+                    (("auto", "If there are any"), (True, "Always"), (False, "Never"))
+                )
+            },
+        ),
+        title="Real GPUs",
+        help="The GPUs that nvidia-smi lists are then one node, in place of the virtual nodes with "
+        "GPUs.",
+        default="auto",
+    )
+    folders: tuple[str, ...] = option(
+        _FOLDERS,
+        title="Folders that jobs see",
+        help="Besides the system's; their modes decide what the job's user may do there. The "
+        "operator lists them in TIDEGATE_LOCAL_FOLDERS.",
+        example=["/data", "/scratch"],
+        default=[],
+    )
+    is_isolating: bool = option(
+        checked(
+            _isolation,
+            {"oneOf": constants((("auto", "As far as possible"), ("off", "Off")))},
+        ),
+        name="isolation",
+        title="Isolation of jobs",
+        help="Off: jobs run as the portal itself, if the operator allows that.",
+        default="auto",
+    )
+    run_as: Mapping[str, str] | None = option(
+        optional(texts_by_name(_run_as, **{"x-pairs": "user=UNIX user"})),
+        title="UNIX users",
+        help="Of users of the portal. The portal must run as root, and the operator lists the "
+        "UNIX users in TIDEGATE_LOCAL_RUN_AS.",
+        example={"ana@acme": "ana"},
+        default=None,
+        is_more=True,
+    )
+    limits: Mapping[str, int] = option(
+        Value(_limits, schema_of(_Limits)),
+        title="Limits of each job",
+        default={},
+        is_more=True,
+    )
+    log_cap_bytes: int = option(
+        whole(0, LOG_CAP_BYTES_MAX),
+        title="Bytes of each output that are kept",
+        help="Of each stream of each rank. Default: 16 MiB.",
+        default=LOG_CAP_BYTES,
+        is_more=True,
+    )
+    path: str = option(
+        optional(text(_search_path)),
+        title="PATH of the jobs",
+        help="Default: the system's folders, then Tidegate's own.",
+        default=None,
+        is_more=True,
+    )
+    hidden: tuple[str, ...] = option(_FOLDERS, title="Hidden paths", default=[], is_shown=False)
+    uids: tuple[int, int] = option(
+        checked(_uids, {"type": "array"}), title="User numbers", default=list(_UIDS), is_shown=False
+    )
 
 
 def parse_options(options: Mapping[str, Any]) -> LocalOptions:
-    """Return checked options. Raises ValueError, saying what is wrong, for invalid ones."""
-    if unknown := sorted(set(options) - _KNOWN):
-        raise ValueError(f"unknown options of a local cluster: {', '.join(map(str, unknown))}")
-    root = options.get("root")
-    if not isinstance(root, str | os.PathLike) or not os.path.isabs(root):
-        raise ValueError("option root must be an absolute path")
-    use_real = options.get("use_real_gpus", "auto")
-    if use_real not in ("auto", True, False):
-        raise ValueError('option use_real_gpus must be "auto", true or false')
-    log_cap_bytes = options.get("log_cap_bytes", LOG_CAP_BYTES)
-    _check_count("log_cap_bytes", log_cap_bytes, 0, LOG_CAP_BYTES_MAX)
-    run_as = options.get("run_as")
-    if run_as is not None and not isinstance(run_as, Mapping):
-        raise ValueError("option run_as must map users of the portal to UNIX users")
-    if run_as is not None and os.geteuid() != 0:
-        raise ValueError("option run_as needs root, to become other users")
-    isolation = options.get("isolation", "auto")
-    if isolation not in ("auto", "off"):
-        raise ValueError('option isolation must be "auto" or "off"')
-    return LocalOptions(
-        root=os.path.realpath(root),
-        virtual_nodes=_virtual_nodes(options.get("nodes", _DEFAULT_GROUP)),
-        use_real_gpus={True: "always", False: "never"}.get(use_real, "auto"),
-        log_cap_bytes=log_cap_bytes,
-        path=str(options.get("path", PATH)),
-        run_as=run_as,
-        is_isolating=isolation == "auto",
-        folders=_folders("folders", options.get("folders", ())),
-        limits=_limits(options.get("limits", {})),
-        hidden=_folders("hidden", options.get("hidden", ())),
-        uids=_uids(options.get("uids", _UIDS)),
-    )
+    """Return checked options. Raises OptionsRefused, saying what is wrong, for invalid ones."""
+    found = read_record(LocalOptions, options, "unknown options of a local cluster")
+    return LocalOptions(**{**found, "path": found["path"] or PATH})
 
 
 def nodes_of(options: LocalOptions) -> tuple[Node, ...]:
@@ -192,9 +430,10 @@ def unit_mgpu(options: Mapping[str, Any], pool: str) -> int:
 
     Where GPUs are shared, any size is possible; elsewhere only whole GPUs are.
     """
-    groups = _groups(options.get("nodes", _DEFAULT_GROUP))
-    wholes = ({**_DEFAULT_GROUP, **group} for group in groups if isinstance(group, Mapping))
-    is_shared = any(one["shared"] is True and one["pool"] == pool for one in wholes)
+    groups = (group for group in _groups(options.get("nodes", {})) if isinstance(group, Mapping))
+    is_shared = any(
+        group.get("shared") is True and group.get("pool", _DEFAULT_POOL) == pool for group in groups
+    )
     return 1 if is_shared else MGPU_PER_GPU
 
 
@@ -245,132 +484,6 @@ def is_taken(number: int) -> bool:
             continue
         return True
     return False
-
-
-def _groups(nodes: Any) -> list[Any] | tuple[Any, ...]:
-    """Return the groups of the option nodes. Raises ValueError if there are none."""
-    groups = [nodes] if isinstance(nodes, Mapping) else nodes
-    if not isinstance(groups, list | tuple) or not groups:
-        raise ValueError(
-            "option nodes must be a group {count, gpus, shared, pool, prefix, features, domains} "
-            "or a list"
-        )
-    return groups
-
-
-def _virtual_nodes(option: Any) -> tuple[Node, ...]:
-    nodes: list[Node] = []
-    shared: dict[str, bool] = {}
-    for group in _groups(option):
-        if not isinstance(group, Mapping) or set(group) - {*_DEFAULT_GROUP, "cores"}:
-            raise ValueError(
-                "a group of nodes has count, gpus or cores, shared, pool, prefix, features and "
-                "domains, nothing else"
-            )
-        device = DeviceKind.CPU if "cores" in group else DeviceKind.GPU
-        if device is DeviceKind.CPU:
-            _check_cores(group)
-        whole: dict[str, Any] = {**_DEFAULT_GROUP, **group}
-        counted = "cores" if device is DeviceKind.CPU else "gpus"
-        count, devices, pool, prefix = (
-            whole[name] for name in ("count", counted, "pool", "prefix")
-        )
-        features, domains = _features(whole["features"]), _domains(whole["domains"])
-        _check_count("count", count, 1, NODES_MAX)
-        _check_count(counted, devices, 0, DEVICES_PER_NODE_MAX)
-        is_shared = whole["shared"]
-        if not isinstance(is_shared, bool):
-            raise ValueError("shared of a group must be true or false")
-        if shared.setdefault(str(pool), is_shared) is not is_shared:
-            raise ValueError(
-                f"some groups of pool {str(pool)!r} are shared and some are not; give GPUs of "
-                "which jobs may have parts a pool of their own"
-            )
-        width = max(3, len(str(count)))
-        names = [f"{prefix}{number:0{width}d}" for number in range(1, count + 1)]
-        if not all(_NAME.fullmatch(name) for name in (names[-1], str(pool))):
-            raise ValueError(f"{prefix!r} and {pool!r} must be letters, digits, '.', '_' and '-'")
-        for name in names:
-            node = Node(
-                name,
-                str(pool),
-                devices,
-                is_real=False,
-                features=features,
-                domains=domains,
-                device=device,
-            )
-            nodes.extend(node.device_by_device() if is_shared else (node,))
-            if len(nodes) > NODES_MAX:
-                raise ValueError(f"at most {NODES_MAX:,} nodes; a shared GPU counts as one")
-    if len({node.name for node in nodes}) != len(nodes):
-        raise ValueError("no name twice among nodes: give groups own prefixes")
-    return tuple(nodes)
-
-
-def _check_cores(group: Mapping[str, Any]) -> None:
-    """Raise ValueError for a group with cores that has invalid fields, or lacks its pool."""
-    if not group.keys().isdisjoint(("gpus", "shared", "domains")):
-        raise ValueError("a group of nodes with cores has neither gpus nor domains, nor is shared")
-    if "pool" not in group:
-        raise ValueError("a group of nodes with cores must name its pool")
-
-
-def _features(value: object) -> tuple[str, ...]:
-    if (
-        not isinstance(value, list | tuple)
-        or len(value) > FEATURES_MAX
-        or not all(isinstance(name, str) and _FEATURE.fullmatch(name) for name in value)
-    ):
-        raise ValueError(
-            f"the features of a group must be a list of at most {FEATURES_MAX} names of letters, "
-            "digits, '.', '_' and '-'"
-        )
-    return tuple(dict.fromkeys(value))
-
-
-def _domains(value: object) -> Mapping[str, str]:
-    if (
-        not isinstance(value, Mapping)
-        or not set(value) <= set(TOPOLOGY_LEVELS)
-        or not all(isinstance(name, str) and _FEATURE.fullmatch(name) for name in value.values())
-    ):
-        raise ValueError(
-            f"the domains of a group must give some of {', '.join(TOPOLOGY_LEVELS)} a name of "
-            "letters, digits, '.', '_' and '-'"
-        )
-    return dict(value)
-
-
-def _folders(name: str, value: object) -> tuple[str, ...]:
-    if (
-        not isinstance(value, list | tuple)
-        or len(value) > FOLDERS_MAX
-        or not all(isinstance(path, str) and os.path.isabs(path) for path in value)
-    ):
-        raise ValueError(f"option {name} must be a list of at most {FOLDERS_MAX} absolute paths")
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in value))
-
-
-def _limits(value: object) -> Mapping[str, int]:
-    if not isinstance(value, Mapping) or not set(value) <= set(_LIMITS):
-        raise ValueError(f"option limits has {', '.join(_LIMITS)}, nothing else")
-    for name, (_, most) in _LIMITS.items():
-        if name in value:
-            _check_count(name, value[name], 16, most)
-    return {name: value.get(name, default) for name, (default, _) in _LIMITS.items()}
-
-
-def _uids(value: object) -> tuple[int, int]:
-    match value:
-        case [int(first), int(last)] if UID_MIN <= first <= last <= UID_MAX:
-            return first, last
-    raise ValueError(f"option uids must be [first, last], from {UID_MIN} to {UID_MAX}")
-
-
-def _check_count(name: str, value: object, least: int, most: int) -> None:
-    if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"option {name} must be a whole number from {least} to {most}")
 
 
 def _host_name() -> str:

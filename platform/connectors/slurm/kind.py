@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from connectors.kinds import ClusterKind
+from connectors.options import schema_of
 from connectors.slurm import trust
 from connectors.slurm.accounts import open_account
 from connectors.slurm.connector import check_slurm_options, open_slurm, open_slurm_logs
 from connectors.slurm.entitlements import control_entitlements
 from connectors.slurm.natives import control_natives
 from connectors.slurm.node_control import cannot_change_nodes, control_nodes
-from connectors.slurm.options import runs_images
+from connectors.slurm.options import SlurmOptions, runs_images
 from connectors.slurm.recalling import open_slurm_recaller
 from primitives.units import MGPU_PER_GPU
 
@@ -17,6 +18,7 @@ SLURM = ClusterKind(
     name="slurm",
     label="Slurm",
     open=open_slurm,
+    options_schema=schema_of(SlurmOptions),
     check_options=check_slurm_options,
     check_trusted=trust.check_trusted,
     operator_settings=(trust.ORIGINS, trust.MINTERS),

@@ -25,7 +25,7 @@ from connectors.kubernetes.manifests.asking import asks_as_submitted
 from connectors.kubernetes.objects.naming import ADMISSION_CHECK, CONTROLLER, STOPPED
 from connectors.kubernetes.objects.reading import Object, conditions, is_true
 from connectors.kubernetes.objects.resources import resource_of, was_changed
-from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.options.pools import KubernetesPool
 
 KUEUE_VERSION = "kueue.x-k8s.io/v1beta2"
 WORKLOADS = f"/apis/{KUEUE_VERSION}/workloads"

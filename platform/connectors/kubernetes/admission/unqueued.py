@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from connectors.kubernetes.objects.naming import is_team_namespace
-from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.protocol import Listing, NativeWorkload
 
 _NAMED_MAX = 3

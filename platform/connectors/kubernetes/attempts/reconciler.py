@@ -38,7 +38,7 @@ from connectors.kubernetes.objects.attempts import Attempt, Attempts
 from connectors.kubernetes.objects.naming import NOTICE, NOTICE_GIVEN, STOPPED
 from connectors.kubernetes.objects.reading import is_true
 from connectors.kubernetes.objects.resources import POD, was_changed
-from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.options.pools import KubernetesPool
 
 log = logging.getLogger(__name__)
 

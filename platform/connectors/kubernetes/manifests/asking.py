@@ -25,7 +25,8 @@ from connectors.kubernetes.objects.reading import (
     texts,
     units,
 )
-from connectors.kubernetes.options.options import WHOLE_MGPU, KubernetesOptions, KubernetesPool
+from connectors.kubernetes.options.options import KubernetesOptions
+from connectors.kubernetes.options.pools import WHOLE_MGPU, KubernetesPool
 from connectors.protocol import Workload
 from primitives.units import gpus_text
 

@@ -21,15 +21,8 @@ from connectors.errors import WorkloadRejected
 from connectors.kubernetes.nodes.features import feature_terms
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.options.images import plain_image
-from connectors.kubernetes.options.options import (
-    HOST_LABEL,
-    WHOLE_MGPU,
-    KubernetesOptions,
-    KubernetesPool,
-    image_refusal,
-    no_image,
-    not_on_gpus,
-)
+from connectors.kubernetes.options.options import KubernetesOptions, image_refusal, no_image
+from connectors.kubernetes.options.pools import HOST_LABEL, WHOLE_MGPU, KubernetesPool, not_on_gpus
 from connectors.protocol import Workload
 from primitives.units import DeviceKind
 

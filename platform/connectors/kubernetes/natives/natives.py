@@ -48,7 +48,7 @@ from connectors.kubernetes.objects.cluster_state import KubeState
 from connectors.kubernetes.objects.naming import PATH, STOPPED, is_team_namespace, team_namespace
 from connectors.kubernetes.objects.reading import Odd, conditions, is_true
 from connectors.kubernetes.objects.resources import resource_of
-from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.kubernetes.workloads.runs import pods_below
 from connectors.natives import NativeRef, NativeSize, size_of
 from connectors.protocol import ClusterConnector, NativeWorkload

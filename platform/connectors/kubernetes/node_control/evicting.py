@@ -22,7 +22,7 @@ from connectors.kubernetes.nodes.cores import is_of_its_node
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.cluster_state import KubeState
 from connectors.kubernetes.objects.resources import POD
-from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.kubernetes.workloads.runs import Look
 from connectors.node_control import LeftOnNode
 from connectors.protocol import ClusterConnector

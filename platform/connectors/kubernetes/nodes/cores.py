@@ -26,7 +26,7 @@ from connectors.kubernetes.objects.reading import (
     text,
     texts,
 )
-from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.options.pools import KubernetesPool
 from primitives.units import DeviceKind
 
 #: Annotation of a static Pod, of which the API server shows only a mirror.

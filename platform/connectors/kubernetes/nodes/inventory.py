@@ -23,7 +23,7 @@ from connectors.kubernetes.objects.reading import (
     true_conditions,
     units,
 )
-from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.protocol import NodeCapacity
 from primitives.units import DeviceKind
 

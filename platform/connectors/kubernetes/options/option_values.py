@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
-T = TypeVar("T")
+from connectors.options import checked, constants
 
 GPU_RESOURCE = "nvidia.com/gpu"
 LIST_MAX = 100
 
 _TOLERATION_KNOWN = frozenset({"key", "operator", "value", "effect"})
-_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 _LABEL_TEXT = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _DNS_LABEL_TEXT = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -133,41 +132,32 @@ def path(option: str, value: object) -> str:
     return os.path.normpath(value)
 
 
-def choice(options: Mapping[str, Any], option: str, default: str, allowed: tuple[str, ...]) -> str:
-    """Return an option that is one of `allowed`."""
-    value = options.get(option, default)
-    if not isinstance(value, str) or value not in allowed:
-        raise ValueError(f"option {option} must be one of {', '.join(allowed)}")
-    return value
-
-
-def flag(options: Mapping[str, Any], option: str) -> bool:
-    """Return a boolean option, false by default."""
-    value = options.get(option, False)
-    if not isinstance(value, bool):
-        raise ValueError(f"option {option} must be true or false")
-    return value
-
-
-def count(option: str, value: object, least: int, most: int) -> int:
-    """Return a whole number from `least` to `most`."""
-    if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"option {option} must be a whole number from {least} to {most}")
-    return value
-
-
-def listed(option: str, value: object, check: Callable[[str, object], T]) -> tuple[T, ...]:
-    """Return a list of at most LIST_MAX checked values."""
-    if not isinstance(value, list | tuple) or len(value) > LIST_MAX:
-        raise ValueError(f"option {option} must be a list of at most {LIST_MAX}")
-    return tuple(check(option, one) for one in value)
-
-
-def or_none(option: str, value: object, check: Callable[[str, object], T]) -> T | None:
-    """Return None, or the value that `check` returns."""
-    return None if value is None else check(option, value)
-
-
 def matches(pattern: re.Pattern[str], value: object) -> bool:
     """Return whether it is a text that `pattern` matches completely."""
     return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+#: The type of a toleration, as forms show it.
+TOLERATION = checked(
+    toleration,
+    {
+        "title": "Toleration",
+        "type": "object",
+        "required": ["key"],
+        "properties": {
+            "key": {"title": "Key", "type": "string", "examples": ["nvidia.com/gpu"]},
+            "operator": {
+                "title": "Operator",
+                "oneOf": constants((one, one) for one in ("Equal", "Exists")),
+                "default": "Equal",
+            },
+            "value": {"title": "Value", "type": "string", "x-when": {"operator": ["Equal"]}},
+            "effect": {
+                "title": "Effect",
+                "oneOf": constants(((None, "Any"), *((one, one) for one in _EFFECTS))),
+                "default": None,
+            },
+        },
+        "additionalProperties": False,
+    },
+)

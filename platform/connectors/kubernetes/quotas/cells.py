@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from connectors.entitlements import Value
-from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.kubernetes.quotas.objects import Json
 
 #: More than any workload can ask for, see `wanted_objects`.

@@ -21,12 +21,8 @@ from connectors.kubernetes.objects.naming import (
     PATH,
     cluster_label,
 )
-from connectors.kubernetes.options.options import (
-    CPU_RESOURCE,
-    SHARED_MODE,
-    KubernetesOptions,
-    KubernetesPool,
-)
+from connectors.kubernetes.options.options import SHARED_MODE, KubernetesOptions
+from connectors.kubernetes.options.pools import CPU_RESOURCE, KubernetesPool
 from primitives.units import DeviceKind
 
 Json = dict[str, Any]

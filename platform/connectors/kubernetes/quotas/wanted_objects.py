@@ -53,7 +53,7 @@ from connectors.kubernetes.objects.naming import (
     TEAM,
     team_namespace,
 )
-from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.kubernetes.quotas.cells import WIDE_RESOURCES, cell_settings
 from connectors.kubernetes.quotas.objects import (
     ADMISSION_CHECK,

@@ -12,7 +12,7 @@ from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.cluster_state import KubeState
 from connectors.kubernetes.objects.reading import Object, Odd, moment, number, text
 from connectors.kubernetes.objects.resources import JOB, was_changed
-from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.kubernetes.workloads.admissions import Admission, admission_of
 from connectors.kubernetes.workloads.ends import end_times, finish_of_run, is_stopped, outcome_of
 from connectors.kubernetes.workloads.native_runs import foreign_pods, natives_of

@@ -27,7 +27,7 @@ from connectors.kubernetes.objects.reading import (
     texts,
 )
 from connectors.kubernetes.objects.resources import JOB, JOBSET_UID, RAYJOB, was_changed
-from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.kubernetes.workloads.states import RankEnd, Wait, rank_end, wait_without_pods
 from connectors.protocol import Unread
 

@@ -23,7 +23,7 @@ from connectors.kubernetes.nodes.cores import cpu_milli_of, memory_mib_of, use_o
 from connectors.kubernetes.nodes.inventory import core_shares_mib, nodes_of, pools_of_nodes
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.cluster_state import KubeState
-from connectors.kubernetes.options.options import KubernetesPool
+from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.kubernetes.workloads.observing import listing_of
 from connectors.protocol import NativeWorkload, NodeCapacity, RankSlot, WorkloadPhase
 from primitives.units import DeviceKind

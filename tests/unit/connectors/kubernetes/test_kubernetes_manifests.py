@@ -40,7 +40,7 @@ from connectors.kubernetes.manifests.building import (
 from connectors.kubernetes.manifests.pod_template import launcher_words, topology_of
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.resources import resource_of
-from connectors.kubernetes.options.options import HOST_LABEL
+from connectors.kubernetes.options.pools import HOST_LABEL
 from connectors.protocol import RankSlot, Workload
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -26,14 +26,13 @@ from connectors.kubernetes.options.images import (
     plain_image,
 )
 from connectors.kubernetes.options.options import (
-    HOST_LABEL,
     image_refusal,
     job_image_refusal,
     names_images,
-    not_on_gpus,
     parse_options,
     unit_mgpu,
 )
+from connectors.kubernetes.options.pools import HOST_LABEL, not_on_gpus
 
 DIGEST = "sha256:" + "a" * 64
 
