@@ -100,6 +100,15 @@ def test_a_token_is_signed_names_its_user_and_ends() -> None:
             mint(KEY, "ana", 1_000, lifetime_s)
 
 
+def test_a_key_in_pem_is_bytes_as_any_other() -> None:
+    """Slurm's documentation of 2020 makes keys with `openssl genrsa`, and Slurm takes every byte
+    of the file. Planted: PyJWT signs, which refuses a key in PEM."""
+    key = b"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n-----END PRIVATE KEY-----\n"
+    signed, _, signature = mint(key, "ana", 1_000)[0].rpartition(".")
+    expected = hmac.new(key, signed.encode(), hashlib.sha256).digest()
+    assert base64.urlsafe_b64decode(signature + "=") == expected
+
+
 @pytest.mark.usefixtures("minter")
 def test_tokens_over_the_socket(path: str, caplog: pytest.LogCaptureFixture) -> None:
     before = int(time.time())
