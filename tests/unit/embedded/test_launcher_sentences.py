@@ -193,6 +193,44 @@ def test_a_folder_that_cannot_be_written_is_refused(
         bootstrap.check_machine(installs=False)
 
 
+@pytest.mark.parametrize(("exit_code", "made_again"), [(0, []), (1, ["venv", "pip"])])
+def test_an_environment_where_uv_cannot_run_is_made_again(
+    bootstrap: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    exit_code: int,
+    made_again: list[str],
+) -> None:
+    """A killed installation leaves one. Planted: whatever is there is taken."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nexit {exit_code}\n")
+    python.chmod(0o755)
+    ran: list[str] = []
+    monkeypatch.setattr(bootstrap, "VENV_PYTHON", python)
+    monkeypatch.setattr(bootstrap, "STATE", tmp_path)
+    monkeypatch.setattr(bootstrap, "run_tool", lambda *words, **_: ran.append(words[2]))
+    bootstrap.make_venv()
+    assert ran == made_again
+
+
+def test_uv_is_told_the_mirror_that_pip_has(
+    bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Planted: the file of pip wins over its variables; pip's mirror wins over uv's own."""
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://b.example/simple\n")
+    monkeypatch.setattr(bootstrap, "VENV_PYTHON", Path(sys.executable))
+    for name in ("UV_DEFAULT_INDEX", "UV_FIND_LINKS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.setenv("PIP_INDEX_URL", "https://a.example/simple")
+    monkeypatch.setenv("PIP_FIND_LINKS", "/wheels /more")
+    told = bootstrap.uv_settings()
+    assert told["UV_DEFAULT_INDEX"] == "https://a.example/simple"
+    assert told["UV_FIND_LINKS"] == "/wheels,/more"
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://c.example/simple")
+    assert bootstrap.uv_settings()["UV_DEFAULT_INDEX"] == "https://c.example/simple"
+
+
 def test_uv_is_installed_by_the_hashes_of_the_lock(bootstrap: ModuleType) -> None:
     lines = bootstrap.locked_requirement("uv").splitlines()
     assert lines[0].startswith("uv==")
@@ -210,7 +248,7 @@ def test_a_failing_tool_shows_its_last_lines(
     monkeypatch.setattr(bootstrap, "LOG", tmp_path / "log" / "bootstrap.log")
     program = "print('first'); print('why it failed'); raise SystemExit(4)"
     with pytest.raises(bootstrap.BootstrapError) as refused:
-        bootstrap.run_tool([sys.executable, "-c", program], on_failure="It failed.")
+        bootstrap.run_tool(sys.executable, "-c", program, on_failure="It failed.")
     assert str(refused.value) == f"It failed. The whole output is in {tmp_path}/log/bootstrap.log."
     assert capsys.readouterr().out.splitlines()[-1] == "          | why it failed"
 
