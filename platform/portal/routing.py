@@ -1,4 +1,4 @@
-"""Routes HTTP and WebSocket requests."""
+"""Routes HTTP and WebSocket requests, and the beginning and end of a worker."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def build_application() -> ClientAddresses:
 
     from live.consumers import ChangesConsumer
     from portal.hint_audiences import audiences_of
+    from portal.lifespan import lifespan
     from portal.serving import ThreadedHandler
 
     # `path` is annotated for views, but Channels also routes consumers with it.
@@ -29,6 +30,7 @@ def build_application() -> ClientAddresses:
     sockets = URLRouter([changes])
     protocols = ProtocolTypeRouter(
         {
+            "lifespan": lifespan,
             "http": ThreadedHandler(),
             "websocket": AllowedHostsOriginValidator(SessionMiddlewareStack(sockets)),
         }
