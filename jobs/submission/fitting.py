@@ -1,4 +1,4 @@
-"""Check whether a request could ever run: the arbiter decides on an otherwise idle fleet."""
+"""The fleet of a pool as a request sees it: layouts, and whether it could ever hold the job."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, gcd
 
-from arbiter.api.plan import Code, Waiting
-from arbiter.api.policy import Policy
-from arbiter.api.snapshot import NOWHERE, Device, Domains, Level, QueuedJob, Snapshot, TreeNode
+import arbiter
+from arbiter.api.plan import Waiting
+from arbiter.api.snapshot import NOWHERE, Device, Domains, Level, QueuedJob, TreeNode
 from arbiter.api.snapshot import PriorityClass as ArbiterPriorityClass
 from arbiter.api.snapshot import Quota as ArbiterQuota
-from arbiter.cycle.decide import decide
 from connectors.workload_checks import RANKS_MAX
 from primitives.units import MGPU_PER_GPU
 from quotas.models import PriorityClass
@@ -193,38 +192,28 @@ def why_never(
 
     `tree` and `quotas` need only hold the team's own path and the quotas that others never lend.
     """
-    plan = decide(
-        Snapshot(
-            taken_at=0,
-            nodes=tree,
-            quotas=tuple(quota for quota in quotas if quota.pool == pool),
-            priority_classes=(
-                ArbiterPriorityClass(
-                    priority_class.name,
-                    priority_class.order,
-                    team_cap_mgpu=priority_class.team_cap_mgpu,
-                ),
-            ),
-            devices=fleet.devices(pool, frozenset(features)),
-            clusters=frozenset(fleet.sizes),
-            running=(),
-            queued=(
-                QueuedJob(
-                    _ASKED,
-                    team,
-                    _ANYONE,
-                    pool,
-                    mgpu_per_node,
-                    node_count,
-                    priority_class.name,
-                    0,
-                    clusters=clusters,
-                    features=frozenset(features) or None,
-                    required_topology=required_topology,
-                    cpu_milli=None if fleet.large_enough is None else 1,
-                ),
-            ),
-        ),
-        Policy(),
+    asked = QueuedJob(
+        _ASKED,
+        team,
+        _ANYONE,
+        pool,
+        mgpu_per_node,
+        node_count,
+        priority_class.name,
+        0,
+        clusters=clusters,
+        features=frozenset(features) or None,
+        required_topology=required_topology,
+        cpu_milli=None if fleet.large_enough is None else 1,
     )
-    return next((item for item in plan.waiting if item.code is Code.NEVER_FITS), None)
+    known = ArbiterPriorityClass(
+        priority_class.name, priority_class.order, team_cap_mgpu=priority_class.team_cap_mgpu
+    )
+    return arbiter.why_never(
+        asked,
+        nodes=tree,
+        quotas=[quota for quota in quotas if quota.pool == pool],
+        priority_classes=[known],
+        devices=fleet.devices(pool, frozenset(features)),
+        clusters=frozenset(fleet.sizes),
+    )

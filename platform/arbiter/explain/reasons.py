@@ -11,6 +11,7 @@ from typing import NamedTuple
 from arbiter.api.plan import Code
 from arbiter.cache.claims import Earmark
 from arbiter.cache.pool import Pool
+from arbiter.explain.never import never_numbers, wants_numbers
 from arbiter.explain.usage import InUse
 from arbiter.fairshare.fair_tree import FairShares
 from arbiter.placement.free_devices import Shape
@@ -158,22 +159,15 @@ class Reasons:
 
     def hopeless(self, cls: JobClass) -> Reason:
         """Return why `cls` waits, whose jobs cannot start at all, now or ever."""
-        pool, shape, code = self._pool, cls.shape, cls.code
+        shape, code = cls.shape, cls.code
         assert code is not None
-        numbers = {"need_mgpu": shape.total_mgpu}
-        numbers["nodes_needed"] = shape.node_count
-        numbers["mgpu_per_node"] = shape.mgpu
         if code is Code.NEVER_FITS:
-            numbers["could_ever_mgpu"] = cls.could_ever_mgpu
-            if shape.kinds is not None:
-                numbers["nodes_with_features"] = pool.layout.nodes_of_kinds(shape)
-            if shape.is_bound:
-                numbers["nodes_in_one_domain"] = pool.layout.together(shape)
-            large_enough = pool.layout.nodes_with(shape)
-            by_gpus = pool.layout.nodes_with(shape.gpus_alone)
-            if large_enough < shape.node_count <= by_gpus:
-                numbers["nodes_large_enough"] = large_enough
-                self._tell_wants(shape, numbers)
+            return Reason(code, never_numbers(self._pool.ground, shape, cls.could_ever_mgpu))
+        numbers = {
+            "need_mgpu": shape.total_mgpu,
+            "nodes_needed": shape.node_count,
+            "mgpu_per_node": shape.mgpu,
+        }
         return Reason(code, numbers)
 
     def of(self, team: int, cls: JobClass, source: int, standing: Standing) -> Reason:
@@ -282,7 +276,7 @@ class Reasons:
             by_gpus = pool.free.fitting_nodes(shape.gpus_alone)
             if by_gpus > fitting:
                 numbers["nodes_fitting_by_gpus"] = by_gpus
-                self._tell_wants(shape, numbers)
+                numbers.update(wants_numbers(pool.ground, shape))
             if shape.is_bound:
                 numbers["nodes_in_one_domain"] = pool.free.together(shape)
             return Reason(Code.TOPOLOGY_FRAGMENTED, numbers)
@@ -291,12 +285,6 @@ class Reasons:
         if self._is_overcommitted:
             numbers["capacity_mgpu"] = pool.ground.healthy_mgpu
         return Reason(Code.WAITING_FOR_GUARANTEE, numbers)
-
-    def _tell_wants(self, shape: Shape, numbers: dict[str, int]) -> None:
-        pool = self._pool
-        clusters = pool.free.clusters(shape.clusters)
-        wants = pool.ground.rooms.wants_at_most(clusters, shape.demand)
-        numbers["cpu_milli_per_node"], numbers["memory_mib_per_node"] = wants
 
 
 def of_claimed(pool: Pool, earmark: Earmark) -> Reason:
