@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import date
 from uuid import UUID
 
 from django.db.models import Q
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -27,11 +27,17 @@ from webapi.paging import (
     decode_cursor,
     encode_cursor,
     page_body,
-    page_limit,
-    refuse_unknown_filters,
     refuse_unknown_parameters,
 )
-from webapi.serializers import PAGE_PARAMETERS, answers, page_of
+from webapi.parameters import PageParameters, day, text
+from webapi.serializers import answers, page_of
+
+
+class ReconciliationParameters(PageParameters):
+    """The filters of the list of reconciled days."""
+
+    cluster: str | None = text("Only this cluster")
+    day: date | None = day("Only this UTC day")
 
 
 class ReconciliationList(APIView):
@@ -41,26 +47,22 @@ class ReconciliationList(APIView):
         operation_id="list_reconciliations",
         summary="List reconciled days, newest first",
         description="Sums and status cover the accounts whose costs the caller may see.",
-        parameters=[
-            OpenApiParameter("cluster", OpenApiTypes.STR, description="Only this cluster"),
-            OpenApiParameter("day", OpenApiTypes.DATE, description="Only this UTC day"),
-            *PAGE_PARAMETERS,
-        ],
+        parameters=ReconciliationParameters.in_openapi(),
         responses=answers({200: page_of(ReconciliationSerializer)}, 403),
     )
     def get(self, request: Request) -> Response:
         """List days, newest first."""
-        refuse_unknown_filters(request, {"cluster", "day"})
+        asked = ReconciliationParameters.read(request)
         actor = actor_from(request)
         rows = visible_days(actor)
-        if (cluster := request.query_params.get("cluster")) is not None:
-            rows = rows.filter(cluster__name=cluster)
-        if (day := request.query_params.get("day")) is not None:
-            rows = rows.filter(day=day_or_refuse(day, "day"))
-        limit = page_limit(request)
-        if (cursor := request.query_params.get("cursor")) is not None:
-            text, name = decode_cursor(cursor, parts=2)
-            last = day_or_refuse(text, "cursor")
+        if asked.cluster is not None:
+            rows = rows.filter(cluster__name=asked.cluster)
+        if asked.day is not None:
+            rows = rows.filter(day=asked.day)
+        limit = asked.limit
+        if asked.cursor is not None:
+            words, name = decode_cursor(asked.cursor, parts=2)
+            last = day_or_refuse(words, "cursor")
             rows = rows.filter(Q(day__lt=last) | Q(day=last, cluster__name__gt=name))
         found = list(rows.order_by("-day", "cluster__name")[: limit + 1])
         items = [day_view(actor, row) for row in found[:limit]]

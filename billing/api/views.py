@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import cast
 from uuid import UUID
 
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -37,32 +36,65 @@ from webapi.paging import (
     encode_cursor,
     page_body,
     page_by_id,
-    page_limit,
-    refuse_unknown_filters,
     refuse_unknown_parameters,
     time_or_refuse,
     uuid_or_refuse,
 )
-from webapi.serializers import PAGE_PARAMETERS, answers, page_of
+from webapi.parameters import PageParameters, Parameters, choice, text, time
+from webapi.serializers import answers, page_of
 
-_PERIOD_PARAMETERS = [
-    OpenApiParameter(
-        "start", OpenApiTypes.DATETIME, required=True, description="Start, with an offset"
-    ),
-    OpenApiParameter(
-        "end",
-        OpenApiTypes.DATETIME,
-        required=True,
-        description="End, excluded; at most 400 days after start",
-    ),
-    OpenApiParameter(
-        "as_of",
-        OpenApiTypes.DATETIME,
-        description="Count running jobs until this time. Default: now. With the same as_of, a "
-        "report and the jobs behind it agree exactly.",
-    ),
-    OpenApiParameter("pool", OpenApiTypes.STR, description="Only this pool"),
-]
+_A_TIME = "give a time such as 2026-11-21T12:00:00Z"
+
+
+class PeriodParameters(Parameters):
+    """The period of a report, and its pool."""
+
+    start: datetime = time("Start, with an offset", is_in_seconds=True, required=_A_TIME)
+    end: datetime = time(
+        "End, excluded; at most 400 days after start", is_in_seconds=True, required=_A_TIME
+    )
+    as_of: datetime | None = time(
+        "Count running jobs until this time. Default: now. With the same as_of, a report and the "
+        "jobs behind it agree exactly.",
+        is_in_seconds=True,
+    )
+    pool: str | None = text("Only this pool")
+
+    def period(self, now: datetime) -> Period:
+        """Return the period. Raises InvalidRequest for one that is empty or too long."""
+        return period_of(self.start, self.end, as_of=self.as_of, now=now)
+
+
+class ReportParameters(PeriodParameters):
+    """The parameters of the report."""
+
+    organization: str | None = text("Only this organization, by its slug")
+    team: str | None = text("Only the node with this path, and below it")
+    group_by: GroupBy = choice(
+        ("team", "department"),
+        "department: includes organizations and departments, parents first",
+        default="team",
+    )
+    format: str = choice(("json", "csv"), default="json")
+
+    @property
+    def top(self) -> str | None:
+        """The path of the node that the report covers, or None."""
+        if self.organization is not None and self.team is not None:
+            raise InvalidRequest(
+                "Give organization or team, not both. A team's path begins with its organization.",
+                errors=[FieldError("/organization", "is given beside team")],
+            )
+        return self.organization if self.team is None else self.team
+
+
+class ReportJobsParameters(PeriodParameters, PageParameters):
+    """The parameters of the jobs behind a number."""
+
+    node: str = text("Path of the row's node", required="give the path of a node of the report")
+    usage_class: str | None = choice(UsageClass.values, "Only this class. Default: both")
+
+
 #: More digits than the usage of any attempt. It keeps a cursor's number within the database's
 #: range.
 _USAGE_DIGITS_MAX = 30
@@ -79,23 +111,7 @@ class ChargebackView(APIView):
         summary="Get usage and cost of a period",
         description="Covers everything below `organization` or `team`, or else all nodes whose "
         "costs the caller may see. CSV has one line per team, pool and usage class.",
-        parameters=[
-            *_PERIOD_PARAMETERS,
-            OpenApiParameter(
-                "organization", OpenApiTypes.STR, description="Only this organization, by its slug"
-            ),
-            OpenApiParameter(
-                "team", OpenApiTypes.STR, description="Only the node with this path, and below it"
-            ),
-            OpenApiParameter(
-                "group_by",
-                OpenApiTypes.STR,
-                enum=["team", "department"],
-                default="team",
-                description="department: includes organizations and departments, parents first",
-            ),
-            OpenApiParameter("format", OpenApiTypes.STR, enum=["json", "csv"], default="json"),
-        ],
+        parameters=ReportParameters.in_openapi(),
         responses=answers(
             {
                 (200, "application/json"): ChargebackReportSerializer,  # type: ignore[dict-item]
@@ -107,17 +123,13 @@ class ChargebackView(APIView):
     )
     def get(self, request: Request) -> Response:
         """Get the report."""
-        refuse_unknown_parameters(
-            request,
-            {"start", "end", "as_of", "pool", "organization", "team", "group_by", "format"},
-        )
-        group_by = _choice(request, "group_by", ("team", "department")) or "team"
+        asked = ReportParameters.read(request)
         report = chargeback(
             actor=actor_from(request),
-            period=_period(request, SystemClock().now()),
-            node_path=_top(request),
-            group_by=cast(GroupBy, group_by),
-            pool_name=request.query_params.get("pool"),
+            period=asked.period(SystemClock().now()),
+            node_path=asked.top,
+            group_by=asked.group_by,
+            pool_name=asked.pool,
         )
         if request.accepted_renderer.format == "csv":
             # A report has at most teams x pools x classes lines, which are summed already. It is
@@ -138,41 +150,24 @@ class ChargebackJobs(APIView):
         summary="List the jobs behind a number of the report",
         description="Largest first. All pages use the time of the first page, so together they sum "
         "to the number.",
-        parameters=[
-            *_PERIOD_PARAMETERS,
-            OpenApiParameter(
-                "node", OpenApiTypes.STR, required=True, description="Path of the row's node"
-            ),
-            OpenApiParameter(
-                "usage_class",
-                OpenApiTypes.STR,
-                enum=list(UsageClass.values),
-                description="Only this class. Default: both",
-            ),
-            *PAGE_PARAMETERS,
-        ],
+        parameters=ReportJobsParameters.in_openapi(),
         responses=answers({200: page_of(ChargebackJobSerializer)}, 403, 404),
     )
     def get(self, request: Request) -> Response:
         """List jobs, largest first."""
-        refuse_unknown_filters(request, {"start", "end", "as_of", "pool", "node", "usage_class"})
-        node_path = request.query_params.get("node")
-        if not node_path:
-            raise _missing("node", "give the path of a node of the report")
-        usage_class = _choice(request, "usage_class", UsageClass.values)
+        asked = ReportJobsParameters.read(request)
         now = SystemClock().now()
-        period, after = _period(request, now), None
-        if "cursor" in request.query_params:
-            period, after = _after(request.query_params["cursor"], period, now)
-        limit = page_limit(request)
+        period, after = asked.period(now), None
+        if asked.cursor is not None:
+            period, after = _after(asked.cursor, period, now)
         jobs, more = jobs_behind(
             actor=actor_from(request),
             period=period,
-            node_path=node_path,
-            pool_name=request.query_params.get("pool"),
-            usage_class=None if usage_class is None else UsageClass(usage_class),
+            node_path=asked.node,
+            pool_name=asked.pool,
+            usage_class=None if asked.usage_class is None else UsageClass(asked.usage_class),
             after=after,
-            limit=limit,
+            limit=asked.limit,
         )
         page = Page(jobs, _cursor(period, jobs[-1]) if more else None)
         return Response(page_body(request, page, lambda job: ChargebackJobSerializer(job).data))
@@ -184,13 +179,13 @@ class RateCardList(APIView):
     @extend_schema(
         operation_id="list_rate_cards",
         summary="List the prices of organizations whose costs the caller may see",
-        parameters=PAGE_PARAMETERS,
+        parameters=PageParameters.in_openapi(),
         responses=answers({200: page_of(RateCardSerializer)}),
     )
     def get(self, request: Request) -> Response:
         """List rate cards."""
-        refuse_unknown_filters(request, set())
-        page = page_by_id(request, visible_cards(actor_from(request)))
+        asked = PageParameters.read(request)
+        page = page_by_id(asked, visible_cards(actor_from(request)))
         return Response(page_body(request, page, lambda card: RateCardSerializer(card).data))
 
     @extend_schema(
@@ -262,55 +257,6 @@ class RateLineDetail(APIView):
             now=SystemClock().now(),
         )
         return Response(RateLineSerializer(line).data)
-
-
-def _missing(name: str, what: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"{name} is required: {what}.", errors=[FieldError(f"/{name}", "is required")]
-    )
-
-
-def _choice(request: Request, name: str, choices: tuple[str, ...] | list[str]) -> str | None:
-    value = request.query_params.get(name)
-    if value is not None and value not in choices:
-        raise InvalidRequest(
-            f"{name} must be {' or '.join(choices)}, not {value[:60]!r}.",
-            errors=[FieldError(f"/{name}", f"must be {' or '.join(choices)}")],
-        )
-    return value
-
-
-def _time(request: Request, name: str) -> datetime | None:
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    moment = time_or_refuse(text, name)
-    if moment.microsecond:
-        raise InvalidRequest(
-            f"{name} must be in whole seconds.",
-            errors=[FieldError(f"/{name}", "is not in whole seconds")],
-        )
-    return moment
-
-
-def _period(request: Request, now: datetime) -> Period:
-    start, end = _time(request, "start"), _time(request, "end")
-    if start is None or end is None:
-        raise _missing(
-            "start" if start is None else "end", "give a time such as 2026-11-21T12:00:00Z"
-        )
-    return period_of(start, end, as_of=_time(request, "as_of"), now=now)
-
-
-def _top(request: Request) -> str | None:
-    """Return the path of the node that the report covers, or None."""
-    organization, team = (request.query_params.get(name) for name in ("organization", "team"))
-    if organization is not None and team is not None:
-        raise InvalidRequest(
-            "Give organization or team, not both. A team's path begins with its organization.",
-            errors=[FieldError("/organization", "is given beside team")],
-        )
-    return organization if team is None else team
 
 
 def _cursor(period: Period, last: JobUse) -> str:

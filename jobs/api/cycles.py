@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,22 +17,16 @@ from jobs.models import DECISIONS
 from jobs.reading.decision_list import decision_line, list_decisions
 from jobs.reading.decisions import CYCLES_MAX, cycle_body, decisions_about, list_cycles
 from jobs.whatif.replaying import replay_cycle
-from primitives.errors import FieldError, InvalidRequest
 from tenants.api.authentication import actor_from
 from webapi.paging import (
     page_body,
     page_by_id,
-    refuse_unknown_filters,
     refuse_unknown_parameters,
-    time_or_refuse,
 )
-from webapi.serializers import DEVICE_HELP, DEVICES, PAGE_PARAMETERS, answers, page_of
+from webapi.parameters import PageParameters, Parameters, several, text, time, whole
+from webapi.serializers import DEVICE_HELP, DEVICES, answers, page_of
 
 _LIMIT_DEFAULT = 5
-_TIMES = (
-    OpenApiParameter("decided_at__gte", OpenApiTypes.DATETIME),
-    OpenApiParameter("decided_at__lt", OpenApiTypes.DATETIME),
-)
 KINDS: list[str] = [kind.value for kind in Kind]
 _RIGHTS: list[str] = [right.value for right in Right]
 
@@ -190,6 +183,36 @@ class ReplayedCycleSerializer(CycleSerializer):
     differences = DifferenceSerializer(many=True, help_text="The first 500")
 
 
+class DecidedParameters(Parameters):
+    """The times between which something was decided."""
+
+    decided_at__gte: datetime | None = time()
+    decided_at__lt: datetime | None = time()
+
+
+class CycleParameters(DecidedParameters, PageParameters):
+    """The filters of the list of cycles."""
+
+
+class DecisionParameters(CycleParameters):
+    """The filters of the list of decisions."""
+
+    team: str | None = text("Only below this node (path)")
+    pool: str | None = text("Only in this pool")
+    decision: frozenset[str] | None = several(DECISIONS, "Only these, comma-separated")
+
+
+class JobDecisionParameters(DecidedParameters):
+    """The decisions about one job that are shown."""
+
+    limit: int = whole(
+        f"Maximum number of cycles, 1 to {CYCLES_MAX}",
+        low=1,
+        high=CYCLES_MAX,
+        default=_LIMIT_DEFAULT,
+    )
+
+
 class DecisionList(APIView):
     """Decisions of recorded cycles about the jobs that the caller may see."""
 
@@ -199,35 +222,21 @@ class DecisionList(APIView):
         description="Decisions about the jobs that the caller may see, newest first. Managers of a "
         "team see those about its jobs. Jobs of another organization are null. A line is deleted "
         "with the record of its cycle.",
-        parameters=[
-            OpenApiParameter("team", OpenApiTypes.STR, description="Only below this node (path)"),
-            OpenApiParameter("pool", OpenApiTypes.STR, description="Only in this pool"),
-            OpenApiParameter(
-                "decision",
-                OpenApiTypes.STR,
-                description=f"Only these, comma-separated: {', '.join(DECISIONS)}",
-            ),
-            *_TIMES,
-            *PAGE_PARAMETERS,
-        ],
+        parameters=DecisionParameters.in_openapi(),
         responses=answers({200: page_of(DecisionLineSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
         """Return a page of decisions."""
-        refuse_unknown_filters(
-            request, {"team", "pool", "decision", "decided_at__gte", "decided_at__lt"}
-        )
-        actor = actor_from(request)
-        since, until = _times(request)
+        asked, actor = DecisionParameters.read(request), actor_from(request)
         lines = list_decisions(
             actor=actor,
-            team=request.query_params.get("team"),
-            pool=request.query_params.get("pool"),
-            kinds=_kinds(request),
-            since=since,
-            until=until,
+            team=asked.team,
+            pool=asked.pool,
+            kinds=None if asked.decision is None else [Kind(one) for one in asked.decision],
+            since=asked.decided_at__gte,
+            until=asked.decided_at__lt,
         )
-        page = page_by_id(request, lines, newest_first=True)
+        page = page_by_id(asked, lines, newest_first=True)
         return Response(page_body(request, page, lambda line: decision_line(line, actor=actor)))
 
 
@@ -238,15 +247,15 @@ class CycleList(APIView):
         operation_id="list_cycles",
         summary="Recorded cycles",
         description="Cycles that decided something, newest first. For platform administrators.",
-        parameters=[*_TIMES, *PAGE_PARAMETERS],
+        parameters=CycleParameters.in_openapi(),
         responses=answers({200: page_of(CycleSerializer)}, 403),
     )
     def get(self, request: Request) -> Response:
         """Return a page of cycles."""
-        refuse_unknown_filters(request, {"decided_at__gte", "decided_at__lt"})
-        since, until = _times(request)
+        asked = CycleParameters.read(request)
+        since, until = asked.decided_at__gte, asked.decided_at__lt
         cycles = list_cycles(actor=actor_from(request), since=since, until=until)
-        page = page_by_id(request, cycles, newest_first=True)
+        page = page_by_id(asked, cycles, newest_first=True)
         return Response(page_body(request, page, cycle_body))
 
 
@@ -274,53 +283,17 @@ class JobDecisions(APIView):
         summary="Why a job was started or preempted",
         description="From recorded cycles, newest first, with the numbers of that moment. Other "
         "jobs are null where the caller may not see them.",
-        parameters=[
-            *_TIMES,
-            OpenApiParameter(
-                "limit",
-                OpenApiTypes.INT,
-                default=_LIMIT_DEFAULT,
-                description=f"Maximum number of cycles, 1 to {CYCLES_MAX}",
-            ),
-        ],
+        parameters=JobDecisionParameters.in_openapi(),
         responses=answers({200: JobDecisionsSerializer}, 404, 409),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         """Return the decisions about the job, newest first."""
-        refuse_unknown_parameters(request, {"decided_at__gte", "decided_at__lt", "limit"})
-        since, until = _times(request)
+        asked = JobDecisionParameters.read(request)
         items = decisions_about(
-            job_id, actor=actor_from(request), since=since, until=until, limit=_limit(request)
+            job_id,
+            actor=actor_from(request),
+            since=asked.decided_at__gte,
+            until=asked.decided_at__lt,
+            limit=asked.limit,
         )
         return Response({"items": items})
-
-
-def _kinds(request: Request) -> list[Kind] | None:
-    text = request.query_params.get("decision")
-    if text is None:
-        return None
-    given = text.split(",")
-    if not set(given) <= set(DECISIONS):
-        known = f"must be some of {', '.join(DECISIONS)}"
-        raise InvalidRequest(f"decision {known}.", errors=[FieldError("/decision", known)])
-    return [Kind(one) for one in given]
-
-
-def _times(request: Request) -> tuple[datetime | None, datetime | None]:
-    names = ("decided_at__gte", "decided_at__lt")
-    given = [request.query_params.get(name) for name in names]
-    since, until = (
-        None if text is None else time_or_refuse(text, name)
-        for name, text in zip(names, given, strict=True)
-    )
-    return since, until
-
-
-def _limit(request: Request) -> int:
-    text = request.query_params.get("limit", str(_LIMIT_DEFAULT))
-    if text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= CYCLES_MAX:
-        return int(text)
-    raise InvalidRequest(
-        f"limit must be a whole number from 1 to {CYCLES_MAX}.",
-        errors=[FieldError("/limit", f"must be from 1 to {CYCLES_MAX}")],
-    )

@@ -8,8 +8,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import orjson
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -39,29 +38,67 @@ from jobs.submission.requests import read_job_request
 from jobs.submission.submission import submit_job_here
 from jobs.whatif.preview import preview_job
 from primitives.clock import SystemClock
-from primitives.errors import FieldError, InvalidRequest
 from tenants.api.authentication import actor_from
 from webapi.idempotency import respond_once
 from webapi.paging import (
     Page,
-    choice_or_refuse,
     decode_cursor,
     encode_cursor,
     page_body,
-    page_limit,
     refuse_body,
-    refuse_unknown_filters,
     refuse_unknown_parameters,
-    time_or_refuse,
     uuid_or_refuse,
 )
-from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
+from webapi.parameters import PageParameters, Parameters, choice, flag, several, text, time, uuid
+from webapi.serializers import IDEMPOTENCY_KEY, answers, page_of
 
 _SORTS = ("-submitted_at", "submitted_at")
 _TEXT_MAX = 1_000
-_USAGE_CLASSES: list[str] = [item.value for item in UsageClass]
-_STATES: list[str] = [item.value for item in JobState]
-_ORIGINS: list[str] = [item.value for item in JobOrigin]
+
+
+class JobParameters(PageParameters):
+    """The filters of the list of jobs, and its order."""
+
+    state: frozenset[str] | None = several(JobState, "One state or several, comma-separated")
+    team: str | None = text(
+        "Path of a node: its jobs and those of all nodes below it", most=_TEXT_MAX
+    )
+    user: str | None = text("A username", most=_TEXT_MAX)
+    pool: str | None = text(most=_TEXT_MAX)
+    q: str | None = text(
+        "A part of the name, the last 4 to 12 digits of the id, or at least its first 8",
+        most=_TEXT_MAX,
+    )
+    submitted_at__gte: datetime | None = time()
+    submitted_at__lt: datetime | None = time()
+    usage_class: str | None = choice(
+        UsageClass, "Only jobs that hold GPUs now: all guaranteed, or in part borrowed"
+    )
+    origin: str | None = choice(JobOrigin, "native: only jobs submitted directly to a cluster")
+    array: UUID | None = uuid("The tasks of this array")
+    sort: str = choice(_SORTS, default=_SORTS[0])
+
+    @property
+    def filter(self) -> JobFilter:
+        """The filter of the jobs in the list."""
+        return JobFilter(
+            states=self.state,
+            team=self.team,
+            username=self.user,
+            pool=self.pool,
+            name=self.q,
+            submitted_from=self.submitted_at__gte,
+            submitted_before=self.submitted_at__lt,
+            usage_class=self.usage_class,
+            origin=self.origin,
+            array=self.array,
+        )
+
+
+class SubmissionParameters(Parameters):
+    """The parameters of a submission."""
+
+    dry_run: bool = flag("Only plan")
 
 
 class JobList(APIView):
@@ -72,76 +109,22 @@ class JobList(APIView):
         summary="Jobs",
         description="The caller's own jobs, and those of teams whose jobs the caller may see. "
         "Newest first, unless sorted otherwise.",
-        parameters=[
-            OpenApiParameter(
-                "state",
-                {"type": "array", "items": {"type": "string", "enum": _STATES}},
-                style="form",
-                explode=False,
-                description="One state or several, comma-separated",
-            ),
-            OpenApiParameter(
-                "team",
-                OpenApiTypes.STR,
-                description="Path of a node: its jobs and those of all nodes below it",
-            ),
-            OpenApiParameter("user", OpenApiTypes.STR, description="A username"),
-            OpenApiParameter("pool", OpenApiTypes.STR),
-            OpenApiParameter(
-                "q",
-                OpenApiTypes.STR,
-                description="A part of the name, the last 4 to 12 digits of the id, or at least "
-                "its first 8",
-            ),
-            OpenApiParameter("submitted_at__gte", OpenApiTypes.DATETIME),
-            OpenApiParameter("submitted_at__lt", OpenApiTypes.DATETIME),
-            OpenApiParameter(
-                "usage_class",
-                OpenApiTypes.STR,
-                enum=_USAGE_CLASSES,
-                description="Only jobs that hold GPUs now: all guaranteed, or in part borrowed",
-            ),
-            OpenApiParameter(
-                "origin",
-                OpenApiTypes.STR,
-                enum=_ORIGINS,
-                description="native: only jobs submitted directly to a cluster",
-            ),
-            OpenApiParameter("array", OpenApiTypes.UUID, description="The tasks of this array"),
-            OpenApiParameter("sort", OpenApiTypes.STR, enum=_SORTS),
-            *PAGE_PARAMETERS,
-        ],
+        parameters=JobParameters.in_openapi(),
         responses=answers({200: page_of(shapes.JobSerializer)}),
     )
     def get(self, request: Request) -> Response:
         """Return a page of jobs."""
-        refuse_unknown_filters(
-            request,
-            {
-                "state",
-                "team",
-                "user",
-                "pool",
-                "q",
-                "submitted_at__gte",
-                "submitted_at__lt",
-                "usage_class",
-                "origin",
-                "array",
-                "sort",
-            },
-        )
+        asked = JobParameters.read(request)
         actor, now = actor_from(request), SystemClock().now()
-        limit = page_limit(request)
-        cursor = request.query_params.get("cursor")
+        limit, cursor = asked.limit, asked.cursor
         found = list_jobs(
             actor,
-            _filter(request),
+            asked.filter,
             after=None
             if cursor is None
             else uuid_or_refuse(decode_cursor(cursor, parts=1)[0], "cursor"),
             limit=limit + 1,
-            newest_first=(choice_or_refuse(request, "sort", _SORTS) or _SORTS[0]) == _SORTS[0],
+            newest_first=asked.sort == _SORTS[0],
             now=now,
         )
         shown = found[:limit]
@@ -158,21 +141,17 @@ class JobList(APIView):
         "`array` one request creates all tasks of an array, or none. The answer is then the first "
         "task; its `array` has the id of the array, and the header `Location` its address.",
         request=shapes.JobRequestSerializer,
-        parameters=[
-            OpenApiParameter("dry_run", OpenApiTypes.BOOL, description="Only plan"),
-            IDEMPOTENCY_KEY,
-        ],
+        parameters=[*SubmissionParameters.in_openapi(), IDEMPOTENCY_KEY],
         responses=answers(
             {201: shapes.SubmittedJobSerializer, 200: shapes.JobPlanSerializer}, 403, 404, 422, 429
         ),
     )
     def post(self, request: Request) -> Response:
         """Submit the job and return it, or return the plan of a dry run."""
-        refuse_unknown_parameters(request, {"dry_run"})
-        is_dry_run = choice_or_refuse(request, "dry_run", ("true", "false")) == "true"
+        asked = SubmissionParameters.read(request)
         actor, now = actor_from(request), SystemClock().now()
         wanted = read_job_request(cast(Mapping[str, Any], request.data))
-        if is_dry_run:
+        if asked.dry_run:
             return Response(plan_body(preview_job(wanted, actor=actor, now=now)))
 
         def act() -> tuple[int, dict[str, Any]]:
@@ -279,40 +258,3 @@ def _changed(request: Request, job_id: UUID, change: Callable[..., Job]) -> Resp
     return Response(
         written(detail_body(view, content, get_dependencies(view), rights=Rights(actor), now=now))
     )
-
-
-def _filter(request: Request) -> JobFilter:
-    array = request.query_params.get("array")
-    states = request.query_params.get("state")
-    if states is not None and not set(states.split(",")) <= set(_STATES):
-        raise InvalidRequest(
-            f"state must be one or more of {', '.join(_STATES)}, with commas between them.",
-            errors=[FieldError("/state", "is not a state")],
-        )
-    return JobFilter(
-        states=None if states is None else set(states.split(",")),
-        team=_short(request, "team"),
-        username=_short(request, "user"),
-        pool=_short(request, "pool"),
-        name=_short(request, "q"),
-        submitted_from=_time(request, "submitted_at__gte"),
-        submitted_before=_time(request, "submitted_at__lt"),
-        usage_class=choice_or_refuse(request, "usage_class", _USAGE_CLASSES),
-        origin=choice_or_refuse(request, "origin", _ORIGINS),
-        array=None if array is None else uuid_or_refuse(array, "array"),
-    )
-
-
-def _short(request: Request, name: str) -> str | None:
-    text = request.query_params.get(name)
-    if text is not None and not 1 <= len(text) <= _TEXT_MAX:
-        raise InvalidRequest(
-            f"{name} must have 1 to {_TEXT_MAX} characters.",
-            errors=[FieldError(f"/{name}", "is empty or too long")],
-        )
-    return text
-
-
-def _time(request: Request, name: str) -> datetime | None:
-    text = request.query_params.get(name)
-    return None if text is None else time_or_refuse(text, name)

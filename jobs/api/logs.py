@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,11 +20,7 @@ from jobs.reading.queries import (
 )
 from primitives.clock import SystemClock
 from tenants.api.authentication import actor_from
-from webapi.paging import (
-    choice_or_refuse,
-    refuse_unknown_parameters,
-    whole_or_refuse,
-)
+from webapi.parameters import Parameters, choice, whole
 from webapi.serializers import answers
 
 _NUMBER_MAX = 2**31 - 1
@@ -72,33 +67,51 @@ class JobLogSerializer(serializers.Serializer[Any]):
     ranks = serializers.IntegerField()
 
 
+class LogSummaryParameters(Parameters):
+    """The log that is summarized."""
+
+    attempt: int | None = whole("Default: the latest", low=1, high=_NUMBER_MAX)
+    rank: int | None = whole(
+        "Default: the first rank that failed, else rank 0", low=0, high=_NUMBER_MAX
+    )
+
+
+class LogParameters(Parameters):
+    """The piece of a log that is read."""
+
+    attempt: int | None = whole("Default: the latest", low=1, high=_NUMBER_MAX)
+    rank: int = whole(low=0, high=_NUMBER_MAX, default=0)
+    stream: str = choice(logs.STREAMS, default="stdout")
+    offset: int = whole(
+        "In bytes; a negative offset counts from the end",
+        low=-logs.OFFSET_MAX,
+        high=logs.OFFSET_MAX,
+        default=0,
+    )
+    limit: int = whole(
+        f"Maximum number of bytes, {logs.LIMIT_MIN} to {logs.LIMIT_MAX}",
+        low=logs.LIMIT_MIN,
+        high=logs.LIMIT_MAX,
+        default=logs.LIMIT_DEFAULT,
+    )
+
+
 class JobLogSummary(APIView):
     """The summary of a job's log."""
 
     @extend_schema(
         operation_id="get_job_log_summary",
         summary="Summary of a job's log: streams with output, last lines of the error",
-        parameters=[
-            OpenApiParameter("attempt", OpenApiTypes.INT, description="Default: the latest"),
-            OpenApiParameter(
-                "rank",
-                OpenApiTypes.INT,
-                description="Default: the first rank that failed, else rank 0",
-            ),
-        ],
+        parameters=LogSummaryParameters.in_openapi(),
         responses=answers({200: JobLogSummarySerializer}, 403, 404, 503),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         """Return the summary of one rank."""
-        refuse_unknown_parameters(request, {"attempt", "rank"})
+        asked = LogSummaryParameters.read(request)
         actor, now = actor_from(request), SystemClock().now()
         view = get_job(job_id, actor=actor, now=now)
         require_log(view, actor)
-        found = summarize_log(
-            job_id,
-            attempt=whole_or_refuse(request, "attempt", None, low=1, high=_NUMBER_MAX),
-            rank=whole_or_refuse(request, "rank", None, low=0, high=_NUMBER_MAX),
-        )
+        found = summarize_log(job_id, attempt=asked.attempt, rank=asked.rank)
         record_reading(view.job, "log", actor=actor, now=now)
         return Response(
             {
@@ -123,44 +136,22 @@ class JobLogs(APIView):
         operation_id="get_job_log",
         summary="A piece of a job's log",
         description="Control characters are left out. The next piece begins at `next_offset`.",
-        parameters=[
-            OpenApiParameter("attempt", OpenApiTypes.INT, description="Default: the latest"),
-            OpenApiParameter("rank", OpenApiTypes.INT, default=0),
-            OpenApiParameter("stream", OpenApiTypes.STR, enum=logs.STREAMS, default="stdout"),
-            OpenApiParameter(
-                "offset",
-                OpenApiTypes.INT,
-                default=0,
-                description="In bytes; a negative offset counts from the end",
-            ),
-            OpenApiParameter(
-                "limit",
-                OpenApiTypes.INT,
-                default=logs.LIMIT_DEFAULT,
-                description=f"Maximum number of bytes, {logs.LIMIT_MIN} to {logs.LIMIT_MAX}",
-            ),
-        ],
+        parameters=LogParameters.in_openapi(),
         responses=answers({200: JobLogSerializer}, 403, 404, 503),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         """Return text of one stream of a rank."""
-        refuse_unknown_parameters(request, {"attempt", "rank", "stream", "offset", "limit"})
+        asked = LogParameters.read(request)
         actor, now = actor_from(request), SystemClock().now()
         view = get_job(job_id, actor=actor, now=now)
         require_log(view, actor)
-        attempt = whole_or_refuse(request, "attempt", None, low=1, high=_NUMBER_MAX)
-        rank = whole_or_refuse(request, "rank", 0, low=0, high=_NUMBER_MAX)
-        offset = whole_or_refuse(request, "offset", 0, low=-logs.OFFSET_MAX, high=logs.OFFSET_MAX)
-        limit = whole_or_refuse(
-            request, "limit", logs.LIMIT_DEFAULT, low=logs.LIMIT_MIN, high=logs.LIMIT_MAX
-        )
         found = logs.read_log(
             job_id,
-            attempt=attempt,
-            rank=rank or 0,
-            stream=choice_or_refuse(request, "stream", logs.STREAMS) or "stdout",
-            offset=offset or 0,
-            limit=limit or logs.LIMIT_DEFAULT,
+            attempt=asked.attempt,
+            rank=asked.rank,
+            stream=asked.stream,
+            offset=asked.offset,
+            limit=asked.limit,
         )
         record_reading(view.job, "log", actor=actor, now=now)
         return Response(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -16,7 +15,6 @@ from jobs.actions.archiving import NAMED_MAX
 from jobs.actions.moving import MovePreview, clusters_to_push, move, preview_move
 from jobs.api.archiving import RunningJobSerializer
 from primitives.clock import SystemClock
-from primitives.errors import FieldError, InvalidRequest
 from primitives.units import DeviceKind
 from quotas.administration import percent_text
 from quotas.moving import MovedGuarantee
@@ -24,6 +22,7 @@ from tenants.api.authentication import actor_from
 from tenants.api.serializers import TreeNodeSerializer
 from tenants.models import Node
 from webapi.paging import refuse_unknown_parameters
+from webapi.parameters import Parameters, text
 from webapi.serializers import StrictSerializer, answers
 
 #: Maximum number of named users who gain or lose a role, each.
@@ -140,28 +139,25 @@ class MovedNodeSerializer(TreeNodeSerializer):
         return clusters_to_push()
 
 
+class MoveParameters(Parameters):
+    """The parameter of the preview of a move."""
+
+    parent: str = text("Path of its new parent", required="give the path of the new parent")
+
+
 class NodeMove(APIView):
     """The move of a node of the tree."""
 
     @extend_schema(
         operation_id="preview_move",
         summary="Preview the move of a team or department to another parent",
-        parameters=[
-            OpenApiParameter(
-                "parent", OpenApiTypes.STR, required=True, description="Path of its new parent"
-            )
-        ],
+        parameters=MoveParameters.in_openapi(),
         responses=answers({200: MovePreviewSerializer}, 403, 404, 409),
     )
     def get(self, request: Request, tree_node_id: UUID) -> Response:
         """Return the changes to jobs, guarantees and roles."""
-        refuse_unknown_parameters(request, {"parent"})
-        parent = request.query_params.get("parent")
-        if not parent:
-            raise InvalidRequest(
-                "Name the new parent by its path.", errors=[FieldError("parent", "is missing")]
-            )
-        preview = preview_move(tree_node_id, parent, actor=actor_from(request))
+        asked = MoveParameters.read(request)
+        preview = preview_move(tree_node_id, asked.parent, actor=actor_from(request))
         return Response(MovePreviewSerializer(preview).data)
 
     @extend_schema(

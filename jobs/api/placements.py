@@ -22,11 +22,10 @@ from webapi.paging import (
     decode_cursor,
     encode_cursor,
     page_body,
-    page_limit,
-    refuse_unknown_filters,
     uuid_or_refuse,
 )
-from webapi.serializers import PAGE_PARAMETERS, answers, page_of
+from webapi.parameters import PageParameters
+from webapi.serializers import answers, page_of
 
 
 class PlacementSerializer(serializers.Serializer[Any]):
@@ -48,14 +47,13 @@ class ClusterPlacementList(APIView):
         summary="Jobs on the nodes of a cluster",
         description="Jobs that hold GPUs of the cluster now and that the caller may see, in the "
         "order of their grants.",
-        parameters=PAGE_PARAMETERS,
+        parameters=PageParameters.in_openapi(),
         responses=answers({200: page_of(PlacementSerializer)}, 404),
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """Return a page of jobs with their nodes."""
-        refuse_unknown_filters(request, set())
-        limit = page_limit(request)
-        cursor = request.query_params.get("cursor")
+        asked = PageParameters.read(request)
+        limit, cursor = asked.limit, asked.cursor
         found = placements(
             actor_from(request),
             cluster_by_id(cluster_id),

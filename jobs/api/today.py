@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,7 +16,7 @@ from primitives.clock import SystemClock
 from quotas.api.serializers import QuotaChangeSerializer
 from quotas.models import QuotaChange
 from tenants.api.authentication import actor_from
-from webapi.paging import refuse_unknown_parameters, time_or_refuse
+from webapi.parameters import Parameters, text, time
 from webapi.serializers import DEVICE_HELP, DEVICES, answers
 
 _DAY = timedelta(days=1)
@@ -103,6 +102,13 @@ class TodaySerializer(serializers.Serializer[Any]):
     )
 
 
+class TodayParameters(Parameters):
+    """The team and the time of the page of today."""
+
+    team: str | None = text("Only below this node (path)")
+    since: datetime | None = time(f"At most {REACH_MAX.days} days ago. Default: 24 hours ago")
+
+
 class TodayView(APIView):
     """The latest lost work, ended attempts and changes of quotas."""
 
@@ -111,25 +117,16 @@ class TodayView(APIView):
         summary="Lost work, ended attempts and changes of quotas since yesterday",
         description="Covers the jobs that the caller may see, and the quotas of nodes whose jobs "
         "the caller may see.",
-        parameters=[
-            OpenApiParameter("team", OpenApiTypes.STR, description="Only below this node (path)"),
-            OpenApiParameter(
-                "since",
-                OpenApiTypes.DATETIME,
-                description=f"At most {REACH_MAX.days} days ago. Default: 24 hours ago",
-            ),
-        ],
+        parameters=TodayParameters.in_openapi(),
         responses=answers({200: TodaySerializer}, 404),
     )
     def get(self, request: Request) -> Response:
         """Return lost work, ended attempts and changes of quotas."""
-        refuse_unknown_parameters(request, {"team", "since"})
-        now = SystemClock().now()
-        since = request.query_params.get("since")
+        asked, now = TodayParameters.read(request), SystemClock().now()
         found = recent_ends(
             actor=actor_from(request),
-            team=request.query_params.get("team"),
-            since=now - _DAY if since is None else time_or_refuse(since, "since"),
+            team=asked.team,
+            since=asked.since or now - _DAY,
             now=now,
         )
         return Response(TodaySerializer(found).data)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -25,11 +25,20 @@ CURSOR_LENGTH_MAX = 2048
 #: Enough for any 64-bit id.
 _NUMBER_DIGITS_MAX = 18
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_WHOLE = re.compile(r"-?[0-9]{1,16}")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
+
+
+class AskedPage(Protocol):
+    """The part of `webapi.parameters.PageParameters` that a page needs."""
+
+    @property
+    def limit(self) -> int: ...
+    @property
+    def cursor(self) -> str | None: ...
+
 
 Item = TypeVar("Item")
 Row = TypeVar("Row", bound=Model)
@@ -77,23 +86,11 @@ def _sort_key(cursor: str, parts: int) -> list[str]:
     return key
 
 
-def page_limit(request: Request) -> int:
-    """Return `?limit=`, 1 to 500. Raises InvalidRequest for anything else."""
-    text = request.query_params.get("limit", str(LIMIT_DEFAULT))
-    if text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= LIMIT_MAX:
-        return int(text)
-    raise InvalidRequest(
-        f"limit must be a whole number from 1 to {LIMIT_MAX}.",
-        errors=[FieldError("/limit", f"must be from 1 to {LIMIT_MAX}")],
-    )
-
-
-def page_by_id(request: Request, rows: QuerySet[Row], *, newest_first: bool = False) -> Page[Row]:
+def page_by_id(asked: AskedPage, rows: QuerySet[Row], *, newest_first: bool = False) -> Page[Row]:
     """Return one page of `rows`, ordered by id (UUIDv7, or numbers), which is by creation."""
-    limit = page_limit(request)
-    cursor = request.query_params.get("cursor")
-    if cursor is not None:
-        (text,) = decode_cursor(cursor, parts=1)
+    limit = asked.limit
+    if asked.cursor is not None:
+        (text,) = decode_cursor(asked.cursor, parts=1)
         after = _id_or_refuse(rows.model, text)
         rows = rows.filter(pk__lt=after) if newest_first else rows.filter(pk__gt=after)
     found = list(rows.order_by("-pk" if newest_first else "pk")[: limit + 1])
@@ -102,16 +99,15 @@ def page_by_id(request: Request, rows: QuerySet[Row], *, newest_first: bool = Fa
     return Page(items, encode_cursor([str(items[-1].pk)]) if more else None)
 
 
-def page_by_text(request: Request, rows: QuerySet[Row], field: str) -> Page[Row]:
+def page_by_text(asked: AskedPage, rows: QuerySet[Row], field: str) -> Page[Row]:
     """Return one page of `rows`, ordered by a unique text `field`.
 
     The field may cross relations ("node__path"). Use `select_related` for these, or each page costs
     one more query for its last row.
     """
-    limit = page_limit(request)
-    cursor = request.query_params.get("cursor")
-    if cursor is not None:
-        (after,) = decode_cursor(cursor, parts=1)
+    limit = asked.limit
+    if asked.cursor is not None:
+        (after,) = decode_cursor(asked.cursor, parts=1)
         rows = rows.filter(**{f"{field}__gt": after})
     found = list(rows.order_by(field)[: limit + 1])
     more = len(found) > limit
@@ -183,11 +179,6 @@ def day_or_refuse(text: str, name: str) -> date:
         ) from None
 
 
-def refuse_unknown_filters(request: Request, known: set[str]) -> None:
-    """Do as `refuse_unknown_parameters`, for a list: `limit` and `cursor` are known too."""
-    refuse_unknown_parameters(request, known | {"limit", "cursor"})
-
-
 def refuse_body(request: Request) -> None:
     """Raise InvalidRequest where a request that takes no body has one."""
     if request.data:
@@ -220,30 +211,3 @@ def refuse_unknown_parameters(request: Request, known: set[str]) -> None:
             + ".",
             errors=errors,
         )
-
-
-def whole_or_refuse(
-    request: Request, name: str, default: int | None, *, low: int, high: int
-) -> int | None:
-    """Return the whole number in a query parameter, or `default`. Raises InvalidRequest."""
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
-        raise InvalidRequest(
-            f"{name} must be a whole number from {low} to {high}.",
-            errors=[FieldError(f"/{name}", f"must be from {low} to {high}")],
-        )
-    return int(text)
-
-
-def choice_or_refuse(
-    request: Request, name: str, values: list[str] | tuple[str, ...]
-) -> str | None:
-    text = request.query_params.get(name)
-    if text is not None and text not in values:
-        raise InvalidRequest(
-            f"{name} must be one of {', '.join(values)}.",
-            errors=[FieldError(f"/{name}", "is none of them")],
-        )
-    return text

@@ -172,16 +172,6 @@ def page_of(item: type[serializers.BaseSerializer[Any]]) -> serializers.Serializ
     return page
 
 
-#: Query parameters of all lists.
-PAGE_PARAMETERS = [
-    OpenApiParameter(
-        "limit", OpenApiTypes.INT, description="Items per page, 1 to 500. Default: 50"
-    ),
-    OpenApiParameter(
-        "cursor", OpenApiTypes.STR, description="Opaque position, from `next` of the previous page"
-    ),
-]
-
 #: Header of all POST requests that create something.
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",

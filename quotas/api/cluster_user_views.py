@@ -18,8 +18,9 @@ from quotas.fleet import administrator
 from quotas.models import ClusterUser
 from tenants.api.authentication import actor_from
 from tenants.membership import visible_user
-from webapi.paging import page_body, page_by_text, refuse_unknown_filters, refuse_unknown_parameters
-from webapi.serializers import PAGE_PARAMETERS, StrictSerializer, TextField, answers, page_of
+from webapi.paging import page_body, page_by_text, refuse_unknown_parameters
+from webapi.parameters import PageParameters
+from webapi.serializers import StrictSerializer, TextField, answers, page_of
 
 _LOGIN_LENGTH_MAX = 127
 
@@ -45,15 +46,15 @@ class ClusterUserList(APIView):
     @extend_schema(
         operation_id="list_cluster_users",
         summary="List the users of a cluster",
-        parameters=PAGE_PARAMETERS,
+        parameters=PageParameters.in_openapi(),
         responses=answers({200: page_of(ClusterUserSerializer)}, 403, 404),
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """List mappings, by name."""
-        refuse_unknown_filters(request, set())
+        asked = PageParameters.read(request)
         administrator(actor_from(request))
         mapped = ClusterUser.objects.filter(cluster=cluster_by_id(cluster_id))
-        page = page_by_text(request, mapped.select_related("user"), "name")
+        page = page_by_text(asked, mapped.select_related("user"), "name")
         return Response(page_body(request, page, lambda row: ClusterUserSerializer(row).data))
 
     @extend_schema(

@@ -41,10 +41,10 @@ from webapi.paging import (
     Page,
     page_body,
     page_by_text,
-    refuse_unknown_filters,
     refuse_unknown_parameters,
 )
-from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
+from webapi.parameters import PageParameters
+from webapi.serializers import IDEMPOTENCY_KEY, answers, page_of
 
 
 class PoolList(APIView):
@@ -53,13 +53,13 @@ class PoolList(APIView):
     @extend_schema(
         operation_id="list_pools",
         summary="List pools",
-        parameters=PAGE_PARAMETERS,
+        parameters=PageParameters.in_openapi(),
         responses=answers({200: page_of(PoolSerializer)}),
     )
     def get(self, request: Request) -> Response:
         """List pools, by name."""
-        refuse_unknown_filters(request, set())
-        page = page_by_text(request, Pool.objects.all(), "name")
+        asked = PageParameters.read(request)
+        page = page_by_text(asked, Pool.objects.all(), "name")
         rows = Page(
             pool_rows(actor_from(request), page.items, now=SystemClock().now()), page.next_cursor
         )
@@ -161,14 +161,14 @@ class ClusterList(APIView):
     @extend_schema(
         operation_id="list_clusters",
         summary="List clusters",
-        parameters=PAGE_PARAMETERS,
+        parameters=PageParameters.in_openapi(),
         responses=answers({200: page_of(ClusterSerializer)}),
     )
     def get(self, request: Request) -> Response:
         """List clusters, by name."""
-        refuse_unknown_filters(request, set())
+        asked = PageParameters.read(request)
         actor, now = actor_from(request), SystemClock().now()
-        page = page_by_text(request, Cluster.objects.all(), "name")
+        page = page_by_text(asked, Cluster.objects.all(), "name")
         shares, quarantine = shares_of(page.items), open_quarantine()
         return Response(
             page_body(

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -30,12 +29,12 @@ from quotas.fleet import administrator, may_manage_clusters
 from tenants.access import Actor
 from tenants.api.authentication import actor_from
 from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
-from webapi.paging import Page, page_body, refuse_unknown_filters, refuse_unknown_parameters
+from webapi.paging import Page, page_body, refuse_unknown_parameters
+from webapi.parameters import PageParameters, text
 from webapi.serializers import (
     DEVICE_HELP,
     DEVICES,
     IDEMPOTENCY_KEY,
-    PAGE_PARAMETERS,
     StrictSerializer,
     TextField,
     answers,
@@ -112,28 +111,31 @@ class NodeResumeSerializer(StrictSerializer):
     """An empty body."""
 
 
+class ClusterNodeParameters(PageParameters):
+    """The filters of the list of nodes of clusters."""
+
+    cluster: str | None = text("Only this cluster")
+    pool: str | None = text("Only this pool")
+
+
 class ClusterNodeList(APIView):
     """The nodes of the clusters."""
 
     @extend_schema(
         operation_id="list_cluster_nodes",
         summary="List the nodes of clusters",
-        parameters=[
-            OpenApiParameter("cluster", OpenApiTypes.STR, description="Only this cluster"),
-            OpenApiParameter("pool", OpenApiTypes.STR, description="Only this pool"),
-            *PAGE_PARAMETERS,
-        ],
+        parameters=ClusterNodeParameters.in_openapi(),
         responses=answers({200: page_of(ClusterNodeSerializer)}),
     )
     def get(self, request: Request) -> Response:
         """List nodes, by cluster, name and pool."""
-        refuse_unknown_filters(request, {"cluster", "pool"})
+        asked = ClusterNodeParameters.read(request)
         nodes = ClusterNode.objects.select_related("cluster", "pool")
-        if "cluster" in request.query_params:
-            nodes = nodes.filter(cluster=_named_cluster(request.query_params["cluster"]))
-        if "pool" in request.query_params:
-            nodes = nodes.filter(pool=named_pool(request.query_params["pool"]))
-        page = page_by_key(request, nodes, "cluster__name", "name", "pool__name")
+        if asked.cluster is not None:
+            nodes = nodes.filter(cluster=_named_cluster(asked.cluster))
+        if asked.pool is not None:
+            nodes = nodes.filter(pool=named_pool(asked.pool))
+        page = page_by_key(asked, nodes, "cluster__name", "name", "pool__name")
         shown = Page(_shown(page.items, actor_from(request)), page.next_cursor)
         return Response(page_body(request, shown, lambda body: body))
 

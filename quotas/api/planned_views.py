@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from primitives.clock import SystemClock
-from primitives.errors import FieldError, InvalidRequest, PreconditionFailed
+from primitives.errors import PreconditionFailed
 from quotas.api.planned_serializers import (
     PlannedChangeCreateSerializer,
     PlannedChangeSerializer,
@@ -35,13 +34,12 @@ from webapi.paging import (
     page_body,
     page_by_id,
     refuse_body,
-    refuse_unknown_filters,
     refuse_unknown_parameters,
 )
+from webapi.parameters import PageParameters, choice
 from webapi.preconditions import required_etag
 from webapi.serializers import (
     IDEMPOTENCY_KEY,
-    PAGE_PARAMETERS,
     answers,
     etag_header,
     if_match_header,
@@ -52,35 +50,29 @@ _IF_MATCH = if_match_header("The ETag of the draft, or of its preview")
 _ETAG = etag_header("State of the change and of the quotas of its organization in its pools")
 
 
+class PlannedChangeParameters(PageParameters):
+    """The filter of the list of planned changes."""
+
+    status: str | None = choice(PlannedStatus, "Only this status")
+
+
 class PlannedChangeList(APIView):
     """The planned changes that the caller may see."""
 
     @extend_schema(
         operation_id="list_planned_quota_changes",
         summary="List planned changes of quotas, newest first",
-        parameters=[
-            OpenApiParameter(
-                "status",
-                OpenApiTypes.STR,
-                enum=PlannedStatus.values,
-                description="Only this status",
-            ),
-            *PAGE_PARAMETERS,
-        ],
+        parameters=PlannedChangeParameters.in_openapi(),
         responses=answers({200: page_of(PlannedChangeSerializer)}),
     )
     def get(self, request: Request) -> Response:
         """List planned changes, newest first."""
-        refuse_unknown_filters(request, {"status"})
+        asked = PlannedChangeParameters.read(request)
         actor = actor_from(request)
         planned = visible_planned(actor)
-        if "status" in request.query_params:
-            status = request.query_params["status"]
-            if status not in PlannedStatus.values:
-                known = f"must be one of {', '.join(PlannedStatus.values)}"
-                raise InvalidRequest(f"status {known}.", errors=[FieldError("/status", known)])
-            planned = planned.filter(status=status)
-        page = page_by_id(request, planned, newest_first=True)
+        if asked.status is not None:
+            planned = planned.filter(status=asked.status)
+        page = page_by_id(asked, planned, newest_first=True)
         return Response(page_body(request, page, lambda row: shown_change(row, actor=actor)))
 
     @extend_schema(

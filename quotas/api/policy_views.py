@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -40,13 +39,12 @@ from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
 from webapi.paging import (
     page_body,
     page_by_id,
-    refuse_unknown_filters,
     refuse_unknown_parameters,
 )
+from webapi.parameters import PageParameters, text
 from webapi.preconditions import etag_of, required_version
 from webapi.serializers import (
     IDEMPOTENCY_KEY,
-    PAGE_PARAMETERS,
     answers,
     etag_header,
     if_match_header,
@@ -140,23 +138,24 @@ class PolicyDetail(APIView):
         return _answer(_policy(actor, organization_id))
 
 
+class PriorityClassParameters(PageParameters):
+    """The filter of the list of priority classes."""
+
+    organization: str | None = text("Only this organization, by its slug")
+
+
 class PriorityClassList(APIView):
     """The priority classes of the organizations that the caller may see."""
 
     @extend_schema(
         operation_id="list_priority_classes",
         summary="List priority classes",
-        parameters=[
-            OpenApiParameter(
-                "organization", OpenApiTypes.STR, description="Only this organization, by its slug"
-            ),
-            *PAGE_PARAMETERS,
-        ],
+        parameters=PriorityClassParameters.in_openapi(),
         responses=answers({200: page_of(PriorityClassSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
         """List priority classes."""
-        refuse_unknown_filters(request, {"organization"})
+        asked = PriorityClassParameters.read(request)
         actor = actor_from(request)
         classes = visible(
             actor,
@@ -164,10 +163,10 @@ class PriorityClassList(APIView):
             Permission.VIEW_TREE,
             path_field="organization__path",
         )
-        if "organization" in request.query_params:
-            organization = visible_node(actor, request.query_params["organization"])
+        if asked.organization is not None:
+            organization = visible_node(actor, asked.organization)
             classes = classes.filter(organization=organization)
-        page = page_by_id(request, classes)
+        page = page_by_id(asked, classes)
         return Response(page_body(request, page, lambda found: PriorityClassSerializer(found).data))
 
     @extend_schema(

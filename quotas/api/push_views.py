@@ -27,10 +27,10 @@ from quotas.pushes import (
 )
 from tenants.api.authentication import actor_from
 from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
-from webapi.paging import page_body, page_by_id, refuse_unknown_filters, refuse_unknown_parameters
+from webapi.paging import page_body, page_by_id, refuse_unknown_parameters
+from webapi.parameters import PageParameters
 from webapi.serializers import (
     IDEMPOTENCY_KEY,
-    PAGE_PARAMETERS,
     BoundedListField,
     StrictSerializer,
     TextField,
@@ -126,15 +126,15 @@ class QuotaPushList(APIView):
     @extend_schema(
         operation_id="list_quota_pushes",
         summary="List comparisons of a cluster's limits with the quotas",
-        parameters=PAGE_PARAMETERS,
+        parameters=PageParameters.in_openapi(),
         responses=answers({200: page_of(QuotaPushSummarySerializer)}, 403, 404),
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """List requests, newest first."""
-        refuse_unknown_filters(request, set())
+        asked = PageParameters.read(request)
         administrator(actor_from(request))
         pushes = QuotaPush.objects.filter(cluster=cluster_by_id(cluster_id)).defer("changes")
-        page = page_by_id(request, pushes.select_related("requested_by"), newest_first=True)
+        page = page_by_id(asked, pushes.select_related("requested_by"), newest_first=True)
         return Response(page_body(request, page, lambda row: QuotaPushSummarySerializer(row).data))
 
     @extend_schema(
@@ -195,15 +195,15 @@ class AcceptedDifferenceList(APIView):
     @extend_schema(
         operation_id="list_accepted_differences",
         summary="List accepted differences between a cluster and the quotas",
-        parameters=PAGE_PARAMETERS,
+        parameters=PageParameters.in_openapi(),
         responses=answers({200: page_of(AcceptedDifferenceSerializer)}, 403, 404),
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """List differences, newest first."""
-        refuse_unknown_filters(request, set())
+        asked = PageParameters.read(request)
         administrator(actor_from(request))
         rows = accepted_differences(cluster_by_id(cluster_id))
-        page = page_by_id(request, rows, newest_first=True)
+        page = page_by_id(asked, rows, newest_first=True)
 
         def render(row: AcceptedDifference) -> dict[str, Any]:
             return AcceptedDifferenceSerializer(shown_difference(row)).data

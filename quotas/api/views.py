@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -31,13 +30,12 @@ from webapi.paging import (
     Page,
     page_body,
     page_by_id,
-    refuse_unknown_filters,
     refuse_unknown_parameters,
 )
+from webapi.parameters import PageParameters, text
 from webapi.preconditions import etag_of, required_version
 from webapi.serializers import (
     IDEMPOTENCY_KEY,
-    PAGE_PARAMETERS,
     answers,
     etag_header,
     if_match_header,
@@ -48,6 +46,14 @@ _IF_MATCH = if_match_header("The ETag of the version on which the change is base
 _ETAG = etag_header("Version")
 
 
+class QuotaParameters(PageParameters):
+    """The filters of the list of quotas."""
+
+    pool: str | None = text("Only this pool")
+    node: str | None = text("Only the node with this path")
+    subtree: str | None = text("Only the node with this path, and below it")
+
+
 class QuotaList(APIView):
     """The quotas that the caller may see."""
 
@@ -55,31 +61,22 @@ class QuotaList(APIView):
         operation_id="list_quotas",
         summary="List quotas, in tree order",
         description="Sorted by path, so parents come first, then by pool.",
-        parameters=[
-            OpenApiParameter("pool", OpenApiTypes.STR, description="Only this pool"),
-            OpenApiParameter("node", OpenApiTypes.STR, description="Only the node with this path"),
-            OpenApiParameter(
-                "subtree",
-                OpenApiTypes.STR,
-                description="Only the node with this path, and below it",
-            ),
-            *PAGE_PARAMETERS,
-        ],
+        parameters=QuotaParameters.in_openapi(),
         responses=answers({200: page_of(QuotaSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
         """List quotas."""
-        refuse_unknown_filters(request, {"pool", "node", "subtree"})
+        asked = QuotaParameters.read(request)
         actor = actor_from(request)
         quotas = visible_quotas(actor)
-        if "pool" in request.query_params:
-            quotas = quotas.filter(pool=named_pool(request.query_params["pool"]))
-        if "node" in request.query_params:
-            quotas = quotas.filter(node=visible_node(actor, request.query_params["node"]))
-        if "subtree" in request.query_params:
-            top = visible_node(actor, request.query_params["subtree"])
+        if asked.pool is not None:
+            quotas = quotas.filter(pool=named_pool(asked.pool))
+        if asked.node is not None:
+            quotas = quotas.filter(node=visible_node(actor, asked.node))
+        if asked.subtree is not None:
+            top = visible_node(actor, asked.subtree)
             quotas = quotas.filter(under([top.path], "node__path"))
-        found = page_by_key(request, quotas, "node__path", "pool__name")
+        found = page_by_key(asked, quotas, "node__path", "pool__name")
         page = Page(quota_rows(actor, found.items), found.next_cursor)
         return Response(page_body(request, page, lambda row: QuotaSerializer(row).data))
 
@@ -170,14 +167,14 @@ class QuotaChanges(APIView):
     @extend_schema(
         operation_id="list_quota_changes",
         summary="List the changes of a quota, newest first",
-        parameters=PAGE_PARAMETERS,
+        parameters=PageParameters.in_openapi(),
         responses=answers({200: page_of(QuotaChangeSerializer)}, 404),
     )
     def get(self, request: Request, quota_id: UUID) -> Response:
         """List changes, newest first."""
-        refuse_unknown_filters(request, set())
+        asked = PageParameters.read(request)
         quota = _visible_quota(actor_from(request), quota_id)
-        page = page_by_id(request, quota.changes.select_related("actor"), newest_first=True)
+        page = page_by_id(asked, quota.changes.select_related("actor"), newest_first=True)
         return Response(page_body(request, page, lambda change: QuotaChangeSerializer(change).data))
 
 

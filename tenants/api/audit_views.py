@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -22,26 +24,26 @@ from webapi.formats import CsvRenderer, NamedFormats
 from webapi.paging import (
     page_body,
     page_by_id,
-    refuse_unknown_filters,
-    refuse_unknown_parameters,
-    time_or_refuse,
 )
-from webapi.serializers import PAGE_PARAMETERS, answers, page_of
+from webapi.parameters import PageParameters, Parameters, choice, text, time
+from webapi.serializers import answers, page_of
 
-_FILTERS = [
-    OpenApiParameter("organization", OpenApiTypes.STR, description="Slug of an organization"),
-    OpenApiParameter(
-        "actor", OpenApiTypes.STR, description="Only acts of this login, `system` or `anonymous`"
-    ),
-    OpenApiParameter("action", OpenApiTypes.STR, description="Only this action"),
-    OpenApiParameter(
-        "subject_kind", OpenApiTypes.STR, description="Only acts on this kind, such as `team`"
-    ),
-    OpenApiParameter("subject_id", OpenApiTypes.STR, description="Only acts on this id"),
-    OpenApiParameter("since", OpenApiTypes.DATETIME, description="Only from this time on"),
-    OpenApiParameter("until", OpenApiTypes.DATETIME, description="Only before this time"),
-]
-_NAMES = {parameter.name for parameter in _FILTERS}
+
+class AuditParameters(Parameters):
+    """The filters of the audit log."""
+
+    organization: str | None = text("Slug of an organization")
+    actor: str | None = text("Only acts of this login, `system` or `anonymous`")
+    action: str | None = text("Only this action")
+    subject_kind: str | None = text("Only acts on this kind, such as `team`")
+    subject_id: str | None = text("Only acts on this id")
+    since: datetime | None = time("Only from this time on")
+    until: datetime | None = time("Only before this time")
+    format: str = choice(("json", "csv"), default="json")
+
+
+class AuditPageParameters(AuditParameters, PageParameters):
+    """The same for pages of JSON. CSV has no pages."""
 
 
 class AuditEventList(APIView):
@@ -56,11 +58,7 @@ class AuditEventList(APIView):
         description="Events of the nodes on which the caller has view_audit. Platform admins also "
         f"see the platform's own events. CSV has all matching events, at most {EXPORT_MAX:,}; "
         "more are refused.",
-        parameters=[
-            *_FILTERS,
-            OpenApiParameter("format", OpenApiTypes.STR, enum=["json", "csv"], default="json"),
-            *PAGE_PARAMETERS,
-        ],
+        parameters=AuditPageParameters.in_openapi(),
         responses=answers(
             {
                 (200, "application/json"): page_of(AuditEventSerializer),  # type: ignore[dict-item]
@@ -72,11 +70,9 @@ class AuditEventList(APIView):
     def get(self, request: Request) -> Response:
         """List events, newest first."""
         is_csv = request.accepted_renderer.format == "csv"
-        if is_csv:
-            refuse_unknown_parameters(request, {*_NAMES, "format"})
-        else:
-            refuse_unknown_filters(request, {*_NAMES, "format"})
-        actor, query = actor_from(request), request.query_params
+        paged = None if is_csv else AuditPageParameters.read(request)
+        asked = paged or AuditParameters.read(request)
+        actor = actor_from(request)
         if not actor.prefixes(Permission.VIEW_AUDIT):
             raise Forbidden(
                 "The audit log needs a token with the scope admin."
@@ -86,22 +82,22 @@ class AuditEventList(APIView):
         events = matching_events(
             visible(actor, AuditEvent.objects.all(), Permission.VIEW_AUDIT, path_field="node_path"),
             EventFilter(
-                organization_slug=query.get("organization"),
-                actor=query.get("actor"),
-                action=query.get("action"),
-                subject_kind=query.get("subject_kind"),
-                subject_id=query.get("subject_id"),
-                since=time_or_refuse(query["since"], "since") if "since" in query else None,
-                until=time_or_refuse(query["until"], "until") if "until" in query else None,
+                organization_slug=asked.organization,
+                actor=asked.actor,
+                action=asked.action,
+                subject_kind=asked.subject_kind,
+                subject_id=asked.subject_id,
+                since=asked.since,
+                until=asked.until,
             ),
             # Visibility implies this filter. It is given because there is an index for it.
             organization_id=None if actor.is_platform_admin else actor.user.organization_id,
         )
-        if is_csv:
+        if paged is None:
             name = f"audit-{SystemClock().now():%Y%m%d-%H%M%S}.csv"
             return Response(
                 "".join(csv_lines(events)),
                 headers={"Content-Disposition": f'attachment; filename="{name}"'},
             )
-        page = page_by_id(request, events, newest_first=True)
+        page = page_by_id(paged, events, newest_first=True)
         return Response(page_body(request, page, lambda row: AuditEventSerializer(row).data))

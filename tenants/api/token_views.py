@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -28,8 +27,16 @@ from tenants.tokens import (
     tokens_below,
 )
 from webapi.idempotency import respond_once
-from webapi.paging import page_body, page_by_id, refuse_unknown_filters, refuse_unknown_parameters
-from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
+from webapi.paging import page_body, page_by_id, refuse_unknown_parameters
+from webapi.parameters import PageParameters, text
+from webapi.serializers import IDEMPOTENCY_KEY, answers, page_of
+
+
+class TokenParameters(PageParameters):
+    """Whose tokens are listed; the caller's own without either."""
+
+    user: str | None = text("Login of a user that the caller manages")
+    organization: str | None = text("Slug of an organization whose members the caller manages")
 
 
 class AccessTokenList(APIView):
@@ -39,32 +46,21 @@ class AccessTokenList(APIView):
         operation_id="list_tokens",
         summary="Access tokens, newest first",
         description="The caller's own, unless `user` or `organization` is given.",
-        parameters=[
-            OpenApiParameter(
-                "user", OpenApiTypes.STR, description="Login of a user that the caller manages"
-            ),
-            OpenApiParameter(
-                "organization",
-                OpenApiTypes.STR,
-                description="Slug of an organization whose members the caller manages",
-            ),
-            *PAGE_PARAMETERS,
-        ],
+        parameters=TokenParameters.in_openapi(),
         responses=answers({200: page_of(shapes.AccessTokenSerializer)}, 403, 404),
     )
     def get(self, request: Request) -> Response:
         """List tokens, newest first."""
-        refuse_unknown_filters(request, {"user", "organization"})
-        actor, query = actor_from(request), request.query_params
-        if "user" in query and "organization" in query:
+        asked, actor = TokenParameters.read(request), actor_from(request)
+        if asked.user is not None and asked.organization is not None:
             raise InvalidRequest("Give either user or organization, not both.")
-        if "organization" in query:
-            tokens = tokens_below(actor, query["organization"])
-        elif query.get("user", actor.user.login) != actor.user.login:
-            tokens = managed_tokens(actor, query["user"])
+        if asked.organization is not None:
+            tokens = tokens_below(actor, asked.organization)
+        elif asked.user is not None and asked.user != actor.user.login:
+            tokens = managed_tokens(actor, asked.user)
         else:
             tokens = own_tokens(actor)
-        page = page_by_id(request, tokens, newest_first=True)
+        page = page_by_id(asked, tokens, newest_first=True)
         return Response(
             page_body(request, page, lambda row: shapes.AccessTokenSerializer(row).data)
         )

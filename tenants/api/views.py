@@ -9,15 +9,14 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib.auth import logout as end_session
 from django.middleware.csrf import get_token
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from primitives.clock import SystemClock
-from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
+from primitives.errors import Conflict, InvalidRequest, NotFound
 from tenants.access import Actor, actor_of, get_visible, visible, visible_node
 from tenants.administrators import has_administrator
 from tenants.api import serializers as shapes
@@ -35,23 +34,40 @@ from webapi.paging import (
     page_body,
     page_by_id,
     page_by_text,
-    refuse_unknown_filters,
     refuse_unknown_parameters,
 )
-from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
+from webapi.parameters import PageParameters, choice, text
+from webapi.serializers import IDEMPOTENCY_KEY, answers, page_of
 
-ORGANIZATION_FILTER = OpenApiParameter(
-    "organization", OpenApiTypes.STR, description="Slug of an organization"
-)
-PARENT_FILTER = OpenApiParameter(
-    "parent", OpenApiTypes.STR, description="Only children of the node with this path"
-)
-PATH_FILTER = OpenApiParameter(
-    "path",
-    OpenApiTypes.STR,
-    description="Only the node with this path, or the only one whose path ends with it. 404 where "
-    "no node, or a node of another kind, matches",
-)
+
+class OrganizationParameters(PageParameters):
+    """The filter of the list of organizations."""
+
+    path: str | None = text(
+        "Only the node with this path, or the only one whose path ends with it. 404 where no node, "
+        "or a node of another kind, matches"
+    )
+
+
+class NodeParameters(OrganizationParameters):
+    """The filters of the lists of departments and teams."""
+
+    organization: str | None = text("Slug of an organization")
+    parent: str | None = text("Only children of the node with this path")
+
+
+class UserParameters(PageParameters):
+    """The filter of the list of users."""
+
+    organization: str | None = text("Slug of an organization")
+
+
+class RoleGrantParameters(PageParameters):
+    """The filters of the list of role grants."""
+
+    user: str | None = text("Login")
+    node: str | None = text("Path of the node itself")
+    role: str | None = choice(Role)
 
 
 def _session_body(request: Request, actor: Actor) -> dict[str, Any]:
@@ -171,24 +187,20 @@ class InstallationView(APIView):
 class _NodeList(APIView):
     kind: ClassVar[NodeKind]
 
-    def _list(self, request: Request, filters: set[str]) -> Response:
-        refuse_unknown_filters(request, filters)
+    def _list(self, request: Request, asked: OrganizationParameters) -> Response:
         nodes = visible(
             actor_from(request),
             Node.objects.filter(kind=self.kind),
             Permission.VIEW_TREE,
             path_field="path",
         )
-        organization = request.query_params.get("organization")
-        if organization is not None:
-            nodes = nodes.filter(organization__slug=organization)
-        parent = request.query_params.get("parent")
-        if parent is not None:
-            nodes = nodes.filter(parent__path=parent.rstrip("/") + "/")
-        path = request.query_params.get("path")
-        if path is not None:
-            nodes = nodes.filter(pk=visible_node(actor_from(request), path).pk)
-        page = page_by_text(request, nodes, "path")
+        if isinstance(asked, NodeParameters) and asked.organization is not None:
+            nodes = nodes.filter(organization__slug=asked.organization)
+        if isinstance(asked, NodeParameters) and asked.parent is not None:
+            nodes = nodes.filter(parent__path=asked.parent.rstrip("/") + "/")
+        if asked.path is not None:
+            nodes = nodes.filter(pk=visible_node(actor_from(request), asked.path).pk)
+        page = page_by_text(asked, nodes, "path")
         return Response(page_body(request, page, node_body))
 
     def _create_below(self, request: Request) -> Response:
@@ -253,12 +265,12 @@ class OrganizationList(_NodeList):
     @extend_schema(
         operation_id="list_organizations",
         summary="List organizations, by path",
-        parameters=[PATH_FILTER, *PAGE_PARAMETERS],
+        parameters=OrganizationParameters.in_openapi(),
         responses=answers({200: page_of(shapes.TreeNodeSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
         """List organizations, by path."""
-        return self._list(request, {"path"})
+        return self._list(request, OrganizationParameters.read(request))
 
 
 class OrganizationDetail(_NodeDetail):
@@ -294,12 +306,12 @@ class DepartmentList(_NodeList):
     @extend_schema(
         operation_id="list_departments",
         summary="List departments, by path",
-        parameters=[ORGANIZATION_FILTER, PARENT_FILTER, PATH_FILTER, *PAGE_PARAMETERS],
+        parameters=NodeParameters.in_openapi(),
         responses=answers({200: page_of(shapes.TreeNodeSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
         """List departments, by path."""
-        return self._list(request, {"organization", "parent", "path"})
+        return self._list(request, NodeParameters.read(request))
 
     @extend_schema(
         operation_id="create_department",
@@ -346,12 +358,12 @@ class TeamList(_NodeList):
     @extend_schema(
         operation_id="list_teams",
         summary="List teams, by path",
-        parameters=[ORGANIZATION_FILTER, PARENT_FILTER, PATH_FILTER, *PAGE_PARAMETERS],
+        parameters=NodeParameters.in_openapi(),
         responses=answers({200: page_of(shapes.TreeNodeSerializer)}, 404),
     )
     def get(self, request: Request) -> Response:
         """List teams, by path."""
-        return self._list(request, {"organization", "parent", "path"})
+        return self._list(request, NodeParameters.read(request))
 
     @extend_schema(
         operation_id="create_team",
@@ -398,17 +410,16 @@ class UserList(APIView):
         summary="List people and service accounts, by login",
         description="All of the organization, for users who manage members or read the audit log "
         "somewhere in it. Other users see only themselves.",
-        parameters=[ORGANIZATION_FILTER, *PAGE_PARAMETERS],
+        parameters=UserParameters.in_openapi(),
         responses=answers({200: page_of(shapes.UserSerializer)}),
     )
     def get(self, request: Request) -> Response:
         """List users, by login."""
-        refuse_unknown_filters(request, {"organization"})
+        asked = UserParameters.read(request)
         users = visible_users(actor_from(request))
-        organization = request.query_params.get("organization")
-        if organization is not None:
-            users = users.filter(organization__slug=organization)
-        page = page_by_text(request, users, "login")
+        if asked.organization is not None:
+            users = users.filter(organization__slug=asked.organization)
+        page = page_by_text(asked, users, "login")
         return Response(page_body(request, page, lambda user: shapes.UserSerializer(user).data))
 
     @extend_schema(
@@ -500,31 +511,20 @@ class RoleGrantList(APIView):
     @extend_schema(
         operation_id="list_role_grants",
         summary="List role grants, oldest first",
-        parameters=[
-            OpenApiParameter("user", OpenApiTypes.STR, description="Login"),
-            OpenApiParameter("node", OpenApiTypes.STR, description="Path of the node itself"),
-            OpenApiParameter("role", OpenApiTypes.STR, enum=[role.value for role in Role]),
-            *PAGE_PARAMETERS,
-        ],
+        parameters=RoleGrantParameters.in_openapi(),
         responses=answers({200: page_of(shapes.RoleGrantSerializer)}),
     )
     def get(self, request: Request) -> Response:
         """List grants, oldest first."""
-        refuse_unknown_filters(request, {"user", "node", "role"})
+        asked = RoleGrantParameters.read(request)
         grants = visible_grants(actor_from(request))
-        query = request.query_params
-        if "user" in query:
-            grants = grants.filter(user__login=query["user"])
-        if "node" in query:
-            grants = grants.filter(node__path=query["node"].rstrip("/") + "/")
-        if "role" in query:
-            if query["role"] not in set(Role):
-                raise InvalidRequest(
-                    "role must be one of " + ", ".join(Role) + ".",
-                    errors=[FieldError("/role", "is not a role")],
-                )
-            grants = grants.filter(role=query["role"])
-        page = page_by_id(request, grants)
+        if asked.user is not None:
+            grants = grants.filter(user__login=asked.user)
+        if asked.node is not None:
+            grants = grants.filter(node__path=asked.node.rstrip("/") + "/")
+        if asked.role is not None:
+            grants = grants.filter(role=asked.role)
+        page = page_by_id(asked, grants)
         return Response(page_body(request, page, lambda row: shapes.RoleGrantSerializer(row).data))
 
     @extend_schema(

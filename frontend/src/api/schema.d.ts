@@ -6569,8 +6569,8 @@ export interface operations {
                 cursor?: string;
                 decided_at__gte?: string;
                 decided_at__lt?: string;
-                /** @description Only these, comma-separated: started, claimed, stopped, claim_dropped */
-                decision?: string;
+                /** @description Only these, comma-separated */
+                decision?: ("started" | "claimed" | "stopped" | "claim_dropped")[];
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Only in this pool */

@@ -24,7 +24,16 @@ export function decisionsQuery({ team, decision, pool, before }: DecisionFilter)
     queryFn: ({ pageParam, signal }) =>
       unwrap(
         client.GET("/api/v1/decisions", {
-          params: { query: { team, decision, pool, decided_at__lt: before, limit: PAGE_LIMIT, cursor: pageParam } },
+          params: {
+            query: {
+              team,
+              decision: decision && [decision],
+              pool,
+              decided_at__lt: before,
+              limit: PAGE_LIMIT,
+              cursor: pageParam,
+            },
+          },
           signal,
         }),
       ),
