@@ -31,7 +31,7 @@ from jobs.queue.withholding import (
 from jobs.reading import explaining
 from jobs.reading.giving_back import NoticeHandling
 from jobs.submission.job_members import KEPT_IN_LISTS, KEPT_ON_PAGES
-from jobs.submission.sbatch import Verdict
+from jobs.submission.sbatch_notes import Verdict
 from webapi.serializers import DEVICE_HELP, DEVICES
 
 EXPLANATION_CODES = [

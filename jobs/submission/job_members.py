@@ -32,7 +32,7 @@ from jobs.submission.member_checks import (
     one_of,
     text_of,
 )
-from jobs.submission.sbatch import FEATURE, NOTICE_SIGNALS
+from jobs.submission.sbatch_values import FEATURE, NOTICE_SIGNALS
 from primitives.durations import duration_of_seconds
 
 TIME_LIMIT_S_MAX = 31_536_000

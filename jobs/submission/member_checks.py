@@ -19,7 +19,7 @@ from jobs.models import POOLS_MAX, Condition
 from jobs.queue.dependencies import DEPENDENCIES_MAX
 from jobs.submission.array_text import ArrayShape, parse_array
 from jobs.submission.problems import Problem, Problems, refused
-from jobs.submission.sbatch import FEATURE
+from jobs.submission.sbatch_values import FEATURE
 from primitives.errors import InvalidRequest
 from primitives.units import MGPU_MAX, MGPU_PER_GPU, mgpu_of
 from webapi.paging import time_or_refuse

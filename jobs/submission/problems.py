@@ -6,13 +6,14 @@ what pydantic found in all members, and what the checks over several members fin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from jobs.submission.sbatch_notes import Note, refused_of
 from primitives.errors import FieldError, InvalidRequest
 
 #: The most errors of one answer, and of its sentence.
@@ -74,14 +75,27 @@ class Problems:
                 self.fail(name, detail, code, *steps)
         return names
 
-    def raise_any(self) -> None:
-        """Raise InvalidRequest with all errors in the order of their pointers, if any."""
+    def raise_any(self, notes: Sequence[Note] = ()) -> None:
+        """Raise InvalidRequest with all errors in the order of their pointers, if any.
+
+        `notes` say what became of the lines of an sbatch text. Its refused lines are errors, too.
+        """
         if self._errors:
             errors = sorted(self._errors, key=lambda error: error.pointer)
+            errors += refused_lines(notes)
             raise InvalidRequest(
                 "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in errors[:_TOLD_MAX]),
                 errors=errors[:_ERRORS_MAX],
+                **({"notes": [note.as_json() for note in notes]} if notes else {}),
             )
+
+
+def refused_lines(notes: Iterable[Note]) -> list[FieldError]:
+    """Return an error for each refused line of an sbatch text."""
+    return [
+        FieldError("/sbatch", f"line {note.line}: {note.text}: {note.detail}", "refused")
+        for note in refused_of(notes)
+    ]
 
 
 def _problems_of(error: ErrorDetails, model: type[BaseModel], name: str) -> Sequence[Problem]:

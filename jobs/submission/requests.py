@@ -20,13 +20,8 @@ from jobs.submission.array_text import STORED_BYTES_MAX, task_name
 from jobs.submission.job_members import FIELDS, TIME_LIMIT_MAX, TIME_LIMIT_S_MAX, JobMembers
 from jobs.submission.member_checks import NAME_MAX
 from jobs.submission.problems import Problems
-from jobs.submission.sbatch import (
-    Note,
-    SbatchReading,
-    Verdict,
-    parse_sbatch,
-    unread_directives,
-)
+from jobs.submission.sbatch import SbatchReading, parse_sbatch, unread_directives
+from jobs.submission.sbatch_notes import Note, Verdict
 from jobs.submission.sizes import Size, read_size
 from primitives.durations import seconds_of_time_limit
 from primitives.units import DeviceKind
@@ -43,11 +38,13 @@ _MEANING = {"partition": "pool", "gpu_type": "pool", "qos": "priority_class"}
 class Hint:
     """A name in an sbatch text that counts only if an object of that name exists.
 
-    `note` is the note of its line, still without a detail.
+    `note` is the note of its line, still without a detail. With `is_gpu_type` the job cannot run
+    without it.
     """
 
     name: str
     note: Note
+    is_gpu_type: bool = False
 
 
 class JobRequest(JobMembers):
@@ -104,7 +101,7 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         _check_tasks(members, name, texts, problems)
     elif members.type == JobType.ARRAY:
         problems.fail("type", "is array only together with array, which gives the indices")
-    problems.raise_any()
+    problems.raise_any(notes)
     derived: dict[str, Any] = {
         "name": name,
         "script": script,
@@ -135,9 +132,12 @@ def _members(given: Mapping[str, Any], problems: Problems) -> JobMembers:
 
 
 def settled(notes: Iterable[Note], note: Note, verdict: Verdict, detail: str) -> tuple[Note, ...]:
-    """Return `notes` with the verdict and detail of `note` replaced."""
+    """Return `notes` with the verdict and detail of `note` replaced.
+
+    Only `note` itself: several options on one line have equal notes.
+    """
     return tuple(
-        Note(other.line, other.text, verdict, detail) if other == note else other for other in notes
+        Note(other.line, other.text, verdict, detail) if other is note else other for other in notes
     )
 
 
@@ -155,7 +155,7 @@ def hint_settled(
 
 def _hints(reading: SbatchReading, *names: str) -> Iterator[Hint]:
     return (
-        Hint(str(reading.fields[name]), reading.sources[name])
+        Hint(str(reading.fields[name]), reading.sources[name], name == "gpu_type")
         for name in names
         if name in reading.fields
     )

@@ -11,7 +11,7 @@ from jobs.models import Condition, JobType
 from jobs.submission.fitting import Fleet
 from jobs.submission.offers import Offer
 from jobs.submission.requests import JobRequest
-from jobs.submission.sbatch import Note
+from jobs.submission.sbatch_notes import Note
 from primitives.units import DeviceKind
 from quotas.models import PriorityClass
 from tenants.models import Node

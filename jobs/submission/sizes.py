@@ -11,7 +11,7 @@ from jobs.submission.array_text import ArrayShape
 from jobs.submission.fitting import Fleet, lay_out, lay_out_elastic
 from jobs.submission.job_members import JobMembers
 from jobs.submission.problems import Problems
-from jobs.submission.sbatch import Note, Verdict
+from jobs.submission.sbatch_notes import Note, Verdict
 from primitives.units import MGPU_PER_GPU, DeviceKind, mgpu_of
 
 

@@ -26,9 +26,10 @@ from jobs.submission.job_arrays import insert_array
 from jobs.submission.job_members import kept_by
 from jobs.submission.never_fits import never_fits
 from jobs.submission.offers import Offer, offer_to
-from jobs.submission.requests import JobRequest, hint_settled, settled
+from jobs.submission.problems import refused_lines
+from jobs.submission.requests import Hint, JobRequest, hint_settled, settled
 from jobs.submission.resolved_requests import Predecessor, ResolvedRequest, size_pointer
-from jobs.submission.sbatch import Note, Verdict, refused_of
+from jobs.submission.sbatch_notes import Note, Verdict, refused_of
 from jobs.submission.sizes import laid_out, notes_on, notes_on_array
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
@@ -75,7 +76,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
     if refused := refused_of(resolved.notes):
         raise InvalidRequest(
             "; ".join(f"line {note.line}: {note.detail}" for note in refused[:5]),
-            errors=_refused_lines(refused),
+            errors=refused_lines(refused),
             notes=[note.as_json() for note in resolved.notes],
         )
     if resolved.hopeless is not None:
@@ -170,7 +171,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
         places.append(place)
     predecessors = _predecessors(request, team, actor, errors)
     if errors or not places or priority_class is None:
-        errors.extend(_refused_lines(refused_of(notes)))
+        errors.extend(refused_lines(notes))
         raise InvalidRequest(
             "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in errors[:5]),
             errors=errors,
@@ -298,12 +299,14 @@ def _pools(
     offered, archived = offer.pools, offer.archived_pools
     named = request.pools
     for hint in request.pool_hints:
-        # Slurm takes several partitions with commas between them.
-        hinted = tuple(
-            name
-            for name in dict.fromkeys(hint.name.split(","))
-            if name in offered or name in archived
-        )
+        hinted = tuple(name for name in _pool_names(hint) if name in offered or name in archived)
+        if hint.is_gpu_type and not hinted:
+            told = (
+                f"there is no GPU of type {hint.name[:60]!r} for you; you have {_listed(offered)}. "
+                "Write one of them, or leave the type out"
+            )
+            notes = settled(notes, hint.note, Verdict.REFUSED, f"{hint.note.detail}; {told}.")
+            continue
         if not named and hinted:
             named = hinted[:POOLS_MAX]
             told = f"pool = {named[0]}" if len(named) == 1 else f"pools = {', '.join(named)}"
@@ -337,6 +340,14 @@ def _pools(
     pointer = f"/pools/{named.index(unknown[0])}" if len(named) > 1 else "/pool"
     errors.append(FieldError(pointer, detail, reason))
     return [], notes
+
+
+def _pool_names(hint: Hint) -> Iterable[str]:
+    """Return the names that pools may have for a type of GPU, or for Slurm's partitions."""
+    if hint.is_gpu_type:
+        name = hint.name.lower()
+        return dict.fromkeys([name, name.replace("_", "-")])
+    return dict.fromkeys(hint.name.split(","))
 
 
 def _other_devices(request: JobRequest, pools: Iterable[Pool]) -> Iterator[FieldError]:
@@ -494,13 +505,6 @@ def _no_image_runs(
     return f"{who} container images; leave the image out and let the script bring its software" + (
         "" if pinned is None else ", or choose another cluster"
     )
-
-
-def _refused_lines(refused: Iterable[Note]) -> list[FieldError]:
-    return [
-        FieldError("/sbatch", f"line {note.line}: {note.text}: {note.detail}", "refused")
-        for note in refused
-    ]
 
 
 def _listed(names: Iterable[str]) -> str:

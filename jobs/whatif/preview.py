@@ -30,7 +30,7 @@ from jobs.reading.explaining import (
 from jobs.submission.never_fits import never_sentence
 from jobs.submission.requests import JobRequest
 from jobs.submission.resolved_requests import ResolvedRequest
-from jobs.submission.sbatch import refused_of
+from jobs.submission.sbatch_notes import refused_of
 from jobs.submission.submission import check_begin, resolve
 from jobs.submission.usable_clusters import UsableClusters
 from jobs.whatif.heavy_answers import ONE_CYCLE, worked_out

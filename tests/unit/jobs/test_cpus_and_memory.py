@@ -171,7 +171,7 @@ def test_a_job_waits_for_cpus_and_its_cluster_is_told_how_many(
         ("-c 8", {"cpus_per_node": 8}, "understood"),
         ("--cpus-per-task=8\n#SBATCH --ntasks-per-node=4", {"cpus_per_node": 32}, "understood"),
         ("-c 8\n#SBATCH -N 2\n#SBATCH -n 2", {"cpus_per_node": 8, "nodes": 2}, "understood"),
-        ("-c 8\n#SBATCH -N 2\n#SBATCH -n 16", {"nodes": 2}, "ignored"),
+        ("-c 8\n#SBATCH -N 2\n#SBATCH -n 16", {"cpus_per_node": 64, "nodes": 2}, "understood"),
         ("--mem=64G", {"memory_mib_per_node": 65_536}, "understood"),
         ("--mem=2t", {"memory_mib_per_node": 2 << 20}, "understood"),
         ("--mem=4000", {"memory_mib_per_node": 4_000}, "understood"),
@@ -179,7 +179,24 @@ def test_a_job_waits_for_cpus_and_its_cluster_is_told_how_many(
         ("--mem=0", {}, "ignored"),
         ("--mem=much", {}, "refused"),
         ("-c many", {}, "refused"),
-        ("--mem-per-cpu=4G", {}, "ignored"),
+        ("--mem-per-cpu=4G", {"memory_mib_per_node": 4_096}, "understood"),
+        (
+            "--mem-per-cpu=4G\n#SBATCH -c 8",
+            {"cpus_per_node": 8, "memory_mib_per_node": 32_768},
+            "understood",
+        ),
+        ("--mem-per-cpu=4G\n#SBATCH -G 8 -n 8", {"gpus": 8}, "ignored"),
+        (
+            "--mem-per-gpu=4G\n#SBATCH -G 8 -N 2",
+            {"gpus": 8, "nodes": 2, "memory_mib_per_node": 16_384},
+            "understood",
+        ),
+        (
+            "--cpus-per-gpu=4\n#SBATCH --gres=gpu:2",
+            {"gpus_per_node": 2, "cpus_per_node": 8},
+            "understood",
+        ),
+        ("--cpus-per-gpu=4\n#SBATCH -G 2", {"gpus": 2}, "ignored"),
     ],
 )
 def test_the_lines_of_a_batch_script(lines: str, fields: dict[str, int], verdict: str) -> None:

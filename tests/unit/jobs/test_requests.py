@@ -8,7 +8,7 @@ import pytest
 
 from builders.job_builders import a_body
 from jobs.submission.requests import read_job_request
-from jobs.submission.sbatch import refused_of
+from jobs.submission.sbatch_notes import refused_of
 from primitives.errors import InvalidRequest
 
 
@@ -253,7 +253,9 @@ def test_only_the_nodes_of_the_text_can_be_overruled() -> None:
 
 def test_an_error_in_the_text_names_its_line() -> None:
     with pytest.raises(InvalidRequest) as refusal:
-        read_job_request(a_body(script=..., gpus=..., sbatch="#SBATCH -N 5000\n#SBATCH -G 1\nx\n"))
+        read_job_request(
+            a_body(script=..., gpus=..., sbatch="#SBATCH -N 5000\n#SBATCH -G 5000\nx\n")
+        )
     assert [(error.pointer, error.detail) for error in refusal.value.errors] == [
         ("/sbatch", "line 1: nodes must be from 1 to 4,096")
     ]

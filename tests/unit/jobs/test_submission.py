@@ -161,17 +161,50 @@ def test_hints_of_the_text_count_when_they_name_something(company: Company, bob:
 
 
 def test_hints_that_name_nothing_are_ignored_with_a_note(bob: Actor) -> None:
-    text = "#SBATCH -p batch\n#SBATCH -q express\n#SBATCH -G a100:1\ntrue\n"
+    """Planted: notes of one line that are told apart by their texts."""
+    text = "#SBATCH -p batch -q express\n#SBATCH -G 1\ntrue\n"
     job = submit(bob, gpus=..., script=..., sbatch=text)
     assert job.priority_class.name == "normal"
     assert [(note["line"], note["verdict"], note["detail"]) for note in job.notes] == [
         (1, "ignored", "there is no pool of that name; you have h100"),
-        (2, "ignored", "there is no priority class of that name; there are normal"),
-        (
-            3,
-            "understood",
-            "gpus = 1, of type a100; there is no pool of that name; you have h100",
-        ),
+        (1, "ignored", "there is no priority class of that name; there are normal"),
+        (2, "understood", "gpus = 1"),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["k80", "1g.10gb", "a100", "nvidia_h100_80gb_hbm3"])
+def test_a_type_of_gpu_that_is_missing_is_refused_by_name(bob: Actor, kind: str) -> None:
+    """Planted: a missing type that is ignored with a note."""
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, gpus=..., script=..., sbatch=f"#SBATCH --gres=gpu:{kind}:2\ntrue\n")
+    assert [error.detail for error in refusal.value.errors] == [
+        f"line 1: #SBATCH --gres=gpu:{kind}:2: gpus_per_node = 2, of type {kind}; there is no GPU "
+        f"of type '{kind}' for you; you have h100. Write one of them, or leave the type out."
+    ]
+    assert not Job.objects.exists()
+
+
+def test_a_missing_type_is_refused_beside_other_errors(company: Company, bob: Actor) -> None:
+    a100 = a_pool("a100")
+    a_quota(company.organization, a100, 8)
+    a_cluster_node(company.cluster, a100)
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, gpus=..., script=..., sbatch="#SBATCH -G k80:1 -p batch\ntrue\n")
+    assert [error.pointer for error in refusal.value.errors] == ["/pool", "/sbatch"]
+
+
+def test_the_body_chooses_the_pool_in_place_of_a_missing_type(bob: Actor) -> None:
+    job = submit(bob, script=..., gpus=..., sbatch="#SBATCH -G k80:1\ntrue\n", pool="h100")
+    assert job.pool.name == "h100"
+
+
+@pytest.mark.parametrize("kind", ["H100", "h100"])
+def test_the_case_of_a_type_does_not_matter(bob: Actor, kind: str) -> None:
+    """Planted: names that are compared as they are."""
+    job = submit(bob, gpus=..., script=..., sbatch=f"#SBATCH --gres=gpu:{kind}:2\ntrue\n")
+    assert job.pool.name == "h100"
+    assert [note["detail"] for note in job.notes] == [
+        f"gpus_per_node = 2, of type {kind}; pool = h100"
     ]
 
 
@@ -477,7 +510,7 @@ def test_an_image_of_the_text_is_refused_at_its_line(company: Company, bob: Acto
         (
             3,
             "refused",
-            "Give begin_at beside the script: `tidegate submit --begin 2027-01-20T08:00:00Z`.",
+            "Give the time beside the script: `tidegate submit --begin +1h`.",
         ),
     ]
     with pytest.raises(InvalidRequest) as refusal:

@@ -1,0 +1,350 @@
+"""Records how the real sbatch reads `#SBATCH` lines, into sbatch_options.json beside this file.
+
+    PYTHONPATH=.:platform:tests python tests/recordings/record_sbatch_options.py
+
+It needs sbatch, slurmctld and scontrol 22.05 and root; it starts a slurmctld of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+from builders.sbatch_oracle import running_oracle
+
+HERE = Path(__file__).resolve().parent
+RECORDING = HERE / "sbatch_options.json"
+
+#: Each is a script's lines (split at |), and a part of Tidegate's refusal where it has a policy.
+CASES: tuple[tuple[str, str], ...] = (
+    # Nodes and tasks.
+    ("-N 4", ""),
+    ("-N4", ""),
+    ("--nodes=4", ""),
+    ("--nodes 4", ""),
+    ("--nodes=2-4", ""),
+    ("--nodes=4-4", ""),
+    ("--nodes=-4", ""),
+    ("--nodes=4-2", ""),
+    ("--nodes=2-", ""),
+    ("--nodes=2k", "is no number of nodes"),
+    ("--nodes=two", ""),
+    ("--nodes=2,4", ""),
+    ("-n 8", ""),
+    ("-n8", ""),
+    ("-n +4", ""),
+    ("-n 04", ""),
+    ("-n 0", ""),
+    ("-n 4x", ""),
+    ("-n -1", ""),
+    ("-n 2k", ""),
+    ("-n 4 --ntasks-per-node=2", ""),
+    ("-n 4 --tasks-per-node=2", ""),
+    ("-n 5 --ntasks-per-node=2", ""),
+    ("-n 8 --ntasks-per-node=1", ""),
+    ("-n 1 --ntasks-per-node=4", ""),
+    ("-N 2 --ntasks-per-node=8", ""),
+    ("-N 2 -n 8", ""),
+    ("-N 2 -n 8 --ntasks-per-node=4", ""),
+    ("-N 3 -n 4 --ntasks-per-node=2", ""),
+    ("-N 4 -n 2", ""),
+    ("-N 2-4 -n 3", ""),
+    ("-N 2-4 --ntasks-per-node=2", ""),
+    ("--ntasks-per-node=4", ""),
+    ("--ntasks=3|--ntasks=6", ""),
+    ("-N 2|-N 3", ""),
+    ("--tasks-per-node=2|--ntasks-per-node=4", ""),
+    # CPUs.
+    ("-c 4", ""),
+    ("-c 4 -n 2", ""),
+    ("-N 2 -n 8 -c 4", ""),
+    ("-N 2 --ntasks-per-node=2 -c 8", ""),
+    ("--cpus-per-task=6 --gres=gpu:1", ""),
+    ("-N 2 --gpus-per-node=2 --cpus-per-gpu=8", ""),
+    ("-G 2 -c 2 --cpus-per-gpu=4", ""),
+    ("-c 0", ""),
+    # GPUs.
+    ("--gpus=8", ""),
+    ("-G 8", ""),
+    ("-G8", ""),
+    ("-G h100:8", ""),
+    ("--gpus=h100", ""),
+    ("--gpus=0", ""),
+    ("--gpus=-1", ""),
+    ("--gpus=16 --nodes=2", ""),
+    ("--gpus=8 --nodes=1", ""),
+    ("--gpus=16 --nodes=2-4", ""),
+    ("--gpus=h100:2,h100:2", "several kinds of GPU"),
+    ("--gpus-per-node=8", ""),
+    ("--gpus-per-node=8 -N 2", ""),
+    ("--gpus-per-node=h100:4", ""),
+    ("--gpus-per-node=0", ""),
+    ("--gpus-per-node=8 --nodes=2-4", ""),
+    ("--gpus=4 --gpus-per-node=2", ""),
+    ("--gpus=4 --gpus-per-node=2 -N 2", ""),
+    ("--gpus=8 --gpus-per-node=2 -N 2", ""),
+    ("--gpus=5 --gpus-per-node=2", ""),
+    ("--gpus=4 --gpus-per-node=2 --nodes=1-4", ""),
+    ("--gpus-per-task=8 -n 4 -N 4", ""),
+    ("--gpus-per-task=1 -n 1", ""),
+    ("--gpus-per-task=4 -n 1", ""),
+    ("--gpus-per-task=1 -n 4", ""),
+    ("--gpus-per-task=h100:1 -n 4", ""),
+    ("--gpus-per-task=1 -n 8 -N 2", ""),
+    ("--gpus-per-task=1 -n 8 -N 2 --ntasks-per-node=4", ""),
+    ("--gpus-per-task=1 -n 8 --ntasks-per-node=4", ""),
+    ("--gpus-per-task=2 --ntasks-per-node=4", ""),
+    ("--gpus-per-task=2 --ntasks-per-node=4 -N 2", ""),
+    ("--gpus-per-task=2 -N 2", ""),
+    ("--gpus-per-task=2", ""),
+    ("--gpus-per-task=2 --gpus=8", ""),
+    ("--gpus-per-task=2 --gpus=7", ""),
+    ("--gpus-per-task=2 --gpus=8 -n 4", ""),
+    ("--gpus-per-task=2 --gpus=8 -n 3", ""),
+    ("--gpus-per-task=2 --gpus=8 -N 2", ""),
+    ("--gpus-per-task=1 -n 3 -N 2", "cannot be spread evenly"),
+    ("--gpus-per-task=1 -n 8 --gres=gpu:4", ""),
+    ("--gpus-per-task=1 -n 8 -N 2 --gpus-per-node=4", ""),
+    ("--gpus-per-task=0 -n 2", ""),
+    ("--ntasks-per-gpu=1 -N 2 --gpus-per-node=2", ""),
+    ("--ntasks-per-gpu=2 --gpus=4", ""),
+    ("--gres=gpu", ""),
+    ("--gres=gpu:2", ""),
+    ("--gres gpu:2", ""),
+    ("--gres=gpu:h100", ""),
+    ("--gres=gpu:h100:2", ""),
+    ("--gres=gpu:1g.10gb:2", ""),
+    ("--gres=gpu:nvidia_a100_1g.5gb:1", ""),
+    ("--gres=gpu:0", ""),
+    ("--gres=gpu:2k", "--gres takes"),
+    ("--gres=gres:gpu:2", ""),
+    ("--gres=none", ""),
+    ("--gres=gpu:1|--gres=gpu:4", ""),
+    ("--gres=gpu:4 --gpus-per-node=4", ""),
+    ("--gres=gpu:2 --gpus-per-node=4", "keep one"),
+    ("--gres=gpu:2,gpu:3", "names GPUs twice"),
+    ("-n 4 --ntasks-per-node=2 --gres=gpu:2", ""),
+    ("-n 15 --ntasks-per-node=4 --gres=gpu:h100:2", ""),
+    ("--gres=gpu:1 -G h100", ""),
+    ("--gpus=1 --gpus-per-node=0", ""),
+    ("--gpus=1 --nodes=4", ""),
+    ("--gpus=8 --gpus-per-task=1 --nodes=1-3", ""),
+    ("--gpus=4 --gres=gpu --ntasks-per-node=2", ""),
+    ("--gpus-per-task=2 --nodes=2-4", ""),
+    ("--gres=gpu=2", ""),
+    ("--gres=shard:1", ""),
+    ("-N 2 --gres=gpu:8 --ntasks-per-node=1 --exclusive", ""),
+    ("-N 2 --gres=gpu:8 --exclusive=user", ""),
+    ("--gres=gpu:8 --overcommit -s", ""),
+    # Memory.
+    ("--mem=64G", ""),
+    ("--mem=64GB", ""),
+    ("--mem=64gb", ""),
+    ("--mem=64g", ""),
+    ("--mem 64000", ""),
+    ("--mem=64000M", ""),
+    ("--mem=64000MB", ""),
+    ("--mem=1T", ""),
+    ("--mem=1TB", ""),
+    ("--mem=100K", ""),
+    ("--mem=2048KB", ""),
+    ("--mem=0", ""),
+    ("--mem=1.5G", ""),
+    ("--mem=64 G", ""),
+    ("--mem=64GiB", ""),
+    ("--mem=B", ""),
+    ("--mem-per-cpu=4g -c 4", ""),
+    ("--mem-per-cpu=4g -n 4", ""),
+    ("--mem-per-cpu=1GB -N 2 --ntasks-per-node=2 -c 5", ""),
+    ("--mem-per-gpu=10G --gpus-per-node=4", ""),
+    ("--mem-per-gpu=10G --gpus=4 -N 2", ""),
+    ("--mem=4G --mem-per-cpu=1G", ""),
+    ("--mem-per-gpu=4G --mem=16G --gres=gpu:1", ""),
+    ("--mem=4G|--mem=8G", ""),
+    # Time.
+    ("--time=90", ""),
+    ("-t 90", ""),
+    ("-t90", ""),
+    ("-t 10:30", ""),
+    ("-t 1:30:00", ""),
+    ("-t 0:30", ""),
+    ("-t 0-15:00", ""),
+    ("-t 3-0", ""),
+    ("-t 3-", ""),
+    ("-t 1-12:30", ""),
+    ("-t 1-12:30:15", ""),
+    ("-t 0", ""),
+    ("-t -1", ""),
+    ("-t UNLIMITED", ""),
+    ("-t infinite", ""),
+    ("-t 00:15:00", ""),
+    ("-t 4320", ""),
+    ("-t 1:2:3:4", ""),
+    ("-t 90s", ""),
+    ("-t 2h", ""),
+    ("-t 5:", ""),
+    ("-t :5", ""),
+    ("-t 1-2-3", ""),
+    ("-t 99:99:99", ""),
+    # Arrays.
+    ("--array=0-9", ""),
+    ("-a 0-59%15", ""),
+    ("-a1,3,5-7", ""),
+    ("-a 0-9:3%2", ""),
+    ("-a 0-5,7,9-15:3", ""),
+    ("-a 05-07", ""),
+    ("-a 1,1", ""),
+    ("-a [1-3]", ""),
+    ("-a 1,,2", ""),
+    ("-a 0-9%0", ""),
+    ("-a 3-1", ""),
+    ("-a 1-10:0", ""),
+    ("-a x", ""),
+    ("-a 1-2-3", ""),
+    # Dependencies.
+    ("-d afterok:1", ""),
+    ("--dependency=afterok:1:2", ""),
+    ("--dependency=afterany:1,afternotok:3", ""),
+    ("-d AFTEROK:2", ""),
+    ("-d afterok:1?afterok:2", "instead of ?"),
+    ("-d singleton", "singleton"),
+    ("-d after:1", "not for its start"),
+    ("-d nothing:1", ""),
+    ("-d afterok", ""),
+    ("--kill-on-invalid-dep=yes -d afterok:1", ""),
+    ("--kill-on-invalid-dep=no", ""),
+    ("--kill-on-invalid-dep=maybe", ""),
+    ("--kill-on-invalid-dep", ""),
+    # Other options.
+    ("-J bert", ""),
+    ("--job-name='two words'", ""),
+    ('-J a"b c"d', ""),
+    ("-J a\\#b", ""),
+    ("-J bert#1", ""),
+    ("-J bert # the name", ""),
+    ("-J two\\ words", ""),
+    ("-J open\\", ""),
+    ("-J 'open", ""),
+    ("-J ''", ""),
+    ("-J", ""),
+    ("-p h100", ""),
+    ("-p main,h100", ""),
+    ("-q high", ""),
+    ("--signal=USR1@300", ""),
+    ("--signal=B:SIGUSR1@90", ""),
+    ("--signal=10@300", ""),
+    ("--signal=sigterm", ""),
+    ("--signal=RB:USR2@7", ""),
+    ("--signal=USR1@x", ""),
+    ("--signal=KILL@60", "notice signal must be one of"),
+    ("-H -N 2", ""),
+    ("-HN2", ""),
+    ("--wait-all-nodes=1 -N 2", ""),
+    ("-D . -N 2", ""),
+    ("-D /tmp", "Write `cd /tmp`"),
+    ("--chdir=./", ""),
+    ("-A physics -N 2", ""),
+    ("--comment 'a b' -N 2", ""),
+    ("--export=NONE -N 2", ""),
+    ("--mail-type=ALL --mail-user=a@example.org -N 2", ""),
+    ("-o %x-%j.out -e err -N 2", ""),
+    ("--nice -N 2", ""),
+    ("--nice=10 -N 2", ""),
+    ("--nice -5", ""),
+    ("-k -N 2", ""),
+    ("-koff -N 2", ""),
+    ("-k off", ""),
+    ("--no-requeue -N 2", ""),
+    ("--exclusive user", ""),
+    ("--hold=1", ""),
+    # Names of options.
+    ("--gpus-per-n=2", ""),
+    ("--nod=3", ""),
+    ("--tasks=3", ""),
+    ("--ntasks-per-nod=2 -N 2", ""),
+    ("--ti=30", ""),
+    ("--exclu", ""),
+    ("--ntasks-per=2", ""),
+    ("--mem-p=2G", ""),
+    ("--NODES=2", ""),
+    ("--ntasks_per_node=2", ""),
+    ("--no-such-option=1", ""),
+    ("--mpi=pmix", ""),
+    ("-Z 4", ""),
+    ("-nodes=2", ""),
+    ("-gres=gpu:1", ""),
+    ("\u2013nodes=2", ""),
+    ("\u2014nodes=2", ""),
+    ("-\u2013nodes=2", ""),
+    ("\u00a0-N 2", ""),
+    ("nodes=2", ""),
+    ("train.sh", ""),
+    ("--", ""),
+    (":", ""),
+    ("-N 2 -- x", ""),
+    # Lines: a line of its own form stands whole, from #SBATCH on.
+    ("#SBATCH\t-N\t2\t# two", ""),
+    ("#SBATCH --nodes=2#two", ""),
+    ("#SBATCH", ""),
+    ("#SBATCH # nothing", ""),
+    ("#SBATCH-N 2", ""),
+    ("#SBATCH--nodes=2", ""),
+    ("#SBATCHX", ""),
+    ("#SBATCH:-N 2", ""),
+    ("#SLURM -N 2", ""),
+    ("##SBATCH -N 2", ""),
+    ("# SBATCH -N 2", ""),
+    (" #SBATCH -N 2", ""),
+    ("#sbatch -N 2", ""),
+    ("echo|#SBATCH -N 2", ""),
+    ("#SBATCH -N 3|  # a comment||echo|#SBATCH -N 2", ""),
+    ("#SBATCH -n 1 -G 1|#SBATCH hetjob|#SBATCH -n 15", "hetjob"),
+    ("#SBATCH -n 1|#SBATCH packjob|#SBATCH -n 15", "hetjob"),
+)
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a case. Options alone are written after #SBATCH."""
+    is_whole = any(part.lstrip().startswith("#") for part in text.split("|"))
+    return [part if is_whole else f"#SBATCH {part}" for part in text.split("|")]
+
+
+def options_of_manual() -> list[list[str | None]]:
+    """Return the long and the short name of every option in the manual page."""
+    page = subprocess.run(
+        ["man", "--pager=cat", "sbatch"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={"MANWIDTH": "500", "PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+    ).stdout
+    page = page.partition("OPTIONS")[2].partition("FILENAME PATTERN")[0]
+    found = re.findall(r"^ {7}(?:-(\w)(?:\[\S*\])?, )?--([a-z][a-z-]*)", page, re.MULTILINE)
+    return [[name, short or None] for short, name in sorted(set(found), key=lambda one: one[1])]
+
+
+def main() -> None:
+    """Ask the oracle about every case, and write the recording."""
+    with running_oracle() as oracle:
+        cases = [
+            {"lines": lines_of(text), "policy": policy, "answer": oracle.read(lines_of(text))}
+            for text, policy in CASES
+        ]
+        recording = {"sbatch": oracle.version(), "options": options_of_manual(), "cases": cases}
+    listed = {
+        name: ",\n".join(json.dumps(one) for one in recording[name])
+        for name in ("options", "cases")
+    }
+    RECORDING.write_text(
+        f'{{"sbatch": {json.dumps(recording["sbatch"])},\n"options": [\n{listed["options"]}],\n'
+        f'"cases": [\n{listed["cases"]}]}}\n',
+        encoding="utf-8",
+    )
+    print(f"{len(cases)} cases of {recording['sbatch']}")
+
+
+if __name__ == "__main__":
+    main()
