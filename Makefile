@@ -128,8 +128,9 @@ PURE = $(shell $(BIN)/python tests/pure_folders.py)
 pure: environment ## The tests that need neither Django nor a server
 	$(BIN)/pytest $(SIDE_BY_SIDE) $(PURE)
 
+# These tests wait for real servers for half of their time: twice as many workers keep the cores busy.
 rest: environment frontend-build chromium ## The tests that are not pure, browser included
-	$(BIN)/pytest $(SIDE_BY_SIDE) $(PURE:%=--ignore=%)
+	$(BIN)/pytest $(SIDE_BY_SIDE) -n $$((2 * $(PYTEST_WORKERS))) $(PURE:%=--ignore=%)
 
 e2e: environment frontend-build chromium ## The story in a real browser
 	$(BIN)/pytest tests/e2e
