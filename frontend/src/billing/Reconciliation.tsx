@@ -1,4 +1,5 @@
 import { Button, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
@@ -218,7 +219,8 @@ function Summary({ day }: { day: ReconciliationDetail }) {
 /** A red day stays red; whoever manages its money says why its differences stay. */
 function Acknowledge({ day }: { day: ReconciliationDetail }) {
   const queries = useQueryClient();
-  const [reason, setReason] = useState("");
+  const form = useForm({ initialValues: { reason: "" } });
+  const { reason } = form.values;
   const acknowledge = useMutation({
     mutationFn: () =>
       unwrap(
@@ -228,7 +230,7 @@ function Acknowledge({ day }: { day: ReconciliationDetail }) {
         }),
       ),
     onSuccess: () => {
-      setReason("");
+      form.reset();
       return queries.invalidateQueries({ queryKey: ["reports"] });
     },
     onError: toastError,
@@ -236,16 +238,12 @@ function Acknowledge({ day }: { day: ReconciliationDetail }) {
   return (
     <form
       className="acknowledge"
-      onSubmit={(event) => {
-        event.preventDefault();
-        acknowledge.mutate();
-      }}
+      onSubmit={form.onSubmit(() => acknowledge.mutate())}
     >
       <TextInput
         label="Reason"
         description="The day stays red. The reason is shown and kept in the audit log."
-        value={reason}
-        onChange={(event) => setReason(event.currentTarget.value)}
+        {...form.getInputProps("reason")}
         maxLength={500}
         required
       />

@@ -1,6 +1,6 @@
 import { Button, Checkbox, Modal, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
 import { clusterNodesQuery } from "../api/queries";
@@ -23,8 +23,8 @@ export function NodeDialog({ question, onClose }: { question: NodeQuestion; onCl
   useReturnFocus();
   const { node, action, jobs, evictionRefusal } = question;
   const queryClient = useQueryClient();
-  const [reason, setReason] = useState("");
-  const [evicts, setEvicts] = useState(false);
+  const form = useForm({ initialValues: { reason: "", evicts: false } });
+  const { reason, evicts } = form.values;
   const params = { path: { node_id: node.id } };
   const ask = useMutation({
     mutationFn: () =>
@@ -52,10 +52,7 @@ export function NodeDialog({ question, onClose }: { question: NodeQuestion; onCl
     >
       <form
         className="stack"
-        onSubmit={(event) => {
-          event.preventDefault();
-          ask.mutate();
-        }}
+        onSubmit={form.onSubmit(() => ask.mutate())}
       >
         {action === "drain" ? (
           <>
@@ -70,8 +67,7 @@ export function NodeDialog({ question, onClose }: { question: NodeQuestion; onCl
             {evictionRefusal === "" && (
               <Checkbox
                 label="Evict what runs on it"
-                checked={evicts}
-                onChange={(event) => setEvicts(event.currentTarget.checked)}
+                {...form.getInputProps("evicts", { type: "checkbox" })}
               />
             )}
             {evicts && whatEvictionDoes(jobs).map((sentence) => <p key={sentence}>{sentence}</p>)}
@@ -81,9 +77,8 @@ export function NodeDialog({ question, onClose }: { question: NodeQuestion; onCl
               required
               maxLength={200}
               data-autofocus
-              value={reason}
+              {...form.getInputProps("reason")}
               error={refusals.reason}
-              onChange={(event) => setReason(event.currentTarget.value)}
             />
           </>
         ) : (

@@ -1,4 +1,5 @@
 import { Button, Modal, Select, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
@@ -60,16 +61,17 @@ const AT_FIRST = {
   email: "",
   gpus: "",
   team: "main",
+  pool: null as string | null,
   currency: "EUR",
   timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC",
 };
-type Field = keyof typeof AT_FIRST;
 
 function OrganizationForm({ onMade }: { onMade: (made: NewOrganization) => void }) {
   const queryClient = useQueryClient();
   const pools = useQuery(poolsQuery);
-  const [typed, setTyped] = useState(AT_FIRST);
-  const [pool, setPool] = useState<string | null>(null);
+  const form = useForm({ initialValues: AT_FIRST });
+  const typed = form.values;
+  const { pool } = typed;
   const mgpu = parseGpus(typed.gpus);
   const create = useMutation({
     mutationFn: (body: NewOrganizationRequest) => unwrap(client.POST("/api/v1/organizations", { body })),
@@ -82,21 +84,16 @@ function OrganizationForm({ onMade }: { onMade: (made: NewOrganization) => void 
   const refusals = create.error instanceof ApiError ? create.error.fieldErrors : {};
   const isReady =
     typed.name.trim() !== "" && typed.username !== "" && typed.person.trim() !== "" && (pool === null) === (mgpu === null);
-  const input = (field: Field, refusal: string) => ({
-    value: typed[field],
+  const input = (field: keyof typeof AT_FIRST, refusal: string) => ({
+    ...form.getInputProps(field),
     error: refusals[refusal],
-    onChange: (event: { currentTarget: { value: string } }) => {
-      const { value } = event.currentTarget;
-      setTyped((before) => ({ ...before, [field]: value }));
-    },
   });
   return (
     <form
       className="stack"
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (isReady) create.mutate(bodyOf(typed, pool, mgpu));
-      }}
+      onSubmit={form.onSubmit((values) => {
+        if (isReady) create.mutate(bodyOf(values, mgpu));
+      })}
     >
       <div className="even top">
         <TextInput label="Name" description="What people read." required maxLength={200} data-autofocus {...input("name", "name")} />
@@ -138,9 +135,7 @@ function OrganizationForm({ onMade }: { onMade: (made: NewOrganization) => void 
           description="Without one no job can be submitted yet."
           clearable
           data={(pools.data ?? []).filter((each) => each.archived_at === null).map(({ name }) => name)}
-          value={pool}
-          error={refusals["pool"]}
-          onChange={setPool}
+          {...input("pool", "pool")}
         />
         <TextInput
           label="Guaranteed"
@@ -187,13 +182,13 @@ function OrganizationForm({ onMade }: { onMade: (made: NewOrganization) => void 
 }
 
 /** What was typed, as the API takes it; what is empty is left to its defaults. */
-function bodyOf(typed: typeof AT_FIRST, pool: string | null, mgpu: number | null): NewOrganizationRequest {
+function bodyOf(typed: typeof AT_FIRST, mgpu: number | null): NewOrganizationRequest {
   return {
     name: typed.name,
     ...(typed.slug === "" ? {} : { slug: typed.slug }),
     first_administrator: { username: typed.username, name: typed.person, email: typed.email },
     team: typed.team,
-    pool,
+    pool: typed.pool,
     guaranteed_mgpu: mgpu,
     currency: typed.currency === "" ? null : typed.currency,
     time_zone: typed.timeZone,

@@ -1,7 +1,8 @@
 import { Button, SegmentedControl, Textarea, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useRef, useState } from "react";
+import { useRef } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
 import { comparePaths, poolsQuery, quotasQuery } from "../api/queries";
@@ -68,6 +69,11 @@ interface Terms {
   revertAfter: string;
 }
 
+interface DraftFields extends Terms {
+  /** By quota, what is typed in its row. */
+  rows: Record<string, TypedFields>;
+}
+
 function termsOf(old: PlannedChange | null): Terms {
   const revertAfterS = old?.revert_after_s ?? null;
   return {
@@ -118,10 +124,11 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
   const archived = useQuery(poolsQuery).data?.filter((each) => each.archived_at !== null).map(({ name }) => name) ?? [];
   const pools = [...new Set(quotas.map((quota) => quota.pool))].filter((name) => !archived.includes(name));
   const pool = search.pool ?? old?.edits[0]?.pool ?? pools[0] ?? "";
-  const [rows, setRows] = useState<Record<string, TypedFields>>(() => (old === null ? {} : rowsOfDraft(old)));
-  const [terms, setTerms] = useState(() => termsOf(old));
+  const form = useForm<DraftFields>({
+    initialValues: { rows: old === null ? {} : rowsOfDraft(old), ...termsOf(old) },
+  });
+  const { rows, ...terms } = form.values;
   const read = readTerms(terms);
-  const set = (change: Partial<Terms>) => setTerms({ ...terms, ...change });
 
   const edited = quotas.flatMap((quota) => {
     const typed = rows[quota.id];
@@ -163,10 +170,9 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
   return (
     <form
       className="rows"
-      onSubmit={(event) => {
-        event.preventDefault();
+      onSubmit={form.onSubmit(() => {
         if (isReady) draft.mutate();
-      }}
+      })}
     >
       {old !== null && (
         <Card tone="note" role="note">
@@ -192,7 +198,7 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
           quotas={quotas.filter((quota) => quota.pool === pool)}
           rows={rows}
           refusals={inRows}
-          onChange={(id, typed) => setRows((before) => ({ ...before, [id]: typed }))}
+          onChange={(id, typed) => form.setFieldValue("rows", (before) => ({ ...before, [id]: typed }))}
         />
       </Card>
       <Card label="Terms" className="stack">
@@ -203,7 +209,7 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
               name="When it is applied"
               choices={["On approval", "At a time"]}
               isSecond={terms.isTimed}
-              onChange={(isTimed) => set({ isTimed })}
+              onChange={(isTimed) => form.setFieldValue("isTimed", isTimed)}
             />
             {terms.isTimed && (
               <TextInput
@@ -211,9 +217,8 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
                 label="Applied at"
                 description={`Your time, ${zoneName(new Date())}. It is scheduled once it is decided.`}
                 required
-                value={terms.applyAt}
+                {...form.getInputProps("applyAt")}
                 error={read.errors.applyAt ?? refusals.apply_at}
-                onChange={(event) => set({ applyAt: event.currentTarget.value })}
               />
             )}
           </div>
@@ -223,7 +228,7 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
               name="Duration"
               choices={["Permanent", "Reverted after"]}
               isSecond={terms.isReverted}
-              onChange={(isReverted) => set({ isReverted })}
+              onChange={(isReverted) => form.setFieldValue("isReverted", isReverted)}
             />
             {terms.isReverted && (
               <TextInput
@@ -231,9 +236,8 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
                 description="From when it is applied: 12h, 3d, 1d12h. Skipped for quotas changed in the meantime."
                 required
                 placeholder="3d"
-                value={terms.revertAfter}
+                {...form.getInputProps("revertAfter")}
                 error={read.errors.revertAfter ?? refusals.revert_after_s}
-                onChange={(event) => set({ revertAfter: event.currentTarget.value })}
               />
             )}
           </div>
@@ -245,9 +249,8 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
           autosize
           minRows={2}
           maxLength={500}
-          value={terms.reason}
+          {...form.getInputProps("reason")}
           error={refusals.reason}
-          onChange={(event) => set({ reason: event.currentTarget.value })}
         />
         {draft.error && (
           <p className="bad-text" role="alert">
@@ -258,7 +261,7 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
           <Button type="submit" loading={draft.isPending} disabled={!isReady}>
             Save the draft and preview it
           </Button>
-          <Button variant="default" disabled={edited.length === 0} onClick={() => setRows({})}>
+          <Button variant="default" disabled={edited.length === 0} onClick={() => form.setFieldValue("rows", {})}>
             Clear the figures
           </Button>
           <span className="small dim" role="status" aria-live="polite">

@@ -1,6 +1,6 @@
 import { Button, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useMutation } from "@tanstack/react-query";
-import { useState } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
 import { toastDone } from "../ui/toast";
@@ -8,7 +8,8 @@ import { CLASS_FIELDS, PRICE_FIELD, readField, type Typed, type Value } from "./
 import { RuleInput } from "./RulesForm";
 
 /** What a new class is if nothing else is typed. */
-const AT_FIRST: Readonly<Record<string, Typed>> = {
+const AT_FIRST: Record<string, Typed> = {
+  name: "",
   description: "",
   order: "50",
   grace_period_s: "5m",
@@ -28,11 +29,11 @@ export function NewClassForm({
   mayPrice: boolean;
   onMade: () => void;
 }) {
-  const [name, setName] = useState("");
-  const [typed, setTyped] = useState(AT_FIRST);
+  const form = useForm({ initialValues: AT_FIRST });
+  const name = String(form.values.name);
   const fields = [...CLASS_FIELDS, ...(mayPrice ? [PRICE_FIELD] : [])].filter((field) => field.name in AT_FIRST);
   const reads = fields.map((field) => {
-    const now = typed[field.name] ?? "";
+    const now = form.values[field.name] ?? "";
     return { field, now, read: readField(field, now) };
   });
   const make = useMutation({
@@ -58,10 +59,9 @@ export function NewClassForm({
   return (
     <form
       className="stack"
-      onSubmit={(event) => {
-        event.preventDefault();
+      onSubmit={form.onSubmit(() => {
         if (isReady) make.mutate();
-      }}
+      })}
     >
       <div className="even top">
         <TextInput
@@ -71,9 +71,8 @@ export function NewClassForm({
           maxLength={63}
           spellCheck={false}
           autoCapitalize="none"
+          {...form.getInputProps("name")}
           error={refusals["name"]}
-          value={name}
-          onChange={(event) => setName(event.currentTarget.value)}
         />
         {reads.map(({ field, now, read }) => (
           <RuleInput
@@ -82,7 +81,7 @@ export function NewClassForm({
             typed={now}
             paths={[]}
             error={("error" in read ? read.error : undefined) ?? refusals[field.name]}
-            onChange={(value) => setTyped((before) => ({ ...before, [field.name]: value }))}
+            onChange={(value) => form.setFieldValue(field.name, value)}
           />
         ))}
       </div>

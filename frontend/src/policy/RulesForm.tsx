@@ -1,4 +1,5 @@
 import { Button, Select, Switch, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 
@@ -14,6 +15,11 @@ export type Rules = Readonly<Record<string, Value>> & { version: number };
 interface Entry {
   value: Typed;
   over: Value;
+}
+
+/** By field, what was typed and not saved yet. */
+interface Typing {
+  entries: Readonly<Record<string, Entry>>;
 }
 
 /**
@@ -36,7 +42,9 @@ export function RulesForm({
   onSaved: (saved: Rules) => void;
 }) {
   const [answered, setAnswered] = useState(loaded);
-  const [typed, setTyped] = useState<Readonly<Record<string, Entry>>>({});
+  const form = useForm<Typing>({ initialValues: { entries: {} } });
+  const typed = form.values.entries;
+  const setTyped = (entries: Typing["entries"]) => form.setFieldValue("entries", entries);
   const [refusedOver, setRefusedOver] = useState<Rules | null>(null);
   // An answer to a change is newer than what was read before it.
   const rules = answered.version > loaded.version ? answered : loaded;
@@ -82,12 +90,11 @@ export function RulesForm({
     },
   });
   /** What says again what the field said before counts as not typed. */
-  const type = (field: Field, value: Typed) =>
-    setTyped((before) => {
-      const { [field.name]: entry, ...others } = before;
-      const over = entry === undefined ? (rules[field.name] ?? null) : entry.over;
-      return isSame(value, typedOf(field, over)) ? others : { ...others, [field.name]: { value, over } };
-    });
+  const type = (field: Field, value: Typed) => {
+    const { [field.name]: entry, ...others } = typed;
+    const over = entry === undefined ? (rules[field.name] ?? null) : entry.over;
+    setTyped(isSame(value, typedOf(field, over)) ? others : { ...others, [field.name]: { value, over } });
+  };
   const goOn = (keepsTyped: boolean) => {
     const kept = Object.entries(typed).filter(([name]) => keepsTyped || !told.some(({ field }) => field.name === name));
     setTyped(Object.fromEntries(kept.map(([name, { value }]) => [name, { value, over: rules[name] ?? null }])));
@@ -99,10 +106,9 @@ export function RulesForm({
   return (
     <form
       className="stack"
-      onSubmit={(event) => {
-        event.preventDefault();
+      onSubmit={form.onSubmit(() => {
         if (changed.length > 0 && mistakes.length === 0 && !isStopped) save.mutate();
-      }}
+      })}
     >
       {isStopped && (
         <Card tone="warn" role="alert">

@@ -1,6 +1,6 @@
 import { Button, Drawer, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useMutation } from "@tanstack/react-query";
-import { useState } from "react";
 
 import { client, unwrap } from "../api/client";
 import type { Quota, TreeNode } from "../api/types";
@@ -70,8 +70,8 @@ export function NodeDrawer({
 
 function FirstQuota({ node, pool, device }: { node: TreeNode; pool: string; device: Quota["device"] }) {
   const changed = useTreeChanged();
-  const [guaranteed, setGuaranteed] = useState("");
-  const [reason, setReason] = useState("");
+  const form = useForm({ initialValues: { guaranteed: "", reason: "" } });
+  const { guaranteed, reason } = form.values;
   const mgpu = parseGpus(guaranteed);
   const give = useMutation({
     mutationFn: () =>
@@ -89,20 +89,18 @@ function FirstQuota({ node, pool, device }: { node: TreeNode; pool: string; devi
   return (
     <form
       className="stack"
-      onSubmit={(event) => {
-        event.preventDefault();
+      onSubmit={form.onSubmit(() => {
         if (mgpu !== null && reason.trim() !== "") give.mutate();
-      }}
+      })}
     >
       <TextInput
         label="Guaranteed"
         description={`${DEVICE_WORDS[device]}, such as 8`}
         inputMode="decimal"
-        value={guaranteed}
+        {...form.getInputProps("guaranteed")}
         error={isWrong && `A number of ${DEVICE_WORDS[device]}, such as 200 or 0.5.`}
-        onChange={(event) => setGuaranteed(event.currentTarget.value)}
       />
-      <TextInput label="Reason" value={reason} onChange={(event) => setReason(event.currentTarget.value)} />
+      <TextInput label="Reason" {...form.getInputProps("reason")} />
       {give.error && (
         <p className="bad-text breaks" role="alert">
           {give.error.message}

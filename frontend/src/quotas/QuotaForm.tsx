@@ -1,4 +1,5 @@
 import { Button, SegmentedControl, Textarea, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
@@ -27,11 +28,11 @@ export function QuotaForm({
 }) {
   const queryClient = useQueryClient();
   const [base, setBase] = useState(quota);
-  const [fields, setFields] = useState<QuotaFields>(() => fieldsOf(quota));
+  const form = useForm<QuotaFields>({ initialValues: fieldsOf(quota) });
+  const fields = form.values;
   const [conflict, setConflict] = useState<{ current: Quota; patch: QuotaPatch } | null>(null);
-  const set = (change: Partial<QuotaFields>) => setFields({ ...fields, ...change });
   const canEdit = (field: Quota["can_edit"][number]) => base.can_edit.includes(field);
-  const form = readForm(base, fields);
+  const reading = readForm(base, fields);
   const devices = DEVICE_WORDS[quota.device];
 
   const save = useMutation({
@@ -68,7 +69,7 @@ export function QuotaForm({
         onApply={() => save.mutate({ patch: conflict.patch, version: conflict.current.version })}
         onTakeTheirs={() => {
           setBase(conflict.current);
-          setFields({ ...fieldsOf(conflict.current), reason: fields.reason });
+          form.setValues({ ...fieldsOf(conflict.current), reason: fields.reason });
           setConflict(null);
           save.reset();
         }}
@@ -78,13 +79,12 @@ export function QuotaForm({
   return (
     <form
       className="stack"
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (form.patch === null) return;
+      onSubmit={form.onSubmit(() => {
+        if (reading.patch === null) return;
         save.reset();
-        const { reason, ...edit } = form.patch;
+        const { reason, ...edit } = reading.patch;
         draft.mutate({ edits: [{ quota: quota.id, ...edit }], reason });
-      }}
+      })}
     >
       {canEdit("guaranteed_mgpu") && (
         <div className="stack">
@@ -92,9 +92,8 @@ export function QuotaForm({
             <TextInput
               label="Guaranteed"
               inputMode="decimal"
-              value={fields.guaranteed}
-              error={form.errors.guaranteed ?? refusals.guaranteed_mgpu ?? refusals.guaranteed_percent}
-              onChange={(event) => set({ guaranteed: event.currentTarget.value })}
+              {...form.getInputProps("guaranteed")}
+              error={reading.errors.guaranteed ?? refusals.guaranteed_mgpu ?? refusals.guaranteed_percent}
             />
             {parent && (
               <SegmentedControl
@@ -104,11 +103,11 @@ export function QuotaForm({
                   { value: "percent", label: `% of ${parent.node_name}` },
                 ]}
                 value={fields.unit}
-                onChange={(unit) => set(convertUnit(fields, unit === "percent" ? "percent" : "gpus", parent))}
+                onChange={(unit) => form.setValues(convertUnit(fields, unit === "percent" ? "percent" : "gpus", parent))}
               />
             )}
           </div>
-          <Effect quota={base} parent={parent} fields={fields} nextMgpu={form.guaranteedMgpu(parent)} />
+          <Effect quota={base} parent={parent} fields={fields} nextMgpu={reading.guaranteedMgpu(parent)} />
         </div>
       )}
       {canEdit("borrow_limit_mgpu") && (
@@ -116,9 +115,8 @@ export function QuotaForm({
           label="Borrow limit"
           description={`How many ${devices} above the guarantee. Empty: no limit of its own; 0: never.`}
           inputMode="decimal"
-          value={fields.borrowLimit}
-          error={form.errors.borrowLimit ?? refusals.borrow_limit_mgpu}
-          onChange={(event) => set({ borrowLimit: event.currentTarget.value })}
+          {...form.getInputProps("borrowLimit")}
+          error={reading.errors.borrowLimit ?? refusals.borrow_limit_mgpu}
         />
       )}
       {canEdit("lend_limit_mgpu") && (
@@ -126,18 +124,16 @@ export function QuotaForm({
           label="Lend limit"
           description={`How many idle ${devices} others may use. Empty: all of them.`}
           inputMode="decimal"
-          value={fields.lendLimit}
-          error={form.errors.lendLimit ?? refusals.lend_limit_mgpu}
-          onChange={(event) => set({ lendLimit: event.currentTarget.value })}
+          {...form.getInputProps("lendLimit")}
+          error={reading.errors.lendLimit ?? refusals.lend_limit_mgpu}
         />
       )}
       {canEdit("weight") && (
         <TextInput
           label={`Weight for spare ${devices}`}
           inputMode="numeric"
-          value={fields.weight}
-          error={form.errors.weight ?? refusals.weight}
-          onChange={(event) => set({ weight: event.currentTarget.value })}
+          {...form.getInputProps("weight")}
+          error={reading.errors.weight ?? refusals.weight}
         />
       )}
       <Textarea
@@ -146,9 +142,8 @@ export function QuotaForm({
         required
         autosize
         minRows={2}
-        value={fields.reason}
+        {...form.getInputProps("reason")}
         error={refusals.reason}
-        onChange={(event) => set({ reason: event.currentTarget.value })}
       />
       {refused && !isConflict && (
         <p className="bad-text" role="alert">
@@ -156,16 +151,16 @@ export function QuotaForm({
         </p>
       )}
       <div className="inline">
-        <Button type="submit" loading={draft.isPending} disabled={form.patch === null || isBusy}>
+        <Button type="submit" loading={draft.isPending} disabled={reading.patch === null || isBusy}>
           Preview and save
         </Button>
         <Button
           variant="default"
           loading={save.isPending}
-          disabled={form.patch === null || isBusy}
+          disabled={reading.patch === null || isBusy}
           onClick={() => {
             draft.reset();
-            if (form.patch) save.mutate({ patch: form.patch, version: base.version });
+            if (reading.patch) save.mutate({ patch: reading.patch, version: base.version });
           }}
         >
           Save without preview

@@ -1,7 +1,7 @@
 import { Button, PasswordInput, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
-import { useState } from "react";
 
 import { ApiError, client, rememberCsrfToken, unwrap } from "../api/client";
 import { installationQuery, sessionQuery } from "../api/queries";
@@ -19,10 +19,9 @@ export function LoginPage() {
   // Also fetches the CSRF cookie that signing in needs.
   const session = useQuery(sessionQuery);
   const installation = useQuery(installationQuery);
-  const [login, setLogin] = useState("");
-  const [password, setPassword] = useState("");
+  const form = useForm({ initialValues: { login: "", password: "" } });
   const signIn = useMutation({
-    mutationFn: () => unwrap(client.POST("/api/v1/session", { body: { login, password } })),
+    mutationFn: (body: typeof form.values) => unwrap(client.POST("/api/v1/session", { body })),
     onSuccess: (answer) => {
       forgetAllButSession(queryClient);
       rememberCsrfToken(answer.csrf_token);
@@ -37,10 +36,7 @@ export function LoginPage() {
     <main className="login">
       <form
         className="card stack"
-        onSubmit={(event) => {
-          event.preventDefault();
-          signIn.mutate();
-        }}
+        onSubmit={form.onSubmit((values) => signIn.mutate(values))}
       >
         <div>
           <div className="brand">
@@ -55,18 +51,16 @@ export function LoginPage() {
           autoFocus
           required
           withAsterisk={false}
-          value={login}
+          {...form.getInputProps("login")}
           error={fieldErrors.login}
-          onChange={(event) => setLogin(event.currentTarget.value)}
         />
         <PasswordInput
           label="Password"
           autoComplete="current-password"
           required
           withAsterisk={false}
-          value={password}
+          {...form.getInputProps("password")}
           error={fieldErrors.password}
-          onChange={(event) => setPassword(event.currentTarget.value)}
         />
         {signIn.error && !hasFieldErrors && (
           <p className="bad-text" role="alert">

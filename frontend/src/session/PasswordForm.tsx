@@ -1,9 +1,11 @@
 import { Button, PasswordInput } from "@mantine/core";
-import { useForm } from "@mantine/form";
+import { useForm, type GetInputPropsReturnType } from "@mantine/form";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 
 import { ApiError, client, unwrap } from "../api/client";
 import { sessionQuery } from "../api/queries";
+
+type InputProps = GetInputPropsReturnType;
 
 /** Changes my password. The session goes on with a new CSRF token. */
 export function PasswordForm({ login, onChanged }: { login: string; onChanged: () => void }) {
@@ -35,7 +37,7 @@ export function PasswordForm({ login, onChanged }: { login: string; onChanged: (
         {...form.getInputProps("old")}
         error={refusals.old_password}
       />
-      <NewPassword value={fresh} error={refusals.new_password} onChange={(value) => form.setFieldValue("fresh", value)} again={again} onAgain={(value) => form.setFieldValue("again", value)} />
+      <NewPassword fresh={form.getInputProps("fresh")} again={form.getInputProps("again")} isSame={fresh === again} error={refusals.new_password} />
       {change.error && !refusals.old_password && !refusals.new_password && (
         <p className="bad-text" role="alert">
           {change.error.message}
@@ -50,19 +52,17 @@ export function PasswordForm({ login, onChanged }: { login: string; onChanged: (
   );
 }
 
-/** A new password, typed twice. */
+/** A new password, typed twice: the properties of both inputs, and what the server refused. */
 export function NewPassword({
-  value,
-  error,
-  onChange,
+  fresh,
   again,
-  onAgain,
+  isSame,
+  error,
 }: {
-  value: string;
+  fresh: InputProps;
+  again: InputProps;
+  isSame: boolean;
   error: string | undefined;
-  onChange: (value: string) => void;
-  again: string;
-  onAgain: (value: string) => void;
 }) {
   return (
     <>
@@ -72,18 +72,16 @@ export function NewPassword({
         autoComplete="new-password"
         required
         withAsterisk={false}
-        value={value}
+        {...fresh}
         error={error}
-        onChange={(event) => onChange(event.currentTarget.value)}
       />
       <PasswordInput
         label="New password again"
         autoComplete="new-password"
         required
         withAsterisk={false}
-        value={again}
-        error={again !== "" && again !== value ? "The two differ." : undefined}
-        onChange={(event) => onAgain(event.currentTarget.value)}
+        {...again}
+        error={again.value !== "" && !isSame ? "The two differ." : undefined}
       />
     </>
   );

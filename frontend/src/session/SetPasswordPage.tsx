@@ -1,4 +1,5 @@
 import { Button } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 
@@ -11,8 +12,8 @@ import "./login.css";
 export function SetPasswordPage() {
   usePageTitle("Set your password");
   const [secret] = useState(() => globalThis.location.hash.slice(1));
-  const [password, setPassword] = useState("");
-  const [again, setAgain] = useState("");
+  const form = useForm({ initialValues: { fresh: "", again: "" } });
+  const { fresh: password, again } = form.values;
   const set = useMutation({
     mutationFn: () => unwrap(client.POST("/api/v1/password-links/use", { body: { secret, password } })),
     // Used up: it need not stay in the address.
@@ -23,10 +24,7 @@ export function SetPasswordPage() {
     <main className="login">
       <form
         className="card stack narrow"
-        onSubmit={(event) => {
-          event.preventDefault();
-          set.mutate();
-        }}
+        onSubmit={form.onSubmit(() => set.mutate())}
       >
         <div>
           <div className="brand">
@@ -51,7 +49,12 @@ export function SetPasswordPage() {
           </p>
         ) : (
           <>
-            <NewPassword value={password} error={refusal} onChange={setPassword} again={again} onAgain={setAgain} />
+            <NewPassword
+              fresh={form.getInputProps("fresh")}
+              again={form.getInputProps("again")}
+              isSame={password === again}
+              error={refusal}
+            />
             {set.error && !refusal && (
               <p className="bad-text" role="alert">
                 {set.error.message}
