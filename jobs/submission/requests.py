@@ -29,7 +29,7 @@ from primitives.units import DeviceKind
 _WORD = re.compile(r"[A-Za-z0-9._+-]{1,60}")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
-_SHAPE = ("gpus", "gpus_per_node", "nodes", "nodes_min")
+_SHAPE = ("gpus", "gpus_per_node", "nodes", "nodes_min", "whole_nodes")
 #: Names in an sbatch text that mean a member of another name.
 _MEANING = {"partition": "pool", "gpu_type": "pool", "qos": "priority_class"}
 
@@ -52,7 +52,8 @@ class JobRequest(JobMembers):
 
     `pools` are the accepted pools, most preferred first. If it is empty, or `priority_class` is
     None, the portal chooses. Hints are then tried first, in order. `image_note` is the note of the
-    sbatch line that names the image, if there is one. `cpus_per_node` are CPUs beside GPUs; the
+    sbatch line that names the image, if there is one, `whole_note` that of the line that asks for
+    whole nodes. `cpus_per_node` are CPUs beside GPUs; the
     cores of a job without GPUs are its `size`.
     """
 
@@ -63,6 +64,7 @@ class JobRequest(JobMembers):
     pool_hints: tuple[Hint, ...] = ()
     class_hint: Hint | None = None
     image_note: Note | None = None
+    whole_note: Note | None = None
 
     @property
     def cpu_milli_per_node(self) -> int | None:
@@ -88,7 +90,8 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
     if reading is not None:
         notes = _merge(given, problems, reading, notes)
     members = _members(given, problems)
-    size = read_size(members, given.keys(), problems)
+    whole = None if reading is None else reading.sources.get("whole_nodes")
+    size = read_size(members, given.keys(), problems, takes_whole_nodes=whole is not None)
     if members.required_topology is not None and members.preferred_topology is not None:
         problems.fail(
             "preferred_topology", "is given beside required_topology; give one of the two"
@@ -118,6 +121,8 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
             derived["class_hint"] = next(_hints(reading, "qos"), None)
         if "image" in problems.lines:
             derived["image_note"] = reading.sources["image"]
+        if size.is_whole:
+            derived["whole_note"] = whole
     return JobRequest.model_construct(**members.__dict__ | derived)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from jobs.submission.sbatch_lines import DIRECTIVES_MAX, Line, directives, options_of
 from jobs.submission.sbatch_notes import NOTE_TEXT_MAX, Note, NotUnderstood, Verdict
 from jobs.submission.sbatch_options import Option, Reading
-from jobs.submission.sbatch_shape import Asked, Shape, settle
+from jobs.submission.sbatch_shape import GPUS, Asked, Shape, settle
 from jobs.submission.sbatch_values import (
     array,
     count,
@@ -36,8 +36,9 @@ class SbatchReading:
 
     `fields` are named as in the body of POST /jobs; `sources` has the note of each field's line.
     `partition`, `gpu_type` and `qos` mean a pool or a priority class only if one of that name
-    exists, which the caller checks. `notes` are in the order of the lines. `shape` is the size of
-    the job in Slurm's words, with its tasks.
+    exists, which the caller checks. `whole_nodes` is there for a job that takes all GPUs of its
+    nodes. `notes` are in the order of the lines. `shape` is the size of the job in Slurm's words,
+    with its tasks.
     """
 
     fields: Mapping[str, Any]
@@ -59,9 +60,10 @@ def parse_sbatch(text: str) -> SbatchReading:
     for note, (verdict, told) in settled.notes.items():
         reading.retell(note, verdict, told)
     taken = {**reading.fields, **settled.fields}
-    if reading.exclusive is not None and not {"gpus", "gpus_per_node"} & taken.keys():
-        told = "It asks for whole nodes: say how many GPUs a node has, with --gpus-per-node."
-        reading.retell(reading.exclusive, Verdict.IGNORED, told)
+    is_sized = "cpus_per_node" in taken or not GPUS.isdisjoint(reading.asked)
+    if reading.exclusive is not None and not is_sized:
+        taken["whole_nodes"] = Asked(True, reading.exclusive)
+        reading.retell(reading.exclusive, Verdict.UNDERSTOOD, "whole nodes")
     return SbatchReading(
         {name: given.value for name, given in taken.items()},
         {name: reading.notes[given.note] for name, given in taken.items()},
@@ -158,9 +160,13 @@ def _read_option(reading: _Text, line: Line, option: Option, value: str | None) 
     if option.reading is Reading.REFUSED:
         raise NotUnderstood(option.told)
     if option.reading is Reading.NO_EFFECT:
-        if option.name == "exclusive" and (value or "exclusive").lower() == "exclusive":
-            reading.exclusive = len(reading.notes)
         reading.note(line, Verdict.IGNORED, option.told)
+        return
+    if option.name == "exclusive":
+        if (value or "exclusive").lower() == "exclusive":
+            reading.exclusive = len(reading.notes)
+        told = "Ask for all GPUs of a node to have it alone."
+        reading.note(line, Verdict.IGNORED, told)
         return
     text = value or ""
     if option.name == "container-image" and f"{text}#" in line.options:

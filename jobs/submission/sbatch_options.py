@@ -71,6 +71,14 @@ _READ: tuple[tuple[str, str | None, str], ...] = (
     ("time", "t", "`time_limit`, rounded up to minutes."),
     ("chdir", "D", "`.` has no effect. For another folder write `cd FOLDER` into the script."),
 )
+_READ_OPTIONAL: tuple[tuple[str, str | None, str], ...] = (
+    (
+        "exclusive",
+        None,
+        "Whole nodes, with all their GPUs, where the file names no GPUs and no CPUs. Else ask for "
+        "all GPUs of a node to have it alone.",
+    ),
+)
 _READ_WITHOUT_VALUE: tuple[tuple[str, str | None, str], ...] = (
     ("hold", "H", "`held`."),
     ("no-requeue", None, "`is_requeueable` is false."),
@@ -130,7 +138,6 @@ _NO_EFFECT: tuple[tuple[str, str | None, str], ...] = (
     ("wckey", None, _PAYER),
 )
 _NO_EFFECT_OPTIONAL: tuple[tuple[str, str | None, str], ...] = (
-    ("exclusive", None, "Ask for all GPUs of a node to have it alone."),
     ("get-user-env", None, "Nothing of your shell's environment is passed on."),
     ("nice", None, _ORDER),
     ("no-kill", "k", "A job that loses a node ends and is queued again."),
@@ -197,6 +204,7 @@ OPTIONS: dict[str, Option] = {
     for option in sorted(
         [
             *_table(Reading.READ, Takes.VALUE, _READ),
+            *_table(Reading.READ, Takes.OPTIONAL, _READ_OPTIONAL),
             *_table(Reading.READ, Takes.NOTHING, _READ_WITHOUT_VALUE),
             *_table(Reading.NO_EFFECT, Takes.VALUE, _NO_EFFECT),
             *_table(Reading.NO_EFFECT, Takes.OPTIONAL, _NO_EFFECT_OPTIONAL),

@@ -14,7 +14,8 @@ from jobs.submission.sbatch_notes import Verdict
 from jobs.submission.sbatch_values import Gpus
 
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
-_GPUS = ("gres", "gpus-per-node", "gpus", "gpus-per-task")
+#: The options that name GPUs.
+GPUS = frozenset({"gres", "gpus-per-node", "gpus", "gpus-per-task"})
 
 _ONE_PROCESS = "One process runs on each node."
 _ONE_SCRIPT = "The script runs once on each node; start more processes in it."
@@ -126,7 +127,7 @@ class _Settling:
 
     def gpus(self) -> None:
         """Settle the GPUs, and the nodes where the GPUs give them."""
-        asked = {option: self.value(option) for option in _GPUS if option in self.asked}
+        asked = {option: self.value(option) for option in sorted(GPUS) if option in self.asked}
         named = {option: gpus for option, gpus in asked.items() if gpus.number}
         self._type(named)
         each = self._per_node(named)
@@ -137,7 +138,7 @@ class _Settling:
             total = self._of_tasks(named["gpus-per-task"].number, total, each)
         if each is not None:
             self.shape.gpus_per_node = each
-            for option in named.keys() & {"gres", "gpus-per-node"}:
+            for option in sorted(named.keys() & {"gres", "gpus-per-node"}):
                 self.take("gpus_per_node", each, option, _type_of(named[option]))
         elif total and "gpus" in named:
             self._take_total(total, "gpus", _type_of(named["gpus"]))

@@ -18,11 +18,11 @@ from primitives.units import MGPU_PER_GPU, DeviceKind, mgpu_of
 class Size(NamedTuple):
     """The requested size: exactly one of `mgpu` and `mgpu_per_node` is set.
 
-    A request with neither is refused, and is the only exception. `mgpu` is the total, in
-    `node_count` equal parts, or laid out by `laid_out` if that is None. `mgpu_per_node` is the
-    amount on each of `node_count` nodes (None: 1). An elastic job gives its minimum as `mgpu_min`
-    if `laid_out` chooses the nodes, else as `node_count_min`. `device` is the kind that is counted:
-    cores, from `cpus_per_node`, where the request asks for no GPUs.
+    The exceptions are a request for whole nodes (`is_whole`), and one that is refused. `mgpu` is
+    the total, in `node_count` equal parts, or laid out by `laid_out` if that is None.
+    `mgpu_per_node` is the amount on each of `node_count` nodes (None: 1). An elastic job gives its
+    minimum as `mgpu_min` if `laid_out` chooses the nodes, else as `node_count_min`. `device` is the
+    kind that is counted: cores, from `cpus_per_node`, where the request asks for no GPUs.
     """
 
     mgpu: int | None = None
@@ -31,15 +31,27 @@ class Size(NamedTuple):
     mgpu_min: int | None = None
     node_count_min: int | None = None
     device: DeviceKind = DeviceKind.GPU
+    is_whole: bool = False
 
 
-def read_size(members: JobMembers, given: Collection[str], problems: Problems) -> Size:
+def read_size(
+    members: JobMembers,
+    given: Collection[str],
+    problems: Problems,
+    *,
+    takes_whole_nodes: bool = False,
+) -> Size:
     """Return the size in the members `gpus`, `gpus_per_node`, `nodes`, `gpus_min` and `nodes_min`.
 
     For a job without GPUs the members are `cpus_per_node`, `nodes` and `nodes_min`. `given` names
-    the members of the body; one with an error is None in `members`.
+    the members of the body; one with an error is None in `members`. With `takes_whole_nodes` a
+    request without any size takes all GPUs of its nodes.
     """
     nodes = members.nodes
+    sizes = {"gpus", "gpus_per_node", "cpus_per_node", "gpus_min"}
+    if takes_whole_nodes and sizes.isdisjoint(given):
+        size = Size(node_count=nodes, is_whole=True)
+        return _from_nodes_min(members, given, problems, size) if "nodes_min" in given else size
     if "gpus" in given and "gpus_per_node" in given:
         problems.fail("gpus", "give gpus, or gpus_per_node and nodes, not both")
         return Size()
@@ -132,6 +144,8 @@ def laid_out(size: Size, fleet: Fleet, clusters: frozenset[str] | None) -> LaidO
     A size without a possible layout is put on one node. That node cannot hold it, so the refusal
     names the total.
     """
+    if size.is_whole:
+        size = size._replace(mgpu_per_node=fleet.largest_node_mgpu(clusters) or MGPU_PER_GPU)
     if size.mgpu_per_node is not None:
         nodes = size.node_count or 1
         return LaidOut(size.mgpu_per_node, size.node_count_min or nodes, nodes)

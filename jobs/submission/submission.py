@@ -180,6 +180,11 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     places = [_allowing_time(request, place) for place in places]
     fleets = [_fleet(request, offer, place.pool) for place in places]
     size = laid_out(request.size, fleets[0], places[0].clusters)
+    if request.whole_note is not None:
+        told = (
+            f"gpus_per_node = {gpus_text(size.mgpu_per_node)}: whole nodes of {places[0].pool.name}"
+        )
+        notes = settled(notes, request.whole_note, Verdict.UNDERSTOOD, told)
     notes = (*notes, *notes_on(request.size, size), *notes_on_array(request.array))
     found: list[ResolvedRequest] = []
     for place, fleet in zip(places, fleets, strict=True):

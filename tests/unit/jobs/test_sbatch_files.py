@@ -31,7 +31,7 @@ READ: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
         },
         (4, 1),
     ),
-    "aws_megatron": ({"name": "megatron_pretrain", "nodes": 2}, (2, 1)),
+    "aws_megatron": ({"name": "megatron_pretrain", "nodes": 2, "whole_nodes": True}, (2, 1)),
     "olmo_lumi": (
         {
             "name": "lm-7b",
@@ -157,28 +157,19 @@ def refusal_of(text: str) -> InvalidRequest:
     return refusal.value
 
 
-@pytest.mark.parametrize(
-    ("name", "line", "detail"),
-    [
+def test_without_gpus_the_lines_are_told_too() -> None:
+    """Planted: a refusal without notes."""
+    refusal = refusal_of((FILES / "raw_ovd_late.sbatch").read_text(encoding="utf-8"))
+    assert [(error.pointer, error.code) for error in refusal.errors] == [("/gpus", "required")]
+    assert [(note["line"], note["verdict"], note["detail"]) for note in refusal.data["notes"]] == [
         (
-            "raw_ovd_late",
-            7,
+            line,
+            "ignored",
             "It follows the first command, where sbatch does not read it either. Move it above "
             "line 3.",
-        ),
-        (
-            "aws_megatron",
-            5,
-            "It asks for whole nodes: say how many GPUs a node has, with --gpus-per-node.",
-        ),
-    ],
-)
-def test_without_gpus_the_lines_are_told_too(name: str, line: int, detail: str) -> None:
-    """Planted: a refusal without notes."""
-    refusal = refusal_of((FILES / f"{name}.sbatch").read_text(encoding="utf-8"))
-    assert [(error.pointer, error.code) for error in refusal.errors] == [("/gpus", "required")]
-    told = [note["detail"] for note in refusal.data["notes"] if note["line"] == line]
-    assert told == [detail]
+        )
+        for line in range(5, 13)
+    ]
 
 
 def test_without_gpus_refused_lines_are_errors_too() -> None:
@@ -246,6 +237,26 @@ def test_other_resources_are_told_beside_the_gpus() -> None:
             "'lscratch:10' is not handed out by Tidegate; the job gets what the node has.",
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ("--gres=gpu:1", {"gpus_per_node": 1}),
+        ("--gres=gpu:0", {}),
+        ("-c 8", {"cpus_per_node": 8}),
+    ],
+)
+def test_exclusive_is_whole_nodes_only_without_another_size(
+    line: str, fields: dict[str, int]
+) -> None:
+    """Planted: whole nodes beside --gres=gpu:0."""
+    reading = parse_sbatch(f"#!/bin/sh\n#SBATCH --exclusive\n#SBATCH {line}\n")
+    assert reading.fields == fields
+    assert (reading.notes[0].verdict.value, reading.notes[0].detail) == (
+        "ignored",
+        "Ask for all GPUs of a node to have it alone.",
+    )
 
 
 def test_directives_of_other_batch_systems_are_told() -> None:

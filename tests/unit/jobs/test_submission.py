@@ -172,6 +172,25 @@ def test_hints_that_name_nothing_are_ignored_with_a_note(bob: Actor) -> None:
     ]
 
 
+WHOLE_NODES = "#!/bin/sh\n#SBATCH -N 2\n#SBATCH --exclusive\ntrue\n"
+
+
+def test_whole_nodes_have_all_their_gpus(bob: Actor) -> None:
+    """Planted: one GPU for a whole node."""
+    job = submit(bob, gpus=..., script=..., sbatch=WHOLE_NODES)
+    assert (job.mgpu_per_node, job.node_count) == (8_000, 2)
+    assert [(note["line"], note["verdict"], note["detail"]) for note in job.notes] == [
+        (2, "understood", "nodes = 2"),
+        (3, "understood", "gpus_per_node = 8: whole nodes of h100"),
+    ]
+
+
+def test_the_body_says_how_many_gpus_in_place_of_whole_nodes(bob: Actor) -> None:
+    job = submit(bob, gpus=..., gpus_per_node=4, script=..., sbatch=WHOLE_NODES)
+    assert (job.mgpu_per_node, job.node_count) == (4_000, 1)
+    assert [note["verdict"] for note in job.notes] == ["ignored", "ignored"]
+
+
 @pytest.mark.parametrize("kind", ["k80", "1g.10gb", "a100", "nvidia_h100_80gb_hbm3"])
 def test_a_type_of_gpu_that_is_missing_is_refused_by_name(bob: Actor, kind: str) -> None:
     """Planted: a missing type that is ignored with a note."""
