@@ -316,7 +316,7 @@ def test_what_could_be_freed_is_what_it_would_be_if_it_were_first_asked_now(
 
     def made(reclaimer: Reclaimer, pool: Pool, held: Mapping[tuple[str, str], int]) -> None:
         make(reclaimer, pool, held)
-        shapes = (pool.ground.shape_of(job) for job in queued)
+        shapes = (pool.config.shape_of(job) for job in queued)
         wishes[id(reclaimer)] = {one._replace(mgpu=0, node_count=0) for one in shapes}
 
     def checked(reclaimer: Reclaimer, shape: Shape) -> bool:

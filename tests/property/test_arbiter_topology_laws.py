@@ -14,7 +14,7 @@ from arbiter.api.snapshot import Device, Domains, Level, Topology
 from arbiter.placement.capacity import Layout
 from arbiter.placement.free_devices import FreeDevices, Place, Shape
 from arbiter.placement.node_sets import NodeKinds
-from arbiter.placement.topology import LEVELS, GroundPlans, levels_from
+from arbiter.placement.topology import LEVELS, TopologyPlans, levels_from
 
 Fleet = list[tuple[str, str, Domains, frozenset[str], int]]
 
@@ -36,7 +36,7 @@ def fleets(draw: st.DrawFn, *, amounts: st.SearchStrategy[int], clusters: str = 
     ]
 
 
-def opened(fleet: Fleet) -> tuple[FreeDevices, NodeKinds, GroundPlans]:
+def opened(fleet: Fleet) -> tuple[FreeDevices, NodeKinds, TopologyPlans]:
     devices = [
         Device(cluster, node, "p", 8, features=features, domains=domains)
         for cluster, node, domains, features, _ in fleet
@@ -45,7 +45,7 @@ def opened(fleet: Fleet) -> tuple[FreeDevices, NodeKinds, GroundPlans]:
     for cluster, node, _, _, mgpu in fleet:
         free.setdefault(cluster, {})[node] = mgpu
     kinds = NodeKinds(devices)
-    plans = GroundPlans(devices, kinds)
+    plans = TopologyPlans(devices, kinds)
     return FreeDevices(free, kinds, plans), kinds, plans
 
 

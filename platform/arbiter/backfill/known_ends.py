@@ -89,20 +89,20 @@ class KnownEnds:
         """Return the same as `by_time`, a few ends together."""
         self._note_claims()
         others = sorted([*self._starting(), *self._leaving()], key=_moment)
-        at = told = 0
+        at = yielded = 0
         while at < len(self._seen) or self._see_more():
             part = self._seen[at]
             at += 1
-            if told == len(others):
+            if yielded == len(others):
                 yield part
                 continue
-            until = bisect_left(others, _moment(part[-1]), lo=told, key=_moment)
-            if until > told:
+            until = bisect_left(others, _moment(part[-1]), lo=yielded, key=_moment)
+            if until > yielded:
                 # At equal times running attempts come first.
-                part = sorted([*part, *others[told:until]], key=_moment)
-                told = until
+                part = sorted([*part, *others[yielded:until]], key=_moment)
+                yielded = until
             yield part
-        yield others[told:]
+        yield others[yielded:]
 
     def add(self, end: int, job: QueuedJob, team: int, cluster: str, slots: Sequence[Slot]) -> None:
         """Add a `job` that starts now or later and frees `slots` by `end`."""

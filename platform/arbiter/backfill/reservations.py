@@ -362,7 +362,7 @@ class Reservations:
             self._known[shape] = found is not None
         return self._known[shape]
 
-    def told(self) -> list[Reservation]:
+    def reservations(self) -> list[Reservation]:
         """Return the reservations as the plan contains them."""
         return [
             Reservation(
@@ -544,10 +544,10 @@ class Reservations:
 
         It has new starts or reservations.
         """
-        if not self._pool.ground.rooms.is_counted:
+        if not self._pool.config.rooms.is_counted:
             return self._spare_from(node, shape.mgpu)
         ready_at = self._pool.taken_at
-        for slot in self._pool.ground.rooms.held(node[0], node[1:], *shape.demand):
+        for slot in self._pool.config.rooms.held(node[0], node[1:], *shape.demand):
             at = self._spare_from((node[0], slot.node), slot.mgpu)
             if at is None:
                 return None

@@ -80,7 +80,7 @@ class TeamUse:
                     gone_by = min(gone_by, over)
                 mgpu = leaving.mgpu - replaced.get(leaving, 0)
                 yield Held(mgpu, leaving.run.priority_class, gone_by, False)
-        place = -pool.ground.priority(job.priority_class).order, job.submitted_at, job.id
+        place = -pool.config.priority(job.priority_class).order, job.submitted_at, job.id
         for held in self._running(team):
             if held not in pool.stopped:
                 run = held.run
@@ -276,7 +276,7 @@ class OwnLimits:
             for of, other, end in self._reserved
             if of == team
         ]
-        cls, cap = job.priority_class, pool.ground.priority(job.priority_class).cap_mgpu
+        cls, cap = job.priority_class, pool.config.priority(job.priority_class).cap_mgpu
         of_class = sum(one.mgpu for one in (*held, *later) if one.priority_class == cls)
         used = sum(one.mgpu for one in (*held, *later))
         # Any other use in the ledger has no known end.

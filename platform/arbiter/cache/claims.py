@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from arbiter.api.snapshot import Claim, Phase, QueuedJob, RunningJob
-from arbiter.cache.pool_config import Ground
+from arbiter.cache.pool_config import PoolConfig
 from arbiter.cache.running import Holding, Holdings, held_by_node
 from arbiter.cache.victim_order import NOT_YET_RUNNING
 from arbiter.placement.free_devices import Place
@@ -67,7 +67,7 @@ def in_turn(earmarks: Iterable[Earmark]) -> list[Earmark]:
 
 
 def in_force(
-    ground: Ground,
+    config: PoolConfig,
     holdings: Holdings,
     waiting: Mapping[str, QueuedJob],
     claims: Sequence[Claim],
@@ -88,7 +88,7 @@ def in_force(
     """
     if not claims:
         return {}, []
-    tree, policy, offered = ground.tree, ground.policy, ground.offered
+    tree, policy, offered = config.tree, config.policy, config.offered
     claimed = {claim.job for claim in claims}
     victims: dict[str, list[Holding]] = {}
     for holding in sorted(holdings.going.values(), key=attrgetter("turn")):
@@ -102,21 +102,21 @@ def in_force(
             job is None
             or team == ROOT
             or claim.job in candidates
-            or not ground.quota.admits(tree.paths[team])
+            or not config.quota.admits(tree.paths[team])
             or claim.cluster not in offered
             or (job.clusters is not None and claim.cluster not in job.clusters)
             or len({slot.node for slot in claim.slots}) != job.node_count
             or any(slot.mgpu != job.mgpu_per_node for slot in claim.slots)
             or len(claim.slots) != job.node_count
-            or not _have_features(claim, ground.kinds.having(job.features), ground.kinds)
-            or not ground.plans.are_together(
+            or not _have_features(claim, config.kinds.having(job.features), config.kinds)
+            or not config.plans.are_together(
                 job.topology, claim.cluster, [slot.node for slot in claim.slots]
             )
             or (victims.get(job.id) and claim.grace_until + policy.claim_overdue_s < taken_at)
         ):
             continue
-        cls = ground.classes.get(job.priority_class)
-        whole = _with_rooms(claim, job, ground.rooms)
+        cls = config.classes.get(job.priority_class)
+        whole = _with_rooms(claim, job, config.rooms)
         stands_in = stand_in(job, whole, team, 0 if cls is None else cls.order)
         candidates[job.id] = Earmark(job, whole, team, victims.get(job.id, []), stands_in)
     gone = held_by_node(
@@ -131,7 +131,7 @@ def in_force(
         is_overdue = earmark.claim.grace_until + policy.claim_overdue_s < taken_at
         to_come = {} if is_overdue else gone.get(cluster, {})
         if all(
-            ground.offered_of(cluster, slot.node)
+            config.offered_of(cluster, slot.node)
             - holdings.used_on((cluster, slot.node))
             + to_come.get(slot.node, 0)
             - promised.get((cluster, slot.node), 0)

@@ -9,7 +9,7 @@ from arbiter.api.plan import Reclaim, Victim
 from arbiter.api.policy import Policy
 from arbiter.api.snapshot import Balance, Claim, QueuedJob, RunningJob, Slot
 from arbiter.cache.claims import Earmark, cover_all, in_force, stand_in
-from arbiter.cache.pool_config import Ground
+from arbiter.cache.pool_config import PoolConfig
 from arbiter.cache.running import Holding, Holdings, held_by_node
 from arbiter.cache.transaction import Transaction
 from arbiter.cache.victim_order import VictimOrder
@@ -39,7 +39,7 @@ class Pool:
       memory of it.
     """
 
-    ground: Ground
+    config: PoolConfig
     taken_at: int
     now: Ledger
     later: Ledger | None
@@ -68,9 +68,9 @@ class Pool:
     _victim_order: VictimOrder | None = None
 
     def __post_init__(self) -> None:
-        ground = self.ground
-        self.name, self.tree, self.quota = ground.name, ground.tree, ground.quota
-        self.policy, self.kinds, self.layout = ground.policy, ground.kinds, ground.layout
+        config = self.config
+        self.name, self.tree, self.quota = config.name, config.tree, config.quota
+        self.policy, self.kinds, self.layout = config.policy, config.kinds, config.layout
 
     @property
     def credits(self) -> Credits:
@@ -80,7 +80,7 @@ class Pool:
                 self.tree,
                 self.quota.guaranteed,
                 self.balances(self.name),
-                weight=self.ground.weight,
+                weight=self.config.weight,
                 floor_s=self.policy.credit_floor_s,
             )
             for team, mgpu in self._held_before:
@@ -196,7 +196,7 @@ class Pool:
 
     def held_by(self, job: QueuedJob, place: Place) -> list[Slot]:
         """Return the slots of nodes and of CPU and memory that `job` takes at `place`."""
-        return self.ground.rooms.held(
+        return self.config.rooms.held(
             place.cluster, place.nodes, job.mgpu_per_node, job.cpu_milli, job.memory_mib
         )
 
@@ -227,7 +227,7 @@ class Pool:
         return self._told(earmark)
 
     def _stand_in(self, job: QueuedJob, claim: Claim, team: int) -> Holding:
-        return stand_in(job, claim, team, self.ground.priority(job.priority_class).order)
+        return stand_in(job, claim, team, self.config.priority(job.priority_class).order)
 
     def _wait_for_quota(self, earmark: Earmark) -> None:
         """Extend the grace of a new claim if quota refuses its job once its own victims are gone.
@@ -313,11 +313,11 @@ class Pool:
         most_s = self.policy.grace_period_s_default
         if self.holdings.unclassed:
             return most_s
-        graces_s = (cls.grace_period_s for cls in self.ground.classes.values())
+        graces_s = (cls.grace_period_s for cls in self.config.classes.values())
         return min(most_s, max(graces_s, default=most_s))
 
     def _grace_s(self, holding: Holding) -> int:
-        cls = self.ground.classes.get(holding.run.priority_class)
+        cls = self.config.classes.get(holding.run.priority_class)
         grace_s = self.policy.grace_period_s_default
         return grace_s if cls is None else min(grace_s, cls.grace_period_s)
 
@@ -340,7 +340,7 @@ class Pool:
 
 
 def open_pool(
-    ground: Ground,
+    config: PoolConfig,
     holdings: Holdings,
     waiting: Mapping[str, QueuedJob],
     claims: Sequence[Claim],
@@ -352,24 +352,24 @@ def open_pool(
 
     `balances` of a pool and `checkpoint_at` are called when they are needed.
     """
-    policy = ground.policy
+    policy = config.policy
     for holding in holdings.going.values():
         grace_until = holding.run.grace_until
         holding.is_coming_back = (
             grace_until is not None and grace_until + policy.claim_overdue_s >= taken_at
         )
-    earmarks, dropped = in_force(ground, holdings, waiting, claims, taken_at)
+    earmarks, dropped = in_force(config, holdings, waiting, claims, taken_at)
     leaving = [holding for holding in holdings.going.values() if holding.is_coming_back]
     coming_back = held_by_node(leaving)
     gone = {cluster: dict(nodes) for cluster, nodes in coming_back.items()}
     free = holdings.free
     if free is None:
         free = holdings.free = FreeDevices(
-            holdings.left_of(ground.offered),
-            ground.kinds,
-            ground.plans,
-            ground.rooms,
-            holdings.left_of(ground.rooms_offered),
+            holdings.left_of(config.offered),
+            config.kinds,
+            config.plans,
+            config.rooms,
+            holdings.left_of(config.rooms_offered),
         )
     holdings.settle()
     free.mark()
@@ -393,9 +393,9 @@ def open_pool(
         for earmark in earmarks.values():
             later.charge(earmark.team, earmark.job.mgpu)
     claimants = frozenset(one.team for one in earmarks.values())
-    protection = _protect(ground, holdings, earmarks.values(), claimants)
+    protection = _protect(config, holdings, earmarks.values(), claimants)
     return Pool(
-        ground=ground,
+        config=config,
         taken_at=taken_at,
         now=now,
         later=later,
@@ -415,7 +415,7 @@ def open_pool(
 
 
 def _protect(
-    ground: Ground,
+    config: PoolConfig,
     holdings: Holdings,
     earmarks: Iterable[Earmark],
     claimants: Collection[int],
@@ -431,7 +431,7 @@ def _protect(
         for earmark in earmarks:
             stand_in = earmark.stand_in
             stand_in.protected = stand_in.everywhere = (
-                1 << len(ground.tree.paths[earmark.team])
+                1 << len(config.tree.paths[earmark.team])
             ) - 1
             teams[earmark.team].add(stand_in.contender())
     return holdings.protect(teams, claimants)

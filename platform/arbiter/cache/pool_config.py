@@ -12,14 +12,14 @@ from arbiter.placement.capacity import Layout
 from arbiter.placement.free_devices import Shape
 from arbiter.placement.node_sets import NodeKinds
 from arbiter.placement.resources import Demand, Rooms
-from arbiter.placement.topology import GroundPlans
+from arbiter.placement.topology import TopologyPlans
 from arbiter.queue.order import Priority
 from arbiter.queue.pending import Group
 from arbiter.quota.ledger import Ledger
 from arbiter.quota.tree import Tree, pool_quota
 
 
-class Ground:
+class PoolConfig:
     """The tree, quotas, devices and rules of one pool.
 
     Its capacity is the sum over devices. A schedulable device counts with what it offers. Another
@@ -27,7 +27,7 @@ class Ground:
     that use takes nothing away from the remaining devices.
 
     Answers about jobs are cached as long as this object lives, here and in its parts (kinds,
-    topology plans, shelves). `remembered` is their number. The owner has to build a new object when
+    topology plans). `remembered` is their number. The owner has to build a new object when
     there are too many.
     """
 
@@ -67,7 +67,7 @@ class Ground:
         self.healthy_mgpu = sum(sum(nodes.values()) for nodes in sizes.values())
         self.offered = {c: nodes for c, nodes in capacities.items() if c in clusters}
         self.kinds = NodeKinds(devices)
-        self.plans = GroundPlans(devices, self.kinds)
+        self.plans = TopologyPlans(devices, self.kinds)
         self.rooms = Rooms(devices, demands)
         self.rooms_offered = {c: left for c, left in self.rooms.offered.items() if c in clusters}
         self.layout = Layout(sizes, self.kinds, self.plans, self.rooms)

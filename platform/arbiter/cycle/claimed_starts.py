@@ -47,7 +47,7 @@ def _use(pool: Pool, earmark: Earmark) -> Used | None:
     job, claimed, is_ready = earmark.job, earmark.place, earmark.is_here
     with Transaction() as attempt:
         pool.lift(earmark, attempt)
-        place = claimed if is_ready else pool.free.find(pool.ground.shape_of(job))
+        place = claimed if is_ready else pool.free.find(pool.config.shape_of(job))
         is_allowed = pool.blocker(earmark.team, job.mgpu) is None
         if place is not None and is_allowed:
             attempt.commit()

@@ -69,12 +69,12 @@ class Elastic:
         assert job.node_count_max is not None
         can = partial(self._can_start, job, team)
         sized = replace(job, node_count=_most(job.node_count, job.node_count_max, can))
-        return sized, self._pool.ground.shape_of(sized)
+        return sized, self._pool.config.shape_of(sized)
 
     def _can_start(self, job: QueuedJob, team: int, nodes: int) -> bool:
         """Return whether `job` could start on that many nodes, within its team's own guarantee."""
         pool, reserved, larger = self._pool, self._reserved, replace(job, node_count=nodes)
-        shape = pool.ground.shape_of(larger)
+        shape = pool.config.shape_of(larger)
         if not (
             pool.guarantees.fits(team, team, larger.mgpu)
             and self._is_allowed(larger, team)
@@ -142,13 +142,13 @@ class Elastic:
         more = replace(alone, node_count=count)
         if not self._is_allowed(more, team):
             return False
-        shape = self._pool.ground.shape_of(more)
+        shape = self._pool.config.shape_of(more)
         return self._reserved.longest_s(team, shape, alone.priority_class, ROOT)[1] is None
 
     def _is_allowed(self, job: QueuedJob, team: int) -> bool:
         """Return whether the class cap, the team's own blocked jobs and quota allow this job."""
         pool, queue = self._pool, self._queues.get(team)
-        cls = pool.ground.classes.get(job.priority_class)
+        cls = pool.config.classes.get(job.priority_class)
         if cls is not None and cls.team_cap_mgpu is not None:
             in_use = pool.class_use.get((team, cls.id), 0)
             if in_use + job.mgpu > cls.team_cap_mgpu:
@@ -164,7 +164,7 @@ class Elastic:
         Nodes in the topology domain that the job prefers come first, and among equals the fullest.
         """
         free, cluster = self._pool.free, place.cluster
-        shape, own = self._pool.ground.shape_of(job), set(place.nodes)
+        shape, own = self._pool.config.shape_of(job), set(place.nodes)
         found = [node for _, node in free.with_room(cluster, shape) if node not in own]
         topology = replace(job, node_count=2).topology
         if topology is None:

@@ -13,7 +13,7 @@ from arbiter.api.snapshot import QueuedJob
 from arbiter.backfill.reservations import Reservations
 from arbiter.cache.claims import Earmark
 from arbiter.cache.pool import Pool
-from arbiter.cache.pool_config import Ground
+from arbiter.cache.pool_config import PoolConfig
 from arbiter.cache.running import Holding
 from arbiter.cycle.claimed_starts import use_claims
 from arbiter.cycle.elastic import Elastic, is_elastic
@@ -75,7 +75,7 @@ class PoolCycle:
         self,
         pool: Pool,
         lines: Lines,
-        make_shares: Callable[[Ground], FairShares],
+        make_shares: Callable[[PoolConfig], FairShares],
         *,
         budget: Budget,
         explains: bool,
@@ -157,7 +157,7 @@ class PoolCycle:
         """Start claimed jobs whose GPUs are free. Return their claims and those that stay."""
         used = use_claims(self.pool, self._left.starts)
         for earmark, place, _ in used:
-            priority = self.pool.ground.priority(earmark.job.priority_class)
+            priority = self.pool.config.priority(earmark.job.priority_class)
             self._note_start(earmark.job, earmark.team, priority, place)
         # Reservations count on the ends of the remaining claims too, which are known only now.
         for earmark, place, slots in used:
@@ -170,7 +170,7 @@ class PoolCycle:
 
     def _charge_claims(self, claims: Iterable[Earmark]) -> None:
         """Count claims as use of their teams for the first hour, as starts are counted."""
-        self.shares = self._make_shares(self.pool.ground)
+        self.shares = self._make_shares(self.pool.config)
         self.spared = Spared(self.shares)
         for earmark in claims:
             self._charge(earmark.team, earmark.job, is_borrowed=self.pool.is_borrowed(earmark))
@@ -182,7 +182,7 @@ class PoolCycle:
         settled = {start.job.id for start in self.starts}
         self._settled = settled.union(self.pool.earmarks, self._shared.absent)
         self._lines.line_up(
-            self.pool.ground.group_of, self._settled, self.shares, self._shared.reserves
+            self.pool.config.group_of, self._settled, self.shares, self._shared.reserves
         )
         self._agenda = Agenda(self.shares, self._position_of)
         self._elastic = Elastic(self.pool, self.reserved, self.shares, self.queues)

@@ -10,7 +10,7 @@ from arbiter.api.policy import Budget
 from arbiter.api.snapshot import Balance, Claim, Device, QueuedJob, Quota, RunningJob, Usage
 from arbiter.api.sources import Accounts
 from arbiter.cache.pool import open_pool
-from arbiter.cache.pool_config import Ground
+from arbiter.cache.pool_config import PoolConfig
 from arbiter.cache.running import Holdings
 from arbiter.cycle.pool_cycle import PoolCycle, SharedJobs
 from arbiter.fairshare.fair_tree import FairShares, FairUse, Starts, fair_use
@@ -25,7 +25,7 @@ _QUESTIONS_BESIDES = 2_000
 
 
 class PoolState:
-    """The known state of one pool; `ground` and `holdings` are None until a cycle needs them.
+    """The known state of one pool; `config` and `holdings` are None until a cycle needs them.
 
     These two hold all caches of a pool that outlive a cycle. Their size is bounded by the contents
     of the pool, and for waiting jobs by `_QUESTIONS_PER_LINE` and `_QUESTIONS_BESIDES`.
@@ -39,7 +39,7 @@ class PoolState:
         self.lines = Lines()
         #: The requests of attempts whose jobs request CPU or memory.
         self.demands: Counter[Demand] = Counter()
-        self.ground: Ground | None = None
+        self.config: PoolConfig | None = None
         self.holdings: Holdings | None = None
 
     def hold(self, run: RunningJob) -> None:
@@ -74,14 +74,14 @@ class PoolState:
     def forget(self) -> None:
         """Have the pool set up anew if it caches too much, or ignores a CPU or memory request."""
         most = _QUESTIONS_PER_LINE * len(self.lines.by_kind) + _QUESTIONS_BESIDES
-        ground = self.ground
-        if ground is not None and (
-            ground.remembered > most or not ground.rooms.suffices(self.wanted)
+        config = self.config
+        if config is not None and (
+            config.remembered > most or not config.rooms.suffices(self.wanted)
         ):
-            self.ground = None
+            self.config = None
 
 
-class Told:
+class CycleInputs:
     """Use, credits and checkpoints as of one moment, as given to the core or from its accounts."""
 
     __slots__ = ("_accounts", "_balances", "_now", "_usage")
@@ -131,8 +131,8 @@ class PoolCycles:
         self,
         tree: Tree,
         states: Mapping[str, PoolState],
-        laid_out: Mapping[str, tuple[Ground, Holdings]],
-        told: Told,
+        laid_out: Mapping[str, tuple[PoolConfig, Holdings]],
+        inputs: CycleInputs,
         *,
         claims: Mapping[str, Sequence[Claim]],
         shared: Mapping[str, QueuedJob],
@@ -150,7 +150,7 @@ class PoolCycles:
         self._tree = tree
         self._states = states
         self._laid_out = laid_out
-        self._told = told
+        self._told = inputs
         self._claims = claims
         self._shared = shared
         self._starts = starts
@@ -162,11 +162,11 @@ class PoolCycles:
 
     def run(self, name: str, shared: SharedJobs, budget: Budget) -> PoolCycle:
         """Open and run the cycle of a pool; see `multi_pool.Run`."""
-        state, (ground, holdings) = self._states[name], self._laid_out[name]
+        state, (config, holdings) = self._states[name], self._laid_out[name]
         claims = [claim for claim in self._claims.get(name, ()) if claim.job not in shared.absent]
-        told, jobs = self._told, state.lines.jobs
+        inputs, jobs = self._told, state.lines.jobs
         pool = open_pool(
-            ground, holdings, jobs, claims, told.balances, told.checkpoint_at, self._now
+            config, holdings, jobs, claims, inputs.balances, inputs.checkpoint_at, self._now
         )
         cycle = PoolCycle(
             pool, state.lines, self._shares, budget=budget, explains=self._explains, shared=shared
@@ -185,16 +185,16 @@ class PoolCycles:
         """
         asked = self._shared[job.id]
         for name in asked.pools:
-            ground, _ = self._laid_out[name]
-            team, shape = ground.tree.index.get(asked.team), ground.shape_of(asked.in_pool(name))
+            config, _ = self._laid_out[name]
+            team, shape = config.tree.index.get(asked.team), config.shape_of(asked.in_pool(name))
             if team is None:
                 return False
-            cap_mgpu = ground.priority(asked.priority_class).cap_mgpu
-            if ground.verdict(team, shape, cap_mgpu)[0] is None:
+            cap_mgpu = config.priority(asked.priority_class).cap_mgpu
+            if config.verdict(team, shape, cap_mgpu)[0] is None:
                 return job.pool == name
         return False
 
-    def _shares(self, ground: Ground) -> FairShares:
+    def _shares(self, config: PoolConfig) -> FairShares:
         """Return the fair-share of the nodes and users of a pool."""
         if self._use_of_all is None:
             self._use_of_all = fair_use(
@@ -207,8 +207,8 @@ class PoolCycles:
             )
         return FairShares(
             self._tree,
-            ground.quota.weights,
+            config.quota.weights,
             self._use_of_all,
-            pool_weight=ground.weight,
-            parts=ground.parts,
+            pool_weight=config.weight,
+            parts=config.parts,
         )

@@ -25,32 +25,32 @@ _NEVER_IN_LINE = frozenset((Code.NEVER_FITS, Code.CLUSTER_UNAVAILABLE))
 _REST = Waiting("", Code.NEVER_FITS)[5:]
 
 
-class Told(NamedTuple):
+class Explained(NamedTuple):
     """The reason why each job of a pool waits, and the requested milli-GPU by team."""
 
     reasons: list[Waiting]
     waiting_mgpu: dict[int, int]
 
 
-def explain(cycle: PoolCycle, used: InUse) -> Told:
+def explain(cycle: PoolCycle, used: InUse) -> Explained:
     """Return why each job still waits.
 
     Claimed jobs come first, then the jobs in the order of service, then those that cannot start at
     all. `used` is the use after the cycle.
     """
-    told: list[Waiting] = []
+    explained: list[Waiting] = []
     claimed_mgpu: dict[int, int] = {}
     for earmark in in_turn(cycle.pool.earmarks.values()):
-        told.append(_explain_claimed(cycle, earmark, len(told)))
+        explained.append(_explain_claimed(cycle, earmark, len(explained)))
         claimed_mgpu[earmark.team] = claimed_mgpu.get(earmark.team, 0) + earmark.job.mgpu
     lots = _Lots(cycle, used, claimed_mgpu)
     for team in sorted(cycle.queues):
         lots.add_queue(team)
-    told += lots.told(len(told))
+    explained += lots.explained(len(explained))
     for _, job in cycle.homeless:
         numbers = {"need_mgpu": cycle.jobs[job].mgpu, "could_ever_mgpu": 0}
-        told.append(Waiting(job, Code.NEVER_FITS, numbers))
-    return Told(told, lots.waiting_mgpu)
+        explained.append(Waiting(job, Code.NEVER_FITS, numbers))
+    return Explained(explained, lots.waiting_mgpu)
 
 
 class _Lots:
@@ -125,7 +125,7 @@ class _Lots:
             self._reserving.update(range(first, len(self._of_lots)))
         order.end_line()
 
-    def told(self, ahead: int) -> list[Waiting]:
+    def explained(self, ahead: int) -> list[Waiting]:
         """Return why each of the jobs waits; `ahead` other jobs come before them."""
         jobs, lots = self._order.merged()
         codes, numbers, nodes = zip(*self._of_lots, strict=True) if jobs else ((), (), ())
@@ -138,21 +138,21 @@ class _Lots:
             *map(repeat, _REST),
         )
         # A cycle makes 100,000, and calling the class costs twice as much.
-        told = list(map(tuple.__new__, repeat(Waiting), rows))
+        explained = list(map(tuple.__new__, repeat(Waiting), rows))
         latest = self._foresight.latest(jobs, lots)
         for at in compress(count(), map(self._reserving.__contains__, lots)):
-            if (job := told[at].job) in latest:
-                told[at] = told[at]._replace(latest=latest[job], method="time_limits")
+            if (job := explained[at].job) in latest:
+                explained[at] = explained[at]._replace(latest=latest[job], method="time_limits")
         self._hopeless.sort(key=itemgetter(0))
-        told += [Waiting(job, *reason) for (_, job), reason in self._hopeless]
-        return told
+        explained += [Waiting(job, *reason) for (_, job), reason in self._hopeless]
+        return explained
 
 
 def _explain_claimed(cycle: PoolCycle, earmark: Earmark, ahead: int) -> Waiting:
     reason, taken_at = of_claimed(cycle.pool, earmark), cycle.pool.taken_at
-    told = Waiting(earmark.job.id, reason.code, reason.numbers, jobs_ahead=ahead)
+    explained = Waiting(earmark.job.id, reason.code, reason.numbers, jobs_ahead=ahead)
     latest = earmark.claim.grace_until
     if latest < taken_at:
         # Its GPUs are overdue, so there is no estimate.
-        return told
-    return told._replace(earliest=taken_at, latest=latest, method="reclaim")
+        return explained
+    return explained._replace(earliest=taken_at, latest=latest, method="reclaim")

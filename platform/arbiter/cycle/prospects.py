@@ -8,7 +8,7 @@ from arbiter.api.policy import Budget
 from arbiter.api.snapshot import QueuedJob
 from arbiter.backfill.reservations import Reservations
 from arbiter.cache.pool import Pool
-from arbiter.cache.pool_config import Ground
+from arbiter.cache.pool_config import PoolConfig
 from arbiter.placement.free_devices import Shape
 from arbiter.preemption.reclaim import Reclaimer
 from arbiter.queue.order import Age, JobClass, Priority, TeamQueue
@@ -46,7 +46,7 @@ class Prospects:
     def may_be_any(self) -> bool:
         """Return whether any job has prospects, before the queues are built."""
         blocker = self._pool.blocker
-        for shape, of_shape in self._lines.by_shape(self._pool.ground.group_of).items():
+        for shape, of_shape in self._lines.by_shape(self._pool.config.group_of).items():
             fits = self._left.starts > 0 and self._reserved.fits(shape)
             if not fits and self._left.reclaims <= 0:
                 continue
@@ -64,7 +64,7 @@ class Prospects:
     def look_out(self, reserved: Reservations) -> None:
         """Restart the search over all classes, with these reservations."""
         self._reserved = reserved
-        self._classes = _in_question(self._pool.ground, self._lines, self._left, reserved)
+        self._classes = _in_question(self._pool.config, self._lines, self._left, reserved)
         self._class = next(self._classes, None)
 
     def are_any(self) -> bool:
@@ -126,10 +126,10 @@ class Prospects:
 
 
 def _in_question(
-    ground: Ground, lines: Lines, left: Budget, reserved: Reservations
+    config: PoolConfig, lines: Lines, left: Budget, reserved: Reservations
 ) -> Iterator[tuple[TeamQueue, JobClass]]:
     """Return all classes, without those that cannot start because others of their shape cannot."""
-    for shape, of_shape in lines.by_shape(ground.group_of).items():
+    for shape, of_shape in lines.by_shape(config.group_of).items():
         for kin in of_shape.values():
             if kin.at is not None:
                 yield kin.at

@@ -81,7 +81,7 @@ class Decided:
             used = in_use_after(cycle.pool, cycle.starts)
             reasons[name], waiting_mgpu = explain(cycle, used)
             use.extend(node_use(cycle.pool, used, waiting_mgpu))
-            reservations.extend(cycle.reserved.told())
+            reservations.extend(cycle.reserved.reservations())
         return replace(
             self.plan,
             waiting=tuple(in_one(reasons, self._shared)),

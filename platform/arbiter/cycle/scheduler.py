@@ -26,10 +26,10 @@ from arbiter.api.snapshot import (
     Usage,
 )
 from arbiter.api.sources import Accounts
-from arbiter.cache.pool_config import Ground
+from arbiter.cache.pool_config import PoolConfig
 from arbiter.cache.running import Holdings
 from arbiter.cycle.multi_pool import Rounds
-from arbiter.cycle.pool_cycles import PoolCycles, PoolState, Told
+from arbiter.cycle.pool_cycles import CycleInputs, PoolCycles, PoolState
 from arbiter.cycle.result import Decided
 from arbiter.fairshare.fair_tree import WEIGHT_OF_REFERENCE, Starts, half_lives_of
 from arbiter.quota.tree import tree_of
@@ -121,7 +121,7 @@ class Core:
         self._starts = Starts(tree, self._half_lives_s, self._weights, running)
         for pool in self._pools.values():
             pool.quotas = []
-            pool.ground = None
+            pool.config = None
         for quota in quotas:
             self._pool(quota.pool).quotas.append(quota)
 
@@ -131,7 +131,7 @@ class Core:
         self._clusters = clusters
         for pool in self._pools.values():
             pool.devices = []
-            pool.ground = None
+            pool.config = None
         for device in devices:
             self._pool(device.pool).devices.append(device)
 
@@ -265,7 +265,7 @@ class Core:
             self._tree,
             states,
             laid_out,
-            Told(self._usage, balances, self._accounts, now),
+            CycleInputs(self._usage, balances, self._accounts, now),
             claims=claims,
             shared=self._shared,
             starts=self._starts,
@@ -302,10 +302,10 @@ class Core:
             found = self._pools[name] = PoolState()
         return found
 
-    def _laid_out(self, name: str, state: PoolState) -> tuple[Ground, Holdings]:
+    def _laid_out(self, name: str, state: PoolState) -> tuple[PoolConfig, Holdings]:
         state.forget()
-        if state.ground is None or state.holdings is None:
-            state.ground = Ground(
+        if state.config is None or state.holdings is None:
+            state.config = PoolConfig(
                 name,
                 state.quotas,
                 state.devices,
@@ -317,14 +317,14 @@ class Core:
                 half_lives_s=self._half_lives_s,
                 demands=state.wanted,
             )
-            ground = state.ground
+            config = state.config
             state.holdings = Holdings(
-                self._tree, ground.quota, self._classes, ground.offered, ground.rooms
+                self._tree, config.quota, self._classes, config.offered, config.rooms
             )
             for run in state.running.values():
                 state.holdings.add(run)
             state.lines.forget_groups()
-        return state.ground, state.holdings
+        return state.config, state.holdings
 
 
 def _refuse_repeated(job: QueuedJob) -> None:

@@ -153,7 +153,7 @@ class Reasons:
                 self._leaving[node] += one.mgpu
         organizations = pool.tree.children.get(ROOT, ())
         promised_mgpu = sum(pool.quota.guaranteed[node] for node in organizations)
-        self._is_overcommitted = promised_mgpu > pool.ground.healthy_mgpu
+        self._is_overcommitted = promised_mgpu > pool.config.healthy_mgpu
         self._available = pool.available()
         self._free: dict[tuple[frozenset[str] | None, int | None], tuple[int, int]] = {}
 
@@ -283,7 +283,7 @@ class Reasons:
         if not is_entitled:
             return Reason(Code.WAITING_FOR_FREE_GPUS, numbers)
         if self._is_overcommitted:
-            numbers["capacity_mgpu"] = pool.ground.healthy_mgpu
+            numbers["capacity_mgpu"] = pool.config.healthy_mgpu
         return Reason(Code.WAITING_FOR_GUARANTEE, numbers)
 
 

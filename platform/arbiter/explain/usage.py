@@ -97,7 +97,7 @@ def part_of(pool: Pool, starts: Sequence[NewStart], job: QueuedJob) -> int:
     claimed = [(one.job, one.team) for one in pool.earmarks.values() if one.job.id != job.id]
     everybody = [*starts]
     for one, its_team in (*claimed, (job, team)):
-        order = pool.ground.priority(one.priority_class).order
+        order = pool.config.priority(one.priority_class).order
         everybody.append(NewStart(one, its_team, order, _SOMEWHERE))
     new_mgpu = sum([start.job.mgpu for start in everybody if start.team == team])
     if pool.holdings.direct[team] + new_mgpu <= pool.quota.guaranteed[team]:

@@ -9,7 +9,7 @@ from arbiter.placement.domains import Shelves
 from arbiter.placement.free_devices import Shape
 from arbiter.placement.node_sets import Levels, NodeKinds
 from arbiter.placement.resources import Rooms, has_beside
-from arbiter.placement.topology import GroundPlans
+from arbiter.placement.topology import TopologyPlans
 from arbiter.quota.tree import UNLIMITED
 
 
@@ -31,7 +31,7 @@ class Layout:
         self,
         capacities: Mapping[str, Mapping[str, int]],
         kinds: NodeKinds | None = None,
-        plans: GroundPlans | None = None,
+        plans: TopologyPlans | None = None,
         rooms: Rooms | None = None,
     ) -> None:
         self._rooms = Rooms(()) if rooms is None else rooms
@@ -39,7 +39,7 @@ class Layout:
         self._largest = largest or UNLIMITED
         self._capacities = capacities
         self._kinds = NodeKinds(()) if kinds is None else kinds
-        self._plans = GroundPlans((), self._kinds) if plans is None else plans
+        self._plans = TopologyPlans((), self._kinds) if plans is None else plans
         self._shelves: dict[str, Shelves] = {}
         self._sizes = {
             cluster: sorted(map(self._size, nodes.values()))

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from arbiter.api.snapshot import Level, Topology
-from arbiter.placement.topology import LEVELS, Domain, GroundPlan, levels_from
+from arbiter.placement.topology import LEVELS, Domain, TopologyPlan, levels_from
 
 #: The order in which domains are filled without a requirement.
 _WIDEST_FIRST = LEVELS[::-1]
@@ -93,12 +93,13 @@ class Shelves:
 
     It also counts for each domain the nodes with enough of it. Answers are cached and updated: a
     change costs one update per cached answer, and a new answer one step per domain. The object
-    lives no longer than its `Ground`, which bounds the number of answers (see `Ground.remembered`).
+    lives no longer than its `PoolConfig`, which bounds the number of answers (see
+    `PoolConfig.remembered`).
     """
 
     __slots__ = ("_amounts", "_plan", "_rooms", "_shelves")
 
-    def __init__(self, plan: GroundPlan, mgpu: Mapping[str, int]) -> None:
+    def __init__(self, plan: TopologyPlan, mgpu: Mapping[str, int]) -> None:
         self._plan = plan
         self._shelves: dict[int, _Shelf] = {}
         for node in sorted(mgpu):

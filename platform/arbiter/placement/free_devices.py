@@ -13,7 +13,7 @@ from arbiter.api.snapshot import Topology
 from arbiter.placement.domains import Chosen, Shelves
 from arbiter.placement.node_sets import Levels, NodeKinds
 from arbiter.placement.resources import Demand, Rooms, Wants, has_beside, node_of, rooms_of
-from arbiter.placement.topology import GroundPlan, GroundPlans, Tally, levels_from
+from arbiter.placement.topology import Tally, TopologyPlan, TopologyPlans, levels_from
 
 #: The most views of a pool's clusters that are kept (see `FreeDevices`), and the most pending
 #: changes of a cluster per node, which views have yet to apply.
@@ -104,7 +104,7 @@ class FreeDevices:
         self,
         free: Mapping[str, Mapping[str, int]],
         kinds: NodeKinds | None = None,
-        plans: GroundPlans | None = None,
+        plans: TopologyPlans | None = None,
         rooms: Rooms | None = None,
         beside: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
@@ -122,7 +122,7 @@ class FreeDevices:
         #: the view that was used last comes last.
         self._changed: dict[str, list[str]] = {}
         self._seen: dict[tuple[str, Wants], int] = {}
-        self.plans = GroundPlans((), self._kinds) if plans is None else plans
+        self.plans = TopologyPlans((), self._kinds) if plans is None else plans
         self._levels: dict[_At, Levels] = {}
         self._shelves: dict[_At, Shelves] = {}
         self._totals = {
@@ -454,7 +454,7 @@ class FreeDevices:
         start = bisect_left(nodes, (mgpu, ""))
         return nodes[start:] if most is None else nodes[start : start + most]
 
-    def _shelves_of(self, at: _At, plan: GroundPlan) -> Shelves:
+    def _shelves_of(self, at: _At, plan: TopologyPlan) -> Shelves:
         found = self._shelves.get(at)
         if found is None:
             found = self._shelves[at] = Shelves(plan, self._amounts[at])

@@ -34,7 +34,7 @@ def _domain_of(domains: Domains, level: Level) -> Domain:
             return (domains.nvlink,) if domains.nvlink else ()
 
 
-class GroundPlan:
+class TopologyPlan:
     """The topology of one cluster in numbered cells.
 
     It has the cell of each node, the domain of each cell by level, and the cells of each domain.
@@ -88,7 +88,7 @@ class GroundPlan:
         return () if cell is None else self.domains[level][cell]
 
 
-class GroundPlans:
+class TopologyPlans:
     """The topologies of those clusters of one pool where the position of any node is known.
 
     They are computed when first needed.
@@ -100,9 +100,9 @@ class GroundPlans:
         self._devices = devices
         self._kinds = kinds
         self._nodes: dict[str, dict[str, Domains]] | None = None
-        self._plans: dict[str, GroundPlan] = {}
+        self._plans: dict[str, TopologyPlan] = {}
 
-    def of(self, cluster: str) -> GroundPlan | None:
+    def of(self, cluster: str) -> TopologyPlan | None:
         """Return the topology of a cluster; None if no position of its nodes is known."""
         if self._nodes is None:
             self._nodes = self._read()
@@ -110,7 +110,7 @@ class GroundPlans:
             return None
         plan = self._plans.get(cluster)
         if plan is None:
-            plan = self._plans[cluster] = GroundPlan(cluster, self._nodes[cluster], self._kinds)
+            plan = self._plans[cluster] = TopologyPlan(cluster, self._nodes[cluster], self._kinds)
         return plan
 
     def are_together(self, topology: Topology | None, cluster: str, nodes: Sequence[str]) -> bool:
@@ -147,7 +147,7 @@ class Tally:
     __slots__ = ("_counts", "_full", "_level", "_node_count", "_plan")
 
     def __init__(
-        self, node_count: int, level: Level | None, plan: GroundPlan | None, ready: int = 0
+        self, node_count: int, level: Level | None, plan: TopologyPlan | None, ready: int = 0
     ) -> None:
         self._node_count = node_count
         self._level = level

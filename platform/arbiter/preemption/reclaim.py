@@ -87,7 +87,7 @@ class Reclaimer:
         #: without a right by any guarantee, until a protected attempt is stopped.
         self._too_few: set[Shape] = set()
         self._without_right: set[tuple[int, int]] = set()
-        self._has_shields = pool.ground.has_shields
+        self._has_shields = pool.config.has_shields
         self._most: dict[str, dict[str, int]] | None = None
         self._most_sorted: dict[str, list[int]] = {}
         self._most_levels: dict[str, Levels] = {}
@@ -365,7 +365,7 @@ class Reclaimer:
         the cap of that class. A guarantee yields to such a class only up to the cap.
         """
         pool, name = self._pool, holding.run.priority_class
-        priority, paths = pool.ground.priority(name), pool.tree.paths
+        priority, paths = pool.config.priority(name), pool.tree.paths
         return (
             holding.order > order
             and priority.preempts_others

@@ -20,7 +20,7 @@ class Group(NamedTuple):
     """Properties of a line in the current pool configuration.
 
     These are its team (None: unknown), its request, its priority class, and the verdict on its jobs
-    (see `Ground.verdict`).
+    (see `PoolConfig.verdict`).
     """
 
     team: int | None

@@ -15,7 +15,7 @@ from arbiter.api.snapshot import Balance, PriorityClass, RunningJob, Slot, Usage
 from arbiter.cache.pool import Pool
 from arbiter.cycle.decide import decide
 from arbiter.cycle.pool_cycle import PoolCycle
-from arbiter.cycle.pool_cycles import Told
+from arbiter.cycle.pool_cycles import CycleInputs
 from arbiter.cycle.scheduler import Core
 from arbiter.preemption.reclaim import Reclaimer
 from arbiter.queue.order import Agenda
@@ -172,15 +172,15 @@ def test_what_gone_jobs_asked_for_is_forgotten() -> None:
     core.withdraw("elsewhere")
     core.cycle(NOW + 2_100)
     (state,) = core._pools.values()
-    ground, holdings = state.ground, state.holdings
-    assert ground is not None
+    config, holdings = state.config, state.holdings
+    assert config is not None
     assert holdings is not None
     assert holdings.free is not None
-    assert ground.remembered < 2_004
-    assert len(ground._fleet_words) < 2_004
+    assert config.remembered < 2_004
+    assert len(config._fleet_words) < 2_004
     assert len(holdings.free._fitting | holdings.free._failed) == 0
     assert list(holdings.all) == ["s.1"]
-    assert holdings.class_use == {(ground.tree.index["a/t"], "few"): 8 * GPU}
+    assert holdings.class_use == {(config.tree.index["a/t"], "few"): 8 * GPU}
     assert holdings.on_node == {("alpha", "alpha-000"): {"s.1": 8 * GPU}}
     assert holdings.used_on(("alpha", "alpha-000")) == 8 * GPU
     assert holdings.capacity() == 2 * 8 * GPU
@@ -376,6 +376,6 @@ class Books:
 def test_credits_are_those_of_the_pool_whether_told_or_asked() -> None:
     """Planted: those of all pools, of accounts."""
     by_pool = {"p": [Balance("t", "p", 7, 1)], "q": list(Books().balances(7)[1:])}
-    told, asked = Told({}, by_pool, None, 7), Told({}, {}, Books(), 7)
+    told, asked = CycleInputs({}, by_pool, None, 7), CycleInputs({}, {}, Books(), 7)
     for pool, rows in by_pool.items():
         assert list(told.balances(pool)) == list(asked.balances(pool)) == rows

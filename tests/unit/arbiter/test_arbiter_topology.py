@@ -14,7 +14,7 @@ from arbiter.cycle.decide import decide
 from arbiter.explain.sentences import sentence
 from arbiter.placement.free_devices import FreeDevices, Place, Shape
 from arbiter.placement.node_sets import NodeKinds
-from arbiter.placement.topology import GroundPlans
+from arbiter.placement.topology import TopologyPlans
 from builders.arbiter_builders import (
     GPU,
     NOW,
@@ -195,7 +195,7 @@ def test_the_smallest_block_is_found_anew_when_another_one_changes() -> None:
     devices = fleet("a 1", "a 1", "b 1", "b 1", "b 1")
     kinds = NodeKinds(devices)
     free = FreeDevices(
-        {"alpha": {device.node: 8 for device in devices}}, kinds, GroundPlans(devices, kinds)
+        {"alpha": {device.node: 8 for device in devices}}, kinds, TopologyPlans(devices, kinds)
     )
     shape = Shape(8, 1, None, 8)
     assert free.find(shape) == Place("alpha", ("alpha-000",))
