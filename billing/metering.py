@@ -63,7 +63,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Reported:
     attempt_id: UUID
     kind: EventKind
     at: datetime
@@ -126,7 +126,7 @@ def register_attempts(grants: Sequence[Grant], *, now: datetime) -> None:
         _anomaly(
             grant.attempt_id,
             "classed",
-            times[grant.attempt_id].told,
+            times[grant.attempt_id].reported,
             MeterAnomalyReason.CLOCK_AHEAD,
             now,
         )
@@ -162,7 +162,8 @@ def record_observed(observed: Sequence[Observed], now: datetime) -> None:
     for its real use. Of two sizes in one second, the later one counts.
     """
     _record(
-        [_Told(item.attempt_id, item.kind, item.at, mgpu=item.mgpu) for item in observed], now=now
+        [_Reported(item.attempt_id, item.kind, item.at, mgpu=item.mgpu) for item in observed],
+        now=now,
     )
 
 
@@ -173,7 +174,7 @@ def record_started(attempt_id: UUID, at: datetime, now: datetime) -> None:
     time more than five minutes ahead of `now` counts as `now`, with an anomaly. Raises
     AttemptNotMetered, and ValueError for a time without a zone.
     """
-    _record([_Told(attempt_id, "started", at)], now=now)
+    _record([_Reported(attempt_id, "started", at)], now=now)
 
 
 def record_lost(attempt_id: UUID, at: datetime, now: datetime) -> None:
@@ -182,7 +183,7 @@ def record_lost(attempt_id: UUID, at: datetime, now: datetime) -> None:
     The cluster last listed it at `at`, and its usage ends there. Repeats and invalid times work as
     in `record_started`.
     """
-    _record([_Told(attempt_id, "lost", at)], now=now)
+    _record([_Reported(attempt_id, "lost", at)], now=now)
 
 
 def record_classed(pairs: Sequence[tuple[UUID, int]], at: datetime, now: datetime) -> None:
@@ -192,40 +193,40 @@ def record_classed(pairs: Sequence[tuple[UUID, int]], at: datetime, now: datetim
     their order. Of two values in one second, the later one counts. A repeat of the latest changes
     nothing. Takes a constant number of statements. Raises as `record_started`.
     """
-    _record([_Told(attempt_id, "classed", at, mgpu) for attempt_id, mgpu in pairs], now=now)
+    _record([_Reported(attempt_id, "classed", at, mgpu) for attempt_id, mgpu in pairs], now=now)
 
 
 class _Time(NamedTuple):
     """A reported time, and the time that counts."""
 
-    told: datetime
+    reported: datetime
     counts: datetime
     is_ahead: bool
 
 
-def _believed(kind: EventKind, told: datetime, now: datetime) -> _Time:
+def _believed(kind: EventKind, reported: datetime, now: datetime) -> _Time:
     """Return the reported time and the one that counts.
 
     Raises ValueError for a time without a zone.
     """
-    if told.tzinfo is None:
-        raise ValueError(f"the time of {kind} has no zone: {told}")
-    at = told.astimezone(UTC).replace(microsecond=0)
+    if reported.tzinfo is None:
+        raise ValueError(f"the time of {kind} has no zone: {reported}")
+    at = reported.astimezone(UTC).replace(microsecond=0)
     is_ahead = at > now + CLOCK_AHEAD_MAX
     return _Time(at, now if is_ahead else at, is_ahead)
 
 
 @transaction.atomic
-def _record(told: Sequence[_Told], *, now: datetime) -> None:
+def _record(reported: Sequence[_Reported], *, now: datetime) -> None:
     """Store the facts and fold the changed attempts again."""
-    if not told:
+    if not reported:
         return
-    ids = {item.attempt_id for item in told}
+    ids = {item.attempt_id for item in reported}
     attempts, known = _lock(ids)
     _add_events(known)
     new: list[_Fact] = []
     anomalies: list[MeterAnomaly] = []
-    for item in told:
+    for item in reported:
         told_at, at, is_ahead = _believed(item.kind, item.at, now)
         if is_ahead:
             anomalies.append(

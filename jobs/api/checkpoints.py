@@ -105,8 +105,8 @@ class JobCheckpoints(APIView):
         refuse_unknown_parameters(request, set())
         body = CheckpointRequestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        told: dict[str, Any] = body.validated_data
-        attempt, at, now = told.get("attempt"), told.get("at"), SystemClock().now()
+        validated: dict[str, Any] = body.validated_data
+        attempt, at, now = validated.get("attempt"), validated.get("at"), SystemClock().now()
         own = request.auth
         if isinstance(own, RunningAttempt):
             if attempt not in (None, own.number):

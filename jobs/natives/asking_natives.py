@@ -23,7 +23,7 @@ STOPS_MAX = 500
 _NEVER = datetime.fromtimestamp(0, UTC)
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """The reason that was last written onto a waiting workload, and when."""
 
     code: str
@@ -35,7 +35,7 @@ class Memory:
     """The memory of one observer about the native jobs of one cluster. It only saves calls."""
 
     def __init__(self) -> None:
-        self.told: dict[UUID, Told] = {}
+        self.reported: dict[UUID, Reported] = {}
         #: By kind and workload, when the cluster was last called for it.
         self.asked: dict[tuple[str, UUID], datetime] = {}
         self.still_held = StillHeld()

@@ -16,11 +16,11 @@ from connectors.protocol import NativeWorkload, WorkloadPhase
 from jobs import lifecycle
 from jobs.execution.native_sizes import may_become, ref_of_job, ref_of_native
 from jobs.models import Attempt, Job, JobState
-from jobs.natives.asking_natives import Asking, Memory, Told
+from jobs.natives.asking_natives import Asking, Memory, Reported
 from jobs.natives.natives import mgpu_of
 
 #: A reason with other numbers alone is written again after so long at the earliest.
-TOLD_AGAIN_AFTER = timedelta(seconds=60)
+REPORTED_AGAIN_AFTER = timedelta(seconds=60)
 CHANGED_TOO_MUCH = (
     "changed_too_much",
     "Its request was changed to GPUs of another pool, to no GPUs, or to more than there can be. "
@@ -74,25 +74,25 @@ def explain(
         is_shown = native.account and mgpu_of(native) > 0 and why in _WHY_STRANGE
         if is_shown and native.phase is WorkloadPhase.HELD:
             wanted[key] = (ref_of_native(native), why.value, _WHY_STRANGE[why])
-    told = memory.told
-    for key in told.keys() - wanted.keys():
-        del told[key]
+    reported = memory.reported
+    for key in reported.keys() - wanted.keys():
+        del reported[key]
     news = [
         key
         for key, (_, code, sentence) in wanted.items()
-        if _is_news(told.get(key), code, sentence, now)
+        if _is_news(reported.get(key), code, sentence, now)
     ]
     for key in asking.in_turn(("explain",), news, lambda key: key):
         ref, code, sentence = wanted[key]
         write = partial(starter.explain, code=code, sentence=sentence)
         if asking.call("explain", key, write, ref):
-            told[key] = Told(code, sentence, now)
+            reported[key] = Reported(code, sentence, now)
 
 
-def _is_news(told: Told | None, code: str, sentence: str, now: datetime) -> bool:
-    if told is None or told.code != code:
+def _is_news(reported: Reported | None, code: str, sentence: str, now: datetime) -> bool:
+    if reported is None or reported.code != code:
         return True
-    return told.sentence != sentence and now - told.at >= TOLD_AGAIN_AFTER
+    return reported.sentence != sentence and now - reported.at >= REPORTED_AGAIN_AFTER
 
 
 def _not_started(jobs: Iterable[Job]) -> Mapping[UUID, str]:

@@ -443,15 +443,15 @@ def insert_jobs(jobs: Collection[Job]) -> set[UUID]:
 
 def count_running(
     owners: Mapping[UUID, tuple[Owner, Job]],
-    attempt_of: Callable[[UUID, Owner, Job, Room], Attempt],
+    attempt_of: Callable[[UUID, Owner, Job, UnusedGuarantees], Attempt],
     now: datetime,
 ) -> dict[UUID, Attempt]:
     """Store and meter an attempt for each of these jobs.
 
     They run without a grant by the arbiter.
     """
-    room = Room([owner for owner, _ in owners.values()])
-    attempts = {key: attempt_of(key, owner, job, room) for key, (owner, job) in owners.items()}
+    unused = UnusedGuarantees([owner for owner, _ in owners.values()])
+    attempts = {key: attempt_of(key, owner, job, unused) for key, (owner, job) in owners.items()}
     insert_rows(Attempt, [columns_of(attempt) for attempt in attempts.values()])
     register_attempts(
         [_grant(owner, job, attempts[key]) for key, (owner, job) in owners.items()], now=now
@@ -477,7 +477,7 @@ def conclude_ended(
                 apply_one(attempt.id, attempt.job_id, observation, previous_at, now)
 
 
-class Room:
+class UnusedGuarantees:
     """The unused guarantees of some teams, to class new attempts until the next cycle."""
 
     def __init__(self, owners: Sequence[Owner]) -> None:
@@ -562,7 +562,7 @@ def running_attempt(
     key: UUID,
     owner: Owner,
     job: Job,
-    room: Room,
+    unused: UnusedGuarantees,
 ) -> Attempt:
     """Return the attempt that counts a running workload. `key` is its id."""
     native = owner.native
@@ -578,7 +578,7 @@ def running_attempt(
         cluster=cluster,
         slots=[{"node": slot.node, "mgpu": slot.mgpu} for slot in native.slots],
         mgpu=mgpu_of(native),
-        guaranteed_mgpu=room.take(owner),
+        guaranteed_mgpu=unused.take(owner),
         state=(AttemptState.STARTING if is_waiting else AttemptState.RUNNING).value,
         # No arbiter has granted it.
         epoch=0,

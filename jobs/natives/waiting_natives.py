@@ -57,7 +57,7 @@ from jobs.natives.asking_natives import Asking, Memory
 from jobs.natives.native_reasons import CHANGED_TOO_MUCH, explain
 from jobs.natives.natives import (
     Owner,
-    Room,
+    UnusedGuarantees,
     conclude_ended,
     count_running,
     ended_since,
@@ -522,7 +522,7 @@ class _Look:
         conclude_ended(made, attempts, self._previous_at, self._leadership, self._now)
 
     def _count_running(self, running: Mapping[UUID, tuple[Owner, Job]]) -> dict[UUID, Attempt]:
-        def attempt_of(key: UUID, owner: Owner, job: Job, room: Room) -> Attempt:
+        def attempt_of(key: UUID, owner: Owner, job: Job, unused: UnusedGuarantees) -> Attempt:
             attempt = running_attempt(
                 self._cluster,
                 self._listing,
@@ -530,7 +530,7 @@ class _Look:
                 attempt_id(key, job.attempt_number),
                 owner,
                 job,
-                room,
+                unused,
             )
             # The cluster knows it only by the id of the workload.
             attempt.cluster_user = None

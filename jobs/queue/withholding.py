@@ -207,13 +207,13 @@ def _beyond(tasks: Sequence[tuple[int, str, str]]) -> Iterator[Withheld]:
     most = tasks[0][0]
     active = sum(state in ACTIVE for _, _, state in tasks)
     waiting = [job for _, job, state in tasks if state not in ACTIVE]
-    room = max(0, most - active)
+    left = max(0, most - active)
     numbers = {
         "tasks_at_once_max": most,
         "tasks_active": active,
-        "tasks_first": min(room, len(waiting)),
+        "tasks_first": min(left, len(waiting)),
     }
-    for job in waiting[room:]:
+    for job in waiting[left:]:
         yield Withheld(job, ARRAY_LIMIT_REACHED, numbers)
 
 
@@ -283,13 +283,13 @@ def limit_sentence(numbers: Mapping[str, int], first: FirstTask) -> str:
     """
     is_waiting = first.state == "queued"
     is_known = numbers["tasks_first" if is_waiting else "tasks_active"] > 0
-    told = _limit_sentence(numbers) if is_known else f"{_at_most(numbers)}."
+    sentence = _limit_sentence(numbers) if is_known else f"{_at_most(numbers)}."
     if not is_waiting:
-        return f"{told} {first.name} {state_phrase(first.state)}."
+        return f"{sentence} {first.name} {state_phrase(first.state)}."
     if first.sentence is None:
         comes = "comes before it, and the scheduler has not looked at that task yet."
-        return f"{told} {first.name} {comes}"
-    return f"{told} {first.name} comes before it and waits: {first.sentence}"
+        return f"{sentence} {first.name} {comes}"
+    return f"{sentence} {first.name} comes before it and waits: {first.sentence}"
 
 
 def withheld_sentence(withheld: Withheld) -> str:
@@ -313,10 +313,12 @@ def withheld_sentence(withheld: Withheld) -> str:
 
 def _limit_sentence(numbers: Mapping[str, int]) -> str:
     active, first = numbers["tasks_active"], numbers["tasks_first"]
-    told = f"{_at_most(numbers)}; {active:,} {'runs' if active == 1 else 'run'} now"
+    sentence = f"{_at_most(numbers)}; {active:,} {'runs' if active == 1 else 'run'} now"
     if first:
-        told += ", and 1 other comes first" if first == 1 else f", and {first:,} others come first"
-    return f"{told}."
+        sentence += (
+            ", and 1 other comes first" if first == 1 else f", and {first:,} others come first"
+        )
+    return f"{sentence}."
 
 
 def _at_most(numbers: Mapping[str, int]) -> str:

@@ -74,8 +74,8 @@ def decisions_about(
     for cycle in found[: min(limit, CYCLES_MAX)]:
         replayed = Replayed(unpack(bytes(cycle.body)))
         decided = replayed.decided_about(str(job_id))
-        teller = Teller(replayed, cycle, decided, actor)
-        shown += [teller.told(one) for one in decided]
+        writer = DecisionWriter(replayed, cycle, decided, actor)
+        shown += [writer.describe(one) for one in decided]
     return shown
 
 
@@ -94,7 +94,7 @@ def cycle_body(cycle: Cycle) -> dict[str, Any]:
     }
 
 
-class Teller:
+class DecisionWriter:
     """Describes the decisions of one cycle to one actor."""
 
     def __init__(
@@ -124,7 +124,7 @@ class Teller:
             .only("name", "team__path", "user__username")
         }
 
-    def told(self, one: Decided) -> dict[str, Any]:
+    def describe(self, one: Decided) -> dict[str, Any]:
         """Return a decision with its numbers and its sentence."""
         own = one.stopped[0] if one.kind is Kind.STOPPED else None
         asked = one.queued or one.beneficiary
@@ -308,13 +308,13 @@ class Teller:
         if not found.is_team:
             kind = "organization" if found.is_top else "department"
             who = f"{whose} {kind} {self._names[standing.node]}"
-        told = (
+        describe = (
             f"{who} was guaranteed {count(standing.guaranteed_mgpu)} and had "
             f"{gpus_text(standing.in_use_mgpu)} in use"
         )
         if standing.in_use_mgpu + job.mgpu > standing.guaranteed_mgpu:
-            told += f", {gpus_text(found.protected_mgpu)} of them within that"
-        return f"{told}."
+            describe += f", {gpus_text(found.protected_mgpu)} of them within that"
+        return f"{describe}."
 
     def _whose(self, one: Decided, count: Callable[[int], str]) -> str:
         assert one.beneficiary is not None

@@ -177,21 +177,21 @@ def _trouble(view: JobView, actor: Actor) -> str:
     trouble, attempt = view.trouble, view.attempt
     if trouble is None or attempt is None:
         return ""
-    told = ""
+    text = ""
     if trouble.failing_since is not None:
-        told = f"{attempt.cluster__name} has not answered since {iso(trouble.failing_since)}."
+        text = f"{attempt.cluster__name} has not answered since {iso(trouble.failing_since)}."
     if trouble.kind == "" or trouble.asked_at is None:
-        return told
+        return text
     what = "be sent there" if trouble.kind == "start_attempt" else "be stopped there"
     tries = "1 try" if trouble.tries == 1 else f"{trouble.tries} tries"
-    told = _joined(
-        told,
+    text = _joined(
+        text,
         f"It could not {what} yet ({tries} since {iso(trouble.asked_at)}); that is tried again "
         "by itself.",
     )
     if not may_manage_clusters(actor):
-        return told
-    return _joined(told, f"The last answer: {trouble.error.rstrip('.')}.")
+        return text
+    return _joined(text, f"The last answer: {trouble.error.rstrip('.')}.")
 
 
 def _larger_than_guarantees(view: JobView, need_mgpu: int, actor: Actor) -> str:

@@ -69,13 +69,13 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
             where += f" on {resolved.cluster}"
         elif resolved.request.image is not None:
             where += " on clusters that run container images"
-        told = missing_features(features, having=having, needed=resolved.node_count, where=where)
-        return f"{asked}: {told}.", numbers
+        detail = missing_features(features, having=having, needed=resolved.node_count, where=where)
+        return f"{asked}: {detail}.", numbers
     if "nodes_large_enough" in never.numbers:
         having = numbers["nodes_large_enough"] = never.numbers["nodes_large_enough"]
         numbers["cpu_milli_per_node"] = resolved.request.cpu_milli_per_node or 0
         numbers["memory_mib_per_node"] = resolved.request.memory_mib_per_node or 0
-        told = too_few_large_enough(
+        detail = too_few_large_enough(
             mgpu=resolved.mgpu_per_node,
             beside=resolved.request.beside,
             having=having,
@@ -84,7 +84,7 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
             where=f"of pool {pool}"
             + ("" if resolved.cluster is None else f" on {resolved.cluster}"),
         )
-        return f"{asked}: {told}.", numbers
+        return f"{asked}: {detail}.", numbers
     total_mgpu = fleet.total_mgpu()
     if total_mgpu is not None and resolved.mgpu > total_mgpu:
         were = "was" if resolved.mgpu == MGPU_PER_GPU else "were"
@@ -112,7 +112,7 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
     if _is_too_far_apart(resolved, never):
         assert resolved.request.required_topology is not None
         together = numbers["nodes_in_one_domain"] = never.numbers["nodes_in_one_domain"]
-        told = too_far_apart(
+        detail = too_far_apart(
             resolved.request.required_topology,
             nodes=resolved.node_count,
             mgpu=resolved.mgpu_per_node,
@@ -120,7 +120,7 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
             device=device,
             where="of the pool" if resolved.cluster is None else f"on {resolved.cluster}",
         )
-        return f"{asked}: {told}.", numbers
+        return f"{asked}: {detail}.", numbers
     if cap_mgpu is not None and resolved.mgpu > cap_mgpu:
         return (
             f"{asked} in the class {resolved.priority_class.name}: it lets a team have at most "

@@ -272,9 +272,9 @@ def _check_tasks(members: JobMembers, name: str, texts: Iterable[str], problems:
     assert array is not None
     if members.type not in (None, JobType.ARRAY):
         problems.fail("type", "is array for the tasks of an array; leave it out")
-    room = NAME_MAX - len(task_name("", array.indices[-1]))
-    if len(name) > room:
-        problems.fail("name", f"must have at most {room} characters, as each task adds its index")
+    length = NAME_MAX - len(task_name("", array.indices[-1]))
+    if len(name) > length:
+        problems.fail("name", f"must have at most {length} characters, as each task adds its index")
     # Text that cannot be encoded is refused where it is read. Here it only has to be counted.
     stored = array.size * sum(len(text.encode(errors="replace")) for text in texts)
     if stored > STORED_BYTES_MAX:

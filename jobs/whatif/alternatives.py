@@ -119,8 +119,8 @@ def alternatives_to(
     view = get_job(job_id, actor=actor, now=now)
     team = visible_node(actor, view.job.team__path, Permission.SUBMIT_JOBS)
     explanation = explanation_of(view, actor=actor, now=now)
-    if told := _why_none(view, explanation):
-        return Alternatives(now, told)
+    if text := _why_none(view, explanation):
+        return Alternatives(now, text)
     body = _body_of(view.job, get_content(view, actor=actor, now=now))
     device = DeviceKind(view.job.pool__device)
     with worked_out(SEVERAL_CYCLES):
@@ -166,14 +166,14 @@ def alternatives_to(
 
 def _why_none(view: JobView, explanation: Mapping[str, Any]) -> str:
     """Return why no alternative is tried; "" if alternatives may help."""
-    code, told = explanation["code"], explanation["sentence"]
+    code, text = explanation["code"], explanation["sentence"]
     if code == NOT_WAITING:
-        return str(told)
+        return str(text)
     if view.job.origin == JobOrigin.NATIVE:
         return "It was submitted directly to its cluster, so it can be changed only there."
     if code == NOT_YET_DECIDED:
-        return f"{told} Ask again in a few seconds."
-    return f"{told} {_DOES_NOT_HELP}" if code in _NO_HELP or view.quarantine else ""
+        return f"{text} Ask again in a few seconds."
+    return f"{text} {_DOES_NOT_HELP}" if code in _NO_HELP or view.quarantine else ""
 
 
 def _body_of(job: JobRow, content: JobContent) -> dict[str, Any]:
@@ -276,10 +276,10 @@ def _gathered(
 
 def _fitting(one: Alternative) -> int:
     """Return how many nodes have the requested devices free, where they are too few; else 0."""
-    told = one.preview.explanation
-    if one.preview.would_start_now or told["code"] != Code.TOPOLOGY_FRAGMENTED:
+    text = one.preview.explanation
+    if one.preview.would_start_now or text["code"] != Code.TOPOLOGY_FRAGMENTED:
         return 0
-    return int(told["numbers"].get("nodes_fitting", 0))
+    return int(text["numbers"].get("nodes_fitting", 0))
 
 
 def _resolved(body: Mapping[str, Any], actor: Actor) -> ResolvedRequest | None:
@@ -323,11 +323,11 @@ def _summed_up(found: Sequence[Alternative], untried: int) -> str:
         return "The request is minimal already: there are no alternatives."
     starting = sum(one.preview.would_start_now for one in found)
     if starting:
-        told = f"{starting} of {len(found)} alternatives would start now."
+        text = f"{starting} of {len(found)} alternatives would start now."
         if len(found) == 1:
-            told = "The only alternative would start now."
+            text = "The only alternative would start now."
     else:
-        told = "None of the alternatives tried would start now."
+        text = "None of the alternatives tried would start now."
     if untried:
-        told += f" {untried} more {'was' if untried == 1 else 'were'} not tried, for lack of time."
-    return told
+        text += f" {untried} more {'was' if untried == 1 else 'were'} not tried, for lack of time."
+    return text

@@ -13,7 +13,7 @@ from arbiter.replay.replay import (
 )
 from jobs.arbitration.recording import unpack
 from jobs.models import Cycle
-from jobs.reading.decisions import DIFFERENCES_MAX, Teller, cycle_body
+from jobs.reading.decisions import DIFFERENCES_MAX, DecisionWriter, cycle_body
 from jobs.whatif.heavy_answers import ONE_CYCLE, worked_out
 from primitives.errors import Conflict, NotFound
 from quotas.installation import arbiter_policy
@@ -45,13 +45,13 @@ def replay_cycle(cycle_id: UUID, *, actor: Actor) -> dict[str, Any]:
         except ValueError as error:
             raise Conflict(f"The record of this cycle cannot be decided anew: {error}.") from None
         found = differences(record.plan, today)
-    teller = Teller(replayed, cycle, decided, actor, found)
+    writer = DecisionWriter(replayed, cycle, decided, actor, found)
     return {
         **cycle_body(cycle),
         "queued": len(record.snapshot.queued),
         "running": len(record.snapshot.running),
-        "decisions": [teller.told(one) for one in decided],
+        "decisions": [writer.describe(one) for one in decided],
         "is_same_policy": policy == record.policy and as_of_today == record.snapshot,
         "difference_count": len(found),
-        "differences": [teller.difference(one) for one in found[:DIFFERENCES_MAX]],
+        "differences": [writer.difference(one) for one in found[:DIFFERENCES_MAX]],
     }

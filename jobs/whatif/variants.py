@@ -216,8 +216,8 @@ def _spread(body: Mapping[str, Any], device: DeviceKind) -> Iterator[Variant]:
     for parts in (2, 4):
         if mgpu % (parts * MGPU_PER_GPU):
             return
-        told, changes = _in_parts(body, device, parts)
-        yield Variant(f"On {told}", changes)
+        shown, changes = _in_parts(body, device, parts)
+        yield Variant(f"On {shown}", changes)
 
 
 def _in_parts(
@@ -234,8 +234,8 @@ def _in_parts(
     for beside in ("cpus_per_node", "memory_mib_per_node"):
         if beside in body and beside != member:
             changes[beside] = -(-body[beside] // parts)
-    told = f"{_nodes(nodes * parts, least * parts)} with {device.text(mgpu // parts)} each"
-    return told, changes
+    shown = f"{_nodes(nodes * parts, least * parts)} with {device.text(mgpu // parts)} each"
+    return shown, changes
 
 
 def least_mgpu(body: Mapping[str, Any], device: DeviceKind) -> int:
@@ -295,7 +295,7 @@ def _smaller(
     wanted = {asked_mgpu // 2, asked_mgpu // 4}
     if room_mgpu is not None:
         wanted.add(min(room_mgpu, asked_mgpu))
-    told = {asked_mgpu}
+    tested = {asked_mgpu}
     for part_mgpu in sorted(wanted, reverse=True):
         fewer = part_mgpu // mgpu
         if fewer >= 1:
@@ -314,8 +314,8 @@ def _smaller(
                 changes["nodes"] = 1
             if "nodes_min" in body:
                 changes["nodes_min"] = None
-        if size_mgpu > 0 and size_mgpu not in told:
-            told.add(size_mgpu)
+        if size_mgpu > 0 and size_mgpu not in tested:
+            tested.add(size_mgpu)
             yield Variant(label, changes, is_part=True)
 
 
@@ -334,8 +334,8 @@ def _elsewhere(
         label, changes = f"In pool {name}", {"pool": name, **dict.fromkeys(bound, None)}
         parts = _parts_for(pools[name], body, device)
         if parts > 1:
-            told, size = _in_parts(body, device, parts)
-            label, changes = f"{label} on {told}", changes | size
+            shown, size = _in_parts(body, device, parts)
+            label, changes = f"{label} on {shown}", changes | size
         yield Variant(label, changes)
 
 

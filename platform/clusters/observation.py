@@ -47,11 +47,13 @@ def check_is_no_other(cluster: Cluster, inventory: Inventory) -> None:
 
     Otherwise its GPUs, and its native workloads, would count twice. At most one query.
     """
-    told = kind_named(cluster.kind).unique_identity
-    if told is None or told not in inventory.identity:
+    reported = kind_named(cluster.kind).unique_identity
+    if reported is None or reported not in inventory.identity:
         return
     first = Cluster.objects.filter(
-        kind=cluster.kind, pk__lt=cluster.pk, **{f"identity__{told}": inventory.identity[told]}
+        kind=cluster.kind,
+        pk__lt=cluster.pk,
+        **{f"identity__{reported}": inventory.identity[reported]},
     ).first()
     if first is not None:
         raise AnotherCluster(
@@ -248,7 +250,7 @@ def _store_nodes(cluster: Cluster, listed: dict[_NodeKey, NodeCapacity], *, now:
             for level in TOPOLOGY_LEVELS
             if seen.domains.get(level)
         }
-        told: dict[str, Any] = {
+        reported: dict[str, Any] = {
             "capacity_mgpu": seen.capacity_mgpu,
             "is_schedulable": seen.is_schedulable
             and cluster.archived_at is None
@@ -266,11 +268,11 @@ def _store_nodes(cluster: Cluster, listed: dict[_NodeKey, NodeCapacity], *, now:
         if node is None:
             node = ClusterNode(cluster=cluster, name=name, pool_id=pool_id)
             added.append(node)
-        elif any(getattr(node, field) != value for field, value in told.items()):
+        elif any(getattr(node, field) != value for field, value in reported.items()):
             changed.append(node)
         else:
             continue
-        for field, value in told.items():
+        for field, value in reported.items():
             setattr(node, field, value)
         node.seen_at = now
     for node in stored.values():

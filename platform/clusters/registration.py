@@ -80,18 +80,18 @@ def change_pool(
     Raises Conflict for another `device` once the pool is used: amounts that were counted in GPUs
     would be read as cores.
     """
-    kept = Pool.objects.select_for_update().get(pk=pool.pk)
-    before = {"description": kept.description, "weight": kept.weight, "device": kept.device}
-    kept.description = kept.description if description is None else description
-    kept.weight = kept.weight if weight is None else weight
-    if device is not None and device != kept.kind:
-        _refuse_other_device(kept)
-        kept.device = device.value
-    after = {"description": kept.description, "weight": kept.weight, "device": kept.device}
+    locked = Pool.objects.select_for_update().get(pk=pool.pk)
+    before = {"description": locked.description, "weight": locked.weight, "device": locked.device}
+    locked.description = locked.description if description is None else description
+    locked.weight = locked.weight if weight is None else weight
+    if device is not None and device != locked.kind:
+        _refuse_other_device(locked)
+        locked.device = device.value
+    after = {"description": locked.description, "weight": locked.weight, "device": locked.device}
     if after != before:
-        kept.save(update_fields=["description", "weight", "device"])
-        _record("pool.changed", kept, {"before": before, "after": after}, by=by, now=now)
-    return kept
+        locked.save(update_fields=["description", "weight", "device"])
+        _record("pool.changed", locked, {"before": before, "after": after}, by=by, now=now)
+    return locked
 
 
 def archive_pool(pool: Pool, *, by: Administrator, now: datetime) -> Pool:
@@ -102,26 +102,26 @@ def archive_pool(pool: Pool, *, by: Administrator, now: datetime) -> Pool:
     """
     # Locked before the pool, as when an inventory is stored, so that no node is added meanwhile.
     clusters = list(Cluster.objects.select_for_update(no_key=True).order_by("pk"))
-    kept = Pool.objects.select_for_update(no_key=True).get(pk=pool.pk)
-    if kept.archived_at is None:
-        kept.nodes.filter(is_schedulable=True).update(is_schedulable=False)
+    locked = Pool.objects.select_for_update(no_key=True).get(pk=pool.pk)
+    if locked.archived_at is None:
+        locked.nodes.filter(is_schedulable=True).update(is_schedulable=False)
         for cluster in clusters:
             store_capacity(cluster, now)
-        kept.archived_at = now
-        kept.save(update_fields=["archived_at"])
-        _record("pool.archived", kept, {}, by=by, now=now)
-    return kept
+        locked.archived_at = now
+        locked.save(update_fields=["archived_at"])
+        _record("pool.archived", locked, {}, by=by, now=now)
+    return locked
 
 
 @transaction.atomic
 def restore_pool(pool: Pool, *, by: Administrator, now: datetime) -> Pool:
     """Let jobs start in an archived pool again. Its nodes count once their clusters answer."""
-    kept = Pool.objects.select_for_update(no_key=True).get(pk=pool.pk)
-    if kept.archived_at is not None:
-        kept.archived_at = None
-        kept.save(update_fields=["archived_at"])
-        _record("pool.restored", kept, {}, by=by, now=now)
-    return kept
+    locked = Pool.objects.select_for_update(no_key=True).get(pk=pool.pk)
+    if locked.archived_at is not None:
+        locked.archived_at = None
+        locked.save(update_fields=["archived_at"])
+        _record("pool.restored", locked, {}, by=by, now=now)
+    return locked
 
 
 @transaction.atomic
@@ -131,8 +131,8 @@ def delete_pool(pool: Pool, *, by: Administrator, now: datetime) -> None:
     Jobs that accept several pools refer only to the first of them, but their organization has a
     quota in each.
     """
-    kept = Pool.objects.select_for_update().get(pk=pool.pk)
-    delete_unused(kept, called=kept.name, instead="Archive it")
+    locked = Pool.objects.select_for_update().get(pk=pool.pk)
+    delete_unused(locked, called=locked.name, instead="Archive it")
     _record("pool.deleted", pool, {"device": pool.device}, by=by, now=now)
 
 
@@ -180,26 +180,26 @@ def change_cluster(
     - Raises Conflict while our workloads are on it, for options that would change its identity or
       the ownership of our workloads.
     """
-    kept = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    locked = Cluster.objects.select_for_update().get(pk=cluster.pk)
     detail: dict[str, Any] = {}
-    if is_enabled is not None and is_enabled != kept.is_enabled:
-        if kept.archived_at is not None:
-            raise Conflict(f"{kept.name} is archived. Restore it instead.")
+    if is_enabled is not None and is_enabled != locked.is_enabled:
+        if locked.archived_at is not None:
+            raise Conflict(f"{locked.name} is archived. Restore it instead.")
         detail["is_enabled"] = is_enabled
-        kept.is_enabled = is_enabled
-    if options is not None and dict(options) != kept.options:
-        _refuse_bad_options(kept.kind, options)
-        if lasting := _lasting_changes(kept, options):
-            _refuse_while_in_use(kept, lasting)
+        locked.is_enabled = is_enabled
+    if options is not None and dict(options) != locked.options:
+        _refuse_bad_options(locked.kind, options)
+        if lasting := _lasting_changes(locked, options):
+            _refuse_while_in_use(locked, lasting)
             # The next answer defines the cluster's identity.
-            kept.identity = {}
+            locked.identity = {}
         detail["options"] = "replaced"
-        kept.options = dict(options)
+        locked.options = dict(options)
     if detail:
-        _refuse_second(kept)
-        kept.save(update_fields=["is_enabled", "options", "identity"])
-        _record("cluster.changed", kept, detail, by=by, now=now)
-    return kept
+        _refuse_second(locked)
+        locked.save(update_fields=["is_enabled", "options", "identity"])
+        _record("cluster.changed", locked, detail, by=by, now=now)
+    return locked
 
 
 def archive_cluster(cluster: Cluster, *, by: Administrator, now: datetime) -> Cluster:
@@ -208,15 +208,15 @@ def archive_cluster(cluster: Cluster, *, by: Administrator, now: datetime) -> Cl
     A cluster that is archived already stays so. Must run in a transaction. `jobs` asks what happens
     to the cluster's work.
     """
-    kept = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
-    if kept.archived_at is None:
-        kept.nodes.filter(is_schedulable=True).update(is_schedulable=False)
-        store_capacity(kept, now)
-        kept.is_enabled = False
-        kept.archived_at = now
-        kept.save(update_fields=["is_enabled", "archived_at"])
-        _record("cluster.archived", kept, {}, by=by, now=now)
-    return kept
+    locked = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
+    if locked.archived_at is None:
+        locked.nodes.filter(is_schedulable=True).update(is_schedulable=False)
+        store_capacity(locked, now)
+        locked.is_enabled = False
+        locked.archived_at = now
+        locked.save(update_fields=["is_enabled", "archived_at"])
+        _record("cluster.archived", locked, {}, by=by, now=now)
+    return locked
 
 
 @transaction.atomic
@@ -225,21 +225,21 @@ def restore_cluster(cluster: Cluster, *, by: Administrator, now: datetime) -> Cl
 
     Raises Conflict if it was meanwhile added again under another name.
     """
-    kept = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
-    if kept.archived_at is not None:
-        kept.is_enabled = True
-        kept.archived_at = None
-        _refuse_second(kept)
-        kept.save(update_fields=["is_enabled", "archived_at"])
-        _record("cluster.restored", kept, {}, by=by, now=now)
-    return kept
+    locked = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
+    if locked.archived_at is not None:
+        locked.is_enabled = True
+        locked.archived_at = None
+        _refuse_second(locked)
+        locked.save(update_fields=["is_enabled", "archived_at"])
+        _record("cluster.restored", locked, {}, by=by, now=now)
+    return locked
 
 
 @transaction.atomic
 def delete_cluster(cluster: Cluster, *, by: Administrator, now: datetime) -> None:
     """Delete a cluster that never answered and that nothing refers to. Raises Conflict."""
-    kept = Cluster.objects.select_for_update().get(pk=cluster.pk)
-    delete_unused(kept, called=kept.name, instead="Archive it")
+    locked = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    delete_unused(locked, called=locked.name, instead="Archive it")
     _record("cluster.deleted", cluster, {"kind": cluster.kind}, by=by, now=now)
 
 

@@ -28,13 +28,13 @@ _EARNINGS_LAST_S = 90 * DAY_S
 class _Use:
     """Decayed milli-GPU-seconds until `at`, and the milli-GPU held since then.
 
-    `told` is the row last reported, or None if it is out of date.
+    `reported` is the row last reported, or None if it is out of date.
     """
 
     sum: int = 0
     held: int = 0
     at: int = 0
-    told: Usage | None = None
+    reported: Usage | None = None
 
 
 class RecentUse:
@@ -79,9 +79,9 @@ class RecentUse:
         for user, use in users.items():
             if use.held:
                 self._advance(use, now)
-            if use.told is None:
-                use.told = Usage(team, user, self._pool, use.sum, use.at)
-            found.append(use.told)
+            if use.reported is None:
+                use.reported = Usage(team, user, self._pool, use.sum, use.at)
+            found.append(use.reported)
         return found
 
     def _advance(self, use: _Use, now: int) -> None:
@@ -90,7 +90,7 @@ class RecentUse:
             held = self._decay.held(use.held, passed) if use.held else 0
             use.sum = (use.sum * self._decay.factor(passed) >> 64) + held
             use.at = now
-            use.told = None
+            use.reported = None
 
 
 class Bank:
@@ -123,7 +123,7 @@ class Bank:
         self._settled_at = 0
         #: The reported balances that are still true, by team. The tuple of all balances is None
         #: while one is out of date.
-        self._told: dict[str, Balance] = {}
+        self._reported: dict[str, Balance] = {}
         self._told_of_all: tuple[Balance, ...] | None = None
 
     def hold(self, team: str, mgpu: int, now: int) -> None:
@@ -131,7 +131,7 @@ class Bank:
         self._settle_until(now)
         self._add_up(team, now)
         self._held[team] += mgpu
-        self._told.pop(team, None)
+        self._reported.pop(team, None)
         self._told_of_all = None
 
     def balances(self, now: int) -> tuple[Balance, ...]:
@@ -139,13 +139,13 @@ class Bank:
         self._settle_until(now)
         if self._told_of_all is not None:
             return self._told_of_all
-        told = self._told
+        reported = self._reported
         for team, account in self.accounts.items():
-            if team not in told:
+            if team not in reported:
                 borrowed = max(0, self._held[team] - self._guaranteed[team])
                 held = borrowed * WEIGHT_OF_REFERENCE * CHARGED_AT_START_S
-                told[team] = Balance(team, POOL, account.balance, held)
-        self._told_of_all = tuple([told[team] for team in self.accounts])
+                reported[team] = Balance(team, POOL, account.balance, held)
+        self._told_of_all = tuple([reported[team] for team in self.accounts])
         return self._told_of_all
 
     def _add_up(self, team: str, now: int) -> None:
@@ -190,6 +190,6 @@ class Bank:
             shared = share_out(books, pool, expires_at=at + _EARNINGS_LAST_S, limits=self._limits)
             books, pool = shared.accounts, shared.pool
         self.accounts = {account.team: account for account in books}
-        self._told.clear()
+        self._reported.clear()
         self._told_of_all = None
         self.pool = pool

@@ -123,8 +123,10 @@ class QuotaTree:
             bare = [name, *(name.removeprefix(f"{one}/") for one in (of, self.organization) if one)]
             found = next((one for one in bare if one in known), None)
             if found is None:
-                told = f"rank: {name[:80]!r} is no department or team of {where}"
-                raise TraceError(path, None, f"{told}; write it as it stands there, or take it out")
+                problem = f"rank: {name[:80]!r} is no department or team of {where}"
+                raise TraceError(
+                    path, None, f"{problem}; write it as it stands there, or take it out"
+                )
             if found in ranks:
                 raise TraceError(path, None, f"rank: {name[:80]!r} is there twice; name it once")
             ranks[found] = len(rank) - place
@@ -315,8 +317,8 @@ def _gpus(path: Path, at: int | None, name: str, text: object) -> int:
         if number.isdecimal() and len(number) <= _DIGITS_MAX:
             text = int(number)
     if not isinstance(text, int) or isinstance(text, bool) or not 0 <= text <= _GPUS_MAX:
-        told = f"{name} is {shown(text)}; a whole number of GPUs is needed, 0 to {_GPUS_MAX:,}"
-        raise TraceError(path, at, told)
+        problem = f"{name} is {shown(text)}; a whole number of GPUs is needed, 0 to {_GPUS_MAX:,}"
+        raise TraceError(path, at, problem)
     return text
 
 
@@ -439,8 +441,8 @@ def _guarantees(
             fixed[name] = _gpus(path, None, f"guaranteed of {name}", value)
     if (percent := sum(percents.values())) > 100:
         whole = "the fleet" if parent is None else parent
-        told = f"the percentages right below {whole} sum to {percent} %; give them 100 % at most"
-        raise TraceError(path, None, told)
+        problem = f"the percentages right below {whole} sum to {percent} %; give them 100 % at most"
+        raise TraceError(path, None, problem)
     if percents:
         if gpus is None:
             raise TraceError(
@@ -482,8 +484,8 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in names:
-                    told = f"{shown(key.value)} is there twice; name it once"
-                    raise yaml.MarkedYAMLError(problem=told, problem_mark=key.start_mark)
+                    problem = f"{shown(key.value)} is there twice; name it once"
+                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
                 names.add(key.value)
         return super().construct_mapping(node, deep)
 
