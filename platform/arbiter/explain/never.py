@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from arbiter.api.plan import Code, Waiting
 from arbiter.api.policy import Policy
 from arbiter.api.snapshot import Device, PriorityClass, QueuedJob, Quota, TreeNode
-from arbiter.cache.pool_config import Ground
+from arbiter.cache.pool_config import PoolConfig
 from arbiter.fairshare.fair_tree import WEIGHT_OF_REFERENCE, half_lives_of
 from arbiter.placement.free_devices import Shape
 from arbiter.placement.resources import demand_of
@@ -34,7 +34,7 @@ def why_never(
     if job.team not in tree.index:
         return Waiting(job.id, Code.NEVER_FITS, {"need_mgpu": job.mgpu, "could_ever_mgpu": 0})
     demand = demand_of(job)
-    ground = Ground(
+    config = PoolConfig(
         job.pool,
         quotas,
         devices,
@@ -46,17 +46,17 @@ def why_never(
         half_lives_s=half_lives_of(tree, policy.fair_share_half_life_s),
         demands=() if demand is None else (demand,),
     )
-    group = ground.group_of(job)
+    group = config.group_of(job)
     if group.code is not Code.NEVER_FITS:
         return None
     return Waiting(
-        job.id, Code.NEVER_FITS, never_numbers(ground, group.shape, group.could_ever_mgpu)
+        job.id, Code.NEVER_FITS, never_numbers(config, group.shape, group.could_ever_mgpu)
     )
 
 
-def never_numbers(ground: Ground, shape: Shape, could_ever_mgpu: int) -> dict[str, int]:
+def never_numbers(config: PoolConfig, shape: Shape, could_ever_mgpu: int) -> dict[str, int]:
     """Return the numbers of the reason NEVER_FITS of jobs of this shape."""
-    layout = ground.layout
+    layout = config.layout
     numbers = {
         "need_mgpu": shape.total_mgpu,
         "nodes_needed": shape.node_count,
@@ -70,12 +70,12 @@ def never_numbers(ground: Ground, shape: Shape, could_ever_mgpu: int) -> dict[st
     large_enough = layout.nodes_with(shape)
     if large_enough < shape.node_count <= layout.nodes_with(shape.gpus_alone):
         numbers["nodes_large_enough"] = large_enough
-        numbers.update(wants_numbers(ground, shape))
+        numbers.update(wants_numbers(config, shape))
     return numbers
 
 
-def wants_numbers(ground: Ground, shape: Shape) -> dict[str, int]:
+def wants_numbers(config: PoolConfig, shape: Shape) -> dict[str, int]:
     """Return the CPU and memory that a rank of this shape wants on each node."""
-    allowed = [name for name in ground.offered if shape.clusters is None or name in shape.clusters]
-    cpu_milli, memory_mib = ground.rooms.wants_at_most(allowed, shape.demand)
+    allowed = [name for name in config.offered if shape.clusters is None or name in shape.clusters]
+    cpu_milli, memory_mib = config.rooms.wants_at_most(allowed, shape.demand)
     return {"cpu_milli_per_node": cpu_milli, "memory_mib_per_node": memory_mib}

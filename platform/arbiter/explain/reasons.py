@@ -162,7 +162,7 @@ class Reasons:
         shape, code = cls.shape, cls.code
         assert code is not None
         if code is Code.NEVER_FITS:
-            return Reason(code, never_numbers(self._pool.ground, shape, cls.could_ever_mgpu))
+            return Reason(code, never_numbers(self._pool.config, shape, cls.could_ever_mgpu))
         numbers = {
             "need_mgpu": shape.total_mgpu,
             "nodes_needed": shape.node_count,
@@ -276,7 +276,7 @@ class Reasons:
             by_gpus = pool.free.fitting_nodes(shape.gpus_alone)
             if by_gpus > fitting:
                 numbers["nodes_fitting_by_gpus"] = by_gpus
-                numbers.update(wants_numbers(pool.ground, shape))
+                numbers.update(wants_numbers(pool.config, shape))
             if shape.is_bound:
                 numbers["nodes_in_one_domain"] = pool.free.together(shape)
             return Reason(Code.TOPOLOGY_FRAGMENTED, numbers)
