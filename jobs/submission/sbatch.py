@@ -83,7 +83,7 @@ def unread_directives(text: str) -> tuple[Note, ...]:
 
 @dataclass(slots=True)
 class _Text:
-    """What is read so far.
+    """The part that is read so far.
 
     `asked` are the options that are settled together, `fields` the other members. `said` has the
     note of each option's last line, `exclusive` that of --exclusive.

@@ -1,4 +1,4 @@
-"""What became of each line of an sbatch text."""
+"""The outcome of each line of an sbatch text."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Takes(StrEnum):
 
 
 class Reading(StrEnum):
-    """What becomes of an option."""
+    """The outcome of an option."""
 
     READ = "read"
     NO_EFFECT = "no effect"
