@@ -195,7 +195,9 @@ class _Settling:
 
     def _of_tasks(self, per_task: int, total: int | None, each: int | None) -> int | None:
         """Return the GPUs of all tasks, with `per_task` for each, and settle the tasks."""
-        tasks = self.told or (self.shape.nodes_min if self._is_fixed() else None)
+        # slurmctld takes a task a node for granted, but not beside --cpus-per-task.
+        is_one_each = self._is_fixed() and "cpus-per-task" not in self.asked
+        tasks = self.told or (self.shape.nodes_min if is_one_each else None)
         if tasks is None and total is not None:
             if total % per_task:
                 self.refuse("gpus-per-task", f"{total} GPUs are no multiple of {per_task} a task.")

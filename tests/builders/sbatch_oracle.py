@@ -6,6 +6,7 @@ cloud nodes, so that `sbatch --test-only` says on how many nodes a job would sta
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import socket
@@ -63,7 +64,9 @@ _GRES = re.compile(r"gres:gpu\(\d+\) type:(\S+?)\(\d+\) job:(\d+)")
 def why_absent() -> str:
     """Return why there is no oracle here, or ""."""
     missing = [name for name in ("sbatch", "slurmctld", "scontrol") if shutil.which(name) is None]
-    return f"{', '.join(missing)} is not installed" if missing else ""
+    if missing:
+        return f"{', '.join(missing)} is not installed"
+    return "" if os.geteuid() == 0 else "its slurmctld runs as root"
 
 
 class Oracle:
