@@ -109,7 +109,7 @@ export function anExplanation(change: Partial<Explanation> = {}): Explanation {
     code: "waiting_for_reclaim",
     sentence:
       "Your team is entitled to these 200 GPUs. They are lent out and are being reclaimed, within 4 min 12 s.",
-    numbers: { need_mgpu: 200 * GPU, free_mgpu: 0, coming_back_mgpu: 200 * GPU },
+    numbers: { need_mgpu: 200 * GPU, free_mgpu: 0, coming_back_mgpu: 200 * GPU, grace_left_s: 252 },
     node: "ai-company/production",
     jobs_ahead: 0,
     victims: [victim(0, "serve-llama-7", 64, 18), victim(1, "serve-llama-8", 64, 18), victim(2, "eval-sweep", 72, 252)],

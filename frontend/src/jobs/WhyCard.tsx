@@ -7,7 +7,7 @@ import { useNowMs } from "../ui/now";
 import { Countdown, Time } from "../ui/Time";
 import { DEVICE_HEADS, deviceTime, formatDuration, formatExact, formatGpuHours, formatGpus, formatShare, type Device } from "../ui/units";
 import { LookAhead } from "./LookAhead";
-import { codeWords, hasFuture, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS, withoutEstimate } from "./words";
+import { aroundTimeLeft, codeWords, hasFuture, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS, withoutEstimate } from "./words";
 import "./why.css";
 
 /** Times, which the sentence tells in words. */
@@ -31,20 +31,19 @@ export function WhyCard({
   const isHopeless = explanation.code === "never_fits";
   const title = isHopeless ? "Why can it never start?" : asked;
   const deadline = reclaimDeadline(explanation);
-  // The sentence tells the time left as it was when decided; here it ticks instead.
-  const parts = /^(.*?),? within \d[^.]*\.(.*)$/.exec(explanation.sentence);
-  const before = parts?.[1] ?? explanation.sentence.replace(/\.$/, "");
-  const rest = parts?.[2] ?? "";
+  const [before, after] = aroundTimeLeft(explanation);
   const numbers = Object.entries(explanation.numbers).filter(([name]) => !IN_SENTENCE.has(name));
   return (
     <Card label={title} tone="note">
       <h2>{title}</h2>
       <p className="sentence">
-        {deadline === null ? (
+        {deadline === null || after === undefined ? (
           explanation.sentence
         ) : (
           <>
-            {before}, within <Countdown until={deadline} />.{rest}
+            {before}
+            <Countdown until={deadline} />
+            {after}
           </>
         )}
       </p>

@@ -256,6 +256,7 @@ describe("the job page of a waiting job", () => {
     expect(await accessibilityFaults(container)).toEqual([]);
   });
 
+  // Planted: what follows the time left out; the time not found in the sentence.
   it("keeps what the sentence says after the time left", async () => {
     const sentence = "24 GPUs are being reclaimed for it, within 1 min 49 s. 8 GPUs are already available.";
     const job = aJob({
@@ -263,7 +264,7 @@ describe("the job page of a waiting job", () => {
       state: "queued",
       attempt: 0,
       current_attempt: null,
-      explanation: anExplanation({ sentence }),
+      explanation: anExplanation({ sentence, numbers: { need_mgpu: 32_000, grace_left_s: 109 } }),
     });
     open(`/jobs/${WAITING}`, {
       override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),

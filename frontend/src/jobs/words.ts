@@ -1,5 +1,5 @@
 import type { Attempt, Explanation, Job, JobState } from "../api/types";
-import { formatCount, formatGpuCount, formatGpus, inWordsOf } from "../ui/units";
+import { formatCount, formatDuration, formatGpuCount, formatGpus, inWordsOf } from "../ui/units";
 
 export const JOB_STATES: readonly JobState[] = [
   "queued",
@@ -221,6 +221,17 @@ export function reclaimDeadline(explanation: Explanation): string | null {
     return explanation.code === "waiting_for_reclaim" ? (explanation.estimated_start?.latest ?? null) : null;
   }
   return deadlines.reduce((last, each) => (new Date(each) > new Date(last) ? each : last));
+}
+
+/**
+ * The sentence before and after the time left, which it says as it was when decided and which the page counts down.
+ * The whole sentence alone where it says no such time. A grace period is at most a day.
+ */
+export function aroundTimeLeft({ sentence, numbers }: Explanation): [before: string, after?: string] {
+  const { grace_left_s: left } = numbers;
+  const words = left === undefined ? "" : formatDuration(left);
+  const at = words === "" ? -1 : sentence.indexOf(` ${words}.`);
+  return at < 0 ? [sentence] : [sentence.slice(0, at + 1), sentence.slice(at + 1 + words.length)];
 }
 
 const CLUSTERS_OWN_ENDS = new Set(["lost", "node_failed", "start_failed", "not_started"]);
