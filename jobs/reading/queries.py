@@ -455,12 +455,11 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
     with prepared_cursor() as cursor:
         cursor.execute(_PAGE, {"jobs": job_ids, "waiting": _WAITING, "now": now})
         found = cursor.fetchall()
-    width, kept = len(JobRow._fields) - 1, len(KEPT_IN_LISTS)
+    job_start, job_end = len(KEPT_IN_LISTS), len(KEPT_IN_LISTS) + len(JobRow._fields) - 1
     rows = [
-        JobRow._make((*values[:width], dict(zip(KEPT_IN_LISTS, values[-kept:], strict=True))))
+        JobRow._make((*values[job_start:job_end], dict(zip(KEPT_IN_LISTS, values, strict=False))))
         for values in found
     ]
-    found = [values[:-kept] for values in found]
     victims = _victims([row.id for row in rows if _waits_for_victims(row)])
     waited_for = _waited_for([row.id for row in rows if _waits_for_jobs(row)])
     first = first_tasks({row.array_id for row in rows if row.array_id and _waits_for_tasks(row)})
@@ -475,17 +474,17 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
         [row.id for row in rows if row.state in WAITING and row.attempt_number > 0]
     )
     troubles = _troubles(
-        [values[width] for values in found if values[width + 4] in _BETWEEN_STATES]
+        [values[job_end] for values in found if values[job_end + 4] in _BETWEEN_STATES]
     )
     return [
         JobView(
             row,
-            None if values[width] is None else AttemptRow._make(values[width:-2]),
+            None if values[job_end] is None else AttemptRow._make(values[job_end:-2]),
             victims.get(row.id, ()),
             0 if values[-1] is None else values[-1][0],
             0 if values[-1] is None else values[-1][1],
             ended.get(row.id),
-            troubles.get(values[width]) or _silence(values[width + 4], values[-2]),
+            troubles.get(values[job_end]) or _silence(values[job_end + 4], values[-2]),
             waited_for.get(row.id, ()),
             unmapped.get(row.id, ()),
             unisolated.get(row.id, ()),
@@ -543,13 +542,14 @@ def _troubles(attempt_ids: Sequence[UUID]) -> Mapping[UUID, Trouble]:
     return found
 
 
-# The columns are those of JobRow, then those of AttemptRow: of the latest attempt, unless the job
-# waits again. Then come since when its cluster is silent, the use of the job so far, and the kept
-# members of its request.
+# The columns are the kept members of the request, those of JobRow, then those of AttemptRow: of the
+# latest attempt, unless the job waits again. The last two are since when its cluster is silent, and
+# the use of the job so far.
 # Names from small tables are sub-selects, because planning takes longer with more orders of joins:
 # 2 ms with sub-selects, 20 ms with joins.
 _PAGE = f"""
-SELECT j.id, j.name, j.type, j.origin, j.state,
+SELECT {", ".join(f"j.{name}" for name in KEPT_IN_LISTS)},
+       j.id, j.name, j.type, j.origin, j.state,
        j.organization_id, split_part(t.path, '/', 1), t.path, j.user_id, u.username,
        (SELECT name FROM clusters_pool WHERE id = j.pool_id),
        (SELECT device FROM clusters_pool WHERE id = j.pool_id),
@@ -571,8 +571,7 @@ SELECT j.id, j.name, j.type, j.origin, j.state,
        CASE WHEN b.id IS NOT NULL THEN (SELECT path FROM tenants_node WHERE id = b.team_id) END,
        b.name, b.mgpu_per_node, b.node_count,
        (SELECT failing_since FROM clusters_cluster WHERE id = a.cluster_id),
-       {USAGE_OF_JOB.format(job="j.id")},
-       {", ".join(f"j.{name}" for name in KEPT_IN_LISTS)}
+       {USAGE_OF_JOB.format(job="j.id")}
 FROM unnest(%(jobs)s::uuid[]) WITH ORDINALITY AS wanted (id, place)
 JOIN jobs_job j ON j.id = wanted.id
 JOIN tenants_node t ON t.id = j.team_id
