@@ -213,6 +213,10 @@ class _Settling:
                 f"{tasks} tasks with {per_task} GPUs each are {amount} GPUs, not {total}; keep one."
             )
             self.refuse("gpus-per-task", told)
+        elif each is not None and each % per_task:
+            self.refuse(
+                "gpus-per-task", f"{each} GPUs a node are no multiple of {per_task} a task."
+            )
         elif each is not None and self.value("ntasks-per-node") not in (None, each // per_task):
             told = f"{each} GPUs a node are {each // per_task} tasks a node; keep one."
             self.refuse("ntasks-per-node", told)

@@ -130,6 +130,8 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--gres=gpu:1 -G h100", ""),
     ("--gpus=1 --gpus-per-node=0", ""),
     ("--gpus=1 --nodes=4", ""),
+    ("--gpus-per-task=2 -n 15 --gres=gpu:1", ""),
+    ("--gpus=1 -n 11 --ntasks-per-node=2", "too few for 6 nodes"),
     ("--gpus-per-task=1 --ntasks-per-node=3 --gres=gpu", ""),
     ("--gpus-per-task=1 --ntasks-per-node=2 --gres=gpu:4 -N 2", ""),
     ("--gpus-per-task=1 --ntasks-per-node=4 --gres=gpu:4 -N 2", ""),
