@@ -59,7 +59,7 @@ def web_command(port: int) -> tuple[str, ...]:
     return (
         *(sys.executable, "-m", "uvicorn", "portal.asgi:application"),
         *("--host", HOST, "--port", str(port), "--workers", str(WEB_WORKERS)),
-        *("--loop", "uvloop", "--lifespan", "on"),
+        *("--loop", "portal.accepting:SharingLoop", "--lifespan", "on"),
         *("--http", "portal.connections:BoundedProtocol", "--ws-max-size", "4096"),
         # uvicorn would trust X-Forwarded-For from this machine. `portal.client_addresses` decides
         # instead.
