@@ -256,13 +256,15 @@ def _script(
 def _first_word(script: str) -> str:
     """Return the first command of the script, as a name for a job without one."""
     for line in script.splitlines()[:1_000]:
-        words = line.split("#", 1)[0].split()
-        while words and (_ASSIGNMENT.match(words[0]) or words[0] in {"exec", "srun", "set"}):
-            words = [] if words[0] == "set" else words[1:]
-        if words:
-            word = words[0].rsplit("/", 1)[-1]
+        for first in line.split("#", 1)[0].split():
+            if first == "set":
+                break
+            if _ASSIGNMENT.match(first) or first in {"exec", "srun"}:
+                continue
+            word = first.rsplit("/", 1)[-1]
             if _WORD.fullmatch(word):
                 return word
+            break
     return "job"
 
 

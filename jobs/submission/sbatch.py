@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.submission.sbatch_lines import DIRECTIVES_MAX, Line, directives, options_of
+from jobs.submission.sbatch_lines import DIRECTIVES_MAX, LINE_MAX, Line, directives, options_of
 from jobs.submission.sbatch_notes import NOTE_TEXT_MAX, Note, NotUnderstood, Verdict
 from jobs.submission.sbatch_options import Option, Reading
 from jobs.submission.sbatch_shape import GPUS, Asked, Shape, settle
@@ -28,6 +28,9 @@ from jobs.submission.sbatch_values import (
     typed_gpus,
 )
 from primitives.durations import duration_of_seconds
+
+#: The most options of a text that are read.
+OPTIONS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,12 @@ def parse_sbatch(text: str) -> SbatchReading:
     reading = _Text()
     lines, too_many = directives(text)
     for line in lines:
+        if len(reading.notes) > OPTIONS_MAX:
+            break
         _read_line(reading, line)
+    if len(reading.notes) > OPTIONS_MAX:
+        told = f"There are more than {OPTIONS_MAX} options; the others were not read."
+        reading.notes.append(Note(0, "", Verdict.REFUSED, told))
     if too_many:
         told = f"There are more than {DIRECTIVES_MAX} #SBATCH lines."
         reading.notes.append(Note(0, "", Verdict.REFUSED, told))
@@ -132,6 +140,9 @@ def _read_line(reading: _Text, line: Line) -> None:
     elif line.part:
         told = f"It belongs to part {line.part + 1} of a heterogeneous job."
         reading.note(line, Verdict.IGNORED, told)
+    elif len(line.text) > LINE_MAX:
+        told = f"The line has {len(line.text):,} characters; at most {LINE_MAX:,} are read."
+        reading.note(line, Verdict.REFUSED, told)
     else:
         _read_options(reading, line)
 
@@ -141,6 +152,8 @@ def _read_options(reading: _Text, line: Line) -> None:
     try:
         for option, value in options_of(line.options):
             is_empty = False
+            if len(reading.notes) > OPTIONS_MAX:
+                return
             try:
                 _read_option(reading, line, option, value)
             except NotUnderstood as problem:

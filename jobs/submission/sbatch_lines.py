@@ -15,6 +15,8 @@ from jobs.submission.sbatch_options import SHORT, Option, Takes, option_named
 
 #: The most directive lines of a text.
 DIRECTIVES_MAX = 200
+#: The most characters of a directive line that is read.
+LINE_MAX = 4_096
 
 #: sbatch reads #SLURM, too, with a complaint. It wants no space after the word.
 _MAGIC = re.compile(r"#S(?:BATCH|LURM)")
@@ -73,43 +75,54 @@ def options_of(text: str) -> Iterator[tuple[Option, str | None]]:
     Raises NotUnderstood at the first word that is no option, after those before it.
     """
     words = _words(text)
-    while words and words != ["--"]:  # which ends the options
-        option, value, words = _next_option(words)
-        yield option, value
+    at = 0
+    while at < len(words):
+        head = words[at]
+        at += 1
+        if head == "--" and at == len(words):
+            return  # it ends the options
+        for option, value in _options_in(head):
+            if value is None and option.takes is Takes.VALUE:
+                if at == len(words):
+                    raise NotUnderstood(f"--{option.name} needs a value.")
+                value = words[at]
+                at += 1
+            yield option, value
 
 
 def _words(text: str) -> list[str]:
     """Split a directive into words: quotes, backslashes, and a comment from `#` on."""
     words: list[str] = []
-    word: list[str] | None = None
+    word: list[str] = []
+    is_word = False  # an empty text in quotes is a word, too
     quote = ""
     is_escaped = False
     for character in text:
         if is_escaped and (quote or character not in _SPACE):
-            word = [*(word or []), character]
-            is_escaped = False
+            word.append(character)
+            is_word, is_escaped = True, False
         elif character == "\\":
             is_escaped = True
         elif quote:
             if character == quote:
                 quote = ""
             else:
-                word = [*(word or []), character]
+                word.append(character)
         elif character in "\"'":
-            quote = character
-            word = word or []
+            quote, is_word = character, True
         elif character in _SPACE:
             is_escaped = False  # for sbatch, a backslash does not save a space
-            if word is not None:
+            if is_word:
                 words.append("".join(word))
-            word = None
+            word, is_word = [], False
         elif character == "#":
             break
         else:
-            word = [*(word or []), character]
+            word.append(character)
+            is_word = True
     if quote:
         raise NotUnderstood(f"A quote {quote} is left open; close it.")
-    if word is not None:
+    if is_word:
         words.append("".join(word))
     if "" in words:
         # For sbatch an empty text ends the line, and the option takes the next line's first word.
@@ -117,35 +130,33 @@ def _words(text: str) -> list[str]:
     return words
 
 
-def _next_option(words: list[str]) -> tuple[Option, str | None, list[str]]:
-    """Return the first option in `words` and its value, and the words after it."""
-    head, rest = words[0], words[1:]
+def _options_in(head: str) -> Iterator[tuple[Option, str | None]]:
+    """Yield the options in a word. A value that is still None stands in the next word."""
     if head.startswith("--") and len(head) > 2:
         name, equals, value = head[2:].partition("=")
         option = option_named(name)
         if equals and option.takes is Takes.NOTHING:
             raise NotUnderstood(f"--{option.name} takes no value; write --{option.name}.")
-        if equals or option.takes is not Takes.VALUE:
-            return option, value if equals else None, rest
+        yield option, value if equals else None
     elif head.startswith("-") and len(head) > 1 and head[1] != "-":
-        if head[1] not in SHORT:
-            raise NotUnderstood(f"-{head[1]} is not an option of sbatch; {_without_letter(head)}.")
-        option = SHORT[head[1]]
-        if option.takes is Takes.NOTHING:
-            return option, None, ["-" + head[2:], *rest] if len(head) > 2 else rest
-        if len(head) > 2 or option.takes is Takes.OPTIONAL:
-            return option, head[2:] or None, rest
+        for at, letter in enumerate(head[1:], start=2):
+            if letter not in SHORT:
+                raise NotUnderstood(
+                    f"-{letter} is not an option of sbatch; {_without_letter(head[at - 1 :])}."
+                )
+            option = SHORT[letter]
+            if option.takes is not Takes.NOTHING:
+                yield option, head[at:] or None
+                return
+            yield option, None
     else:
         raise NotUnderstood(_no_option(head))
-    if not rest:
-        raise NotUnderstood(f"--{option.name} needs a value.")
-    return option, rest[0], rest[1:]
 
 
-def _without_letter(head: str) -> str:
+def _without_letter(letters: str) -> str:
     """Return what to write in place of an unknown short option."""
-    name = head[1:].partition("=")[0]
-    return f"write --{head[1:60]}" if len(name) > 2 else "remove it"
+    name = letters.partition("=")[0]
+    return f"write --{letters[:59]}" if len(name) > 2 else "remove it"
 
 
 def _no_option(word: str) -> str:

@@ -16,6 +16,9 @@ NOTICE_SIGNALS = ("TERM", "USR1", "USR2", "INT", "HUP")
 #: A feature of a node, for `fullmatch`.
 FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
+#: The most resources beside GPUs in one --gres, each of which gets a note.
+OTHERS_MAX = 20
+
 _COUNT = re.compile(r"\+?([0-9]{1,9})")
 _NODES = re.compile(r"([0-9]{0,9})-([0-9]{1,9})|([0-9]{1,9})")
 _MEMORY = re.compile(r"\+?([0-9]{1,9})(?:([KMGTkmgt])[Bb]?)?")
@@ -53,9 +56,9 @@ def node_range(value: str) -> tuple[int, int]:
     found = _NODES.fullmatch(value)
     if found is None:
         raise NotUnderstood(f"{value[:40]!r} is no number of nodes; write 4, or 2-4 for a range.")
-    if found[3] is not None:
-        return int(found[3]), int(found[3])
-    least, most = int(found[1] or 1), int(found[2])
+    least, most = int(found[3] or found[1] or 1), int(found[3] or found[2])
+    if not least or not most:
+        raise NotUnderstood(f"{value[:40]!r} has no nodes; a job takes 1 node at least.")
     if most < least:
         raise NotUnderstood(f"{value[:40]!r} is no range of nodes; write the smaller number first.")
     return least, most
@@ -128,6 +131,8 @@ def gres(value: str) -> tuple[Gpus | None, list[str]]:
         if gpus is None:
             raise NotUnderstood(f"--gres takes gpu:NUMBER or gpu:TYPE:NUMBER, not {item[:40]!r}.")
         found.append(gpus)
+    if len(others) > OTHERS_MAX:
+        raise NotUnderstood(f"--gres names more than {OTHERS_MAX} other resources; remove them.")
     if len(found) > 1:
         raise NotUnderstood("--gres names GPUs twice; a job has one kind of GPU: keep one.")
     return (found[0] if found else None), [item for item in others if item.lower() != "none"]

@@ -216,6 +216,11 @@ def test_a_job_without_a_name_is_named_by_what_it_runs(script: str, name: str) -
     assert read_job_request(a_body(script=script)).name == name
 
 
+def test_a_line_of_many_assignments_names_the_job() -> None:
+    """Planted: a copy of the words for each assignment, which took minutes here."""
+    assert read_job_request(a_body(script="A= " * 300_000 + "train\n")).name == "train"
+
+
 def test_dos_line_ends_are_replaced_with_a_note() -> None:
     request = read_job_request(a_body(script=..., sbatch="#!/bin/sh\r\n#SBATCH -J x\r\ntrue\r\n"))
     assert request.script == "#!/bin/sh\n#SBATCH -J x\ntrue\n"

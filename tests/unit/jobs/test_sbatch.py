@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from jobs.submission.sbatch import parse_sbatch, unread_directives
-from jobs.submission.sbatch_lines import DIRECTIVES_MAX
+from jobs.submission.sbatch import OPTIONS_MAX, parse_sbatch, unread_directives
+from jobs.submission.sbatch_lines import DIRECTIVES_MAX, LINE_MAX
 from jobs.submission.sbatch_notes import NotUnderstood
+from jobs.submission.sbatch_options import OPTIONS, PYXIS
 from jobs.submission.sbatch_values import seconds_of
 
 
@@ -293,3 +296,88 @@ def test_only_features_that_all_nodes_have_are_understood(value: str) -> None:
 )
 def test_how_containers_are_set_up_is_not_the_job_s(option: str, verdict: str) -> None:
     assert verdicts(f"#SBATCH {option}") == [(2, verdict)]
+
+
+def test_a_line_that_is_too_long_is_refused_by_its_length() -> None:
+    """Planted: a line of any length that is read, with a copy of the word for each character,
+    which took minutes here."""
+    (note,) = parse_sbatch("#SBATCH -J " + "x" * (1 << 20) + "\n").notes
+    assert (note.line, note.verdict.value, note.detail) == (
+        1,
+        "refused",
+        "The line has 1,048,587 characters; at most 4,096 are read.",
+    )
+    assert len(note.text) == 200
+
+
+def test_the_longest_lines_are_read() -> None:
+    """Planted: LINE_MAX characters that are too many."""
+    line = "#SBATCH -J ".ljust(LINE_MAX, "x")
+    reading = parse_sbatch(f"{line}\n" * DIRECTIVES_MAX)
+    assert reading.fields == {"name": line[11:]}
+    assert [note.verdict.value for note in reading.notes] == [
+        *["ignored"] * (DIRECTIVES_MAX - 1),
+        "understood",
+    ]
+
+
+def test_letters_of_one_word_are_options_each() -> None:
+    """Planted: a bundle whose last letter has no value, one that goes on after a dash."""
+    reading = parse_sbatch("#SBATCH -HQJ x -vN2\n#SBATCH -v-nodes=4\n")
+    assert reading.fields == {"held": True, "name": "x", "nodes": 2}
+    assert reading.notes[-1].detail == "-- is not an option of sbatch; write ---nodes=4."
+
+
+def test_more_options_than_are_read_are_refused_once() -> None:
+    """Planted: a note for each of any number of options."""
+    reading = parse_sbatch("#SBATCH -" + "v" * 4_000 + "\n" + "#SBATCH -N 2\n" * 3)
+    assert len(reading.notes) == OPTIONS_MAX + 2
+    assert (reading.notes[0].line, reading.notes[0].verdict.value, reading.notes[0].detail) == (
+        0,
+        "refused",
+        "There are more than 500 options; the others were not read.",
+    )
+    assert reading.fields == {}
+    whole = parse_sbatch("#SBATCH -" + "v" * OPTIONS_MAX + "\n")
+    assert {note.verdict.value for note in whole.notes} == {"ignored"}
+
+
+def test_many_other_resources_are_refused_together() -> None:
+    """Planted: a note for each of any number of resources."""
+    (note,) = parse_sbatch("#SBATCH --gres=" + "a," * 21 + "gpu:1\n").notes
+    assert note.detail == "--gres names more than 20 other resources; remove them."
+
+
+@pytest.mark.parametrize("value", ["0", "0-0", "0-4", "-0", "00"])
+@pytest.mark.parametrize("more", ["", " -G 2", " --gpus-per-task=1 -n 2", " -c 2"])
+def test_no_nodes_are_refused(value: str, more: str) -> None:
+    """Planted: 0 nodes, by which the GPUs were divided."""
+    reading = parse_sbatch(f"#SBATCH --nodes={value}{more}\n")
+    assert reading.notes[0].verdict.value == "refused"
+    assert reading.notes[0].detail == f"'{value}' has no nodes; a job takes 1 node at least."
+
+
+VALUES = st.one_of(
+    st.sampled_from(["0", "1", "2-4", "0-0", "8", "gpu:0", "gpu:h100:4", "h100:2", "4G", "0G"]),
+    st.integers(0, 9).map(str),
+    st.text(max_size=8),
+)
+SIZES = [
+    *("nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task", "cpus-per-gpu"),
+    *("gpus", "gpus-per-node", "gpus-per-task", "gres", "mem", "mem-per-cpu", "mem-per-gpu"),
+]
+OPTION_LINES = st.lists(
+    st.tuples(st.sampled_from(sorted([*OPTIONS, *PYXIS])), VALUES).map(
+        "#SBATCH --{0[0]}={0[1]}".format
+    )
+    | st.tuples(st.sampled_from(SIZES), VALUES).map("#SBATCH --{0[0]}={0[1]}".format)
+    | st.text(max_size=20).map("#SBATCH {}".format),
+    max_size=8,
+)
+
+
+@given(lines=OPTION_LINES)
+def test_any_text_is_answered_with_notes(lines: list[str]) -> None:
+    """Planted: --nodes=0, by which tasks and GPUs are divided."""
+    reading = parse_sbatch("\n".join(lines))
+    assert set(reading.sources) == set(reading.fields)
