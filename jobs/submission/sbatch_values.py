@@ -14,7 +14,7 @@ from jobs.submission.sbatch_notes import NotUnderstood
 NOTICE_SIGNALS = ("TERM", "USR1", "USR2", "INT", "HUP")
 
 #: A feature of a node, for `fullmatch`.
-FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+FEATURE = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 
 #: The most resources beside GPUs in one --gres, each of which gets a note.
 OTHERS_MAX = 20
