@@ -110,7 +110,10 @@ def text(help: str = "", *, most: int | None = None, required: str = "") -> Any:
             )
         return words
 
-    return _declared(_Parameter(OpenApiTypes.STR, read, help, required=required))
+    kind: Any = OpenApiTypes.STR
+    if most is not None:
+        kind = {"type": "string", "minLength": 1, "maxLength": most}
+    return _declared(_Parameter(kind, read, help, required=required))
 
 
 def choice(values: Iterable[str], help: str = "", *, default: str | None = None) -> Any:
@@ -175,7 +178,8 @@ def whole(help: str = "", *, low: int, high: int, default: int | None = None) ->
         return int(words)
 
     shown = {} if default is None else {"default": default}
-    return _declared(_Parameter(OpenApiTypes.INT, read, help, default, shown=shown))
+    kind = {"type": "integer", "minimum": low, "maximum": high}
+    return _declared(_Parameter(kind, read, help, default, shown=shown))
 
 
 def uuid(help: str = "") -> Any:

@@ -144,7 +144,8 @@ def test_unknown_and_repeated_parameters_are_refused(query: str) -> None:
 
 
 def test_openapi_says_the_same() -> None:
-    """Planted: the default left out; a required parameter that is not said to be one."""
+    """Planted: the default left out; a required parameter that is not said to be one; bounds
+    left out."""
     said = {one.name: one for one in Tides.in_openapi()}
     assert list(said) == [
         *("limit", "cursor", "name", "port", "kind", "moons", "is_spring"),
@@ -154,6 +155,8 @@ def test_openapi_says_the_same() -> None:
     assert (said["kind"].enum, said["kind"].default) == (["ebb", "flood"], "ebb")
     assert (said["kind"].description, said["limit"].default) == ("Which", 50)
     assert (said["moons"].style, said["moons"].explode) == ("form", False)
+    assert said["name"].type == {"type": "string", "minLength": 1, "maxLength": 3}
+    assert said["height"].type == {"type": "integer", "minimum": -9, "maximum": 9}
 
 
 def test_no_endpoint_reads_its_query_by_hand() -> None:
