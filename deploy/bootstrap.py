@@ -185,6 +185,8 @@ def make_environment() -> None:
         return
     check_machine(installs=True)
     say("Python environment: installing the packages of requirements-dev.lock")
+    # From here on the environment is in between. If this fails, no earlier lock may count as ready.
+    stamp.unlink(missing_ok=True)
     make_venv()
     uv, settings = VENV / "bin/uv", uv_settings()
     run_tool(
@@ -248,7 +250,8 @@ def uv_settings() -> dict[str, str]:
     )
     told: dict[str, str] = {}
     for name, value in re.findall(r"\.([\w-]+)='(.*)'$", done.stdout, re.MULTILINE):
-        if name in _UV_NAMES:
+        # uv has an older name for the index, too. Its own settings win over those of pip.
+        if name in _UV_NAMES and not (name == "index-url" and "UV_INDEX_URL" in os.environ):
             told.setdefault(_UV_NAMES[name], ",".join(value.split()))
     return {**told, **os.environ, "VIRTUAL_ENV": str(VENV)}
 

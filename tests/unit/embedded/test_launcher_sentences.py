@@ -216,10 +216,11 @@ def test_an_environment_where_uv_cannot_run_is_made_again(
 def test_uv_is_told_the_mirror_that_pip_has(
     bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Planted: the file of pip wins over its variables; pip's mirror wins over uv's own."""
+    """Planted: the file of pip wins over its variables; pip's mirror wins over uv's own, by either
+    of its names."""
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://b.example/simple\n")
     monkeypatch.setattr(bootstrap, "VENV_PYTHON", Path(sys.executable))
-    for name in ("UV_DEFAULT_INDEX", "UV_FIND_LINKS"):
+    for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_FIND_LINKS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
     monkeypatch.setenv("PIP_INDEX_URL", "https://a.example/simple")
@@ -229,6 +230,52 @@ def test_uv_is_told_the_mirror_that_pip_has(
     assert told["UV_FIND_LINKS"] == "/wheels,/more"
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://c.example/simple")
     assert bootstrap.uv_settings()["UV_DEFAULT_INDEX"] == "https://c.example/simple"
+    monkeypatch.delenv("UV_DEFAULT_INDEX")
+    monkeypatch.setenv("UV_INDEX_URL", "https://d.example/simple")
+    told = bootstrap.uv_settings()
+    assert (told["UV_INDEX_URL"], told.get("UV_DEFAULT_INDEX")) == (
+        "https://d.example/simple",
+        None,
+    )
+    assert told["UV_FIND_LINKS"] == "/wheels,/more"
+
+
+def test_an_environment_is_not_ready_after_a_failure_with_another_lock(
+    bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The failed installation may have replaced packages. Planted: the stamp stays meanwhile."""
+    lock, is_failing, synced = tmp_path / "requirements-dev.lock", False, []
+
+    def run_tool(*words: object, **_: object) -> None:
+        if "sync" in words:
+            synced.append(lock.read_text())
+            if is_failing:
+                raise bootstrap.BootstrapError("The Python packages could not be installed.")
+
+    (tmp_path / ".venv").mkdir()
+    for name, value in {
+        "VENV": tmp_path / ".venv",
+        "STATE": tmp_path / "var",
+        "LOCK": lock,
+        "run_tool": run_tool,
+        "check_machine": lambda **_: None,
+        "make_venv": lambda: None,
+        "link_node": lambda: None,
+        "uv_settings": dict,
+    }.items():
+        monkeypatch.setattr(bootstrap, name, value)
+    lock.write_text("a")
+    bootstrap.make_environment()
+    bootstrap.make_environment()
+    assert synced == ["a"]
+    lock.write_text("b")
+    is_failing = True
+    with pytest.raises(bootstrap.BootstrapError):
+        bootstrap.make_environment()
+    is_failing = False
+    lock.write_text("a")
+    bootstrap.make_environment()
+    assert synced == ["a", "b", "a"]
 
 
 def test_uv_is_installed_by_the_hashes_of_the_lock(bootstrap: ModuleType) -> None:
