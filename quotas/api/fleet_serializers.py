@@ -282,7 +282,7 @@ def shown_cluster(
                 "name": cluster.name,
                 "kind": cluster.kind,
                 "kind_label": kind.label,
-                "words": asdict(kind.words({} if options is None else options))
+                "words": asdict(kind.words(cluster.options))
                 | ({"variant": ""} if options is None else {}),
                 "has_users": kind.has_users,
                 "keeps_limits": keeps_limits(cluster),

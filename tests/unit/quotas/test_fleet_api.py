@@ -248,10 +248,12 @@ def test_who_is_outside_is_for_those_who_manage_clusters() -> None:
 
 
 def test_options_without_secrets_are_shown_to_those_who_manage_clusters() -> None:
-    """Against: local left out of the kinds without secrets, as it was."""
+    """Against: local left out of the kinds without secrets, as it was. Planted: the words of no
+    options for who may not read them; the variant for everybody."""
     cluster = a_cluster("kube", kind="kubernetes")
     cluster.options = {
         "kubeconfig": "/etc/tidegate/kube",
+        "mode": "shared",
         "pools": {
             "h100": {"node_selector": {"gpu": "h100"}, "image": "docker.io/library/job:1"},
             "a100": {"node_selector": {"gpu": "a100"}},
@@ -278,6 +280,9 @@ def test_options_without_secrets_are_shown_to_those_who_manage_clusters() -> Non
 
     other = somebody().get(f"clusters/{cluster.pk}").json()
     assert (other["options"], other["default_images"]) == (None, images)
+    assert shown["kube"]["words"]["variant"] == "Kueue, shared mode"
+    assert "also while this portal is away" in other["words"]["limits"]
+    assert other["words"] == {**shown["kube"]["words"], "variant": ""}
 
     cluster.options = {"pools": {}, "allowed_registries": []}
     cluster.save()
