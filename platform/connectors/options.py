@@ -274,6 +274,11 @@ def device_kind() -> Value[DeviceKind]:
     return checked(check, {"oneOf": constants(titles)})
 
 
+def without_null_device(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options of a pool without a `device` of null, which means GPUs as none does."""
+    return {name: value for name, value in given.items() if (name, value) != ("device", None)}
+
+
 def named(path: Path) -> str:
     """Return the option at `path` as sentences call it: without the indices of lists."""
     return ".".join(part for part in path if isinstance(part, str))

@@ -122,6 +122,9 @@ def _isolation(option: str, value: object) -> bool:
 def _run_as(option: str, value: object) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
         raise ValueError(f"option {option} must map users of the portal to UNIX users")
+    for user, name in value.items():
+        if not isinstance(name, str):
+            raise refusal((option, user), f"option {option}.{user} must be the name of a UNIX user")
     if os.geteuid() != 0:
         raise ValueError(f"option {option} needs root, to become other users")
     return value
@@ -141,7 +144,9 @@ def _uids(option: str, value: object) -> tuple[int, int]:
 
 
 def _search_path(option: str, value: object) -> str:
-    return str(value)
+    if not isinstance(value, str):
+        raise ValueError(f"option {option} must be directories with ':' between them")
+    return value
 
 
 def _domains(option: str, value: object) -> Mapping[str, str]:
@@ -177,7 +182,9 @@ def _shared(option: str, value: object) -> bool:
 
 
 def _name_part(option: str, value: object) -> str:
-    return str(value)
+    if not isinstance(value, str):
+        raise ValueError(f"option {option} must be letters, digits, '.', '_' and '-'")
+    return value
 
 
 _FOLDERS_WORDS = f"a list of at most {FOLDERS_MAX} absolute paths"

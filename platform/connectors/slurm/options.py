@@ -24,6 +24,7 @@ from connectors.options import (
     refusal,
     text,
     whole,
+    without_null_device,
 )
 from connectors.slurm.dialects import DIALECTS
 from connectors.slurm.naming import team_path
@@ -210,6 +211,7 @@ def _pool(path: Path, name: object, given: object) -> SlurmPool:
         raise refusal(path, f"{name!r} is no name of a pool: use letters, digits, '.', '_', '-'")
     if not isinstance(given, Mapping):
         raise refusal(path, f"pool {name} must be an object, nothing else")
+    given = without_null_device(given)
     has_cores = given.get("device") == DeviceKind.CPU
     if not has_cores and "device" in given:
         raise refusal(

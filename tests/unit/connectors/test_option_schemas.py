@@ -66,16 +66,32 @@ def test_what_a_kind_accepts_fits_its_schema(kind: str, options: dict[str, Any])
         ("kubernetes", {**KUBERNETES, "pools": {"a/b": {"x": 1}}}, ["/pools/a~1b"]),
         ("local", {**LOCAL, "nodes": [{"count": 0}, {}]}, ["/nodes/0/count"]),
         ("local", {**LOCAL, "limits": {"processes": 1}}, ["/limits/processes"]),
+        ("local", {**LOCAL, "path": {"a": 1}}, ["/path"]),
+        (
+            "local",
+            {**LOCAL, "nodes": [{"pool": 5, "prefix": ["a"]}]},
+            ["/nodes/0/pool", "/nodes/0/prefix"],
+        ),
+        ("local", {**LOCAL, "run_as": {"ana@acme": {"a": 1}}}, ["/run_as/ana@acme"]),
     ],
 )
 def test_a_refusal_names_the_options_that_the_schema_names(
     kind: str, options: dict[str, Any], pointers: list[str]
 ) -> None:
-    """Planted: the index of a list left out of the path."""
+    """Planted: the index of a list left out of the path; whatever is given for a text of a local
+    cluster taken as one."""
     with pytest.raises(OptionsRefused) as refused:
         kind_named(kind).check_options(options)
     assert sorted(pointer(path) for path, _ in refused.value.problems) == pointers
     assert problems(kind, options) == pointers
+
+
+@pytest.mark.parametrize(("kind", "options"), [("slurm", SLURM), ("kubernetes", KUBERNETES)])
+def test_the_default_device_may_be_given(kind: str, options: dict[str, Any]) -> None:
+    """Planted: null refused, which the schema allows."""
+    given = {**options, "pools": {"h100": {**options["pools"]["h100"], "device": None}}}
+    kind_named(kind).check_options(given)
+    assert problems(kind, given) == []
 
 
 def test_the_operators_options_are_in_no_form() -> None:

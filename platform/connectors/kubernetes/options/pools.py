@@ -22,6 +22,7 @@ from connectors.options import (
     text,
     texts_by_name,
     whole,
+    without_null_device,
 )
 from connectors.protocol import TOPOLOGY_LEVELS
 from primitives.units import DeviceKind
@@ -253,6 +254,8 @@ def read_pools(path: Path, value: object) -> Mapping[str, KubernetesPool]:
 def _pool(path: Path, name: object, given: object) -> KubernetesPool:
     if not isinstance(name, str) or not values.matches(_POOL, name):
         raise refusal(path, f"{name!r} is no name of a pool: use letters, digits, '.', '_', '-'")
+    if isinstance(given, Mapping):
+        given = without_null_device(given)
     _refuse_unknown(path, name, given)
     assert isinstance(given, Mapping)
     found = read_record(KubernetesPool, given, "unknown option of a pool", path)
