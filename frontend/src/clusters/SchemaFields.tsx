@@ -92,6 +92,9 @@ interface FieldProps {
 /** Side by side, inputs are in one line, and what is said of them is below. */
 const ORDER_OF_MEMBERS: ("label" | "input" | "description" | "error")[] = ["label", "input", "description", "error"];
 
+/** Where each value has a line. */
+const LINES = { autosize: true, minRows: 1, maxRows: 12, classNames: { input: "mono" } };
+
 function Field({ draft, ...props }: FieldProps & { draft: Fields[string] | undefined }) {
   const { schema, place, isRequired, isMember, form } = props;
   const shape = shapeOf(schema);
@@ -125,8 +128,9 @@ function Field({ draft, ...props }: FieldProps & { draft: Fields[string] | undef
           <SchemaFields schema={schema} fields={draft as Fields} place={place} form={form} isMember />
         </fieldset>
       );
+    case "words":
     case "pairs":
-      return <Textarea {...common} autosize minRows={1} maxRows={12} classNames={{ input: "mono" }} />;
+      return <Textarea {...common} {...LINES} />;
     default:
       if (schema.writeOnly) return <PasswordInput {...common} autoComplete="off" />;
       return <TextInput {...common} inputMode={shape === "number" ? "numeric" : undefined} />;
@@ -135,7 +139,10 @@ function Field({ draft, ...props }: FieldProps & { draft: Fields[string] | undef
 
 /** What the schema says, and how several values are written. */
 function helpOf(schema: Schema): string | undefined {
-  const how = { words: "Separate several with spaces.", pairs: `Write each as ${schema["x-pairs"] ?? "name=value"}.` };
+  const how = {
+    words: "One on each line.",
+    pairs: `Each on a line, as ${schema["x-pairs"] ?? "name=value"}.`,
+  };
   const shape = shapeOf(schema);
   const parts = [schema.description, shape === "words" || shape === "pairs" ? how[shape] : undefined];
   return parts.filter(Boolean).join(" ") || undefined;
@@ -147,6 +154,8 @@ function ChoiceField({ schema, choice, place, form }: FieldProps & { choice: Cho
   const branches = branchesOf(schema);
   const data = branches.map(({ title = "" }, at) => ({ value: String(at), label: title }));
   const free = branches[Number(choice.pick)] ?? {};
+  const hasLines = shapeOf(free) === "words" || shapeOf(free) === "pairs";
+  const FreeInput = hasLines ? Textarea : TextInput;
   const error = form.errors[place];
   const describedBy = [schema.description && `${id}-help`, error && `${id}-error`].filter(Boolean).join(" ") || undefined;
   const pick = (value: string | null) => form.setFieldValue(`${place}.pick`, value ?? choice.pick);
@@ -175,12 +184,13 @@ function ChoiceField({ schema, choice, place, form }: FieldProps & { choice: Cho
         </Input.Wrapper>
       )}
       {!("const" in free) && (
-        <TextInput
+        <FreeInput
           aria-label={`${schema.title}: ${free.title}`}
           placeholder={textOf(schema.examples?.[0] ?? schema.default)}
           description={helpOf({ ...free, description: undefined })}
           inputWrapperOrder={["input", "description"]}
           spellCheck={false}
+          {...(hasLines && LINES)}
           {...form.getInputProps(`${place}.free`)}
           aria-invalid={error ? true : undefined}
         />

@@ -633,7 +633,7 @@ describe("a cluster of another kind", () => {
     },
   };
 
-  // Planted: the secret as a plain text.
+  // Planted: the secret as a plain text; a list in an input of one line, which drops the ends of lines.
   it("has the form that the server describes", async () => {
     const override: Override = ({ path }) =>
       path === "/api/v1/cluster-kinds" ? { status: 200, body: { items: [toys], next: null } } : undefined;
@@ -648,7 +648,8 @@ describe("a cluster of another kind", () => {
     type(/^Secret/, "hush");
     type(/^Size/, "4");
     await user.click(screen.getByRole("checkbox", { name: "Loud" }));
-    type(/^Words/, "a b, c");
+    expect(screen.getByLabelText("Words")).toHaveAccessibleDescription("One on each line.");
+    type(/^Words/, "a b, c\n\n d \n");
     expect(await accessibilityFaults(container)).toEqual([]);
     await user.click(screen.getByRole("button", { name: "Add the cluster" }));
     await waitFor(() => expect(requests.some(({ method }) => method === "POST")).toBe(true));
@@ -656,7 +657,7 @@ describe("a cluster of another kind", () => {
       name: "lab",
       kind: "toys",
       is_enabled: true,
-      options: { address: "lab", secret: "hush", size: 4, is_loud: true, words: ["a", "b", "c"] },
+      options: { address: "lab", secret: "hush", size: 4, is_loud: true, words: ["a b, c", "d"] },
     });
   });
 });

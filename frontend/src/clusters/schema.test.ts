@@ -84,11 +84,12 @@ const LOCAL = {
   use_real_gpus: false,
   isolation: "off",
   run_as: { "ana@acme": "ana" },
+  folders: ["/data/my set", "/a, b"],
   limits: { processes: 100 },
 };
 
 describe("options of a cluster", () => {
-  // Planted: the default of a choice sent; a pair cut at its last "="; the free value of a choice not read.
+  // Planted: lists cut at spaces and commas; the default of a choice sent; a pair cut at its last "="; the free value of a choice not read.
   it.each([
     ["kubernetes", KUBERNETES],
     ["kubernetes", { in_cluster: true, scheduler: "volcano", queue: "gpu", allowed_registries: [], pools: { h100: {} } }],

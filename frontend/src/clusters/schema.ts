@@ -120,10 +120,10 @@ export function rowOf(schema: Schema, value: unknown = {}, name = ""): Row {
   return { name, fields: fieldsOf(memberOf(schema), asObject(value)) };
 }
 
-/** A value as it is typed: words with spaces between them, pairs each on a line. */
+/** A value as it is typed: a text may contain spaces and commas, so that several, and pairs, have a line each. */
 export function textOf(value: unknown): string {
   if (value === null || value === undefined) return "";
-  if (Array.isArray(value)) return value.join(" ");
+  if (Array.isArray(value)) return value.join("\n");
   if (typeof value === "object") {
     return Object.entries(value)
       .map(([name, each]) => `${name}=${String(each)}`)
@@ -203,7 +203,10 @@ function readNamed(schema: Schema, rows: readonly Row[], place: string, problems
 
 function readText(schema: Schema, text: string, place: string, problems: Problems): unknown {
   if (text === "") return undefined;
-  const words = text.split(/[\s,]+/).filter((word) => word !== "");
+  const lines = text
+    .split("\n")
+    .map((line) => line.trim())
+    .filter((line) => line !== "");
   switch (shapeOf(schema)) {
     case "number": {
       if (/^\d{1,15}$/.test(text)) return Number(text);
@@ -211,10 +214,10 @@ function readText(schema: Schema, text: string, place: string, problems: Problem
       return undefined;
     }
     case "words":
-      return words;
+      return lines;
     case "pairs": {
-      const pairs = words.map((word) => [word.split("=", 1)[0] ?? "", word.slice(word.indexOf("=") + 1)] as const);
-      if (words.every((word) => word.indexOf("=") > 0)) return Object.fromEntries(pairs);
+      const pairs = lines.map((line) => [line.split("=", 1)[0] ?? "", line.slice(line.indexOf("=") + 1)] as const);
+      if (lines.every((line) => line.indexOf("=") > 0)) return Object.fromEntries(pairs);
       problems[place] = `write each as ${schema["x-pairs"] ?? "name=value"}`;
       return undefined;
     }
