@@ -7,7 +7,7 @@ several of them: script or sbatch, the settings of the sbatch text, size, pools 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from jobs.submission.member_checks import NAME_MAX
 from jobs.submission.problems import Problems
 from jobs.submission.sbatch import SbatchReading, parse_sbatch, unread_directives
 from jobs.submission.sbatch_notes import Note, Verdict
+from jobs.submission.sbatch_shape import Own
 from jobs.submission.sizes import Size, read_size
 from primitives.durations import seconds_of_time_limit
 from primitives.units import DeviceKind
@@ -29,7 +30,6 @@ from primitives.units import DeviceKind
 _WORD = re.compile(r"[A-Za-z0-9._+-]{1,60}")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
-_SHAPE = ("gpus", "gpus_per_node", "nodes", "nodes_min", "whole_nodes")
 #: Names in an sbatch text that mean a member of another name.
 _MEANING = {"partition": "pool", "gpu_type": "pool", "qos": "priority_class"}
 
@@ -38,12 +38,12 @@ _MEANING = {"partition": "pool", "gpu_type": "pool", "qos": "priority_class"}
 class Hint:
     """A name in an sbatch text that counts only if an object of that name exists.
 
-    `note` is the note of its line, still without a detail. With `is_gpu_type` the job cannot run
-    without it.
+    `note` is the number of its line's note in the notes of the request. With `is_gpu_type` the job
+    cannot run without it.
     """
 
     name: str
-    note: Note
+    note: int
     is_gpu_type: bool = False
 
 
@@ -51,9 +51,9 @@ class JobRequest(JobMembers):
     """A well-formed request; `jobs.submission.submission` resolves its names.
 
     `pools` are the accepted pools, most preferred first. If it is empty, or `priority_class` is
-    None, the portal chooses. Hints are then tried first, in order. `image_note` is the note of the
-    sbatch line that names the image, if there is one, `whole_note` that of the line that asks for
-    whole nodes. `cpus_per_node` are CPUs beside GPUs; the
+    None, the portal chooses. Hints are then tried first, in order. `image_note` is the number of
+    the note of the sbatch line that names the image, if there is one, `whole_note` that of the line
+    that asks for whole nodes. `cpus_per_node` are CPUs beside GPUs; the
     cores of a job without GPUs are its `size`.
     """
 
@@ -63,8 +63,8 @@ class JobRequest(JobMembers):
     notes: tuple[Note, ...] = ()
     pool_hints: tuple[Hint, ...] = ()
     class_hint: Hint | None = None
-    image_note: Note | None = None
-    whole_note: Note | None = None
+    image_note: int | None = None
+    whole_note: int | None = None
 
     @property
     def cpu_milli_per_node(self) -> int | None:
@@ -88,9 +88,13 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
     _read_time_limit(given, problems)
     script, reading, notes = _script(given, problems)
     if reading is not None:
-        notes = _merge(given, problems, reading, notes)
+        # Notes on the whole text stand before those of the lines.
+        sources = {
+            name: len(notes) - len(reading.notes) + place for name, place in reading.sources.items()
+        }
+        notes = _merge(given, problems, reading, sources, notes)
     members = _members(given, problems)
-    whole = None if reading is None else reading.sources.get("whole_nodes")
+    whole = None if reading is None else sources.get("whole_nodes")
     size = read_size(members, given.keys(), problems, takes_whole_nodes=whole is not None)
     if members.required_topology is not None and members.preferred_topology is not None:
         problems.fail(
@@ -116,11 +120,11 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
     }
     if reading is not None:
         if "pool" not in given and "pools" not in given:
-            derived["pool_hints"] = tuple(_hints(reading, "gpu_type", "partition"))
+            derived["pool_hints"] = tuple(_hints(reading, sources, "gpu_type", "partition"))
         if "priority_class" not in given:
-            derived["class_hint"] = next(_hints(reading, "qos"), None)
+            derived["class_hint"] = next(_hints(reading, sources, "qos"), None)
         if "image" in problems.lines:
-            derived["image_note"] = reading.sources["image"]
+            derived["image_note"] = sources["image"]
         if size.is_whole:
             derived["whole_note"] = whole
     return JobRequest.model_construct(**members.__dict__ | derived)
@@ -136,52 +140,59 @@ def _members(given: Mapping[str, Any], problems: Problems) -> JobMembers:
     return JobMembers.model_validate({"team": "?", **good}, context=problems)
 
 
-def settled(notes: Iterable[Note], note: Note, verdict: Verdict, detail: str) -> tuple[Note, ...]:
-    """Return `notes` with the verdict and detail of `note` replaced.
-
-    Only `note` itself: several options on one line have equal notes.
-    """
-    return tuple(
-        Note(other.line, other.text, verdict, detail) if other is note else other for other in notes
-    )
+def settled(notes: Sequence[Note], number: int, verdict: Verdict, detail: str) -> tuple[Note, ...]:
+    """Return `notes` with the verdict and detail of one replaced. A refusal stays."""
+    note = notes[number]
+    if note.verdict is Verdict.REFUSED:
+        return tuple(notes)
+    changed = Note(note.line, note.text, verdict, detail)
+    return (*notes[:number], changed, *notes[number + 1 :])
 
 
 def hint_settled(
-    notes: Iterable[Note], hint: Hint, verdict: Verdict, detail: str
+    notes: Sequence[Note], hint: Hint, verdict: Verdict, detail: str
 ) -> tuple[Note, ...]:
     """Return `notes` with the result of `hint`.
 
     A line that also says something else stays understood.
     """
-    if not hint.note.detail:
+    said = notes[hint.note].detail
+    if not said:
         return settled(notes, hint.note, verdict, detail)
-    return settled(notes, hint.note, Verdict.UNDERSTOOD, f"{hint.note.detail}; {detail}")
+    return settled(notes, hint.note, Verdict.UNDERSTOOD, f"{said}; {detail}")
 
 
-def _hints(reading: SbatchReading, *names: str) -> Iterator[Hint]:
+def _hints(reading: SbatchReading, sources: Mapping[str, int], *names: str) -> Iterator[Hint]:
     return (
-        Hint(str(reading.fields[name]), reading.sources[name], name == "gpu_type")
+        Hint(str(reading.fields[name]), sources[name], name == "gpu_type")
         for name in names
         if name in reading.fields
     )
 
 
 def _merge(
-    given: dict[str, Any], problems: Problems, reading: SbatchReading, notes: tuple[Note, ...]
+    given: dict[str, Any],
+    problems: Problems,
+    reading: SbatchReading,
+    sources: Mapping[str, int],
+    notes: tuple[Note, ...],
 ) -> tuple[Note, ...]:
     """Take the settings of the sbatch text that the body does not give. Return the new notes."""
-    is_shaped = any(name in given for name in _SHAPE[:2])
+    counting = {
+        sources[name] for name in reading.fields if name not in given and name not in _MEANING
+    }
     for name, value in reading.fields.items():
-        source = reading.sources[name]
+        source = sources[name]
         meaning = _MEANING.get(name, name)
-        if (
-            meaning in given
-            or (meaning == "pool" and "pools" in given)
-            or (is_shaped and name in _SHAPE)
-        ):
-            notes = settled(notes, source, Verdict.IGNORED, "The request itself says otherwise.")
+        if meaning in given or (meaning == "pool" and "pools" in given):
+            if source in counting:
+                told = f"{notes[source].detail}; the pool is the request's"
+                notes = settled(notes, source, Verdict.UNDERSTOOD, told)
+            else:
+                told = "The request itself says otherwise."
+                notes = settled(notes, source, Verdict.IGNORED, told)
         elif name in FIELDS and value is not None:
-            problems.lines[name] = source.line
+            problems.lines[name] = notes[source].line
     for name in problems.lines:
         given[name] = reading.fields[name]
     return notes
@@ -249,8 +260,25 @@ def _script(
         notes = (Note(0, "", Verdict.UNDERSTOOD, "DOS line ends were replaced by UNIX line ends."),)
     if name == "script":
         return text, None, (*notes, *unread_directives(text))
-    reading = parse_sbatch(text)
+    reading = parse_sbatch(text, _own_size(given))
     return text, reading, (*notes, *reading.notes)
+
+
+def _own_size(given: Mapping[str, Any]) -> Own:
+    """Return the size in the body itself. Values that are refused later count as unknown."""
+    return Own(
+        has_gpus="gpus" in given or "gpus_per_node" in given,
+        gpus=_whole(given.get("gpus")),
+        gpus_per_node=_whole(given.get("gpus_per_node")),
+        nodes=_whole(given.get("nodes")),
+        cpus_per_node=_whole(given.get("cpus_per_node")),
+    )
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if value >= 1 and value == value // 1 and value < 1e9 else None
 
 
 def _first_word(script: str) -> str:

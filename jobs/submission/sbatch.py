@@ -14,7 +14,7 @@ from typing import Any
 from jobs.submission.sbatch_lines import DIRECTIVES_MAX, LINE_MAX, Line, directives, options_of
 from jobs.submission.sbatch_notes import NOTE_TEXT_MAX, Note, NotUnderstood, Verdict
 from jobs.submission.sbatch_options import Option, Reading
-from jobs.submission.sbatch_shape import GPUS, Asked, Shape, settle
+from jobs.submission.sbatch_shape import GPUS, Asked, Own, Shape, settle
 from jobs.submission.sbatch_values import (
     array,
     count,
@@ -37,7 +37,8 @@ OPTIONS_MAX = 500
 class SbatchReading:
     """The result of reading an sbatch text.
 
-    `fields` are named as in the body of POST /jobs; `sources` has the note of each field's line.
+    `fields` are named as in the body of POST /jobs; `sources` has the number of each field's note
+    in `notes`.
     `partition`, `gpu_type` and `qos` mean a pool or a priority class only if one of that name
     exists, which the caller checks. `whole_nodes` is there for a job that takes all GPUs of its
     nodes. `notes` are in the order of the lines. `shape` is the size of the job in Slurm's words,
@@ -45,13 +46,17 @@ class SbatchReading:
     """
 
     fields: Mapping[str, Any]
-    sources: Mapping[str, Note]
+    sources: Mapping[str, int]
     notes: tuple[Note, ...]
     shape: Shape
 
 
-def parse_sbatch(text: str) -> SbatchReading:
-    """Read the directives of `text`. Never raises: a refused line becomes a note."""
+def parse_sbatch(text: str, own: Own | None = None) -> SbatchReading:
+    """Read the directives of `text`. Never raises: a refused line becomes a note.
+
+    `own` is the size that the request itself gives. It is put in the place of the text's.
+    """
+    own = own or Own()
     reading = _Text()
     lines, too_many = directives(text)
     for line in lines:
@@ -64,18 +69,21 @@ def parse_sbatch(text: str) -> SbatchReading:
     if too_many:
         told = f"There are more than {DIRECTIVES_MAX} #SBATCH lines."
         reading.notes.append(Note(0, "", Verdict.REFUSED, told))
-    settled = settle(reading.asked, is_exclusive=reading.exclusive is not None)
+    settled = settle(reading.asked, own=own, is_exclusive=reading.exclusive is not None)
     for note, (verdict, told) in settled.notes.items():
         reading.retell(note, verdict, told)
     taken = {**reading.fields, **settled.fields}
     is_sized = "cpus_per_node" in taken or not GPUS.isdisjoint(reading.asked)
+    is_sized = is_sized or own.has_gpus or own.cpus_per_node is not None
     if reading.exclusive is not None and not is_sized:
         taken["whole_nodes"] = Asked(True, reading.exclusive)
         reading.retell(reading.exclusive, Verdict.UNDERSTOOD, "whole nodes")
+    order = sorted(range(len(reading.notes)), key=lambda number: reading.notes[number].line)
+    places = {number: place for place, number in enumerate(order)}
     return SbatchReading(
         {name: given.value for name, given in taken.items()},
-        {name: reading.notes[given.note] for name, given in taken.items()},
-        tuple(sorted(reading.notes, key=lambda note: note.line)),
+        {name: places[given.note] for name, given in taken.items()},
+        tuple(reading.notes[number] for number in order),
         settled.shape,
     )
 

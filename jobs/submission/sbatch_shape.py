@@ -24,11 +24,31 @@ _GPUS_UNKNOWN = "Say how many GPUs a node has, with --gpus-per-node."
 _WHOLE_MEMORY = "A node is shared; write how much memory is needed of it, such as 64G."
 
 
+_OVERRULED = "The request itself says otherwise."
+_TASKS_OVERRULED = "The tasks of a node are unknown, as the request itself gives the GPUs."
+_CPUS_UNKNOWN = "Say how many CPUs a task has, with --cpus-per-task."
+#: The number of the note of what the request itself gives, which has none.
+OWN = -1
+
+
 class Asked(NamedTuple):
     """The value of an option, and the number of its note."""
 
     value: Any
     note: int
+
+
+class Own(NamedTuple):
+    """The size that the request itself gives, which wins over the text. None is left to the text.
+
+    `has_gpus` is also true for GPUs that are no whole number, or no number at all.
+    """
+
+    has_gpus: bool = False
+    gpus: int | None = None
+    gpus_per_node: int | None = None
+    nodes: int | None = None
+    cpus_per_node: int | None = None
 
 
 @dataclass(slots=True)
@@ -58,24 +78,32 @@ class Settled:
     notes: dict[int, tuple[Verdict, str]] = field(default_factory=dict)
 
 
-def settle(asked: Mapping[str, Asked], *, is_exclusive: bool = False) -> Settled:
-    """Return what the options in `asked` say together.
+def settle(
+    asked: Mapping[str, Asked], *, own: Own | None = None, is_exclusive: bool = False
+) -> Settled:
+    """Return what the options in `asked` say together, and beside what the request says itself.
 
     `asked` has by option: (least, most) for "nodes", `Gpus` for GPUs, and numbers for the rest.
     `is_exclusive`: the job asks for whole nodes.
     """
-    settling = _Settling(asked, is_exclusive)
+    settling = _Settling(asked, own or Own(), is_exclusive)
+    settling.overrule()
     settling.nodes()
     settling.gpus()
     settling.tasks()
     settling.cpus()
     settling.memory()
-    return settling.settled
+    settled = settling.settled
+    settled.notes.pop(OWN, None)  # errors in the request itself are told with it
+    for name in [name for name, given in settled.fields.items() if given.note == OWN]:
+        del settled.fields[name]
+    return settled
 
 
 class _Settling:
-    def __init__(self, asked: Mapping[str, Asked], is_exclusive: bool) -> None:
-        self.asked = asked
+    def __init__(self, asked: Mapping[str, Asked], own: Own, is_exclusive: bool) -> None:
+        self.asked = dict(asked)
+        self.own = own
         self.is_exclusive = is_exclusive
         self.settled = Settled()
         self.shape = self.settled.shape
@@ -99,6 +127,52 @@ class _Settling:
         """Take a member of the request, from the line of `option`."""
         self.settled.fields[name] = Asked(value, self.asked[option].note)
         self.tell(option, f"{name} = {value}{extra}")
+
+    def drop(self, option: str, told: str = _OVERRULED) -> None:
+        """Leave an option out, with a note."""
+        if option in self.asked:
+            self.tell(option, told, Verdict.IGNORED)
+            del self.asked[option]
+
+    def overrule(self) -> None:
+        """Put the GPUs and the nodes of the request in the place of those of the text."""
+        own, tasks = self.own, self.value("ntasks")
+        if own.has_gpus:
+            self._overrule_gpus()
+        elif own.nodes is not None:
+            self.drop("nodes")
+            if tasks is not None and tasks < own.nodes:
+                if "gpus-per-task" in self.asked:
+                    told = f"{tasks} tasks are too few for {own.nodes} nodes, as the request says."
+                    self.refuse("ntasks", told)
+                else:
+                    self.drop("ntasks")
+        if own.nodes is not None:
+            self.asked["nodes"] = Asked((own.nodes, own.nodes), OWN)
+
+    def _overrule_gpus(self) -> None:
+        """Leave out the GPUs of the text, and the tasks, which Slurm spreads over them.
+
+        What a task has is then unknown, but for one task. The type of GPU still counts.
+        """
+        gpus = {option: self.value(option) for option in GPUS if option in self.asked}
+        self._type({option: given for option, given in gpus.items() if given.number})
+        is_many = not self.asked.keys().isdisjoint({"gpus-per-task", "ntasks-per-gpu"}) or any(
+            (self.value(option) or 1) > 1 for option in ("ntasks", "ntasks-per-node")
+        )
+        for option in (*sorted(GPUS), "nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu"):
+            self.drop(option)
+        if is_many:
+            self.drop("cpus-per-task", _TASKS_OVERRULED)
+        if self.shape.gpu_type is not None:
+            note = self.settled.fields["gpu_type"].note
+            told = f"the request itself gives the number, of type {self.shape.gpu_type}"
+            if self.settled.notes[note][0] is not Verdict.REFUSED:
+                self.settled.notes[note] = (Verdict.UNDERSTOOD, told)
+        if self.own.gpus_per_node is not None:
+            self.asked["gpus-per-node"] = Asked(Gpus(self.own.gpus_per_node), OWN)
+        elif self.own.gpus is not None:
+            self.asked["gpus"] = Asked(Gpus(self.own.gpus), OWN)
 
     def nodes(self) -> None:
         """Settle the nodes by --nodes, --ntasks and --ntasks-per-node."""
@@ -284,6 +358,8 @@ class _Settling:
         shape = self.shape
         if shape.gpus_per_node is not None or not shape.gpus:
             return shape.gpus_per_node
+        if shape.gpus == 1:
+            return 1
         if shape.nodes is None or not self._is_fixed() or shape.gpus % shape.nodes:
             return None
         return shape.gpus // shape.nodes
@@ -291,6 +367,9 @@ class _Settling:
     def cpus(self) -> None:
         """Settle the CPUs of a node."""
         shape = self.shape
+        if self.own.cpus_per_node is not None:
+            self.drop("cpus-per-gpu")
+            self.drop("cpus-per-task")
         shape.cpus_per_task = self.value("cpus-per-task")
         for option, each, count, missing in (
             ("cpus-per-gpu", self.value("cpus-per-gpu"), self._gpus_of_a_node(), _GPUS_UNKNOWN),
@@ -317,7 +396,7 @@ class _Settling:
         for option in named[:1]:
             amount, count, missing = self.value(option), self._units_of_memory(option), ""
             if option != "mem" and count is None:
-                missing = _GPUS_UNKNOWN if option == "mem-per-gpu" else _TASKS_UNKNOWN
+                missing = _GPUS_UNKNOWN if option == "mem-per-gpu" else self._cpus_unknown()
             if option == "mem-per-cpu" and self.is_exclusive:
                 missing = "A job alone on its nodes has the memory of all CPUs; write --mem."
             if not amount:
@@ -334,8 +413,21 @@ class _Settling:
             return 1
         if option == "mem-per-gpu":
             return self._gpus_of_a_node()
+        if self.own.cpus_per_node is not None:
+            return self.own.cpus_per_node
         cpus = self.settled.fields.get("cpus_per_node")
-        return self.shape.tasks_per_node if cpus is None else int(cpus.value)
+        if cpus is not None:
+            return int(cpus.value)
+        # Beside GPUs the cluster gives the CPUs. Else sbatch gives one to each task.
+        return None if self._has_gpus() else self.shape.tasks_per_node
+
+    def _has_gpus(self) -> bool:
+        return self.own.has_gpus or bool(self.shape.gpus or self.shape.gpus_per_node)
+
+    def _cpus_unknown(self) -> str:
+        if self._has_gpus() and "cpus-per-task" not in self.asked:
+            return _CPUS_UNKNOWN
+        return _TASKS_UNKNOWN
 
 
 def _type_of(gpus: Gpus) -> str:

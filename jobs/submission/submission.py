@@ -310,7 +310,8 @@ def _pools(
                 f"there is no GPU of type {hint.name[:60]!r} for you; you have {_listed(offered)}. "
                 "Write one of them, or leave the type out"
             )
-            notes = settled(notes, hint.note, Verdict.REFUSED, f"{hint.note.detail}; {told}.")
+            detail = f"{notes[hint.note].detail}; {told}."
+            notes = settled(notes, hint.note, Verdict.REFUSED, detail)
             continue
         if not named and hinted:
             named = hinted[:POOLS_MAX]

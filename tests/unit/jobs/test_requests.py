@@ -269,12 +269,12 @@ def test_an_error_in_the_text_names_its_line() -> None:
 def test_hints_are_kept_in_order() -> None:
     text = "#SBATCH -p batch\n#SBATCH --gres=gpu:h100:2\n#SBATCH --qos=high\nx\n"
     request = read_job_request(a_body(script=..., gpus=..., sbatch=text))
-    assert [(hint.name, hint.note.line) for hint in request.pool_hints] == [
+    assert [(hint.name, request.notes[hint.note].line) for hint in request.pool_hints] == [
         ("h100", 2),
         ("batch", 1),
     ]
     assert request.class_hint is not None
-    assert (request.class_hint.name, request.class_hint.note.line) == ("high", 3)
+    assert (request.class_hint.name, request.notes[request.class_hint.note].line) == ("high", 3)
 
 
 def test_refused_lines_are_kept_for_whoever_submits() -> None:
@@ -332,3 +332,123 @@ def test_the_body_s_features_win_over_the_text_s() -> None:
     request = read_job_request(a_body(script=..., sbatch=text, features=["nvlink"]))
     assert (request.features, request.image) == (("nvlink",), "x")
     assert [note.verdict.value for note in request.notes] == ["ignored", "understood"]
+
+
+def sized(text: str, **own: object) -> tuple[list[object], list[tuple[int, str, str]]]:
+    """Return GPUs, GPUs a node, nodes, CPUs and memory of an sbatch text beside a body."""
+    lines = "".join(f"#SBATCH {line}\n" for line in text.split(" | "))
+    request = read_job_request(
+        a_body(**({"script": ..., "gpus": ..., "sbatch": lines + "x\n"} | own))
+    )
+    size = request.size
+    numbers = [size.mgpu, size.mgpu_per_node, size.node_count]
+    return [*numbers, request.cpus_per_node, request.memory_mib_per_node], [
+        (note.line, note.verdict.value, note.detail) for note in request.notes
+    ]
+
+
+OVERRULED = "The request itself says otherwise."
+
+
+def test_what_a_gpu_has_follows_the_gpus_of_the_request() -> None:
+    """Planted: 96 CPUs and 960 GiB for one GPU, of the text's 8 GPUs a node."""
+    text = "-N 4 | --gpus-per-node=8 | --cpus-per-gpu=12 | --mem-per-gpu=120G"
+    assert sized(text, gpus=1) == (
+        [1_000, None, None, 12, 122_880],
+        [
+            (1, "ignored", OVERRULED),
+            (2, "ignored", OVERRULED),
+            (3, "understood", "cpus_per_node = 12"),
+            (4, "understood", "memory_mib_per_node = 122880"),
+        ],
+    )
+    assert sized(text, gpus_per_node=2, nodes=3)[0] == [None, 2_000, 3, 24, 245_760]
+    unknown = "Say how many GPUs a node has, with --gpus-per-node."
+    for gpus in (16, 0.5):
+        numbers, notes = sized(text, gpus=gpus)
+        assert numbers == [gpus * 1_000, None, None, None, None]
+        assert notes[2:] == [(3, "ignored", unknown), (4, "ignored", unknown)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-N 1 | -n 8 | -c 12 | --mem-per-cpu=4G",
+        "-N 1 | --ntasks-per-node=8 | -c 12 | --mem-per-cpu=4G",
+        "-N 1 | --gpus-per-task=1 -n 8 | -c 12 | --mem-per-cpu=4G",
+    ],
+)
+def test_what_tasks_have_is_unknown_beside_the_gpus_of_the_request(text: str) -> None:
+    """Planted: 96 CPUs for one GPU, of the text's 8 tasks."""
+    numbers, notes = sized(text, gpus=1)
+    assert numbers == [1_000, None, None, None, None]
+    assert notes[-2:] == [
+        (3, "ignored", "The tasks of a node are unknown, as the request itself gives the GPUs."),
+        (4, "ignored", "Say how many CPUs a task has, with --cpus-per-task."),
+    ]
+
+
+def test_one_task_has_its_cpus_beside_the_gpus_of_the_request() -> None:
+    """Planted: CPUs that are left out beside one task."""
+    assert sized("-n 1 | -c 12 | --mem-per-cpu=4G | -G 4", gpus=1)[0] == [
+        *(1_000, None, None, 12, 49_152),
+    ]
+
+
+def test_memory_of_cpus_follows_the_cpus_of_the_request() -> None:
+    """Planted: memory of the text's 4 CPUs."""
+    numbers, notes = sized("--gres=gpu:1 | -c 4 | --mem-per-cpu=4G", cpus_per_node=16)
+    assert numbers == [None, 1_000, None, 16, 65_536]
+    assert notes[1] == (2, "ignored", OVERRULED)
+
+
+def test_gpus_of_the_text_are_not_spread_over_other_nodes_than_it_says() -> None:
+    """Planted: 32 GPUs on four nodes, where the text says 16 in all."""
+    assert sized("--gpus=16 | --gpus-per-node=8", nodes=4)[1][0] == (
+        *(1, "refused", "16 GPUs are not 8 on each of 4 nodes; keep one."),
+    )
+
+
+def test_the_nodes_of_the_request_are_settled_with_the_tasks() -> None:
+    """Planted: 8 GPUs for 16 tasks; a range of the text beside the nodes of the request; fewer
+    tasks than nodes."""
+    assert sized("-N 2 | -n 16 | --gpus-per-task=1", nodes=1)[0][:3] == [None, 16_000, 1]
+    assert sized("-N 2-4 | --gpus-per-node=8", nodes=8)[0][:3] == [None, 8_000, 8]
+    request = read_job_request(
+        a_body(script=..., gpus=..., nodes=8, sbatch="#SBATCH -N 2-4 --gpus-per-node=8\nx\n")
+    )
+    assert request.size.node_count_min is None
+    numbers, notes = sized("-N 4 | -n 4 | --gpus-per-node=8 | -c 6", nodes=8)
+    assert numbers == [None, 8_000, 8, 6, None]
+    assert notes[:2] == [(1, "ignored", OVERRULED), (2, "ignored", OVERRULED)]
+    assert sized("-n 4 | --gpus-per-task=2", nodes=8)[1][0] == (
+        *(1, "refused", "4 tasks are too few for 8 nodes, as the request says."),
+    )
+
+
+def test_the_line_of_a_type_says_what_counts_of_it() -> None:
+    """Planted: notes that say `ignored` of a line whose GPUs, or whose type, count."""
+    assert sized("--gpus-per-node=h100:8", gpus=1)[1] == [
+        (1, "understood", "the request itself gives the number, of type h100")
+    ]
+    assert sized("--gpus-per-node=h100:8", pool="a100")[1] == [
+        (1, "understood", "gpus_per_node = 8, of type h100; the pool is the request's")
+    ]
+    assert sized("--gpus-per-node=h100:8", gpus=1, pool="a100")[1] == [(1, "ignored", OVERRULED)]
+
+
+def test_cpus_of_the_request_are_no_whole_nodes() -> None:
+    """Planted: the note `whole nodes`."""
+    numbers, notes = sized("--exclusive -N 2", cpus_per_node=4)
+    assert numbers == [None, 4_000, 2, None, None]
+    assert notes == [
+        (1, "ignored", "Ask for all GPUs of a node to have it alone."),
+        (1, "understood", "nodes = 2"),
+    ]
+
+
+def test_memory_of_cpus_is_unknown_where_the_cluster_gives_the_cpus() -> None:
+    """Planted: memory of one CPU beside 4 GPUs."""
+    numbers, notes = sized("--gres=gpu:4 | --mem-per-cpu=4G")
+    assert numbers == [None, 4_000, None, None, None]
+    assert notes[1] == (2, "ignored", "Say how many CPUs a task has, with --cpus-per-task.")

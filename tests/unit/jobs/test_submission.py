@@ -203,7 +203,38 @@ def test_a_type_of_gpu_that_is_missing_is_refused_by_name(bob: Actor, kind: str)
     assert not Job.objects.exists()
 
 
-def test_a_missing_type_is_refused_beside_other_errors(company: Company, bob: Actor) -> None:
+@pytest.mark.parametrize("own", [{"gpus": 1}, {"gpus_per_node": 1}])
+def test_a_missing_type_is_refused_beside_the_gpus_of_the_request(
+    bob: Actor, own: dict[str, object]
+) -> None:
+    """Planted: a note that is found by what it said at first."""
+    text = "#!/bin/sh\r\n#SBATCH --gpus-per-node=nosuch:8\r\ntrue\r\n"
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, **({"gpus": ..., "script": ..., "sbatch": text} | own))
+    assert [error.detail for error in refusal.value.errors] == [
+        "line 2: #SBATCH --gpus-per-node=nosuch:8: the request itself gives the number, of type "
+        "nosuch; there is no GPU of type 'nosuch' for you; you have h100. Write one of them, or "
+        "leave the type out."
+    ]
+
+
+def test_the_type_counts_beside_the_gpus_of_the_request(bob: Actor) -> None:
+    """Planted: a note that says `ignored` of the line that gives the pool."""
+    job = submit(bob, gpus=1, script=..., sbatch="#SBATCH --gpus-per-node=h100:8\ntrue\n")
+    assert [(note["verdict"], note["detail"]) for note in job.notes] == [
+        ("understood", "the request itself gives the number, of type h100; pool = h100")
+    ]
+
+
+def test_a_refusal_stays_when_its_line_names_the_pool(bob: Actor) -> None:
+    """Planted: the note on the pool in place of the refusal."""
+    text = "#SBATCH -G h100:16\n#SBATCH --gpus-per-node=h100:8 -N 4\ntrue\n"
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, gpus=..., script=..., sbatch=text)
+    assert "16 GPUs are not 8 on each of 4 nodes; keep one." in refusal.value.errors[0].detail
+
+
+def test_a_missing_type_is_refused_beside_other_other_errors(company: Company, bob: Actor) -> None:
     a100 = a_pool("a100")
     a_quota(company.organization, a100, 8)
     a_cluster_node(company.cluster, a100)
