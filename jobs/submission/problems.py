@@ -105,7 +105,8 @@ def _problems_of(error: ErrorDetails, model: type[BaseModel], name: str) -> Sequ
         return problems
     if kind in _SENTENCES:
         return [Problem(*_SENTENCES[kind])]
-    assert kind in ("greater_than_equal", "less_than_equal"), kind
+    if kind not in ("greater_than_equal", "less_than_equal"):
+        return [Problem("is not a valid value")]
     bounds = model.model_fields[name].metadata
     low = next(bound.ge for bound in bounds if isinstance(bound, Ge))
     high = next(bound.le for bound in bounds if isinstance(bound, Le))

@@ -99,7 +99,7 @@ _ONE_PROCESS = "One process is started per node."
 _NO_EFFECT: tuple[tuple[str, str | None, str], ...] = (
     ("account", "A", _PAYER),
     ("acctg-freq", None, _CLUSTER_SETUP),
-    ("batch", None, "The script starts on the job's first node, whichever that is."),
+    ("batch", None, "The script runs once on each node of the job."),
     ("comment", None, "Comments are not kept."),
     ("context", None, _CLUSTER_SETUP),
     ("core-spec", "S", _CLUSTER_SETUP),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
 from builders.job_builders import a_body
+from jobs.submission.problems import Problems
 from jobs.submission.requests import read_job_request
 from jobs.submission.sbatch_notes import refused_of
 from primitives.errors import InvalidRequest
@@ -452,3 +454,17 @@ def test_memory_of_cpus_is_unknown_where_the_cluster_gives_the_cpus() -> None:
     numbers, notes = sized("--gres=gpu:4 | --mem-per-cpu=4G")
     assert numbers == [None, 4_000, None, None, None]
     assert notes[1] == (2, "ignored", "Say how many CPUs a task has, with --cpus-per-task.")
+
+
+class _Odd(BaseModel):
+    odd: float
+
+
+def test_an_error_of_another_kind_has_a_sentence() -> None:
+    """Planted: an assertion on the kind."""
+    problems = Problems()
+    with pytest.raises(ValidationError) as found:
+        _Odd.model_validate({"odd": "x"})
+    assert problems.take(found.value, _Odd) == {"odd"}
+    with pytest.raises(InvalidRequest, match="odd: is not a valid value"):
+        problems.raise_any()
