@@ -20,7 +20,9 @@ _PORTS = 1_000  # of one bed
 _NAMES = ("own", "frail", "story", "sliced")
 #: Where else the bed's ports may be when another program has one of those that come first. Jobs of
 #: other tests listen on ports of their choice, and the beds of two checkouts may meet.
-_INSTEAD = (-12_000, -15_000)
+_INSTEAD = (-12_000, -13_500)
+#: So many beds have their ports above the shared one's: those from 32,768 on are given to clients.
+_ABOVE = 8
 
 
 @contextmanager
@@ -29,13 +31,13 @@ def a_bed_beside(name: str, **settings: str) -> Iterator[SlurmBed]:
     one for each worker; removed with the block. Skips the test where there can be none, or fails
     it where there must be one.
 
-    Its ports follow on the shared bed's, a thousand for each name and worker.
+    Its ports are beside the shared bed's, a thousand for each name and worker.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     shared = int(os.environ.get("BASE", str(_SHARED_FIRST_PORT)))
     folder = Path(tempfile.gettempdir()) / f"tidegate-{name}-bed-{worker}"
-    first = shared + _PORTS * (1 + _NAMES.index(name) * workers + worker)
+    first = shared + _PORTS * _thousand(_NAMES.index(name) * workers + worker)
     settings = {"H100_NODES": "16", "A100_NODES": "1", **settings, "CLUSTER": f"{name}{worker}"}
     try:
         bed = _start_where_ports_are_free(folder, settings, first)
@@ -43,6 +45,11 @@ def a_bed_beside(name: str, **settings: str) -> Iterator[SlurmBed]:
         did_not_run(reason)
     yield bed
     _remove(folder)
+
+
+def _thousand(number: int) -> int:
+    """Return where the ports of bed `number` are, in thousands from the shared bed's."""
+    return number + 1 if number < _ABOVE else _ABOVE - 1 - number
 
 
 def _start_where_ports_are_free(
