@@ -153,7 +153,8 @@ class _Settling:
     def _overrule_gpus(self) -> None:
         """Leave out the GPUs of the text, and the tasks, which Slurm spreads over them.
 
-        What a task has is then unknown, but for one task. The type of GPU still counts.
+        The CPUs and memory of tasks are then unknown, but for one task. The type of GPU still
+        counts.
         """
         gpus = {option: self.value(option) for option in GPUS if option in self.asked}
         self._type({option: given for option, given in gpus.items() if given.number})
