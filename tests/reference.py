@@ -171,7 +171,7 @@ def _table(header: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
 
 
 def labels() -> dict[str, str]:
-    """What the pages call each code."""
+    """The title of each code on the pages."""
     source = (REPO / "frontend/src/jobs/words.ts").read_text()
     block = source.partition("const CODE_WORDS")[2].partition("};")[0]
     return dict(re.findall(r'^  (\w+): "(.*)",$', block, re.MULTILINE))

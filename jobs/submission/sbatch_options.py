@@ -14,7 +14,7 @@ from jobs.submission.sbatch_notes import NotUnderstood
 
 
 class Takes(StrEnum):
-    """Whether an option takes a value. An optional one stands after `=`, or at the letter."""
+    """The kinds of value of an option. An optional value stands after `=`, or at the letter."""
 
     NOTHING = "nothing"
     OPTIONAL = "optional"

@@ -35,7 +35,7 @@ _MARK = "parameter"
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
-    """How a parameter is read, by its text and its name, and what OpenAPI says of it.
+    """The reader of a parameter, by its text and its name, and its description in OpenAPI.
 
     `required` says what to give, for a parameter that must be given. `shown` is further words of
     OpenAPI.

@@ -1,4 +1,4 @@
-"""What the database keeps of the attempts of a job."""
+"""The database's constraints on the attempts of a job."""
 
 from __future__ import annotations
 
