@@ -44,13 +44,27 @@ def test_the_time_limit_gives_notice_and_then_ends(rig: Rig) -> None:
     assert ended.ended_at - ended.started_at < 6 + 3
 
 
-def test_a_job_that_ends_at_the_notice_before_its_limit_keeps_its_own_outcome(rig: Rig) -> None:
+@pytest.mark.parametrize("code", [0, 3, 143])
+def test_a_job_that_ends_at_the_notice_of_its_limit_is_timed_out(rig: Rig, code: int) -> None:
+    """Its limit ended it, whatever its exit code: after a notice, 0 means "saved".
+
+    Planted: the notice's cause dropped in the supervisor, the batch script and the launcher.
+    """
     workload = a_workload(
-        "trap 'exit 0' TERM; while :; do sleep 0.05; done", time_limit_s=4, grace_s=3
+        f"trap 'exit {code}' TERM; while :; do sleep 0.05; done", time_limit_s=4, grace_s=3
     )
     rig.start(workload)
     seen = until_released(rig.connector, workload.key)
-    assert (seen.outcome, seen.exit_codes) == (Outcome.SUCCEEDED, {0: 0})
+    assert seen.outcome is Outcome.TIMED_OUT
+    # A shell tells its killed child and this exit code alike.
+    assert seen.exit_codes in ({0: code}, {0: 128 - code if code > 128 else code})
+
+
+def test_a_job_that_ends_before_the_notice_of_its_limit_keeps_its_own_outcome(rig: Rig) -> None:
+    workload = a_workload("exit 3", time_limit_s=60, grace_s=3)
+    rig.start(workload)
+    seen = until_released(rig.connector, workload.key)
+    assert (seen.outcome, seen.exit_codes) == (Outcome.FAILED, {0: 3})
 
 
 def test_a_notice_and_a_voluntary_exit_free_the_gpus_at_once(rig: Rig) -> None:

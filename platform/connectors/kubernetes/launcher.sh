@@ -3,9 +3,9 @@
 #   sh -c THIS tidegate SIGNAL GRACE_S LIMIT_S FIRST_RANK SCRIPT NOTICE MESSAGE
 #
 # SIGNAL goes to the script's process group once, when file NOTICE says "given" and GRACE_S before
-# LIMIT_S (0: no limit), at which the group is killed. TERM is passed on. MESSAGE gets one line of
-# JSON at the end: {"exit": CODE} or {"signal": NUMBER}, with "noticed": true and "timed_out": true
-# where that happened, or {"start_failed": "why"}. The exit code is the script's, but 0 after a
+# LIMIT_S (0: no limit), but not before half of it. At LIMIT_S the group is killed. TERM is passed on. MESSAGE gets one line of
+# JSON at the end: {"exit": CODE} or {"signal": NUMBER}, with "noticed": true where that happened and
+# "timed_out": true where the limit was reached or its notice had been given, or {"start_failed": "why"}. The exit code is the script's, but 0 after a
 # notice: other ranks may still be saving their work, and a rank that fails would end them. A script
 # that TERM alone told to end has not done its work, whatever it says: 143 in place of 0, or
 # Kubernetes would take the rank for done, and the others would wait for it.
@@ -26,7 +26,7 @@ refuse() {
   exit 127
 }
 
-pid= target= asked= noticed= stopped= expired= woken=
+pid= target= asked= noticed= stopped= due= expired= woken=
 # The one form in which all shells take a group: BusyBox fails at "--", dash at a group after -s.
 send() { kill "-$1" "$target" || kill "-$1" "$pid"; }
 notice() {
@@ -34,6 +34,11 @@ notice() {
   { [ -z "$pid" ] || [ -n "$noticed" ]; } && return
   noticed=1
   send "$signal"
+}
+# The limit's notice. What ends after it was ended by the limit, whatever its exit code.
+expect() {
+  [ -n "$noticed" ] || due=1
+  notice
 }
 stop() {
   woken=1 stopped=1
@@ -45,6 +50,7 @@ expire() {
   kill -s KILL "$pid"
 }
 trap notice URG
+trap expect VTALRM
 trap stop TERM
 trap expire ALRM
 trap : HUP INT QUIT USR1 USR2
@@ -135,8 +141,12 @@ now() {
 at=0
 now
 start=$at
+# Never before half the limit, however long the grace is.
+ahead=$((grace_s * 100))
+[ $ahead -le $((limit_s * 50)) ] || ahead=$((limit_s * 50))
+notice_at=$((limit_s * 100 - ahead))
 (
-  trap '' HUP INT QUIT USR1 USR2 URG TERM
+  trap '' HUP INT QUIT USR1 USR2 URG VTALRM TERM
   is_told=
   while kill -0 $$ && sleep 1; do
     at=$((at + 100))
@@ -144,8 +154,9 @@ start=$at
     if [ -z "$is_told" ]; then
       word=
       read -r word < "$notice_file"
-      [ "$limit_s" -eq 0 ] || [ $((at - start)) -lt $(((limit_s - grace_s) * 100)) ] || word=given
+      [ "$limit_s" -eq 0 ] || [ "$word" = given ] || [ $((at - start)) -lt $notice_at ] || word=due
       [ "$word" != given ] || { is_told=1 && kill -s URG $$; }
+      [ "$word" != due ] || { is_told=1 && kill -s VTALRM $$; }
     fi
     [ "$limit_s" -eq 0 ] || [ $((at - start)) -lt $((limit_s * 100)) ] || kill -s ALRM $$
   done
@@ -171,7 +182,7 @@ kill -s KILL "$watcher"
 result="\"exit\": $code" extra=
 [ "$code" -le 128 ] || [ "$code" -gt 192 ] || result="\"signal\": $((code - 128))"
 [ -z "$noticed" ] || extra=', "noticed": true'
-[ -z "$expired" ] || extra="$extra, \"timed_out\": true"
+[ -z "$due$expired" ] || extra="$extra, \"timed_out\": true"
 tell "{$result$extra}"
 if [ -n "$noticed$expired" ]; then code=0; elif [ "$code" -eq 0 ] && [ -n "$taken" ]; then code=143; fi
 exit "$code"

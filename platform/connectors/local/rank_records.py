@@ -20,6 +20,7 @@ from connectors.local.attempt_files import (
 OUTCOME_BY_CAUSE = {
     "stopped": "stopped",
     "timed_out": "timed_out",
+    "limit_noticed": "timed_out",
     "start_failed": "start_failed",
     "lost": "node_failed",
     "rank_failed": "failed",
@@ -27,6 +28,7 @@ OUTCOME_BY_CAUSE = {
 _MESSAGE_BY_CAUSE = {
     "stopped": "it was stopped as asked",
     "timed_out": "it reached its time limit",
+    "limit_noticed": "it ended after the notice of its time limit",
 }
 
 

@@ -91,6 +91,7 @@ class Supervisor:
         self.cause = ""
         self.cause_ms = 0
         self.is_noticed = False
+        self.is_limit_noticed = False
         self.is_rest_termed = False
         self.keepers_due_ms = 0
         self.complaints = 0
@@ -103,6 +104,7 @@ class Supervisor:
         with contextlib.suppress(OSError, CorruptRecord):
             state = read_json(self.files.state)
             self.is_noticed = state.get("is_noticed") is True
+            self.is_limit_noticed = state.get("is_limit_noticed") is True
             if state.get("cause") in OUTCOME_BY_CAUSE:
                 self.cause_ms = integer(state, "cause_ms")
                 self.cause = str(state["cause"])
@@ -153,13 +155,19 @@ class Supervisor:
             wait_ms = min(wait_ms, self._start_missing(), self._notice(now_ms))
             wait_ms = min(wait_ms, self._limit_ms() - now_ms)
         if self.is_over and all(rank.is_gone for rank in self.ranks) and not self._strays(0):
-            self._end(describe(self.ranks, self.cause, is_waiting=False))
+            self._end(self._described())
             return None
         if self.is_over or self.cause:
             wait_ms = min(wait_ms, self._end_what_runs(now_ms, is_stop_asked))
-        is_waiting = self.allocation is None
-        self._write_state(describe(self.ranks, self.cause, is_waiting=is_waiting))
+        self._write_state(self._described())
         return max(1, wait_ms)
+
+    def _described(self) -> dict[str, object]:
+        cause = self.cause
+        if not cause and self.is_over and self.is_limit_noticed:
+            # The limit ended it, whatever its ranks made of the notice: exit code 0 means "saved".
+            cause = "limit_noticed"
+        return describe(self.ranks, cause, is_waiting=self.allocation is None)
 
     @property
     def is_over(self) -> bool:
@@ -260,17 +268,22 @@ class Supervisor:
         return min(started) + 1_000 * self.spec.time_limit_s
 
     def _notice(self, now_ms: int) -> int:
-        """Send the notice when it is due: once per attempt, on request or before the limit."""
+        """Send the notice when it is due: once per attempt, on request or before the limit.
+
+        Whichever comes first is the cause of the end that follows.
+        """
         if self.is_noticed:
             return _TICK_MS
         due_ms = self._limit_ms()
         if self.spec.time_limit_s is not None:
             # The notice never comes before half the limit, however long the grace is.
             due_ms -= min(1_000 * self.spec.grace_s, 500 * self.spec.time_limit_s)
-        if now_ms < due_ms and not os.path.exists(self.files.notify_request):
+        is_asked = os.path.exists(self.files.notify_request)
+        if now_ms < due_ms and not is_asked:
             return min(_TICK_MS, due_ms - now_ms)
         for rank in self._signal_groups(self.spec.notice_signal, lambda rank: rank.is_noticed):
             rank.is_noticed = True
+            self.is_limit_noticed = self.is_limit_noticed or not is_asked
         self.is_noticed = all(rank.is_noticed or rank.is_over for rank in self.ranks)
         return _TICK_MS if self.is_noticed else _BUSY_TICK_MS
 
@@ -360,6 +373,7 @@ class Supervisor:
             "cause": self.cause,
             "cause_ms": self.cause_ms,
             "is_noticed": self.is_noticed,
+            "is_limit_noticed": self.is_limit_noticed,
         }
         if state != self.written:
             write_json(self.files.state, state)

@@ -14,7 +14,8 @@ processes.
 The end of the job: the shell exits with the code of the first rank that failed, or 0. Otherwise the
 shell dies of a signal:
 
-- TIMED_OUT_SIGNAL when our own time limit ended the ranks (Slurm's limit has minutes only).
+- TIMED_OUT_SIGNAL when our own time limit ended the ranks (Slurm's limit has minutes only), or a
+  rank after the notice of that limit, whatever its exit code.
 - NOT_STARTED_SIGNAL when a rank could not start.
 - STOPPED_SIGNAL when no cancel followed a stop.
 
@@ -117,7 +118,7 @@ refuse() {
   exit 0
 }
 
-pid= asked= noticed= aborted= stopped= killer=
+pid= asked= noticed= due= aborted= stopped= killer=
 notice() {
   asked=1
   { [ -n "$noticed" ] || [ -z "$pid" ]; } && return
@@ -125,6 +126,8 @@ notice() {
   tell noticed
   kill -s "$notice_signal" -- "-$pid"
 }
+# The limit's notice. What ends after it was ended by the limit.
+expect() { [ -n "$noticed" ] || due=1; notice; }
 abort() {
   aborted=1
   [ -n "$pid" ] || return
@@ -134,6 +137,7 @@ abort() {
 }
 finish() { [ -z "$pid" ] || kill -s KILL -- "-$pid"; }
 trap notice URG
+trap expect VTALRM
 trap abort XCPU
 trap 'stopped=1; finish' ABRT
 trap 'tell limit; finish' ALRM
@@ -192,7 +196,7 @@ reader=$!
 timer=
 if [ "$limit_ms" -gt 0 ]; then
   ( sleep "$((notice_ms / 1000)).$(printf %03d "$((notice_ms % 1000))")"
-    kill -s URG "$$"
+    kill -s VTALRM "$$"
     rest_ms=$((limit_ms - notice_ms))
     sleep "$((rest_ms / 1000)).$(printf %03d "$((rest_ms % 1000))")"
     kill -s ALRM "$$" ) < /dev/null &
@@ -207,6 +211,7 @@ code=${status:-143}
 leave "$code"
 for helper in $reader $timer $killer; do kill -s KILL -- "-$helper"; done
 rm -rf -- "$work"
+[ -z "$due" ] || tell limit
 tell exit "$code"
 exit 0
 """

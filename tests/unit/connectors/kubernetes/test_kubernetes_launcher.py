@@ -303,11 +303,25 @@ def test_a_script_that_heeds_no_notice_ends_at_its_limit(container: Container) -
     assert 3 <= rank.seconds() < 6
 
 
-def test_a_script_that_ends_within_its_grace_is_not_timed_out(container: Container) -> None:
-    rank = container.run("trap 'exit 5' TERM; " + LOOP, limit_s=20, grace_s=19)
+@pytest.mark.parametrize("code", [0, 5, 143])
+def test_what_ends_after_the_notice_of_its_limit_is_timed_out(
+    container: Container, code: int
+) -> None:
+    """Planted: `due` set by no notice; each was said to have ended by itself."""
+    rank = container.run(f"trap 'exit {code}' TERM; " + LOOP, limit_s=4, grace_s=3)
+
+    said = {"signal": 15} if code == 143 else {"exit": code}
+    assert rank.end() == (0, {**said, "noticed": True, "timed_out": True})
+    # The notice never comes before half the limit.
+    assert 2 <= rank.seconds() < 4
+
+
+def test_what_ends_after_another_notice_is_not_timed_out(container: Container) -> None:
+    """Planted: `expect` that sets `due` although a notice was given before."""
+    rank = container.run(f"trap 'sleep 3; exit 5' TERM; {LOOP}", limit_s=6, grace_s=3)
+    rank.give_notice()
 
     assert rank.end() == (0, {"exit": 5, "noticed": True})
-    assert rank.seconds() < 10
 
 
 @both
