@@ -11,6 +11,7 @@ PURE = tuple(
         "scenarios",
         "unit/arbiter",
         "unit/credits",
+        "unit/manifests",
         "unit/primitives",
         "unit/simulator",
     )

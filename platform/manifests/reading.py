@@ -1,0 +1,265 @@
+"""Reads a text into its jobs, what belongs to them, and what becomes of each field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from manifests.devices import Gpus, is_gpu
+from manifests.documents import Document, Unreadable, read_documents
+from manifests.fields import Field
+from manifests.findings import Finding, Findings, Verdict
+from manifests.jobs import ManifestJob, PodSet
+from manifests.kinds import KINDS, MAX_SECONDS, POD_GROUP, Kind
+from manifests.pods import PRIORITY, read_marks
+
+CLAIM_TEMPLATE = "ResourceClaimTemplate"
+CLAIM_API = "resource.k8s.io/v1"
+#: As long as the parts of object names that the portal makes of it.
+NAME_MAX = 63
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+_TOP = frozenset({"apiVersion", "kind", "metadata", "spec"})
+_META = frozenset({"name", "generateName", "namespace", "labels", "annotations"})
+_OF_SERVER = frozenset(
+    {
+        *("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"),
+        "selfLink",
+    }
+)
+_SHOWN_MAX = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A text as it was read.
+
+    `jobs` has one entry for each job in it, and `claims` the documents of claim templates beside
+    them. Nothing may run unless `is_accepted`.
+    """
+
+    jobs: tuple[ManifestJob, ...]
+    claims: tuple[Document, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def refusals(self) -> tuple[Finding, ...]:
+        """The findings that keep it from running."""
+        return tuple(one for one in self.findings if one.verdict is Verdict.REFUSED)
+
+    @property
+    def job(self) -> ManifestJob | None:
+        """Its only job; None unless there is exactly one."""
+        return self.jobs[0] if len(self.jobs) == 1 else None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Return whether it is one job that the portal runs."""
+        return self.job is not None and not self.refusals
+
+
+@lru_cache(maxsize=64)
+def read_manifest(text: str) -> Manifest:
+    """Return what the YAML or JSON in `text` says. Nothing raises: errors are findings."""
+    try:
+        documents = read_documents(text)
+    except Unreadable as error:
+        finding = Finding(error.line, "manifest", Verdict.REFUSED, error.detail)
+        return Manifest((), (), (finding,))
+    return _Reading(documents).manifest()
+
+
+class _Reading:
+    def __init__(self, documents: tuple[Document, ...]) -> None:
+        self._findings = Findings()
+        self._documents = documents
+        self._jobs: list[ManifestJob] = []
+
+    def manifest(self) -> Manifest:
+        tops = [(one, self._top(one)) for one in self._documents]
+        claims: dict[str, Gpus | None] = {}
+        templates = []
+        for document, top in tops:
+            if top is not None and _kind_of(top)[1] == CLAIM_TEMPLATE:
+                self._take_claims(top, claims)
+                templates.append(document)
+        for document, top in tops:
+            if top is not None and _kind_of(top)[1] != CLAIM_TEMPLATE:
+                self._take(document, top, claims)
+        if not self._documents:
+            self._findings.add(0, "manifest", Verdict.REFUSED, "has no document with a job")
+        elif len(self._jobs) > 1:
+            listed = ", ".join(job.label for job in self._jobs)
+            self._findings.add(
+                0,
+                "manifest",
+                Verdict.REFUSED,
+                f"has {len(self._jobs)} jobs ({listed}); submit each in a text of its own",
+            )
+        elif not self._jobs and not any(
+            one.verdict is Verdict.REFUSED for one in self._findings.all()
+        ):
+            self._findings.add(0, "manifest", Verdict.REFUSED, "has no document of a job")
+        return Manifest(tuple(self._jobs), tuple(templates), self._findings.all())
+
+    def _top(self, document: Document) -> Field | None:
+        value = document.value
+        kind = value.get("kind") if isinstance(value, dict) else None
+        what = kind[:_SHOWN_MAX] if isinstance(kind, str) else "manifest"
+        top = Field(document, self._findings, what, (), value)
+        if not isinstance(value, dict):
+            top.refuse("must be an object with apiVersion, kind and spec")
+            return None
+        for name in ("apiVersion", "kind"):
+            if not top.at(name).text():
+                top.at(name).refuse("is required, such as batch/v1 and Job")
+        return top if isinstance(kind, str) and isinstance(value.get("apiVersion"), str) else None
+
+    def _take_claims(self, top: Field, claims: dict[str, Gpus | None]) -> None:
+        if top.at("apiVersion").value != CLAIM_API:
+            top.at("apiVersion").refuse(f"must be {CLAIM_API}")
+        self._check_object(top)
+        name = top.at("metadata", "name").text()
+        if not name:
+            top.at("metadata", "name").refuse("is required: Pods name the template by it")
+        found: list[Gpus] = []
+        for request in top.at("spec", "spec", "devices", "requests").each():
+            exactly = request.at("exactly")
+            if request.at("firstAvailable").is_given or not exactly.is_given:
+                request.refuse("must name its devices in `exactly`")
+                continue
+            count = exactly.at("count").whole(1)
+            if exactly.at("allocationMode").text() not in (None, "ExactCount"):
+                exactly.at("allocationMode").refuse("must be ExactCount, with a count")
+            device_class = exactly.at("deviceClassName").text()
+            if device_class and is_gpu(device_class):
+                found.append(Gpus(device_class, 1 if count is None else count, is_claim=True))
+        if len(found) > 1:
+            top.at("spec").refuse("claims GPUs in several requests; write one with a count")
+        claims[name or ""] = found[0] if found else None
+
+    def _take(self, document: Document, top: Field, claims: Mapping[str, Gpus | None]) -> None:
+        group, name = _kind_of(top)
+        kind = KINDS.get((group, name))
+        if kind is None:
+            top.at("kind").refuse(_unknown(group, name))
+            return
+        if top.at("apiVersion").value != kind.api_version:
+            top.at("apiVersion").refuse(f"must be {kind.api_version}")
+        marks = self._check_object(top)
+        if name == "Pod" and POD_GROUP in marks:
+            top.at("metadata", "labels", POD_GROUP).refuse(
+                "groups of Pods are not run from manifests; write a Job or a JobSet"
+            )
+        shape = kind.read(top, claims, marks)
+        job = ManifestJob(
+            document=document,
+            field=top,
+            api_version=kind.api_version,
+            kind=name,
+            name=_job_name(top),
+            pod_sets=shape.pod_sets,
+            is_run=not kind.told,
+            time_limit_s=_limit_of(top, marks, shape.time_limit_s),
+            priority_class=marks.get(PRIORITY) or _pod_priority(shape.pod_sets),
+        )
+        self._jobs.append(job)
+        if kind.told:
+            top.at("kind").refuse(_told(job, kind))
+        else:
+            _check_sizes(top, job)
+
+    def _check_object(self, top: Field) -> dict[str, str]:
+        """Check the parts that every object has, and return its labels and annotations."""
+        for name, part in top.items():
+            if name == "status":
+                part.ignore("the cluster writes it")
+            elif name not in _TOP:
+                part.refuse("is no field of such an object; remove it")
+        metadata = top.at("metadata")
+        for name, part in metadata.items():
+            if name in _OF_SERVER:
+                part.ignore("the cluster writes it")
+            elif name == "namespace":
+                part.ignore("the job runs in the namespace of its team")
+            elif name not in _META:
+                part.refuse("is not taken from a manifest; remove it")
+        if (given := metadata.at("name").text()) and not _NAME.fullmatch(given):
+            metadata.at("name").refuse("must be in lower case, of letters, digits, '-' and '.'")
+        return read_marks(metadata, is_pod=top.at("kind").value == "Pod")
+
+
+def _kind_of(top: Field) -> tuple[str, str]:
+    """Return the group of its apiVersion, "" for the core one, and its kind."""
+    group, slash, _ = str(top.at("apiVersion").value).partition("/")
+    return (group if slash else ""), str(top.at("kind").value)
+
+
+def _unknown(group: str, name: str) -> str:
+    if name in ("ConfigMap", "Secret"):
+        return (
+            "is not taken beside a job; create it in the team's namespace with kubectl, and name "
+            "it in the Pods"
+        )
+    return (
+        f"{name[:_SHOWN_MAX]} of {group[:_SHOWN_MAX] or 'v1'} is no kind of job; jobs are "
+        "Job, JobSet and Pod, with ResourceClaimTemplates beside them"
+    )
+
+
+def _told(job: ManifestJob, kind: Kind) -> str:
+    """Return why the kind is not run, with the size that was read."""
+    if job.gpus is None:
+        return kind.told
+    each = f"{job.gpus.units} {job.gpus.name}"
+    return f"{kind.told}. It has {job.nodes} Pods with {each} each"
+
+
+def _job_name(top: Field) -> str | None:
+    metadata = top.at("metadata")
+    name = metadata.at("name").text() or (metadata.at("generateName").text() or "").rstrip("-.")
+    return name or None
+
+
+def _limit_of(top: Field, marks: Mapping[str, str], own_s: int | None) -> int | None:
+    """Return the shorter of the object's own limit and the one that is for Kueue."""
+    text = marks.get(MAX_SECONDS)
+    if text is None:
+        return own_s
+    mark = top.at("metadata", "labels", MAX_SECONDS)
+    if not text.isdecimal() or not 0 < len(text) <= 9 or int(text) == 0:
+        mark.refuse("must be a number of seconds")
+        return own_s
+    mark.note(f"the time limit of the job is at most {int(text)} s")
+    return int(text) if own_s is None else min(own_s, int(text))
+
+
+def _pod_priority(pod_sets: tuple[PodSet, ...]) -> str | None:
+    names = {one.needs.priority_class for one in pod_sets}
+    return next(iter(sorted(filter(None, names))), None)
+
+
+def _check_sizes(top: Field, job: ManifestJob) -> None:
+    """Refuse a job of no GPUs, or one whose Pods with GPUs differ: quotas count equal nodes."""
+    if not job.pod_sets:
+        return
+    sizes = {one.needs.gpus for one in job.holders}
+    if not sizes:
+        top.at("spec").refuse(
+            "asks for no GPUs; write resources.limits such as nvidia.com/gpu: 1, or give the job "
+            "as a script for a pool of CPU cores"
+        )
+    elif len(sizes) > 1:
+        listed = ", ".join(
+            f"{one.count} x {one.needs.gpus.units} {one.needs.gpus.name}"
+            for one in job.holders
+            if one.needs.gpus is not None
+        )
+        top.at("spec").refuse(
+            f"has Pods with different GPUs ({listed}); give all Pods that have GPUs as many"
+        )
+    for name in ("required_topology", "preferred_topology"):
+        wanted = {getattr(one.needs, name) for one in job.holders}
+        if len(wanted) > 1:
+            top.at("spec").refuse("has Pods with different topologies; give all the same")

@@ -1,0 +1,345 @@
+"""Single fields of manifests: what they mean, and the sentence of each refusal."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from manifests.devices import is_gpu
+from manifests.reading import Manifest, read_manifest
+
+
+def a_container(gpus: Any = 1, **more: Any) -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": gpus} if gpus else {}
+    return {"name": "main", "image": "train:1", "resources": {"limits": limits}, **more}
+
+
+def a_pod(*containers: dict[str, Any], **more: Any) -> dict[str, Any]:
+    listed = list(containers) or [a_container()]
+    return {"spec": {"restartPolicy": "Never", "containers": listed, **more}}
+
+
+def a_job(template: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train"},
+        "spec": {**spec, "template": template or a_pod()},
+    }
+
+
+def a_jobset(*jobs: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "set"},
+        "spec": {"replicatedJobs": list(jobs)},
+    }
+
+
+def replicated(name: str, template: dict[str, Any], replicas: int = 1, **spec: Any) -> Any:
+    return {
+        "name": name,
+        "replicas": replicas,
+        "template": {"spec": {**spec, "template": template}},
+    }
+
+
+def read(*documents: Any) -> Manifest:
+    return read_manifest("\n---\n".join(json.dumps(one) for one in documents))
+
+
+def refusals(*documents: Any) -> list[tuple[str, str]]:
+    return [(one.where.partition(": ")[2], one.detail) for one in read(*documents).refusals]
+
+
+def test_a_plain_job_has_no_refusal() -> None:
+    """All cases below change it in one place."""
+    assert refusals(a_job()) == []
+    assert read(a_job()).is_accepted
+
+
+_NODE = "the team's namespace allows no access to the node; leave it out"
+_SECURITY = "the team's namespace does not allow it; leave it out"
+_MARK = "is the portal's own mark; leave it out"
+
+
+@pytest.mark.parametrize(
+    ("template", "where", "detail"),
+    [
+        (a_pod(hostNetwork=True), "hostNetwork", _NODE),
+        (a_pod(hostPID=True), "hostPID", _NODE),
+        (
+            a_pod(volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
+            "volumes[0].hostPath",
+            "the team's namespace allows no such volume; use persistentVolumeClaim, emptyDir, "
+            "configMap or secret",
+        ),
+        (
+            a_pod(nodeName="gpu-1"),
+            "nodeName",
+            "the scheduler chooses the node; write nodeSelector or leave it out",
+        ),
+        (
+            a_pod(schedulerName="mine"),
+            "schedulerName",
+            "the cluster's own scheduler places the Pods; leave it out",
+        ),
+        (
+            a_pod(serviceAccountName="admin"),
+            "serviceAccountName",
+            "the Pods run as the cluster's account for jobs; leave it out",
+        ),
+        (
+            a_pod(a_container(securityContext={"privileged": True})),
+            "containers[0].securityContext.privileged",
+            _SECURITY,
+        ),
+        (
+            a_pod(a_container(securityContext={"capabilities": {"add": ["IPC_LOCK"]}})),
+            "containers[0].securityContext.capabilities.add[0]",
+            "the team's namespace allows no more capabilities; leave it out",
+        ),
+        (
+            a_pod(securityContext={"runAsUser": 0}),
+            "securityContext.runAsUser",
+            "the Pods may not run as root; name another user or none",
+        ),
+        (
+            a_pod(a_container(ports=[{"hostPort": 80}])),
+            "containers[0].ports[0].hostPort",
+            "the team's namespace allows no port of the node; leave it out",
+        ),
+        (
+            a_pod(a_container(image=None)),
+            "containers[0].image",
+            "is required: the container's image",
+        ),
+    ],
+)
+def test_what_a_team_may_not_do_is_refused_by_its_field(
+    template: dict[str, Any], where: str, detail: str
+) -> None:
+    """Planted: the checks of one container only, the first init container's left out."""
+    assert refusals(a_job(template)) == [(f"spec.template.spec.{where}", detail)]
+
+
+def test_init_containers_are_checked_too() -> None:
+    template = a_pod(initContainers=[a_container(0, securityContext={"privileged": True})])
+    assert refusals(a_job(template)) == [
+        ("spec.template.spec.initContainers[0].securityContext.privileged", _SECURITY)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "where", "detail"),
+    [
+        (
+            {"ownerReferences": []},
+            "ownerReferences",
+            "is not taken from a manifest; remove it",
+        ),
+        ({"finalizers": ["a"]}, "finalizers", "is not taken from a manifest; remove it"),
+        ({"labels": {"tidegate.io/team": "x"}}, "labels.tidegate.io/team", _MARK),
+        ({"annotations": {"tidegate.io/key": "x"}}, "annotations.tidegate.io/key", _MARK),
+        (
+            {"labels": {"kueue.x-k8s.io/prebuilt-workload-name": "x"}},
+            "labels.kueue.x-k8s.io/prebuilt-workload-name",
+            "is written by a controller or by the portal; leave it out",
+        ),
+    ],
+)
+def test_marks_of_the_portal_and_of_controllers_are_refused(
+    metadata: dict[str, Any], where: str, detail: str
+) -> None:
+    job = a_job()
+    job["metadata"] |= metadata
+    assert refusals(job) == [(f"metadata.{where}", detail)]
+
+
+def test_pods_may_not_carry_marks_of_the_portal() -> None:
+    template = a_pod()
+    template["metadata"] = {"labels": {"tidegate.io/role": "rank", "job-name": "other"}}
+    assert refusals(a_job(template)) == [
+        ("spec.template.metadata.labels.tidegate.io/role", _MARK),
+        (
+            "spec.template.metadata.labels.job-name",
+            "is written by a controller or by the portal; leave it out",
+        ),
+    ]
+
+
+def test_every_refusal_is_told_not_only_the_first() -> None:
+    job = a_job(a_pod(hostNetwork=True, nodeName="a"), parallelism=0)
+    job["metadata"]["finalizers"] = ["a"]
+    assert [where for where, _ in refusals(job)] == [
+        "metadata.finalizers",
+        "spec.template.spec.hostNetwork",
+        "spec.template.spec.nodeName",
+        "spec.parallelism",
+    ]
+
+
+def test_several_jobs_are_told_by_name() -> None:
+    assert read(a_job(), a_jobset(replicated("w", a_pod()))).refusals[0].detail == (
+        "has 2 jobs (Job train, JobSet set); submit each in a text of its own"
+    )
+
+
+def test_unknown_kinds_are_named() -> None:
+    other = {"apiVersion": "example.com/v1", "kind": "Dream", "metadata": {"name": "x"}}
+    assert refusals(other)[0][1] == (
+        "Dream of example.com is no kind of job; jobs are Job, JobSet and Pod, with "
+        "ResourceClaimTemplates beside them"
+    )
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}}
+    assert refusals(a_job(), secret) == [
+        (
+            "kind",
+            "is not taken beside a job; create it in the team's namespace with kubectl, and name "
+            "it in the Pods",
+        )
+    ]
+
+
+def test_an_older_version_of_a_kind_is_told() -> None:
+    old = {**a_job(), "apiVersion": "batch/v1beta1"}
+    assert refusals(old) == [("apiVersion", "must be batch/v1")]
+
+
+def test_a_job_without_gpus_is_told_what_to_write() -> None:
+    assert refusals(a_job(a_pod(a_container(0)))) == [
+        (
+            "spec",
+            "asks for no GPUs; write resources.limits such as nvidia.com/gpu: 1, or give the job "
+            "as a script for a pool of CPU cores",
+        )
+    ]
+
+
+def test_pods_with_different_gpus_are_told() -> None:
+    head, workers = a_pod(a_container(2)), a_pod(a_container(8))
+    jobs = (replicated("head", head), replicated("w", workers, parallelism=3, completions=3))
+    assert refusals(a_jobset(*jobs)) == [
+        (
+            "spec",
+            "has Pods with different GPUs (1 x 2 nvidia.com/gpu, 3 x 8 nvidia.com/gpu); give all "
+            "Pods that have GPUs as many",
+        )
+    ]
+
+
+def test_pods_without_gpus_run_beside_the_others() -> None:
+    launcher = a_pod(a_container(0))
+    found = read(
+        a_jobset(
+            replicated("launcher", launcher),
+            replicated("w", a_pod(a_container(8)), 2, parallelism=2, completions=2),
+        )
+    )
+    assert found.job is not None
+    assert [(one.name, one.count, one.ranks_from) for one in found.job.pod_sets] == [
+        ("launcher", 1, 0),
+        ("w", 4, 1),
+    ]
+    assert (found.job.nodes, found.job.ranks) == (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("spec", "count", "total"),
+    [
+        ({}, 1, 1),
+        ({"parallelism": 4}, 4, 4),
+        ({"completions": 10}, 1, 10),
+        ({"completions": 10, "parallelism": 4}, 4, 10),
+        ({"completions": 3, "parallelism": 8}, 3, 3),
+    ],
+)
+def test_parallelism_and_completions(spec: dict[str, int], count: int, total: int) -> None:
+    """Planted: the larger of the two as the Pods at once."""
+    job = read(a_job(**spec)).job
+    assert job is not None
+    assert (job.pod_sets[0].count, job.pod_sets[0].total) == (count, total)
+
+
+def test_requests_count_as_kubernetes_counts_them() -> None:
+    """Sidecars add up, an init container counts where it needs more, and requests win."""
+    init = {"name": "i", "image": "i", "resources": {"requests": {"cpu": "9500m"}}}
+    side = {**init, "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
+    main = a_container(2)
+    main["resources"]["limits"] |= {"cpu": 8, "memory": "1.5Gi"}
+    main["resources"]["requests"] = {"cpu": "2500m"}
+    job = read(a_job(a_pod(main, initContainers=[side, init]))).job
+    assert job is not None
+    needs = job.pod_sets[0].needs
+    assert (needs.cpu_milli, needs.memory_mib) == (10_500, 1_536)
+    assert needs.gpus is not None
+    assert needs.gpus.units == 2
+
+
+@pytest.mark.parametrize(
+    ("own", "label", "limit_s"),
+    [(None, None, None), (600, None, 600), (None, "90", 90), (600, "90", 90), (60, "90", 60)],
+)
+def test_the_shorter_time_limit_counts(
+    own: int | None, label: str | None, limit_s: int | None
+) -> None:
+    job = a_job(**({} if own is None else {"activeDeadlineSeconds": own}))
+    if label is not None:
+        job["metadata"]["labels"] = {"kueue.x-k8s.io/max-exec-time-seconds": label}
+    found = read(job).job
+    assert found is not None
+    assert found.time_limit_s == limit_s
+
+
+def test_the_least_parallelism_is_checked() -> None:
+    job = a_job(parallelism=4, completions=4)
+    job["metadata"]["annotations"] = {"kueue.x-k8s.io/job-min-parallelism": "5"}
+    assert refusals(job) == [
+        (
+            "metadata.annotations.kueue.x-k8s.io/job-min-parallelism",
+            "must be a number from 1 to the parallelism, 4",
+        )
+    ]
+
+
+def test_a_claim_needs_its_template_in_the_file() -> None:
+    container = a_container(0)
+    claims = [{"name": "g", "resourceClaimTemplateName": "gone"}]
+    assert refusals(a_job(a_pod(container, resourceClaims=claims)))[0] == (
+        "spec.template.spec.resourceClaims[0].resourceClaimTemplateName",
+        "has no ResourceClaimTemplate in this file; add it as a document",
+    )
+
+
+def test_wrong_types_are_refused_by_their_field() -> None:
+    job = a_job(a_pod(a_container("many")), parallelism="3", suspend="no")
+    assert refusals(job)[:3] == [
+        ("spec.suspend", "must be true or false"),
+        (
+            "spec.template.spec.containers[0].resources.limits.nvidia.com/gpu",
+            "must be a quantity, such as 8, 500m or 64Gi",
+        ),
+        ("spec.parallelism", "must be a whole number from 0 to 2,147,483,647"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("nvidia.com/gpu", True),
+        ("nvidia.com/gpu.shared", True),
+        ("nvidia.com/mig-3g.40gb", True),
+        ("amd.com/gpu", True),
+        ("gpu.nvidia.com", True),
+        ("habana.ai/gaudi", True),
+        ("nvidia.com/gpumem", False),
+        ("nvidia.com/gpucores", False),
+        ("rdma/hca_shared_devices_a", False),
+        ("vpc.amazonaws.com/efa", False),
+    ],
+)
+def test_names_of_gpus(name: str, is_one: bool) -> None:
+    assert is_gpu(name) is is_one
