@@ -82,7 +82,7 @@ def compare(
 def without_place(works: Sequence[Work], scene: Scene) -> list[Work]:
     """Return the jobs that do not fit in the empty fleet for lack of CPU or memory alone."""
     fleet = Fleet(scene.machines, [work.job for work in works])
-    return [work for work in works if fleet.lacks_beside(fleet.shape_of(work.job))]
+    return [work for work in works if fleet.lacks_resources(fleet.shape_of(work.job))]
 
 
 def bound_mgpu_s(works: Sequence[Work], scene: Scene) -> int:

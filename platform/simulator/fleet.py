@@ -9,7 +9,7 @@ from arbiter.api.snapshot import Device, Slot
 from arbiter.placement.capacity import Layout
 from arbiter.placement.free_devices import FreeDevices, Shape
 from arbiter.placement.node_sets import NodeKinds
-from arbiter.placement.resources import Demand, Rooms, Wants, has_beside
+from arbiter.placement.resources import Demand, HostResources, Wants, has_resources
 from simulator.scene import POOL
 from simulator.traces import Machine
 from simulator.workload import TraceJob, Work
@@ -43,7 +43,7 @@ def counted(works: Sequence[Work], machines: Sequence[Machine]) -> Sequence[Work
         return works
     has_cpu = any(machine.cpu_milli is not None for machine in machines)
     has_memory = any(machine.memory_mib is not None for machine in machines)
-    if not Fleet(machines, [work.job for work in works]).counts_rooms:
+    if not Fleet(machines, [work.job for work in works]).counts_resources:
         has_cpu = has_memory = False
     if has_cpu and has_memory:
         return works
@@ -75,7 +75,7 @@ class Fleet:
         "_could_hold",
         "_kinds",
         "_layout",
-        "_rooms",
+        "_resources",
         "_shapes",
         "_sorted",
         "_wants",
@@ -90,20 +90,20 @@ class Fleet:
         self.sizes = {machine.name: machine.mgpu for machine in machines}
         devices = tuple(device_of(machine) for machine in machines)
         demands = {Demand(job.mgpu_per_node, job.cpu_milli, job.memory_mib) for job in jobs}
-        self._rooms = Rooms(devices, demands)
+        self._resources = HostResources(devices, demands)
         self._kinds = NodeKinds(devices)
         self._sorted: FreeDevices | None = None
-        self._layout = Layout({CLUSTER: self.sizes}, self._kinds, rooms=self._rooms)
+        self._layout = Layout({CLUSTER: self.sizes}, self._kinds, resources=self._resources)
         self._shapes: dict[_Ask, Shape] = {}
         self._wants: dict[Shape, Wants] = {}
         self._could_hold: dict[Shape, bool] = {}
-        self._whole = self.sizes | self._rooms.offered.get(CLUSTER, {})
+        self._whole = self.sizes | self._resources.offered.get(CLUSTER, {})
         self.free = dict(self._whole)
         self.capacity_mgpu = self.total_free = sum(self.sizes.values())
 
     def shape_of(self, job: TraceJob) -> Shape:
         """Return the demand of `job` per node; equal demands return the same object."""
-        wants = (job.cpu_milli, job.memory_mib) if self._rooms.is_counted else (None, None)
+        wants = (job.cpu_milli, job.memory_mib) if self._resources.is_counted else (None, None)
         ask = (job.mgpu_per_node, job.node_count, job.features, *wants)
         shape = self._shapes.get(ask)
         if shape is None:
@@ -118,12 +118,14 @@ class Fleet:
 
     def slots_of(self, shape: Shape, nodes: Iterable[str]) -> list[Slot]:
         """Return what a job of that `shape` holds of each of `nodes`, including CPU and memory."""
-        return self._rooms.held(CLUSTER, nodes, shape.mgpu, shape.cpu_milli, shape.memory_mib)
+        return self._resources.slots_on(
+            CLUSTER, nodes, shape.mgpu, shape.cpu_milli, shape.memory_mib
+        )
 
     @property
-    def counts_rooms(self) -> bool:
+    def counts_resources(self) -> bool:
         """Return whether CPU and memory are counted."""
-        return self._rooms.is_counted
+        return self._resources.is_counted
 
     def could_hold(self, shape: Shape) -> bool:
         """Return whether `shape` fits in the empty fleet."""
@@ -132,7 +134,7 @@ class Fleet:
             found = self._could_hold[shape] = self._layout.holds(shape)
         return found
 
-    def lacks_beside(self, shape: Shape) -> bool:
+    def lacks_resources(self, shape: Shape) -> bool:
         """Return whether only a lack of CPU or memory keeps `shape` out of the empty fleet."""
         return not self.could_hold(shape) and self.could_hold(shape.gpus_alone)
 
@@ -140,13 +142,13 @@ class Fleet:
         """Return whether `node` is of a kind that `shape` may use."""
         return shape.kinds is None or self._kinds.has(shape.kinds, CLUSTER, node)
 
-    def has_room(self, shape: Shape, node: str, left: Mapping[str, int]) -> bool:
+    def fits_on(self, shape: Shape, node: str, left: Mapping[str, int]) -> bool:
         """Return whether one rank of `shape` fits on `node` if `left` were free there.
 
         The kind of the node is not checked.
         """
         return left[node] >= shape.mgpu and (
-            not self._rooms.is_counted or has_beside(left, node, self._wants_of(shape))
+            not self._resources.is_counted or has_resources(left, node, self._wants_of(shape))
         )
 
     def find(self, shape: Shape) -> tuple[str, ...] | None:
@@ -156,13 +158,13 @@ class Fleet:
         if self._sorted is None:
             left = {name: self.free[name] for name in self.sizes}
             self._sorted = FreeDevices({CLUSTER: left}, self._kinds)
-        if not self._rooms.is_counted or not any(self._wants_of(shape)):
+        if not self._resources.is_counted or not any(self._wants_of(shape)):
             place = self._sorted.find(shape)
             return None if place is None else place.nodes
         # A trace may have as many demands as jobs: a sorted list of nodes for each would not pay.
         found: list[str] = []
-        for _, node in self._sorted.with_room(CLUSTER, shape):
-            if has_beside(self.free, node, self._wants_of(shape)):
+        for _, node in self._sorted.nodes_for(CLUSTER, shape):
+            if has_resources(self.free, node, self._wants_of(shape)):
                 found.append(node)
                 if len(found) == shape.node_count:
                     return tuple(sorted(found))
@@ -198,5 +200,5 @@ class Fleet:
     def _wants_of(self, shape: Shape) -> Wants:
         found = self._wants.get(shape)
         if found is None:
-            found = self._wants[shape] = self._rooms.wants(CLUSTER, shape.demand)
+            found = self._wants[shape] = self._resources.wants(CLUSTER, shape.demand)
         return found

@@ -18,11 +18,11 @@ from builders.arbiter_worlds import FEATURES, empty_worlds, teams
 def cases(draw: st.DrawFn) -> tuple:  # type: ignore[type-arg]
     """A world without jobs, and a job that often asks for more than there is."""
     world = draw(empty_worlds())
-    has_rooms = draw(st.booleans())
+    counts_resources = draw(st.booleans())
     world = replace(
         world,
         devices=tuple(
-            replace(device, cpu_milli=draw(st.integers(0, 9)) * 1_000 if has_rooms else None)
+            replace(device, cpu_milli=draw(st.integers(0, 9)) * 1_000 if counts_resources else None)
             for device in world.devices
         ),
         priority_classes=(PriorityClass("hi", 9, team_cap_mgpu=2 * GPU), PriorityClass("lo", 1)),
@@ -40,7 +40,7 @@ def cases(draw: st.DrawFn) -> tuple:  # type: ignore[type-arg]
         clusters=draw(st.sampled_from([None, None, frozenset({"c0"}), frozenset({"c1"})])),
         features=draw(st.sampled_from([None, *FEATURES])),
         required_topology=draw(st.sampled_from([None, Level.RACK])),
-        cpu_milli=draw(st.sampled_from([None, 4_000, 8_000])) if has_rooms else None,
+        cpu_milli=draw(st.sampled_from([None, 4_000, 8_000])) if counts_resources else None,
     )
     return world, job
 

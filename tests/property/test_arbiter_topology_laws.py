@@ -158,8 +158,9 @@ def test_a_required_domain_leaves_the_largest_ones_whole(data: st.DataObject) ->
     """On one cluster of nodes that are free or full, no other place leaves a larger domain of nodes
     that would do.
 
-    Mutants that died: the first domain by name taken; rooms not changed by `Shelves.move`; a node
-    in no rack counted as in a rack of no name; racks of different blocks taken for one.
+    Mutants that died: the first domain by name taken; counts of a domain not changed by
+    `NodeBuckets.move`; a node in no rack counted as in a rack of no name; racks of different blocks
+    taken for one.
     """
     fleet = data.draw(fleets(amounts=st.sampled_from([0, 2, 2, 2]), clusters="c"))
     free, kinds, _ = opened(fleet)

@@ -71,23 +71,23 @@ class ComingFree:
             more = self._more.get(cluster)
             if more is not None:
                 nodes = free.free[cluster]
-                has_rooms = cluster in free.beside
+                counts_resources = cluster in free.free_resources
                 for slot in slots:
-                    room, mgpu = slot.node, slot.mgpu
-                    name = node_of(room) if has_rooms else room
+                    resource, mgpu = slot.node, slot.mgpu
+                    name = node_of(resource) if counts_resources else resource
                     left = nodes.get(name)
                     if left is None:
                         continue
-                    before = more.get(room, 0)
-                    if has_rooms:
-                        had_room = free.has_room(cluster, name, self._shape, more)
-                        more[room] = before + mgpu
-                        has_room = free.has_room(cluster, name, self._shape, more)
+                    before = more.get(resource, 0)
+                    if counts_resources:
+                        did_fit = free.fits_on(cluster, name, self._shape, more)
+                        more[resource] = before + mgpu
+                        does_fit = free.fits_on(cluster, name, self._shape, more)
                     else:
-                        more[room] = before + mgpu
-                        had_room = left + before >= wanted
-                        has_room = left + before + mgpu >= wanted
-                    if has_room and not had_room:
+                        more[resource] = before + mgpu
+                        did_fit = left + before >= wanted
+                        does_fit = left + before + mgpu >= wanted
+                    if does_fit and not did_fit:
                         self._ready.append((end, (cluster, name)))
             self._last = end
             release = self._next = next(self._ends, None)

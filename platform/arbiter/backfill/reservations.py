@@ -30,7 +30,7 @@ from arbiter.cache.pool import Pool
 from arbiter.cache.running import Holding, Node
 from arbiter.cache.transaction import Transaction
 from arbiter.placement.free_devices import Place, Shape
-from arbiter.placement.resources import Demand, is_beside, node_of
+from arbiter.placement.resources import Demand, is_cpu_or_memory, node_of
 from arbiter.quota.tree import ROOT, UNLIMITED
 
 #: The most jobs that are tried per reservation that the policy allows, and the most shapes for
@@ -106,7 +106,7 @@ class Reservations:
             found = self._longest[key] = self._longest_on_devices(shape, binding)
         for one in binding:
             allowed_s = one.start_at - self._pool.taken_at
-            if allowed_s < found[0] and not one.leaves_room(team, mgpu):
+            if allowed_s < found[0] and not one.leaves_enough(team, mgpu):
                 found = allowed_s, one
         own = self.limits.longest_s(team, mgpu, priority_class)
         return own if own[0] < found[0] else found
@@ -168,7 +168,7 @@ class Reservations:
         ends = [(one, _end_of(self._pool, self._ends, one)) for one in victims]
         for one in self._in_way(self._claimed_s(job), team, job.mgpu, source):
             late = [v for v, end in ends if end is None or end > one.start_at]
-            if not one.leaves_room_beside([(team, job.mgpu), *((v.team, -v.mgpu) for v in late)]):
+            if not one.leaves_enough_after([(team, job.mgpu), *((v.team, -v.mgpu) for v in late)]):
                 return True
         return False
 
@@ -271,10 +271,10 @@ class Reservations:
         free = self._pool.free
         for cluster in free.clusters(shape.clusters):
             count = free.count(cluster, shape)
-            for node in {node_of(room) for at, room in self._held if at == cluster}:
+            for node in {node_of(resource) for at, resource in self._held if at == cluster}:
                 if free.is_of(shape.kinds, cluster, node):
                     with_held = free.free[cluster][node] + self._held.get((cluster, node), 0)
-                    is_free = free.has_room(cluster, node, shape)
+                    is_free = free.fits_on(cluster, node, shape)
                     count += not is_free and with_held >= shape.mgpu
             if count >= shape.node_count:
                 return True
@@ -401,7 +401,7 @@ class Reservations:
             and self._tries_left > 0
             and shape not in self._hopeless
             and self._pool.blocker(team, mgpu) != team
-            and ((kept := self.limits.of(team)) is None or kept.leaves_room(mgpu, priority_class))
+            and ((kept := self.limits.of(team)) is None or kept.leaves_enough(mgpu, priority_class))
         )
 
     def reserve(self, job: QueuedJob, team: int, shape: Shape, source: int) -> None:
@@ -474,9 +474,9 @@ class Reservations:
             cluster, name = node
             if (
                 cluster in tallies
-                and not is_beside(name)
+                and not is_cpu_or_memory(name)
                 and free.is_of(kinds, cluster, name)
-                and not free.has_room(cluster, name, shape)
+                and not free.fits_on(cluster, name, shape)
             ):
                 ready_at = self._ready_at(node, shape)
                 if ready_at is not None:
@@ -516,7 +516,7 @@ class Reservations:
         here, (freed, is_exact) = free.free[cluster], coming.freed(cluster, start_at)
         unlike = {name for at, name in apart if at == cluster}
         spare: dict[str, int] = {}
-        for name in (*ready[cluster], *[name for _, name in free.with_room(cluster, shape)]):
+        for name in (*ready[cluster], *[name for _, name in free.nodes_for(cluster, shape)]):
             more = freed.get(name, 0)
             if (is_exact or not more) and name not in unlike:
                 spare[name] = here[name] + more
@@ -544,10 +544,10 @@ class Reservations:
 
         It has new starts or reservations.
         """
-        if not self._pool.config.rooms.is_counted:
+        if not self._pool.config.resources.is_counted:
             return self._spare_from(node, shape.mgpu)
         ready_at = self._pool.taken_at
-        for slot in self._pool.config.rooms.held(node[0], node[1:], *shape.demand):
+        for slot in self._pool.config.resources.slots_on(node[0], node[1:], *shape.demand):
             at = self._spare_from((node[0], slot.node), slot.mgpu)
             if at is None:
                 return None

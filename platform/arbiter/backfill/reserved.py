@@ -35,19 +35,19 @@ class Reserved:
     spare_mgpu: int = 0
     _changes: list[tuple[int, int]] = field(default_factory=list)
 
-    def leaves_room(self, team: int, mgpu: int) -> bool:
+    def leaves_enough(self, team: int, mgpu: int) -> bool:
         """Return whether quota still lets the job start if `mgpu` of `team` is in use then."""
         if mgpu <= self.spare_mgpu:
             return True
         self._settle()
-        return mgpu <= self.spare_mgpu or self.leaves_room_beside(((team, mgpu),))
+        return mgpu <= self.spare_mgpu or self.leaves_enough_after(((team, mgpu),))
 
-    def leaves_room_beside(self, others: Collection[tuple[int, int]]) -> bool:
+    def leaves_enough_after(self, others: Collection[tuple[int, int]]) -> bool:
         """Return whether quota lets the job start with all these (team, milli-GPU) in use then."""
         self._settle()
-        with Transaction() as beside:
+        with Transaction() as trial:
             for team, mgpu in others:
-                beside.charge(self.ledger, team, mgpu)
+                trial.charge(self.ledger, team, mgpu)
             return self.ledger.allows(self.team, self.job.mgpu)
 
     def available(self, team: int) -> int:

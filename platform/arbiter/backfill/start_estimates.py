@@ -20,7 +20,7 @@ from arbiter.backfill.known_ends import Release
 from arbiter.backfill.reserved import Reserved
 from arbiter.cache.pool import Pool
 from arbiter.placement.free_devices import Shape
-from arbiter.placement.resources import is_beside
+from arbiter.placement.resources import is_cpu_or_memory
 from arbiter.quota.tree import ROOT
 
 
@@ -103,7 +103,7 @@ class Foresight:
             before.update(lots[seen:at])
             seen, moment = at, self._moments[job]
             reserved.discard(job)
-            if self._leaves_room(moment, before):
+            if self._leaves_enough(moment, before):
                 found[job] = moment.one.start_at
                 seen += 1
             if not reserved:
@@ -125,7 +125,7 @@ class Foresight:
                 _, team, mgpu, cluster, slots = release
                 for node in () if team == ROOT else paths[team]:
                     all_ended[node] = all_ended.get(node, 0) + mgpu
-                here = sum([slot.mgpu for slot in slots if not is_beside(slot.node)])
+                here = sum([slot.mgpu for slot in slots if not is_cpu_or_memory(slot.node)])
                 all_freed[cluster] = all_freed.get(cluster, 0) + here
                 release = next(releases, None)
             ended, freed = all_ended.copy(), all_freed.copy()
@@ -135,7 +135,7 @@ class Foresight:
                     for node in paths[other.team]:
                         ended[node] = ended.get(node, 0) - mgpu
                     freed[cluster] = freed.get(cluster, 0) - mgpu
-            roomier = frozenset(node for node in ended if self._more_room(ended, node) > 0)
+            roomier = frozenset(node for node in ended if self._free_guarantee(ended, node) > 0)
             turn = self._lowest(ended, one.team, one.job.mgpu, one.source)
             moments[one.job.id] = _Moment(one, ended, freed, roomier, level(turn, one.team))
             if not self._first and turn != one.team:
@@ -150,16 +150,16 @@ class Foresight:
         for node in self._pool.tree.paths[team]:
             if node == source:
                 break
-            if mgpu <= self._more_room(ended, node):
+            if mgpu <= self._free_guarantee(ended, node):
                 return node
         return source
 
-    def _more_room(self, ended: Mapping[int, int], node: int) -> int:
+    def _free_guarantee(self, ended: Mapping[int, int], node: int) -> int:
         """Return the free part of a guarantee once so much has ended; 0 where nothing has."""
         more = ended.get(node, 0)
         return self._pool.quota.guaranteed[node] - self._use[node] + more if more > 0 else 0
 
-    def _leaves_room(self, moment: _Moment, before: Mapping[int, int]) -> bool:
+    def _leaves_enough(self, moment: _Moment, before: Mapping[int, int]) -> bool:
         """Return whether a reserved job still fits, in sum, after all jobs that come first.
 
         These are the jobs `before` it by lot, preempted jobs that queue again, and jobs that draw
@@ -180,7 +180,7 @@ class Foresight:
         # reservations.
         free = self._pool.free.total_free(frozenset({cluster})) + moment.freed.get(cluster, 0)
         needed = one.job.mgpu + sum(mgpu for _, mgpu in taken)
-        return needed <= free and one.leaves_room_beside(taken)
+        return needed <= free and one.leaves_enough_after(taken)
 
     def _refilled(self, moment: _Moment, cluster: str) -> Iterator[tuple[int, int]]:
         """Return teams whose jobs move to a guarantee not above that of the reserved job by then.
@@ -206,8 +206,10 @@ class Foresight:
                 ):
                     asked[turn] += shape.total_mgpu * count
             if asked:
-                room = [min(mgpu, self._more_room(ended, node)) for node, mgpu in asked.items()]
-                yield team, sum(room)
+                amounts = [
+                    min(mgpu, self._free_guarantee(ended, node)) for node, mgpu in asked.items()
+                ]
+                yield team, sum(amounts)
 
 
 def _begin(one: Reserved) -> int:

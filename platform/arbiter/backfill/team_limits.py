@@ -23,7 +23,7 @@ from arbiter.cache.claims import Earmark
 from arbiter.cache.pool import Pool
 from arbiter.cache.running import Holding, Node
 from arbiter.placement.free_devices import Shape
-from arbiter.placement.resources import is_beside
+from arbiter.placement.resources import is_cpu_or_memory
 from arbiter.quota.tree import UNLIMITED
 
 
@@ -156,7 +156,7 @@ class Kept:
     spare_mgpu: int
     spare_of_class_mgpu: int
 
-    def leaves_room(self, mgpu: int, priority_class: str) -> bool:
+    def leaves_enough(self, mgpu: int, priority_class: str) -> bool:
         """Return whether it has space if `mgpu` of its team in such a class is in use then."""
         return mgpu <= self.spare_mgpu and (
             priority_class != self.job.priority_class or mgpu <= self.spare_of_class_mgpu
@@ -224,7 +224,7 @@ class OwnLimits:
         Return (UNLIMITED, None) where nothing limits it.
         """
         kept = self.of(team)
-        if kept is None or kept.leaves_room(mgpu, priority_class):
+        if kept is None or kept.leaves_enough(mgpu, priority_class):
             return UNLIMITED, None
         return kept.start_at - self._pool.taken_at, kept
 
@@ -294,7 +294,7 @@ class OwnLimits:
             kept.start_at = max(kept.start_at, one.end)
             kept.charge(-one.mgpu, one.priority_class)
             is_last = at + 1 == len(known) or _end(known[at + 1]) > kept.start_at
-            if is_last and kept.leaves_room(0, cls):
+            if is_last and kept.leaves_enough(0, cls):
                 if self._use.is_in_guarantee_by(kept.start_at, job, team):
                     return (
                         kept if has_place or self._has_place(team, shape, kept.start_at) else None
@@ -316,9 +316,9 @@ class OwnLimits:
         for (cluster, node), mgpu in self._use.on_nodes(team).items():
             if (
                 cluster in clusters
-                and not is_beside(node)
+                and not is_cpu_or_memory(node)
                 and free.is_of(shape.kinds, cluster, node)
-                and not free.has_room(cluster, node, shape)
+                and not free.fits_on(cluster, node, shape)
             ):
                 back = mgpu + lent.get(cluster, {}).get(node, 0)
                 more[cluster] += free.left(cluster, node) + back >= shape.mgpu

@@ -12,7 +12,7 @@ from arbiter.cache.running import Holding, Holdings, held_by_node
 from arbiter.cache.victim_order import NOT_YET_RUNNING
 from arbiter.placement.free_devices import Place
 from arbiter.placement.node_sets import NodeKinds
-from arbiter.placement.resources import Rooms, is_beside
+from arbiter.placement.resources import HostResources, is_cpu_or_memory
 from arbiter.quota.tree import ROOT, UNLIMITED
 
 
@@ -46,7 +46,7 @@ class Earmark:
     @property
     def coming_back_mgpu(self) -> int:
         """Return how much of the claimed slots the victims still hold, in milli-GPU."""
-        here = (mgpu for room, mgpu in self.free_mgpu.items() if not is_beside(room))
+        here = (mgpu for resource, mgpu in self.free_mgpu.items() if not is_cpu_or_memory(resource))
         return self.job.mgpu - sum(here)
 
     @property
@@ -57,7 +57,7 @@ class Earmark:
     @property
     def place(self) -> Place:
         """Return the claimed nodes."""
-        nodes = (slot.node for slot in self.claim.slots if not is_beside(slot.node))
+        nodes = (slot.node for slot in self.claim.slots if not is_cpu_or_memory(slot.node))
         return Place(self.claim.cluster, tuple(sorted(nodes)))
 
 
@@ -116,7 +116,7 @@ def in_force(
         ):
             continue
         cls = config.classes.get(job.priority_class)
-        whole = _with_rooms(claim, job, config.rooms)
+        whole = _with_resources(claim, job, config.resources)
         stands_in = stand_in(job, whole, team, 0 if cls is None else cls.order)
         candidates[job.id] = Earmark(job, whole, team, victims.get(job.id, []), stands_in)
     gone = held_by_node(
@@ -188,13 +188,13 @@ def _cover(
     earmark.uncovered_mgpu = earmark.job.mgpu - max(earmark.coming_back_mgpu, held)
 
 
-def _with_rooms(claim: Claim, job: QueuedJob, rooms: Rooms) -> Claim:
+def _with_resources(claim: Claim, job: QueuedJob, resources: HostResources) -> Claim:
     """Return the claim with the CPU and memory that its job takes among its slots."""
-    if not rooms.is_counted:
+    if not resources.is_counted:
         return claim
     nodes = [slot.node for slot in claim.slots]
     wants = job.mgpu_per_node, job.cpu_milli, job.memory_mib
-    return replace(claim, slots=tuple(rooms.held(claim.cluster, nodes, *wants)))
+    return replace(claim, slots=tuple(resources.slots_on(claim.cluster, nodes, *wants)))
 
 
 def stand_in(job: QueuedJob, claim: Claim, team: int, order: int) -> Holding:

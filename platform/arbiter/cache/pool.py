@@ -130,11 +130,13 @@ class Pool:
 
     def available(self) -> list[int]:
         """Return what quota lets start at each node, now and after all stops; see `Ledger`."""
-        rooms = self.now.available_everywhere()
+        available = self.now.available_everywhere()
         if self.later is not None:
-            rooms = list(map(min, rooms, self.later.available_everywhere()))
+            available = list(map(min, available, self.later.available_everywhere()))
         has_row, paths = self.quota.has_row, self.tree.paths
-        return [room if has_row[path[-1]] else 0 for room, path in zip(rooms, paths, strict=True)]
+        return [
+            mgpu if has_row[path[-1]] else 0 for mgpu, path in zip(available, paths, strict=True)
+        ]
 
     def source(self, team: int, mgpu: int) -> int:
         """Return the lowest node on the path in whose unused guarantee the job fits, or ROOT."""
@@ -196,7 +198,7 @@ class Pool:
 
     def held_by(self, job: QueuedJob, place: Place) -> list[Slot]:
         """Return the slots of nodes and of CPU and memory that `job` takes at `place`."""
-        return self.config.rooms.held(
+        return self.config.resources.slots_on(
             place.cluster, place.nodes, job.mgpu_per_node, job.cpu_milli, job.memory_mib
         )
 
@@ -368,8 +370,8 @@ def open_pool(
             holdings.left_of(config.offered),
             config.kinds,
             config.plans,
-            config.rooms,
-            holdings.left_of(config.rooms_offered),
+            config.resources,
+            holdings.left_of(config.resources_offered),
         )
     holdings.settle()
     free.mark()

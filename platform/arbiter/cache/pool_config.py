@@ -11,7 +11,7 @@ from arbiter.fairshare.fair_tree import Parts
 from arbiter.placement.capacity import Layout
 from arbiter.placement.free_devices import Shape
 from arbiter.placement.node_sets import NodeKinds
-from arbiter.placement.resources import Demand, Rooms
+from arbiter.placement.resources import Demand, HostResources
 from arbiter.placement.topology import TopologyPlans
 from arbiter.queue.order import Priority
 from arbiter.queue.pending import Group
@@ -45,7 +45,7 @@ class PoolConfig:
         half_lives_s: tuple[int, ...],
         demands: Iterable[Demand] = (),
     ) -> None:
-        """Build all that follows from these data; for `demands` see `Rooms`."""
+        """Build all that follows from these data; for `demands` see `HostResources`."""
         self.name = name
         self.tree = tree
         self.policy = policy
@@ -68,9 +68,11 @@ class PoolConfig:
         self.offered = {c: nodes for c, nodes in capacities.items() if c in clusters}
         self.kinds = NodeKinds(devices)
         self.plans = TopologyPlans(devices, self.kinds)
-        self.rooms = Rooms(devices, demands)
-        self.rooms_offered = {c: left for c, left in self.rooms.offered.items() if c in clusters}
-        self.layout = Layout(sizes, self.kinds, self.plans, self.rooms)
+        self.resources = HostResources(devices, demands)
+        self.resources_offered = {
+            c: left for c, left in self.resources.offered.items() if c in clusters
+        }
+        self.layout = Layout(sizes, self.kinds, self.plans, self.resources)
         self.parts = Parts(tree, self.quota.weights, half_lives_s)
         self.priorities = {
             cls.id: Priority(
@@ -94,12 +96,12 @@ class PoolConfig:
         unknown = len(self.priorities) - len(self.classes)
         return len(self._fleet_words) + unknown + self.kinds.asked_count
 
-    def offered_of(self, cluster: str, room: str) -> int:
+    def offered_of(self, cluster: str, resource: str) -> int:
         """Return what a node, or the CPU or memory of one, offers; 0 for an unknown one."""
         nodes = self.offered[cluster]
-        if room in nodes:
-            return nodes[room]
-        return self.rooms_offered.get(cluster, {}).get(room, 0)
+        if resource in nodes:
+            return nodes[resource]
+        return self.resources_offered.get(cluster, {}).get(resource, 0)
 
     def shape_of(self, job: QueuedJob) -> Shape:
         """Return the request of `job` to the devices."""

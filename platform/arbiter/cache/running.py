@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from arbiter.api.snapshot import Phase, PriorityClass, RunningJob
 from arbiter.cache.victim_order import VictimKey
 from arbiter.placement.free_devices import FreeDevices
-from arbiter.placement.resources import Rooms, is_beside
+from arbiter.placement.resources import HostResources, is_cpu_or_memory
 from arbiter.quota.entitlement import Contender, Protection, TeamJobs, Turn
 from arbiter.quota.ledger import Ledger
 from arbiter.quota.tree import ROOT, PoolQuota, Tree
 
-#: A node of a cluster, or the CPU or memory of one (a *room*).
+#: A node of a cluster, or the CPU or memory of one.
 Node = tuple[str, str]
 
 #: At most one in so many entries of `Holdings.ends` belongs to an attempt that is gone.
@@ -169,7 +169,7 @@ class Holdings:
         quota: PoolQuota,
         classes: Mapping[str, PriorityClass],
         offered: Mapping[str, Mapping[str, int]],
-        rooms: Rooms,
+        resources: HostResources,
     ) -> None:
         self.all: dict[str, Holding] = {}
         #: The number of gangs by their number of nodes.
@@ -189,10 +189,10 @@ class Holdings:
         self.stale: set[Node] = set()
         self._tree = tree
         self._classes = classes
-        self._rooms = rooms
+        self._resources = resources
         #: Nodes, and their CPU and memory.
         self._offered = {
-            cluster: {**nodes, **rooms.offered.get(cluster, _NOTHING)}
+            cluster: {**nodes, **resources.offered.get(cluster, _NOTHING)}
             for cluster, nodes in offered.items()
         }
         self.offered_mgpu = sum(sum(nodes.values()) for nodes in offered.values())
@@ -212,7 +212,7 @@ class Holdings:
         is_going = run.phase is Phase.STOPPING or run.beneficiary is not None
         everywhere = 0 if team == ROOT else (1 << len(self._tree.paths[team])) - 1
         holding = Holding(
-            self._rooms.with_rooms(run),
+            self._resources.with_resources(run),
             team,
             run.mgpu,
             0 if cls is None else cls.order,
@@ -323,24 +323,27 @@ class Holdings:
     def left_of(self, offered: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
         """Return what the attempts leave of the `offered` amounts, by cluster and node."""
         return {
-            cluster: {room: most - self.used_on((cluster, room)) for room, most in rooms.items()}
-            for cluster, rooms in offered.items()
+            cluster: {
+                resource: most - self.used_on((cluster, resource))
+                for resource, most in resources.items()
+            }
+            for cluster, resources in offered.items()
         }
 
     def settle(self) -> None:
         """Update the free amount of stale nodes, and the use beyond what they offer."""
         free, beyond, on_node = self.free, self._beyond, self.on_node
         for at in self.stale:
-            cluster, room = at
-            left, held = self._offered.get(cluster, _NOTHING).get(room, 0), on_node.get(at)
+            cluster, resource = at
+            left, held = self._offered.get(cluster, _NOTHING).get(resource, 0), on_node.get(at)
             if held is not None:
                 left -= sum(held.values())
-            if left < 0 and not is_beside(room):
+            if left < 0 and not is_cpu_or_memory(resource):
                 beyond[at] = -left
             elif beyond:
                 beyond.pop(at, None)
             if free is not None:
-                free.leave(cluster, room, left)
+                free.leave(cluster, resource, left)
         self.stale.clear()
 
     def capacity(self, without: Mapping[str, Mapping[str, int]] | None = None) -> int:
@@ -350,9 +353,9 @@ class Holdings:
         """
         beyond = self._beyond
         back = sum(
-            min(mgpu, beyond.get((cluster, room), 0))
-            for cluster, rooms in (without or {}).items()
-            for room, mgpu in rooms.items()
+            min(mgpu, beyond.get((cluster, resource), 0))
+            for cluster, resources in (without or {}).items()
+            for resource, mgpu in resources.items()
         )
         return self.offered_mgpu + sum(beyond.values()) - back
 

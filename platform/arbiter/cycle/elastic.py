@@ -165,7 +165,7 @@ class Elastic:
         """
         free, cluster = self._pool.free, place.cluster
         shape, own = self._pool.config.shape_of(job), set(place.nodes)
-        found = [node for _, node in free.with_room(cluster, shape) if node not in own]
+        found = [node for _, node in free.nodes_for(cluster, shape) if node not in own]
         topology = replace(job, node_count=2).topology
         if topology is None:
             return found

@@ -76,7 +76,7 @@ class PoolState:
         most = _QUESTIONS_PER_LINE * len(self.lines.by_kind) + _QUESTIONS_BESIDES
         config = self.config
         if config is not None and (
-            config.remembered > most or not config.rooms.suffices(self.wanted)
+            config.remembered > most or not config.resources.suffices(self.wanted)
         ):
             self.config = None
 

@@ -319,7 +319,7 @@ class Core:
             )
             config = state.config
             state.holdings = Holdings(
-                self._tree, config.quota, self._classes, config.offered, config.rooms
+                self._tree, config.quota, self._classes, config.offered, config.resources
             )
             for run in state.running.values():
                 state.holdings.add(run)

@@ -77,5 +77,5 @@ def never_numbers(config: PoolConfig, shape: Shape, could_ever_mgpu: int) -> dic
 def wants_numbers(config: PoolConfig, shape: Shape) -> dict[str, int]:
     """Return the CPU and memory that a rank of this shape wants on each node."""
     allowed = [name for name in config.offered if shape.clusters is None or name in shape.clusters]
-    cpu_milli, memory_mib = config.rooms.wants_at_most(allowed, shape.demand)
+    cpu_milli, memory_mib = config.resources.wants_at_most(allowed, shape.demand)
     return {"cpu_milli_per_node": cpu_milli, "memory_mib_per_node": memory_mib}

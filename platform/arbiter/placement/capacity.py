@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 
-from arbiter.placement.domains import Shelves
+from arbiter.placement.domains import NodeBuckets
 from arbiter.placement.free_devices import Shape
 from arbiter.placement.node_sets import Levels, NodeKinds
-from arbiter.placement.resources import Rooms, has_beside
+from arbiter.placement.resources import HostResources, has_resources
 from arbiter.placement.topology import TopologyPlans
 from arbiter.quota.tree import UNLIMITED
 
@@ -23,7 +23,16 @@ class Layout:
     """
 
     __slots__ = (
-        *("_capacities", "_kinds", "_largest", "_levels", "_plans", "_rooms", "_shelves", "_sizes"),
+        *(
+            "_capacities",
+            "_kinds",
+            "_largest",
+            "_levels",
+            "_plans",
+            "_resources",
+            "_buckets",
+            "_sizes",
+        ),
         "capacity_mgpu",
     )
 
@@ -32,15 +41,15 @@ class Layout:
         capacities: Mapping[str, Mapping[str, int]],
         kinds: NodeKinds | None = None,
         plans: TopologyPlans | None = None,
-        rooms: Rooms | None = None,
+        resources: HostResources | None = None,
     ) -> None:
-        self._rooms = Rooms(()) if rooms is None else rooms
+        self._resources = HostResources(()) if resources is None else resources
         largest = max((max(nodes.values(), default=0) for nodes in capacities.values()), default=0)
         self._largest = largest or UNLIMITED
         self._capacities = capacities
         self._kinds = NodeKinds(()) if kinds is None else kinds
         self._plans = TopologyPlans((), self._kinds) if plans is None else plans
-        self._shelves: dict[str, Shelves] = {}
+        self._buckets: dict[str, NodeBuckets] = {}
         self._sizes = {
             cluster: sorted(map(self._size, nodes.values()))
             for cluster, nodes in capacities.items()
@@ -75,12 +84,12 @@ class Layout:
             if plan is None or (shape.clusters is not None and cluster not in shape.clusters):
                 continue
             if self._are_short(cluster, shape):
-                shelves = Shelves(plan, self._sized_for(cluster, shape))
-            elif cluster in self._shelves:
-                shelves = self._shelves[cluster]
+                buckets = NodeBuckets(plan, self._sized_for(cluster, shape))
+            elif cluster in self._buckets:
+                buckets = self._buckets[cluster]
             else:
-                shelves = self._shelves[cluster] = Shelves(plan, self._sized(cluster))
-            most = max(most, shelves.most_together(level, shape.mgpu, shape.kinds))
+                buckets = self._buckets[cluster] = NodeBuckets(plan, self._sized(cluster))
+            most = max(most, buckets.most_together(level, shape.mgpu, shape.kinds))
         return most
 
     def nodes_of_kinds(self, shape: Shape) -> int:
@@ -117,15 +126,15 @@ class Layout:
 
     def _are_short(self, cluster: str, shape: Shape) -> bool:
         """Return whether nodes with enough GPUs for a rank may lack CPU or memory."""
-        return bool(self._rooms.sizes.get(cluster)) and any(
-            self._rooms.wants(cluster, shape.demand)
+        return bool(self._resources.sizes.get(cluster)) and any(
+            self._resources.wants(cluster, shape.demand)
         )
 
     def _sized_for(self, cluster: str, shape: Shape) -> dict[str, int]:
         """Return the sizes of all nodes; -1 for nodes without enough CPU or memory."""
-        beside, wants = self._rooms.sizes[cluster], self._rooms.wants(cluster, shape.demand)
+        sizes, wants = self._resources.sizes[cluster], self._resources.wants(cluster, shape.demand)
         return {
-            node: size if has_beside(beside, node, wants) else -1
+            node: size if has_resources(sizes, node, wants) else -1
             for node, size in self._sized(cluster).items()
         }
 

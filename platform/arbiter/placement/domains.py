@@ -30,7 +30,7 @@ class Chosen(NamedTuple):
     nodes: _Nodes
 
 
-class _Room:
+class _FittingNodes:
     """The nodes of a domain with enough free: their number, and their number by free amount."""
 
     __slots__ = ("amounts", "count")
@@ -59,7 +59,7 @@ class _Room:
         return total
 
 
-class _Shelf:
+class _Bucket:
     """The nodes with one amount, in order of their names, by cell.
 
     `orders` are the cells from the smallest domain on, reversed, by the requested set of kinds.
@@ -88,7 +88,7 @@ class _Shelf:
                 order.pop()
 
 
-class Shelves:
+class NodeBuckets:
     """The nodes of one cluster by an amount of milli-GPU (free, or in total).
 
     It also counts for each domain the nodes with enough of it. Answers are cached and updated: a
@@ -97,52 +97,55 @@ class Shelves:
     `PoolConfig.remembered`).
     """
 
-    __slots__ = ("_amounts", "_plan", "_rooms", "_shelves")
+    __slots__ = ("_amounts", "_buckets", "_fitting", "_plan")
 
     def __init__(self, plan: TopologyPlan, mgpu: Mapping[str, int]) -> None:
         self._plan = plan
-        self._shelves: dict[int, _Shelf] = {}
+        self._buckets: dict[int, _Bucket] = {}
         for node in sorted(mgpu):
-            shelf = self._shelves.get(mgpu[node])
-            if shelf is None:
-                shelf = self._shelves[mgpu[node]] = _Shelf()
-            shelf.cells.setdefault(plan.cell_of[node], []).append(node)
-        self._amounts = sorted(self._shelves)
-        self._rooms: dict[tuple[Level, int, int | None], dict[Domain, _Room]] = {}
+            bucket = self._buckets.get(mgpu[node])
+            if bucket is None:
+                bucket = self._buckets[mgpu[node]] = _Bucket()
+            bucket.cells.setdefault(plan.cell_of[node], []).append(node)
+        self._amounts = sorted(self._buckets)
+        self._fitting: dict[tuple[Level, int, int | None], dict[Domain, _FittingNodes]] = {}
 
     def move(self, node: str, before: int, after: int) -> None:
         """Change the amount of a node."""
         if before == after:
             return
         cell = self._plan.cell_of[node]
-        old = self._shelves[before]
+        old = self._buckets[before]
         old.remove(cell, node)
         if not old.cells:
-            del self._shelves[before]
+            del self._buckets[before]
             del self._amounts[bisect_left(self._amounts, before)]
-        new = self._shelves.get(after)
+        new = self._buckets.get(after)
         if new is None:
-            new = self._shelves[after] = _Shelf()
+            new = self._buckets[after] = _Bucket()
             insort(self._amounts, after)
         new.add(cell, node)
-        for (level, mgpu, kinds), rooms in self._rooms.items():
+        for (level, mgpu, kinds), by_domain in self._fitting.items():
             if before < mgpu and after < mgpu:
                 continue
             domain = self._plan.domains[level][cell]
             among = self._plan.cells(kinds)
             if not domain or not (among is None or _has(among, cell, node)):
                 continue
-            room = rooms.setdefault(domain, _Room())
+            fitting = by_domain.setdefault(domain, _FittingNodes())
             if before >= mgpu:
-                room.add(before, -1)
+                fitting.add(before, -1)
             if after >= mgpu:
-                room.add(after, 1)
+                fitting.add(after, 1)
 
     def most_together(self, level: Level, mgpu: int, kinds: int | None) -> int:
         """Return the most nodes of a set of kinds with at least `mgpu` in one domain."""
         if level is Level.NODE:
             return int(any(True for _ in self._at_least(mgpu, kinds, None)))
-        return max((room.count for room in self._rooms_of(level, mgpu, kinds).values()), default=0)
+        return max(
+            (fitting.count for fitting in self._fitting_by_domain(level, mgpu, kinds).values()),
+            default=0,
+        )
 
     def choose(
         self, mgpu: int, node_count: int, kinds: int | None, topology: Topology | None
@@ -183,20 +186,20 @@ class Shelves:
         self, level: Level, mgpu: int, node_count: int, kinds: int | None
     ) -> Domain | None:
         """Return the domain of a level that holds the gang with least left over."""
-        rooms = self._rooms_of(level, mgpu, kinds)
-        fitting = [
-            (room.least(node_count), room.count, domain)
-            for domain, room in rooms.items()
-            if room.count >= node_count
+        by_domain = self._fitting_by_domain(level, mgpu, kinds)
+        options = [
+            (fitting.least(node_count), fitting.count, domain)
+            for domain, fitting in by_domain.items()
+            if fitting.count >= node_count
         ]
-        if not fitting:
+        if not options:
             return None
-        least, count, _ = min(fitting)
-        tied = [domain for *key, domain in fitting if key == [least, count]]
+        least, count, _ = min(options)
+        tied = [domain for *key, domain in options if key == [least, count]]
         if len(tied) == 1 or level is Level.BLOCK:
             return min(tied)
         plan = self._plan
-        blocks = self._rooms_of(Level.BLOCK, mgpu, kinds)
+        blocks = self._fitting_by_domain(Level.BLOCK, mgpu, kinds)
 
         def of_block(domain: Domain) -> tuple[int, Domain]:
             block = plan.domains[Level.BLOCK][plan.cells_in[level][domain][0]]
@@ -255,17 +258,17 @@ class Shelves:
         self, amount: int, kinds: int | None, cells: Collection[int] | None
     ) -> Iterator[Sequence[str]]:
         """Return the nodes of one amount cell by cell, those in the smallest domains first."""
-        shelf = self._shelves[amount]
-        order = shelf.orders.get(kinds) if cells is None else None
+        bucket = self._buckets[amount]
+        order = bucket.orders.get(kinds) if cells is None else None
         if order is None:
             counts = {cell: len(nodes) for _, cell, nodes in self._of(amount, kinds, cells)}
             order = self._order(counts)
             if cells is None:
-                shelf.orders[kinds] = order
+                bucket.orders[kinds] = order
         among = self._plan.cells(kinds)
         for cell in reversed(order):
-            if cell in shelf.cells:
-                nodes = _among(shelf.cells[cell], cell, among)
+            if cell in bucket.cells:
+                nodes = _among(bucket.cells[cell], cell, among)
                 if nodes:
                     yield nodes
 
@@ -288,18 +291,20 @@ class Shelves:
             reverse=True,
         )
 
-    def _rooms_of(self, level: Level, mgpu: int, kinds: int | None) -> Mapping[Domain, _Room]:
-        found = self._rooms.get((level, mgpu, kinds))
+    def _fitting_by_domain(
+        self, level: Level, mgpu: int, kinds: int | None
+    ) -> Mapping[Domain, _FittingNodes]:
+        found = self._fitting.get((level, mgpu, kinds))
         if found is None:
-            found = self._rooms[level, mgpu, kinds] = {}
+            found = self._fitting[level, mgpu, kinds] = {}
             of_cells = self._plan.domains[level]
             for amount, cell, nodes in self._at_least(mgpu, kinds, None):
                 domain = of_cells[cell]
                 if domain:
-                    room = found.get(domain)
-                    if room is None:
-                        room = found[domain] = _Room()
-                    room.add(amount, len(nodes))
+                    fitting = found.get(domain)
+                    if fitting is None:
+                        fitting = found[domain] = _FittingNodes()
+                    fitting.add(amount, len(nodes))
         return found
 
     def _count(self, mgpu: int, kinds: int | None, cells: Collection[int] | None) -> int:
@@ -316,10 +321,10 @@ class Shelves:
         self, amount: int, kinds: int | None, cells: Collection[int] | None
     ) -> Iterator[tuple[int, int, Sequence[str]]]:
         among = self._plan.cells(kinds)
-        shelf = self._shelves[amount].cells
-        asked: Iterable[int] = shelf if cells is None else [one for one in cells if one in shelf]
+        bucket = self._buckets[amount].cells
+        asked: Iterable[int] = bucket if cells is None else [one for one in cells if one in bucket]
         for cell in asked:
-            nodes = _among(shelf[cell], cell, among)
+            nodes = _among(bucket[cell], cell, among)
             if nodes:
                 yield amount, cell, nodes
 

@@ -10,9 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from arbiter.api.snapshot import Topology
-from arbiter.placement.domains import Chosen, Shelves
+from arbiter.placement.domains import Chosen, NodeBuckets
 from arbiter.placement.node_sets import Levels, NodeKinds
-from arbiter.placement.resources import Demand, Rooms, Wants, has_beside, node_of, rooms_of
+from arbiter.placement.resources import (
+    Demand,
+    HostResources,
+    Wants,
+    cpu_and_memory_of,
+    has_resources,
+    node_of,
+)
 from arbiter.placement.topology import Tally, TopologyPlan, TopologyPlans, levels_from
 
 #: The most views of a pool's clusters that are kept (see `FreeDevices`), and the most pending
@@ -74,28 +81,28 @@ class FreeDevices:
     lost capacity. Such a node takes nothing.
 
     Nodes are sorted by free amount. A cluster's nodes are also in `Levels`, from the first job on
-    that requests a set of kinds. They are also in `Shelves`, from the first search on, if their
+    that requests a set of kinds. They are also in `NodeBuckets`, from the first search on, if their
     positions are known. Neither is built before it is needed.
 
-    Where rooms are counted, `beside[cluster]` has what is left in each. A job that needs some uses
-    a *view* of the cluster. In it, nodes whose rooms have too little left have nothing free. Views
-    apply pending changes when they are used again.
+    Where CPU and memory are counted, `free_resources[cluster]` has what is left of them. A job that
+    needs some uses a *view* of the cluster. In it, nodes with too little CPU or memory have nothing
+    free. Views apply pending changes when they are used again.
     """
 
     __slots__ = (
         "_all",
         "_amounts",
+        "_buckets",
         "_changed",
         "_failed",
         "_fitting",
         "_kinds",
         "_levels",
-        "_rooms",
+        "_resources",
         "_seen",
-        "_shelves",
         "_totals",
-        "beside",
         "free",
+        "free_resources",
         "plans",
         "taken",
     )
@@ -105,12 +112,14 @@ class FreeDevices:
         free: Mapping[str, Mapping[str, int]],
         kinds: NodeKinds | None = None,
         plans: TopologyPlans | None = None,
-        rooms: Rooms | None = None,
-        beside: Mapping[str, Mapping[str, int]] | None = None,
+        resources: HostResources | None = None,
+        free_resources: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
         self.free = {cluster: dict(nodes) for cluster, nodes in sorted(free.items())}
-        self._rooms = Rooms(()) if rooms is None else rooms
-        self.beside = {cluster: dict(left) for cluster, left in (beside or {}).items() if left}
+        self._resources = HostResources(()) if resources is None else resources
+        self.free_resources = {
+            cluster: dict(left) for cluster, left in (free_resources or {}).items() if left
+        }
         self._kinds = NodeKinds(()) if kinds is None else kinds
         #: The free amount of each node of a cluster, or of a view of it.
         self._amounts: dict[_At, dict[str, int]] = dict(self.free.items())
@@ -124,7 +133,7 @@ class FreeDevices:
         self._seen: dict[tuple[str, Wants], int] = {}
         self.plans = TopologyPlans((), self._kinds) if plans is None else plans
         self._levels: dict[_At, Levels] = {}
-        self._shelves: dict[_At, Shelves] = {}
+        self._buckets: dict[_At, NodeBuckets] = {}
         self._totals = {
             cluster: sum(mgpu for mgpu in nodes.values() if mgpu > 0)
             for cluster, nodes in self.free.items()
@@ -133,7 +142,7 @@ class FreeDevices:
         #: last freed.
         self._fitting: set[Shape] = set()
         self._failed: set[Shape] = set()
-        #: The nodes and rooms that changed since the last `mark`.
+        #: The nodes and host resources that changed since the last `mark`.
         self.taken: set[tuple[str, str]] = set()
 
     def clusters(self, allowed: frozenset[str] | None) -> Iterable[str]:
@@ -172,7 +181,7 @@ class FreeDevices:
             ready = self.count(cluster, shape)
             return Tally(shape.node_count, None, None, ready)
         tally = Tally(shape.node_count, shape.topology.level, self.plans.of(cluster))
-        for _, node in self.with_room(cluster, shape):
+        for _, node in self.nodes_for(cluster, shape):
             tally.add(node)
         return tally
 
@@ -185,7 +194,9 @@ class FreeDevices:
         if plan is None:
             chosen = sorted((mgpu, node) for node, mgpu in nodes.items())[: shape.node_count]
         else:
-            found = Shelves(plan, nodes).choose(shape.mgpu, shape.node_count, None, shape.topology)
+            found = NodeBuckets(plan, nodes).choose(
+                shape.mgpu, shape.node_count, None, shape.topology
+            )
             assert found is not None
             chosen = found.nodes
         return tuple(sorted(node for _, node in chosen))
@@ -199,14 +210,14 @@ class FreeDevices:
         nodes = self._all[at]
         return len(nodes) - bisect_left(nodes, (shape.mgpu, ""))
 
-    def with_room(self, cluster: str, shape: Shape) -> list[tuple[int, str]]:
+    def nodes_for(self, cluster: str, shape: Shape) -> list[tuple[int, str]]:
         """Return (free milli-GPU, node) for every node of a cluster that can hold one rank."""
         return self._fullest(self._at(cluster, shape), cluster, shape.kinds, shape.mgpu, None)
 
-    def has_room(
+    def fits_on(
         self, cluster: str, node: str, shape: Shape, more: Mapping[str, int] | None = None
     ) -> bool:
-        """Return whether a node can hold a rank if `more` was free there and in its rooms.
+        """Return whether a node can hold a rank if `more` was free there, CPU and memory included.
 
         The kind of the node is ignored.
         """
@@ -215,20 +226,22 @@ class FreeDevices:
             left += more.get(node, 0)
         if left < shape.mgpu:
             return False
-        beside = self.beside.get(cluster)
-        if beside is None:
+        free_resources = self.free_resources.get(cluster)
+        if free_resources is None:
             return True
-        wants = self._rooms.wants(cluster, shape.demand)
+        wants = self._resources.wants(cluster, shape.demand)
         if more:
-            beside = {
-                room: beside[room] + more.get(room, 0) for room in rooms_of(node) if room in beside
+            free_resources = {
+                resource: free_resources[resource] + more.get(resource, 0)
+                for resource in cpu_and_memory_of(node)
+                if resource in free_resources
             }
-        return has_beside(beside, node, wants)
+        return has_resources(free_resources, node, wants)
 
-    def left(self, cluster: str, room: str) -> int:
-        """Return the free amount of a node, or of a room that is counted."""
+    def left(self, cluster: str, resource: str) -> int:
+        """Return the free amount of a node, or of a host resource that is counted."""
         nodes = self.free[cluster]
-        return nodes[room] if room in nodes else self.beside[cluster][room]
+        return nodes[resource] if resource in nodes else self.free_resources[cluster][resource]
 
     def is_of(self, kinds: int | None, cluster: str, node: str) -> bool:
         """Return whether a node is of one of the `kinds`."""
@@ -258,8 +271,8 @@ class FreeDevices:
 
         On each cluster the fullest nodes that still fit are taken, so that the largest whole nodes
         stay free. Where positions are known, the largest whole domains stay free too (see
-        `Shelves.choose`). Among clusters the order is: nodes closest together if requested, least
-        left over on the nodes taken, least free in all, and then id.
+        `NodeBuckets.choose`). Among clusters the order is: nodes closest together if requested,
+        least left over on the nodes taken, least free in all, and then id.
 
         `lent` has the reclaimable amount of each node, by cluster. It decides among equally full
         nodes for a job of one node. A job that may be stopped itself (`joins_lent`) goes where most
@@ -318,10 +331,10 @@ class FreeDevices:
         return best
 
     def take(self, cluster: str, node: str, mgpu: int) -> None:
-        """Take `mgpu` of a node, or that amount of a room; a negative amount frees it."""
+        """Take `mgpu` of a node, or that amount of a host resource; a negative amount frees it."""
         before = self.free[cluster].get(node)
         if before is None:
-            self.beside[cluster][node] -= mgpu
+            self.free_resources[cluster][node] -= mgpu
         else:
             after = before - mgpu
             self._move(cluster, node, before, after)
@@ -337,16 +350,16 @@ class FreeDevices:
             self._fitting.clear()
         self.taken.add((cluster, node))
 
-    def leave(self, cluster: str, room: str, amount: int) -> None:
-        """Set the free amount of a node or a room, if it is known."""
+    def leave(self, cluster: str, resource: str, amount: int) -> None:
+        """Set the free amount of a node or a host resource, if it is known."""
         nodes = self.free.get(cluster)
         if nodes is None:
             return
-        before = nodes.get(room)
+        before = nodes.get(resource)
         if before is None:
-            before = self.beside.get(cluster, {}).get(room)
+            before = self.free_resources.get(cluster, {}).get(resource)
         if before is not None and before != amount:
-            self.take(cluster, room, before - amount)
+            self.take(cluster, resource, before - amount)
 
     def mark(self) -> None:
         """Reset `taken`, and drop cached answers so that they do not outlive one cycle."""
@@ -361,26 +374,26 @@ class FreeDevices:
         insort(nodes, (after, node))
         if at in self._levels:
             self._levels[at].move(node, before, after)
-        if at in self._shelves:
-            self._shelves[at].move(node, before, after)
+        if at in self._buckets:
+            self._buckets[at].move(node, before, after)
         self._amounts[at][node] = after
 
     def _at(self, cluster: str, shape: Shape) -> _At:
         """Return where to look for nodes that can hold a rank: the cluster, or a view of it."""
-        if not self.beside or cluster not in self.beside:
+        if not self.free_resources or cluster not in self.free_resources:
             return cluster
-        wants = self._rooms.wants(cluster, shape.demand)
+        wants = self._resources.wants(cluster, shape.demand)
         if not any(wants):
             return cluster
         view = cluster, wants
-        free, beside = self.free[cluster], self.beside[cluster]
+        free, free_resources = self.free[cluster], self.free_resources[cluster]
         changed = self._changed.setdefault(cluster, [])
         seen = self._seen.pop(view, None)
         if seen is None:
             if len(self._seen) >= VIEWS_MAX:
                 self._drop(next(iter(self._seen)))
             amounts = {
-                node: mgpu if has_beside(beside, node, wants) else min(mgpu, 0)
+                node: mgpu if has_resources(free_resources, node, wants) else min(mgpu, 0)
                 for node, mgpu in free.items()
             }
             self._amounts[view] = amounts
@@ -388,7 +401,9 @@ class FreeDevices:
         else:
             amounts = self._amounts[view]
             for node in dict.fromkeys(changed[seen:]):
-                mgpu = free[node] if has_beside(beside, node, wants) else min(free[node], 0)
+                mgpu = (
+                    free[node] if has_resources(free_resources, node, wants) else min(free[node], 0)
+                )
                 if mgpu != amounts[node]:
                     self._move(view, node, amounts[node], mgpu)
         self._seen[view] = len(changed)
@@ -408,7 +423,7 @@ class FreeDevices:
     def _drop(self, view: tuple[str, Wants]) -> None:
         del self._seen[view], self._all[view], self._amounts[view]
         self._levels.pop(view, None)
-        self._shelves.pop(view, None)
+        self._buckets.pop(view, None)
 
     def _has_place(self, cluster: str, shape: Shape) -> bool:
         at, needed = self._at(cluster, shape), shape.node_count
@@ -426,15 +441,15 @@ class FreeDevices:
         plan = self.plans.of(cluster)
         if plan is None or shape.topology is None:
             return 0
-        shelves = self._shelves_of(self._at(cluster, shape), plan)
-        return shelves.most_together(shape.topology.level, shape.mgpu, shape.kinds)
+        buckets = self._buckets_of(self._at(cluster, shape), plan)
+        return buckets.most_together(shape.topology.level, shape.mgpu, shape.kinds)
 
     def _choose(self, cluster: str, shape: Shape) -> Chosen | None:
         """Return the nodes for a gang on a cluster, or None without a place."""
         plan, at = self.plans.of(cluster), self._at(cluster, shape)
         if plan is not None:
-            shelves = self._shelves_of(at, plan)
-            return shelves.choose(shape.mgpu, shape.node_count, shape.kinds, shape.topology)
+            buckets = self._buckets_of(at, plan)
+            return buckets.choose(shape.mgpu, shape.node_count, shape.kinds, shape.topology)
         if shape.is_bound:
             return None
         nodes = self._fullest(at, cluster, shape.kinds, shape.mgpu, shape.node_count)
@@ -454,10 +469,10 @@ class FreeDevices:
         start = bisect_left(nodes, (mgpu, ""))
         return nodes[start:] if most is None else nodes[start : start + most]
 
-    def _shelves_of(self, at: _At, plan: TopologyPlan) -> Shelves:
-        found = self._shelves.get(at)
+    def _buckets_of(self, at: _At, plan: TopologyPlan) -> NodeBuckets:
+        found = self._buckets.get(at)
         if found is None:
-            found = self._shelves[at] = Shelves(plan, self._amounts[at])
+            found = self._buckets[at] = NodeBuckets(plan, self._amounts[at])
         return found
 
     def _levels_of(self, at: _At, cluster: str) -> Levels:

@@ -5,10 +5,10 @@ On each of its nodes a job gets the CPU and memory that it requests. Without a r
 or memory per GPU than any node has per GPU. Then CPU and memory are not counted: the pool is
 decided by GPUs alone, with the same outcome and at no cost.
 
-Otherwise CPU and memory of a node are *rooms* of it, with names of their own. All tables of the
-pool by node (free, held, coming back, reserved) contain a room like one more node, in milli-CPU or
-MiB instead of milli-GPU. Only the search for a place combines a node with its rooms. Unknown
-amounts of a node are not counted.
+Otherwise CPU and memory of a node are *host resources*, with names of their own. All tables of the
+pool by node (free, held, coming back, reserved) contain them like further nodes, in milli-CPU or
+MiB instead of milli-GPU. Only the search for a place combines a node with its host resources.
+Unknown amounts of a node are not counted.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import NamedTuple
 from arbiter.api.snapshot import Device, QueuedJob, RunningJob, Slot
 from arbiter.quota.tree import UNLIMITED
 
-#: Separates the name of a node from the suffix of its rooms; no node name contains it.
-_BESIDE = "\0"
-_CPU = _BESIDE + "cpu"
-_MEMORY = _BESIDE + "memory"
+#: Separates the name of a node from the suffix of its resources; no node name contains it.
+_SEPARATOR = "\0"
+_CPU = _SEPARATOR + "cpu"
+_MEMORY = _SEPARATOR + "memory"
 
 
 class Demand(NamedTuple):
@@ -53,29 +53,29 @@ def demand_of(job: QueuedJob | RunningJob) -> Demand | None:
     return Demand(mgpu, job.cpu_milli, job.memory_mib)
 
 
-def rooms_of(node: str) -> tuple[str, str]:
-    """Return the names of the rooms of a node, whether or not they are counted."""
+def cpu_and_memory_of(node: str) -> tuple[str, str]:
+    """Return the names of a node's CPU and memory, whether or not they are counted."""
     return node + _CPU, node + _MEMORY
 
 
-def node_of(room: str) -> str:
-    """Return the node of a room; for a node, the node itself."""
-    return room.partition(_BESIDE)[0]
+def node_of(resource: str) -> str:
+    """Return the node of a host resource; for a node, the node itself."""
+    return resource.partition(_SEPARATOR)[0]
 
 
-def is_beside(room: str) -> bool:
-    """Return whether a name is that of a room, and not of a node."""
-    return _BESIDE in room
+def is_cpu_or_memory(resource: str) -> bool:
+    """Return whether a name is that of a node's CPU or memory, and not of a node."""
+    return _SEPARATOR in resource
 
 
-def has_beside(beside: Mapping[str, int], node: str, wants: Wants) -> bool:
-    """Return whether the rooms of a node have enough left; `beside` has the amounts by room.
+def has_resources(amounts: Mapping[str, int], node: str, wants: Wants) -> bool:
+    """Return whether CPU and memory of a node are enough; `amounts` has what is left, by name.
 
-    A rank that wants nothing of a room has enough even of an overdrawn one.
+    A rank that wants none of a resource has enough even of an overdrawn one.
     """
     cpu_milli, memory_mib = wants
-    return (not cpu_milli or beside.get(node + _CPU, cpu_milli) >= cpu_milli) and (
-        not memory_mib or beside.get(node + _MEMORY, memory_mib) >= memory_mib
+    return (not cpu_milli or amounts.get(node + _CPU, cpu_milli) >= cpu_milli) and (
+        not memory_mib or amounts.get(node + _MEMORY, memory_mib) >= memory_mib
     )
 
 
@@ -90,16 +90,16 @@ class _Size(NamedTuple):
         return amount * self.mgpu <= self.amount * mgpu
 
 
-class Rooms:
-    """The rooms of one pool's nodes, by cluster: in total (`sizes`) and on offer (`offered`).
+class HostResources:
+    """CPU and memory of one pool's nodes, by cluster: in total (`sizes`) and on offer (`offered`).
 
-    They are filled only if rooms are counted (`is_counted`).
+    Both are filled only if CPU and memory are counted (`is_counted`).
     """
 
     __slots__ = ("_least", "_shares", "is_counted", "offered", "sizes")
 
     def __init__(self, devices: Sequence[Device], demands: Iterable[Demand] = ()) -> None:
-        """Decide whether rooms are counted.
+        """Decide whether CPU and memory are counted.
 
         `demands` are those of the waiting and running jobs of the pool that request CPU or memory.
         """
@@ -144,7 +144,7 @@ class Rooms:
             max((one.memory_mib for one in wants), default=0),
         )
 
-    def held(
+    def slots_on(
         self,
         cluster: str,
         nodes: Iterable[str],
@@ -152,28 +152,30 @@ class Rooms:
         cpu_milli: int | None,
         memory_mib: int | None,
     ) -> list[Slot]:
-        """Return the slots of a gang's ranks on `nodes`, one on each, and in their rooms."""
+        """Return the slots of a gang's ranks on `nodes`, one on each, with CPU and memory."""
         slots = [Slot(node, mgpu) for node in nodes]
         if self.is_counted:
             wants = self.wants(cluster, Demand(mgpu, cpu_milli, memory_mib))
-            slots += [one for slot in slots for one in self._beside(cluster, slot.node, wants)]
+            slots += [
+                one for slot in slots for one in self._resource_slots(cluster, slot.node, wants)
+            ]
         return slots
 
-    def with_rooms(self, run: RunningJob) -> RunningJob:
-        """Return an attempt with the rooms that it uses among its slots."""
+    def with_resources(self, run: RunningJob) -> RunningJob:
+        """Return an attempt with the CPU and memory that it uses among its slots."""
         if not self.is_counted:
             return run
         slots = list(run.slots)
         for slot in run.slots:
             demand = Demand(slot.mgpu, run.cpu_milli, run.memory_mib)
-            slots += self._beside(run.cluster, slot.node, self.wants(run.cluster, demand))
+            slots += self._resource_slots(run.cluster, slot.node, self.wants(run.cluster, demand))
         return replace(run, slots=tuple(slots))
 
-    def _beside(self, cluster: str, node: str, wants: Wants) -> Iterator[Slot]:
+    def _resource_slots(self, cluster: str, node: str, wants: Wants) -> Iterator[Slot]:
         known = self.sizes.get(cluster, {})
-        for room, amount in zip(rooms_of(node), wants, strict=True):
-            if amount and room in known:
-                yield Slot(room, amount)
+        for resource, amount in zip(cpu_and_memory_of(node), wants, strict=True):
+            if amount and resource in known:
+                yield Slot(resource, amount)
 
     def _is_within(self, cluster: str, demand: Demand) -> bool:
         """Return whether no node of a cluster runs out of CPU or memory before its GPUs.

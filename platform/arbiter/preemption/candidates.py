@@ -103,12 +103,12 @@ class Borrowers:
                 if not protected >> tree.depths[node] & 1:
                     self._by_parent.setdefault(tree.parents[node], []).append((node, those))
 
-    def beside(self, node: int, parent: int) -> list[Collection[Holding]]:
+    def at_sisters(self, node: int, parent: int) -> list[Collection[Holding]]:
         """Return the attempts that are not protected at a sister of `node` below `parent`."""
         below = self._by_parent.get(parent, ())
         return [those for child, those in below if child != node]
 
-    def is_any_beside(self, node: int, parent: int) -> bool:
+    def is_any_at_sisters(self, node: int, parent: int) -> bool:
         """Return whether any attempt that is not protected at a sister of `node` keeps running."""
         below = self._by_parent.get(parent, ())
         return any(not one.is_going for child, those in below if child != node for one in those)
@@ -118,10 +118,10 @@ class Borrowers:
 
         Jobs at least as large as the largest of these attempts share one order.
         """
-        lines = self._by_parent.get(parent, ())
+        of_sisters = self._by_parent.get(parent, ())
         largest = self._largest.get(parent)
         if largest is None:
-            sizes = (holding.mgpu for _, holdings in lines for holding in holdings)
+            sizes = (holding.mgpu for _, holdings in of_sisters for holding in holdings)
             largest = self._largest[parent] = max(sizes, default=0)
         mgpu = min(wanted_mgpu, largest)
         found = self._in_order.get((parent, mgpu))
@@ -129,7 +129,7 @@ class Borrowers:
             key, is_abroad = self._pool.victim_order.key, parent == ROOT
             found = self._in_order[parent, mgpu] = InOrder(
                 Candidate(key(holding, mgpu, is_abroad=is_abroad), parent, child, holding)
-                for child, holdings in lines
+                for child, holdings in of_sisters
                 for holding in holdings
             )
         return found
@@ -167,23 +167,23 @@ class Group:
     candidates.
     """
 
-    __slots__ = ("_lines", "_may_ask", "at_least", "everybody", "near")
+    __slots__ = ("_attempts", "_may_ask", "at_least", "everybody", "near")
 
     def __init__(
         self,
         everybody: Seen,
         near: Seen,
-        lines: Sequence[Collection[Holding]],
+        attempts: Sequence[Collection[Holding]],
         may_ask: Callable[[Holding], bool] | None,
         at_least: int,
     ) -> None:
-        """Create a group whose candidates are all in `lines`.
+        """Create a group whose candidates are all in `attempts`.
 
         `may_ask` selects them there; None selects all.
         """
         self.everybody = everybody
         self.near = near
-        self._lines = lines
+        self._attempts = attempts
         self._may_ask = may_ask
         self.at_least = at_least
 
@@ -195,18 +195,18 @@ class Group:
 
     def holdings(self) -> Iterator[Holding]:
         """Return the attempts and claims of the group, in any order."""
-        every = chain.from_iterable(self._lines)
+        every = chain.from_iterable(self._attempts)
         return every if self._may_ask is None else filter(self._may_ask, every)
 
 
 class Asked:
-    """All candidates for one job, in `groups` by the node `above` them, without `spared`."""
+    """All candidates for one job, in `groups` by the node `above` them, without `excluded`."""
 
-    __slots__ = ("_groups", "_spared", "near")
+    __slots__ = ("_excluded", "_groups", "near")
 
-    def __init__(self, groups: Mapping[int, Group], spared: Candidate | None = None) -> None:
+    def __init__(self, groups: Mapping[int, Group], excluded: Candidate | None = None) -> None:
         self._groups = groups
-        self._spared = spared
+        self._excluded = excluded
         #: Candidates on nodes that can be cleared.
         self.near = Seen(self._merged([group.near for group in groups.values()]))
 
@@ -222,15 +222,15 @@ class Asked:
 
     def _merged(self, groups: Sequence[Seen]) -> Iterator[Candidate]:
         every = iter(groups[0]) if len(groups) == 1 else merge(*groups)
-        spared = self._spared
-        return every if spared is None else (one for one in every if one is not spared)
+        excluded = self._excluded
+        return every if excluded is None else (one for one in every if one is not excluded)
 
     def without(self, aboves: Iterable[int]) -> Asked:
         """Return the candidates of all other groups."""
         left_out = set(aboves)
         return Asked({above: of for above, of in self._groups.items() if above not in left_out})
 
-    def sparing(self, one: Candidate) -> Asked:
+    def excluding(self, one: Candidate) -> Asked:
         """Return all candidates but this one."""
         return Asked(self._groups, one)
 

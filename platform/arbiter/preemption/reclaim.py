@@ -23,7 +23,7 @@ from itertools import chain
 from arbiter.api.snapshot import Slot
 from arbiter.cache.pool import Pool
 from arbiter.cache.running import Holding, Node, held_by_node
-from arbiter.placement.domains import Shelves
+from arbiter.placement.domains import NodeBuckets
 from arbiter.placement.free_devices import Place, Shape
 from arbiter.placement.node_sets import Levels
 from arbiter.placement.resources import node_of
@@ -55,8 +55,8 @@ class Reclaimer:
         "_in_teams",
         "_is_anybody",
         "_most",
+        "_most_buckets",
         "_most_levels",
-        "_most_shelves",
         "_most_sorted",
         "_nearby",
         "_pool",
@@ -91,7 +91,7 @@ class Reclaimer:
         self._most: dict[str, dict[str, int]] | None = None
         self._most_sorted: dict[str, list[int]] = {}
         self._most_levels: dict[str, Levels] = {}
-        self._most_shelves: dict[str, Shelves] = {}
+        self._most_buckets: dict[str, NodeBuckets] = {}
 
     def may_find(self, team: int, priority: Priority) -> bool:
         """Return whether there is anything at all to reclaim for a job of `team`."""
@@ -124,7 +124,7 @@ class Reclaimer:
             return False
         parents, fits = self._pool.tree.parents, self._pool.guarantees.fits
         for node in self._pool.tree.paths[team]:
-            if fits(node, team, mgpu) and self._borrowed.is_any_beside(node, parents[node]):
+            if fits(node, team, mgpu) and self._borrowed.is_any_at_sisters(node, parents[node]):
                 return True
         self._without_right.add((team, mgpu))
         return False
@@ -139,7 +139,7 @@ class Reclaimer:
             return False
         free = self._pool.free
         for cluster in free.clusters(shape.clusters):
-            left, is_known = free.free[cluster], cluster not in free.beside
+            left, is_known = free.free[cluster], cluster not in free.free_resources
             count = free.count(cluster, shape)
             for node, mgpu in self._more_on(cluster).items():
                 if left[node] + mgpu >= shape.mgpu and not (is_known and left[node] >= shape.mgpu):
@@ -156,11 +156,11 @@ class Reclaimer:
         """
         nodes = self._pool.free.free[cluster]
         found: dict[str, int] = {}
-        held = ((room, more) for (at, room), more in self.held.items() if at == cluster)
-        for room, more in (*self._pool.coming_back.get(cluster, {}).items(), *held):
-            node = node_of(room)
+        held = ((resource, more) for (at, resource), more in self.held.items() if at == cluster)
+        for resource, more in (*self._pool.coming_back.get(cluster, {}).items(), *held):
+            node = node_of(resource)
             if node in nodes:
-                found[node] = found.get(node, 0) + (more if room == node else 0)
+                found[node] = found.get(node, 0) + (more if resource == node else 0)
         return found
 
     def find(
@@ -203,7 +203,9 @@ class Reclaimer:
                     team, shape, Asked({LOWER: groups[LOWER]}), barred
                 ) or self._choose(team, shape, Asked(groups), barred)
         if taking is None and priority.preempts_others:
-            lower = self._lower(self._teams_beside(team, with_own=priority.preempts), order, mgpu)
+            lower = self._lower(
+                self._teams_of_organization(team, with_own=priority.preempts), order, mgpu
+            )
             if lower:
                 groups = {LOWER: Group.of(lower), **self._outside(team, shape, order, lower)}
                 taking = self._choose(team, shape, Asked(groups), barred)
@@ -214,7 +216,7 @@ class Reclaimer:
         if self._most is None:
             return
         most, ordered = self._most[cluster], self._most_sorted.get(cluster)
-        levels, shelves = self._most_levels.get(cluster), self._most_shelves.get(cluster)
+        levels, buckets = self._most_levels.get(cluster), self._most_buckets.get(cluster)
         for node, mgpu in slots:
             before = most.get(node)
             if before is None:
@@ -226,8 +228,8 @@ class Reclaimer:
                 insort(ordered, after)
             if levels is not None:
                 levels.move(node, before, after)
-            if shelves is not None:
-                shelves.move(node, before, after)
+            if buckets is not None:
+                buckets.move(node, before, after)
 
     def _is_protected(self, holding: Holding) -> bool:
         return holding.is_protected_at(self._pool.tree.depths[holding.team])
@@ -237,7 +239,7 @@ class Reclaimer:
         self._most = None
         self._most_sorted = {}
         self._most_levels = {}
-        self._most_shelves = {}
+        self._most_buckets = {}
         self._nearby = {}
 
     def could_be_freed(self, shape: Shape) -> bool:
@@ -255,15 +257,15 @@ class Reclaimer:
 
     def _most_together(self, cluster: str, shape: Shape) -> int:
         """Return the most nodes in one domain that `_most_free` makes large enough."""
-        shelves = self._most_shelves.get(cluster)
-        if shelves is None:
+        buckets = self._most_buckets.get(cluster)
+        if buckets is None:
             plan = self._pool.free.plans.of(cluster)
             if plan is None or self._most is None:
                 return 0
-            shelves = self._most_shelves[cluster] = Shelves(plan, self._most[cluster])
+            buckets = self._most_buckets[cluster] = NodeBuckets(plan, self._most[cluster])
         if shape.topology is None:
             return 0
-        return shelves.most_together(shape.topology.level, shape.mgpu, shape.kinds)
+        return buckets.most_together(shape.topology.level, shape.mgpu, shape.kinds)
 
     def _most_with(self, cluster: str, shape: Shape) -> int:
         """Return how many nodes of a cluster `_most_free` makes large enough for one rank."""
@@ -325,27 +327,27 @@ class Reclaimer:
         near = self._borrowed if most is None else self._near(shape.mgpu, most)
         found: dict[int, Group] = {}
         for node in self._pool.tree.paths[team]:
-            group = self._beside(node, shape.total_mgpu, near, asker)
+            group = self._group_at_sisters(node, shape.total_mgpu, near, asker)
             gone = chain(stopped, *(one.holdings() for one in found.values()))
             if any(group.holdings()) and self._gives_right(node, team, shape.total_mgpu, gone):
                 found[parents[node]] = group
         return found
 
-    def _beside(self, node: int, mgpu: int, near: Borrowers, asker: Asker) -> Group:
+    def _group_at_sisters(self, node: int, mgpu: int, near: Borrowers, asker: Asker) -> Group:
         """Return the attempts that `asker` may stop, for a job of `mgpu`, at sisters of `node`.
 
         These are not protected at a sister. The group's near part has only those in `near`.
         """
         parent = self._pool.tree.parents[node]
-        lines = self._borrowed.beside(node, parent)
+        attempts = self._borrowed.at_sisters(node, parent)
         everybody = Seen(asker.in_order(self._borrowed, parent, node, mgpu))
         at_least = 0
         if self._all_answer and not self._has_shields:
-            at_least = sum(map(len, lines)) - self._stopped_count - asker.asked_count
+            at_least = sum(map(len, attempts)) - self._stopped_count - asker.asked_count
         return Group(
             everybody,
             everybody if near is self._borrowed else Seen(asker.in_order(near, parent, node, mgpu)),
-            lines,
+            attempts,
             asker.may_ask,
             at_least,
         )
@@ -455,7 +457,7 @@ class Reclaimer:
                         self._in_teams.setdefault(team, []).append(job.what)
         return self._in_teams
 
-    def _teams_beside(self, team: int, *, with_own: bool) -> list[int]:
+    def _teams_of_organization(self, team: int, *, with_own: bool) -> list[int]:
         """Return the teams in the organization of `team` that have attempts or claims to stop."""
         paths = self._pool.tree.paths
         return [

@@ -68,7 +68,7 @@ class Search:
         "_barred",
         "_by",
         "_cluster",
-        "_counts_rooms",
+        "_counts_resources",
         "_extra",
         "_free",
         "_ledger",
@@ -91,7 +91,7 @@ class Search:
         self._shape = shape
         self._cluster = cluster
         self._free = pool.free.free[cluster]
-        self._counts_rooms = cluster in pool.free.beside
+        self._counts_resources = cluster in pool.free.free_resources
         #: The amount that comes free on nodes, and of their CPU and memory.
         self._extra: dict[str, int] = {}
         self._barred = frozenset(name for at, name in barred if at == cluster)
@@ -160,7 +160,7 @@ class Search:
         at = len(best[2]) - 1
         while at >= 0 and tries > 0:
             tries -= 1
-            found = self._cheapest(asked.sparing(best[2][at]), lacks)
+            found = self._cheapest(asked.excluding(best[2][at]), lacks)
             if found is not None and found[:2] < best[:2]:
                 best, at = found, len(found[2])
             at -= 1
@@ -169,9 +169,9 @@ class Search:
     def nodes(self) -> tuple[str, ...]:
         """Return the nodes that the job gets once the victims are gone."""
         free, extra = self._pool.free, self._extra
-        fitting = {node: mgpu for mgpu, node in free.with_room(self._cluster, self._shape)}
-        for node in {node_of(room) for room in extra}:
-            if free.has_room(self._cluster, node, self._shape, extra):
+        fitting = {node: mgpu for mgpu, node in free.nodes_for(self._cluster, self._shape)}
+        for node in {node_of(resource) for resource in extra}:
+            if free.fits_on(self._cluster, node, self._shape, extra):
                 fitting[node] = self._free[node] + extra.get(node, 0)
             else:
                 fitting.pop(node, None)
@@ -247,15 +247,15 @@ class Search:
             or not self._pool.free.is_of(self._shape.kinds, self._cluster, node)
             or (
                 node in self._barred
-                and not self._pool.free.has_room(self._cluster, node, self._shape, {})
+                and not self._pool.free.fits_on(self._cluster, node, self._shape, {})
             )
         ):
             return None
         lacking = wanted - free - self._extra.get(node, 0)
         if (
             lacking <= 0
-            and self._counts_rooms
-            and not self._pool.free.has_room(self._cluster, node, self._shape, self._extra)
+            and self._counts_resources
+            and not self._pool.free.fits_on(self._cluster, node, self._shape, self._extra)
         ):
             # Attempts on a node that lacks CPU or memory hold some of that, too.
             return 1
@@ -341,30 +341,30 @@ class Search:
             for node in self._short
         )
 
-    def _is_lost(self, room: str, amount: int) -> bool:
+    def _is_lost(self, resource: str, amount: int) -> bool:
         """Return whether a node would have no space for a rank with so much less of it free.
 
-        `room` is the node, or its CPU or memory.
+        `resource` is the node, or its CPU or memory.
         """
         extra, shape = self._extra, self._shape
-        coming = extra.get(room)
+        coming = extra.get(resource)
         if coming is None:
             # The job cannot use it in any case.
             return False
-        if not self._counts_rooms:
-            left = self._free[room] + coming
+        if not self._counts_resources:
+            left = self._free[resource] + coming
             return left >= shape.mgpu > left - amount
-        node, has_room = node_of(room), self._pool.free.has_room
-        return has_room(self._cluster, node, shape, extra) and not has_room(
-            self._cluster, node, shape, {**extra, room: coming - amount}
+        node, fits_on = node_of(resource), self._pool.free.fits_on
+        return fits_on(self._cluster, node, shape, extra) and not fits_on(
+            self._cluster, node, shape, {**extra, resource: coming - amount}
         )
 
     def _give(self, node: str, mgpu: int) -> None:
         """Count what comes free on a node, or of its CPU or memory, if the job can use it there."""
         if node in self._barred:
             return
-        if self._counts_rooms:
-            self._give_room(node, mgpu)
+        if self._counts_resources:
+            self._give_resource(node, mgpu)
             return
         kinds = self._shape.kinds
         if node not in self._free or (
@@ -379,14 +379,14 @@ class Search:
         if change:
             self._ready.add(node, change)
 
-    def _give_room(self, room: str, amount: int) -> None:
+    def _give_resource(self, resource: str, amount: int) -> None:
         """Do the same where CPU and memory count."""
-        node, free, extra = node_of(room), self._pool.free, self._extra
+        node, free, extra = node_of(resource), self._pool.free, self._extra
         if node not in self._free or not free.is_of(self._shape.kinds, self._cluster, node):
             return
-        had_room = free.has_room(self._cluster, node, self._shape, extra)
-        extra[room] = extra.get(room, 0) + amount
-        change = free.has_room(self._cluster, node, self._shape, extra) - had_room
+        did_fit = free.fits_on(self._cluster, node, self._shape, extra)
+        extra[resource] = extra.get(resource, 0) + amount
+        change = free.fits_on(self._cluster, node, self._shape, extra) - did_fit
         if change:
             self._ready.add(node, change)
 

@@ -99,26 +99,26 @@ class Ledger:
 
         Exact: for every q above 0, `allows(node, q)` is `q <= available(node)`.
         """
-        room = self.capacity - self.root_held
+        headroom = self.capacity - self.root_held
         limits, held, base = self.quota.limits, self.held, self.base
         for at in reversed(self.tree.paths[node]):
-            room = min(room, limits[at] - held[at])
+            headroom = min(headroom, limits[at] - held[at])
             own = held[at] - base[at]
             if own > 0:
-                room = own + max(0, room)
-        return min(room, self.capacity - self.use)
+                headroom = own + max(0, headroom)
+        return min(headroom, self.capacity - self.use)
 
     def available_everywhere(self) -> list[int]:
         """Return the value of `available` for every node, computed from the root down."""
         limits, held, base, parents = self.quota.limits, self.held, self.base, self.tree.parents
         at_root, most = self.capacity - self.root_held, self.capacity - self.use
-        rooms: list[int] = []
+        headrooms: list[int] = []
         for node, parent in enumerate(parents):
-            room = at_root if parent == ROOT else rooms[parent]
-            if room > limits[node] - held[node]:
-                room = limits[node] - held[node]
+            headroom = at_root if parent == ROOT else headrooms[parent]
+            if headroom > limits[node] - held[node]:
+                headroom = limits[node] - held[node]
             own = held[node] - base[node]
             if own > 0:
-                room = own + max(0, room)
-            rooms.append(room)
-        return [min(room, most) for room in rooms]
+                headroom = own + max(0, headroom)
+            headrooms.append(headroom)
+        return [min(headroom, most) for headroom in headrooms]

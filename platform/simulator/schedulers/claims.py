@@ -87,7 +87,7 @@ class Claims:
         """
         fleet, left = self._fleet, self._unclaimed()
         among = {node for node in fleet.sizes if fleet.is_of(shape, node)}
-        ready = sum(1 for node in among if fleet.has_room(shape, node, left))
+        ready = sum(1 for node in among if fleet.fits_on(shape, node, left))
         victims: list[Task] = []
         for task in candidates:
             if ready >= shape.node_count:
@@ -105,7 +105,7 @@ class Claims:
                 ready += change
             else:
                 self._give(task, 1, left, among, shape)
-        fitting = sorted((left[node], node) for node in among if fleet.has_room(shape, node, left))
+        fitting = sorted((left[node], node) for node in among if fleet.fits_on(shape, node, left))
         if victims:
             fitting.sort(key=lambda one: (not any(one[1] in task.nodes for task in victims), one))
         return tuple(sorted(node for _, node in fitting[: shape.node_count])), victims
@@ -116,10 +116,10 @@ class Claims:
         """Add (or subtract) a victim's resources to `left`; return the change in fitting nodes."""
         fleet = self._fleet
         here = [node for node in task.nodes if node in among]
-        before = sum(fleet.has_room(shape, node, left) for node in here)
+        before = sum(fleet.fits_on(shape, node, left) for node in here)
         for name, amount in fleet.slots(task.work.job, task.nodes):
             left[name] += sign * amount
-        return sum(fleet.has_room(shape, node, left) for node in here) - before
+        return sum(fleet.fits_on(shape, node, left) for node in here) - before
 
     def _unclaimed(self) -> dict[str, int]:
         """Return the free and returning resources that no claim covers, by node, CPU and memory."""

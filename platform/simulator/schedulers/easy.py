@@ -84,7 +84,7 @@ class Easy:
         fleet = self.fleet
         free = dict(fleet.free)
         usable = {node for node in fleet.sizes if fleet.is_of(shape, node)}
-        ready = {node for node in usable if fleet.has_room(shape, node, free)}
+        ready = {node for node in usable if fleet.fits_on(shape, node, free)}
         ends = sorted(
             (max(now, task.limit_end_s()), task.number, task) for task in self._running.values()
         )
@@ -92,7 +92,7 @@ class Easy:
             for name, amount in fleet.slots(task.work.job, task.nodes):
                 free[name] += amount
             ready.update(
-                node for node in task.nodes if node in usable and fleet.has_room(shape, node, free)
+                node for node in task.nodes if node in usable and fleet.fits_on(shape, node, free)
             )
             if len(ready) >= shape.node_count:
                 fullest = sorted((free[node], node) for node in ready)[: shape.node_count]
@@ -147,8 +147,8 @@ class Easy:
         fitting = sorted(
             (fleet.free[node], node)
             for node in fleet.sizes
-            if fleet.has_room(shape, node, fleet.free)
-            and (node not in spare or fleet.has_room(shape, node, spare))
+            if fleet.fits_on(shape, node, fleet.free)
+            and (node not in spare or fleet.fits_on(shape, node, spare))
             and fleet.is_of(shape, node)
         )
         if len(fitting) < shape.node_count:

@@ -102,18 +102,18 @@ def test_a_drained_device_counts_as_if_it_came_back() -> None:
 def test_what_is_left_of_a_node_is_put_right_for_the_next_cycle() -> None:
     """Planted bugs that died of it: a mark keeps what was taken; what is left adds to what is free;
     a node or a cluster that nobody knows is asked for."""
-    free = FreeDevices({"a": {"n1": 8, "n2": 8}}, beside={"a": {"n1\0cpu": 4}})
+    free = FreeDevices({"a": {"n1": 8, "n2": 8}}, free_resources={"a": {"n1\0cpu": 4}})
     free.mark()
     free.take("a", "n1", 5)
     free.take("a", "n1\0cpu", 3)
     assert free.taken == {("a", "n1"), ("a", "n1\0cpu")}
-    for cluster, room, left in (
+    for cluster, resource, left in (
         *(("a", "n1", 3), ("a", "n2", 5), ("a", "n1\0cpu", 2)),
         *(("a", "gone", 3), ("gone", "n1", 3)),
     ):
-        free.leave(cluster, room, left)
+        free.leave(cluster, resource, left)
     free.mark()
     assert free.taken == set()
-    assert (free.free, free.beside) == ({"a": {"n1": 3, "n2": 5}}, {"a": {"n1\0cpu": 2}})
+    assert (free.free, free.free_resources) == ({"a": {"n1": 3, "n2": 5}}, {"a": {"n1\0cpu": 2}})
     assert free.find(shape(4)) == Place("a", ("n2",))
     assert free.total_free() == 8

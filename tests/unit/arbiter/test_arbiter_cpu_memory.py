@@ -12,7 +12,7 @@ from arbiter.api.snapshot import Device, QueuedJob, RunningJob, Slot, Snapshot
 from arbiter.cycle.decide import decide
 from arbiter.cycle.scheduler import Core
 from arbiter.explain.sentences import sentence
-from arbiter.placement.resources import Demand, Rooms
+from arbiter.placement.resources import Demand, HostResources
 from builders.arbiter_builders import (
     GPU,
     NOW,
@@ -261,13 +261,13 @@ def test_a_reservation_begins_when_the_last_that_is_wanted_comes_free() -> None:
     ],
 )
 def test_only_what_may_run_short_is_counted(demand: Demand, is_counted: bool) -> None:
-    assert Rooms(nodes(), [demand]).is_counted is is_counted
+    assert HostResources(nodes(), [demand]).is_counted is is_counted
 
 
 def test_a_node_that_has_less_than_is_given_with_its_gpus_is_counted() -> None:
     short = (*nodes(), replace(nodes()[0], node="short", cpu_milli=63 * CPU))
-    assert Rooms(short).is_counted
-    assert not Rooms([replace(one, cpu_milli_per_gpu=0) for one in short]).is_counted
+    assert HostResources(short).is_counted
+    assert not HostResources([replace(one, cpu_milli_per_gpu=0) for one in short]).is_counted
 
 
 def test_where_nodes_of_a_cluster_differ_a_gpu_comes_with_the_most() -> None:
@@ -280,7 +280,7 @@ def test_where_nodes_of_a_cluster_differ_a_gpu_comes_with_the_most() -> None:
     many = replace(many, cpu_milli_per_gpu=9 * CPU)
     much = replace(much, memory_mib_per_gpu=65 * GIB)
     for order in ((many, much), (much, many)):
-        assert Rooms(order).wants("alpha", Demand(2 * GPU)) == (18 * CPU, 130 * GIB)
+        assert HostResources(order).wants("alpha", Demand(2 * GPU)) == (18 * CPU, 130 * GIB)
 
 
 @pytest.mark.parametrize(

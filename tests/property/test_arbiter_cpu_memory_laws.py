@@ -17,7 +17,7 @@ from arbiter.api.snapshot import Device, Phase, QueuedJob, RunningJob, Snapshot
 from arbiter.cycle.decide import decide
 from arbiter.placement.free_devices import FreeDevices, Shape
 from arbiter.placement.node_sets import NodeKinds
-from arbiter.placement.resources import Rooms, Wants, has_beside, rooms_of
+from arbiter.placement.resources import HostResources, Wants, cpu_and_memory_of, has_resources
 from builders.arbiter_builders import GPU, World, a_quota, a_snapshot
 from builders.arbiter_histories import histories, policy
 from builders.arbiter_worlds import empty_worlds, teams
@@ -28,7 +28,7 @@ _SLOW = settings(max_examples=150, suppress_health_check=list(HealthCheck))
 Held = Counter[tuple[str, str, str]]
 
 
-def with_rooms(draw: st.DrawFn, base: Snapshot) -> Snapshot:
+def with_resources(draw: st.DrawFn, base: Snapshot) -> Snapshot:
     """The world with some CPU and memory on its nodes, of which little is given with a GPU."""
     share = draw(st.integers(0, 2))
     amounts = st.sampled_from([None, 1, 2, 3, 5, 9])
@@ -116,11 +116,11 @@ def test_no_node_is_promised_more_than_it_has(data: st.DataObject) -> None:
     """Of GPUs, CPU and memory, at the end of each of a dozen cycles with starts, claims, victims
     and departures.
 
-    Mutants that died: rooms not taken by a start, not held by a claim, not counted as coming back
-    or not given back at the end; victims let off once the GPUs do; what a job gets with its GPUs
-    not counted; views that do not follow what changed.
+    Mutants that died: CPU and memory not taken by a start, not held by a claim, not counted as
+    coming back or not given back at the end; victims let off once the GPUs do; what a job gets with
+    its GPUs not counted; views that do not follow what changed.
     """
-    world = World(with_rooms(data.draw, data.draw(empty_worlds())), POLICY)
+    world = World(with_resources(data.draw, data.draw(empty_worlds())), POLICY)
     for number in range(data.draw(st.integers(1, 12))):
         for i in range(data.draw(st.integers(0, 5))):
             team = data.draw(st.sampled_from(teams(world.base)))
@@ -151,7 +151,7 @@ def test_nobody_waits_who_fits_somewhere(data: st.DataObject) -> None:
         for i in range(data.draw(st.integers(1, 4)))
     )
     base = replace(base, devices=devices, clusters=frozenset("c"))
-    world = World(with_rooms(data.draw, base), Policy(reservations_max=0))
+    world = World(with_resources(data.draw, base), Policy(reservations_max=0))
     for number in range(data.draw(st.integers(1, 6))):
         for i in range(data.draw(st.integers(0, 5))):
             job = a_job(data.draw, f"j{number:02d}{i}", "t", world.now, count=1)
@@ -198,17 +198,19 @@ def test_what_cannot_run_short_is_not_counted_and_nothing_else_comes_out(seed: i
             queued=tuple(replace(job, memory_mib=None) for job in snapshot.queued),
             running=tuple(replace(run, memory_mib=None) for run in snapshot.running),
         )
-        rooms = Rooms(modest.devices)
-        assert not rooms.is_counted
+        resources = HostResources(modest.devices)
+        assert not resources.is_counted
         by_gpus = decide(modest, knobs)
-        with patch.object(Rooms, "suffices", lambda rooms, demands: rooms.is_counted):
+        with patch.object(
+            HostResources, "suffices", lambda resources, demands: resources.is_counted
+        ):
             assert decide(modest, knobs) == by_gpus
 
 
 @given(st.data())
 @settings(max_examples=200)
-def test_every_answer_is_that_of_the_nodes_whose_rooms_do(data: st.DataObject) -> None:
-    """Through takes and returns of nodes and rooms, with questions before, between and after."""
+def test_every_answer_is_that_of_the_nodes_with_enough_cpu_and_memory(data: st.DataObject) -> None:
+    """With takes and returns of GPUs, CPU and memory, and questions before, between and after."""
     nodes = [f"n{i}" for i in range(4)]
     amounts = st.integers(0, 6)
     devices = [
@@ -216,30 +218,34 @@ def test_every_answer_is_that_of_the_nodes_whose_rooms_do(data: st.DataObject) -
         for node in nodes
     ]
     # Somebody wants more than any node has, so that all is counted.
-    rooms = Rooms(devices, [Shape(1, 1, None, 1, cpu_milli=99).demand])
-    assert rooms.is_counted
+    resources = HostResources(devices, [Shape(1, 1, None, 1, cpu_milli=99).demand])
+    assert resources.is_counted
     free = {node: data.draw(st.integers(-2, 8)) for node in nodes}
-    beside = dict(rooms.offered["c"])
+    free_resources = dict(resources.offered["c"])
     kinds = NodeKinds(devices)
-    kept = FreeDevices({"c": free}, kinds, rooms=rooms, beside={"c": beside})
+    kept = FreeDevices(
+        {"c": free}, kinds, resources=resources, free_resources={"c": free_resources}
+    )
     for _ in range(data.draw(st.integers(1, 12))):
         if data.draw(st.booleans()):
             node, amount = data.draw(st.sampled_from(nodes)), data.draw(st.integers(-4, 4))
-            room = data.draw(st.sampled_from([node, *rooms_of(node)]))
-            kept.take("c", room, amount)
-            if room in free:
-                free[room] -= amount
+            resource = data.draw(st.sampled_from([node, *cpu_and_memory_of(node)]))
+            kept.take("c", resource, amount)
+            if resource in free:
+                free[resource] -= amount
             else:
-                beside[room] -= amount
+                free_resources[resource] -= amount
         wants = Wants(data.draw(st.integers(0, 4)), data.draw(st.integers(0, 4)))
         mgpu, count = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 3))
         shape = Shape(mgpu, count, None, mgpu * count, None, None, *wants)
-        fitting = {node: left for node, left in free.items() if has_beside(beside, node, wants)}
+        fitting = {
+            node: left for node, left in free.items() if has_resources(free_resources, node, wants)
+        }
         plain = FreeDevices({"c": fitting})
         assert kept.fits(shape) == plain.fits(shape.gpus_alone)
         assert kept.fitting_nodes(shape) == plain.fitting_nodes(shape.gpus_alone)
         place, wanted = kept.find(shape), plain.find(shape.gpus_alone)
         assert (place and place.nodes) == (wanted and wanted.nodes)
         for node in nodes:
-            has_room = free[node] >= mgpu and has_beside(beside, node, wants)
-            assert kept.has_room("c", node, shape) == has_room
+            does_fit = free[node] >= mgpu and has_resources(free_resources, node, wants)
+            assert kept.fits_on("c", node, shape) == does_fit
