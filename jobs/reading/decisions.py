@@ -18,7 +18,7 @@ from arbiter.api.decisions import Kind, Right
 from arbiter.api.plan import Start
 from arbiter.api.snapshot import QueuedJob
 from arbiter.explain.sentences import device_of, duration_text
-from arbiter.replay.replay import Decided, Difference, Fate, NodeStanding, Replayed, Stopped
+from arbiter.replay.replay import Decided, Difference, Fate, NodeUse, Replayed, Stopped
 from jobs.access import visible_jobs
 from jobs.arbitration.recording import unpack
 from jobs.arbitration.snapshots import display_names
@@ -226,11 +226,11 @@ class DecisionWriter:
                 "guaranteed_mgpu": one.guaranteed_mgpu,
                 "in_use_mgpu": one.in_use_mgpu,
             }
-            for one in self._replayed.standings(team, pool)
+            for one in self._replayed.node_uses(team, pool)
             if self._may_see_node(one)
         ]
 
-    def _may_see_node(self, one: NodeStanding) -> bool:
+    def _may_see_node(self, one: NodeUse) -> bool:
         path = self._names.get(one.node)
         return path is not None and self._actor.holds(Permission.VIEW_TREE, f"{path}/")
 
@@ -301,18 +301,18 @@ class DecisionWriter:
         "" if the actor may not see the node of the guarantee.
         """
         found = self._replayed.entitling_node(job, [one.run for one in stopped])
-        standing = found.standing
-        if not self._may_see_node(standing):
+        use = found.use
+        if not self._may_see_node(use):
             return ""
         who = f"{whose} team"
         if not found.is_team:
             kind = "organization" if found.is_top else "department"
-            who = f"{whose} {kind} {self._names[standing.node]}"
+            who = f"{whose} {kind} {self._names[use.node]}"
         describe = (
-            f"{who} was guaranteed {count(standing.guaranteed_mgpu)} and had "
-            f"{gpus_text(standing.in_use_mgpu)} in use"
+            f"{who} was guaranteed {count(use.guaranteed_mgpu)} and had "
+            f"{gpus_text(use.in_use_mgpu)} in use"
         )
-        if standing.in_use_mgpu + job.mgpu > standing.guaranteed_mgpu:
+        if use.in_use_mgpu + job.mgpu > use.guaranteed_mgpu:
             describe += f", {gpus_text(found.protected_mgpu)} of them within that"
         return f"{describe}."
 

@@ -111,7 +111,7 @@ def test_what_a_cycle_made_goes_with_it(seed: int, accept_several: bool) -> None
     """Nothing is left for a search for cyclic garbage, so that the next cycle uses the same memory,
     which is in the cache.
 
-    Planted bugs that died of it: a line that is closed knows its kin; a queue that another one
+    Planted bugs that died of it: jobs that are gone know their class; a queue that another one
     replaces, or of a pool that is laid out anew, is left as it was; a cycle that is over keeps its
     agenda.
     """

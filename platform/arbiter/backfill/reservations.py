@@ -469,7 +469,7 @@ class Reservations:
         free, kinds, coming = self._pool.free, shape.kinds, self._coming_free(shape)
         tallies = {cluster: free.tally(cluster, shape) for cluster in free.clusters(shape.clusters)}
         apart = self._on_node.keys() | self._changed
-        turns = []
+        by_ready_time = []
         for node in apart:
             cluster, name = node
             if (
@@ -480,8 +480,8 @@ class Reservations:
             ):
                 ready_at = self._ready_at(node, shape)
                 if ready_at is not None:
-                    turns.append((ready_at, node))
-        turns.sort(reverse=True)
+                    by_ready_time.append((ready_at, node))
+        by_ready_time.sort(reverse=True)
         ready: dict[str, list[str]] = {cluster: [] for cluster in tallies}
 
         def note(node: Node) -> None:
@@ -496,8 +496,8 @@ class Reservations:
         place, at = 0, first
         while not any(tally.is_enough for tally in tallies.values()):
             found = coming.node(place)
-            if turns and (found is None or turns[-1][0] <= found[0]):
-                at, node = turns.pop()
+            if by_ready_time and (found is None or by_ready_time[-1][0] <= found[0]):
+                at, node = by_ready_time.pop()
                 note(node)
             elif found is not None:
                 at, node = found
@@ -507,8 +507,8 @@ class Reservations:
             else:
                 return None
         start_at = max(at, first)
-        while turns and turns[-1][0] <= start_at:
-            note(turns.pop()[1])
+        while by_ready_time and by_ready_time[-1][0] <= start_at:
+            note(by_ready_time.pop()[1])
         for _, node in coming.nodes(place, start_at):
             if may_use(node):
                 note(node)

@@ -54,7 +54,7 @@ class Foresight:
         """Take the reservations `made` in a pool, and what comes free, in order of time."""
         self._pool = pool
         self._use = (pool.now if pool.later is None else pool.later).base
-        #: By lot, its team and the shape of its jobs.
+        #: By batch, its team and the shape of its jobs.
         self._asks: list[tuple[int, Shape]] = []
         #: By team, jobs that may draw on a lower guarantee once there is space: their shape, their
         #: number, and the node on which they draw now.
@@ -70,7 +70,7 @@ class Foresight:
         self._first: Mapping[int, int] = {}
         self._moments = self._follow(sorted(made, key=_begin), ends) if made else {}
 
-    def turn(self, team: int, need_mgpu: int, source: int) -> int:
+    def serving_node(self, team: int, need_mgpu: int, source: int) -> int:
         """Return the node whose guarantee sets the position of a job that draws on `source` now.
 
         It is the position by the time at which the first job starts that reserved more than its
@@ -78,19 +78,19 @@ class Foresight:
         """
         return self._lowest(self._first, team, need_mgpu, source)
 
-    def add_lot(self, team: int, shape: Shape, count: int, source: int) -> None:
+    def add_batch(self, team: int, shape: Shape, count: int, source: int) -> None:
         """Add waiting jobs of `team` that are equal and draw on the guarantee of `source`.
 
-        Lots are numbered as they are added.
+        Batches are numbered as they are added.
         """
         self._asks.append((team, shape))
         if source != team:
             self._refills.setdefault(team, []).append((shape, count, source))
 
-    def latest(self, jobs: Sequence[tuple[int, str]], lots: Sequence[int]) -> dict[str, int]:
+    def latest(self, jobs: Sequence[tuple[int, str]], batches: Sequence[int]) -> dict[str, int]:
         """Return the latest start of each reserved job for which that is certain (epoch seconds).
 
-        `jobs` are all waiting jobs in the order of service, and `lots` their lots.
+        `jobs` are all waiting jobs in the order of service, and `batches` their batches.
         """
         found: dict[str, int] = {}
         if not self._moments:
@@ -100,7 +100,7 @@ class Foresight:
         for at, (_, job) in enumerate(jobs):
             if job not in reserved:
                 continue
-            before.update(lots[seen:at])
+            before.update(batches[seen:at])
             seen, moment = at, self._moments[job]
             reserved.discard(job)
             if self._leaves_enough(moment, before):
@@ -136,9 +136,9 @@ class Foresight:
                         ended[node] = ended.get(node, 0) - mgpu
                     freed[cluster] = freed.get(cluster, 0) - mgpu
             roomier = frozenset(node for node in ended if self._free_guarantee(ended, node) > 0)
-            turn = self._lowest(ended, one.team, one.job.mgpu, one.source)
-            moments[one.job.id] = _Moment(one, ended, freed, roomier, level(turn, one.team))
-            if not self._first and turn != one.team:
+            serving_node = self._lowest(ended, one.team, one.job.mgpu, one.source)
+            moments[one.job.id] = _Moment(one, ended, freed, roomier, level(serving_node, one.team))
+            if not self._first and serving_node != one.team:
                 self._first = all_ended.copy()
         return moments
 
@@ -162,13 +162,13 @@ class Foresight:
     def _leaves_enough(self, moment: _Moment, before: Mapping[int, int]) -> bool:
         """Return whether a reserved job still fits, in sum, after all jobs that come first.
 
-        These are the jobs `before` it by lot, preempted jobs that queue again, and jobs that draw
+        These are the jobs `before` it by batch, preempted jobs that queue again, and jobs that draw
         on an equally low guarantee by then.
         """
         one, cluster = moment.one, moment.one.place.cluster
         wanted: Counter[int] = Counter()
-        for lot, count in before.items():
-            team, shape = self._asks[lot]
+        for batch, count in before.items():
+            team, shape = self._asks[batch]
             if shape.clusters is None or cluster in shape.clusters:
                 wanted[team] += shape.total_mgpu * count
         wanted.update(self._requeued)
@@ -197,14 +197,14 @@ class Foresight:
                 continue
             asked: Counter[int] = Counter()
             for shape, count, source in refills:
-                turn = self._lowest(ended, team, shape.total_mgpu, source)
+                serving_node = self._lowest(ended, team, shape.total_mgpu, source)
                 if (
-                    turn != source
+                    serving_node != source
                     # At an equal level another team may be the first; inside the team it is not.
-                    and tree.level(turn, team) < moment.level + (team != moment.one.team)
+                    and tree.level(serving_node, team) < moment.level + (team != moment.one.team)
                     and (shape.clusters is None or cluster in shape.clusters)
                 ):
-                    asked[turn] += shape.total_mgpu * count
+                    asked[serving_node] += shape.total_mgpu * count
             if asked:
                 amounts = [
                     min(mgpu, self._free_guarantee(ended, node)) for node, mgpu in asked.items()

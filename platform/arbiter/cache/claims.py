@@ -61,7 +61,7 @@ class Earmark:
         return Place(self.claim.cluster, tuple(sorted(nodes)))
 
 
-def in_turn(earmarks: Iterable[Earmark]) -> list[Earmark]:
+def in_order_of_grace(earmarks: Iterable[Earmark]) -> list[Earmark]:
     """Return claims in the order of their grace's end, then of their jobs' ids."""
     return sorted(earmarks, key=lambda one: (one.claim.grace_until, one.job.id))
 
@@ -91,7 +91,7 @@ def in_force(
     tree, policy, offered = config.tree, config.policy, config.offered
     claimed = {claim.job for claim in claims}
     victims: dict[str, list[Holding]] = {}
-    for holding in sorted(holdings.going.values(), key=attrgetter("turn")):
+    for holding in sorted(holdings.going.values(), key=attrgetter("protection_key")):
         if holding.run.beneficiary is not None:
             victims.setdefault(holding.run.beneficiary, []).append(holding)
     candidates: dict[str, Earmark] = {}
@@ -126,7 +126,7 @@ def in_force(
     )
     promised: dict[tuple[str, str], int] = {}
     earmarks: dict[str, Earmark] = {}
-    for earmark in in_turn(candidates.values()):
+    for earmark in in_order_of_grace(candidates.values()):
         cluster, slots = earmark.claim.cluster, earmark.claim.slots
         is_overdue = earmark.claim.grace_until + policy.claim_overdue_s < taken_at
         to_come = {} if is_overdue else gone.get(cluster, {})
@@ -160,7 +160,7 @@ def cover_all(earmarks: Iterable[Earmark], coming_back: Mapping[str, dict[str, i
     A claim's own victims cover its slots first. Other stopping attempts cover the claims that have
     waited longest last. The GPUs of those are free already, and a later claim must not take them.
     """
-    latest_first = in_turn(earmarks)[::-1]
+    latest_first = in_order_of_grace(earmarks)[::-1]
     for earmark in latest_first:
         earmark.free_mgpu = {slot.node: slot.mgpu for slot in earmark.claim.slots}
         _cover(earmark, coming_back, held_by_node(earmark.going))

@@ -11,7 +11,7 @@ from arbiter.api.snapshot import Phase, PriorityClass, RunningJob
 from arbiter.cache.victim_order import VictimKey
 from arbiter.placement.free_devices import FreeDevices
 from arbiter.placement.resources import HostResources, is_cpu_or_memory
-from arbiter.quota.entitlement import Contender, Protection, TeamJobs, Turn
+from arbiter.quota.entitlement import Contender, Protection, ProtectionKey, TeamJobs
 from arbiter.quota.ledger import Ledger
 from arbiter.quota.tree import ROOT, PoolQuota, Tree
 
@@ -51,7 +51,7 @@ class Holding:
     claim_key: VictimKey | None = None
 
     @property
-    def turn(self) -> Turn:
+    def protection_key(self) -> ProtectionKey:
         """Return its sort key in the order of protection."""
         run = self.run
         return -self.order, run.started_at, run.job, run.attempt
@@ -226,10 +226,10 @@ class Holdings:
             self.going[run.attempt] = holding
         else:
             if team != ROOT:
-                line = self.teams.get(team)
-                if line is None:
-                    line = self.teams[team] = TeamJobs()
-                line.add(holding.contender())
+                jobs_of_team = self.teams.get(team)
+                if jobs_of_team is None:
+                    jobs_of_team = self.teams[team] = TeamJobs()
+                jobs_of_team.add(holding.contender())
                 self._changed.add(team)
             if run.time_limit_s is not None:
                 self._note_end(run.started_at + run.time_limit_s, holding)
@@ -246,9 +246,9 @@ class Holdings:
             del self.unsettled[holding.team]
         self.at_rest.discard(holding.team)
         if self.going.pop(attempt, None) is None and holding.team != ROOT:
-            line = self.teams[holding.team]
-            line.remove(holding.turn)
-            if not line.jobs:
+            jobs_of_team = self.teams[holding.team]
+            jobs_of_team.remove(holding.protection_key)
+            if not jobs_of_team.jobs:
                 del self.teams[holding.team]
             self._changed.add(holding.team)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from arbiter.api.snapshot import Slot
-from arbiter.cache.claims import Earmark, in_turn
+from arbiter.cache.claims import Earmark, in_order_of_grace
 from arbiter.cache.pool import Pool
 from arbiter.cache.transaction import Transaction
 from arbiter.placement.free_devices import Place
@@ -31,10 +31,10 @@ def use_claims(pool: Pool, starts_max: int) -> list[Used]:
     dropped_count = -1
     while dropped_count < len(pool.dropped):
         dropped_count = len(pool.dropped)
-        standing = in_turn(pool.earmarks.values())
-        for earmark in standing:
+        in_order = in_order_of_grace(pool.earmarks.values())
+        for earmark in in_order:
             pool.now.charge(earmark.team, -earmark.uncovered_mgpu)
-        for earmark in standing:
+        for earmark in in_order:
             pool.now.charge(earmark.team, earmark.uncovered_mgpu)
             one = _use(pool, earmark) if len(used) < starts_max else None
             if one is not None:

@@ -30,7 +30,7 @@ from arbiter.cache.pool import Pool
 from arbiter.explain.usage import NewStart
 from arbiter.fairshare.fair_tree import FairShares
 from arbiter.placement.free_devices import Place, Shape
-from arbiter.queue.order import Standing, TeamQueue
+from arbiter.queue.order import Position, TeamQueue
 from arbiter.quota.tree import ROOT
 
 
@@ -89,22 +89,22 @@ class Elastic:
     def grow_all(
         self,
         starts: list[NewStart],
-        standing: Callable[[int, int], Standing],
+        position_of: Callable[[int, int], Position],
         charge: Charge,
     ) -> None:
         """Give nodes that are left over to elastic jobs among `starts`, in the order of service.
 
-        `standing` returns the position of a team that draws on the guarantee of a node.
+        `position_of` returns the position of a team that draws on the guarantee of a node.
         """
-        pool, turns = self._pool, []
+        pool, in_order = self._pool, []
         for at, start in enumerate(starts):
             if is_elastic(start.job):
                 job, team = start.job, start.team
                 source = pool.source(team, job.mgpu_per_node)
                 used = self._shares.of_user(team, job.user)
-                place = standing(team, source).with_loads(self._shares.order(team))
-                turns.append((place, -start.order, used, job.submitted_at, job.id, source, at))
-        for *_, source, at in sorted(turns):
+                place = position_of(team, source).with_loads(self._shares.order(team))
+                in_order.append((place, -start.order, used, job.submitted_at, job.id, source, at))
+        for *_, source, at in sorted(in_order):
             grown = self._grow(starts[at])
             if grown is not None:
                 starts[at], more = grown

@@ -13,7 +13,7 @@ from arbiter.backfill.team_limits import Kept
 from arbiter.cache.pool import Pool
 from arbiter.cycle.obstacles import Obstacles
 from arbiter.preemption.reclaim import Reclaimer
-from arbiter.queue.order import JobLine, TeamQueue
+from arbiter.queue.order import TeamQueue, UserQueue
 
 
 class Failures:
@@ -43,8 +43,8 @@ class Failures:
         self._left = left
         self._not_again = not_again
 
-    def fail(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> None:
-        """Set aside the class of `line`, or only its jobs that would delay a reservation.
+    def fail(self, queue: TeamQueue, user_queue: UserQueue, code: Code, source: int) -> None:
+        """Set aside the class of `user_queue`, or only its jobs that would delay a reservation.
 
         In a strict queue all jobs behind it are set aside too.
 
@@ -52,17 +52,17 @@ class Failures:
         would not start sooner if the jobs behind it waited. It waits for an earlier job of its
         team, or for GPUs that no job could free and that have no known end.
         """
-        cls, keeps_place = line.cls, source == queue.team
+        cls, keeps_place = user_queue.cls, source == queue.team
         if code is Code.RESERVED_FOR_LARGER_JOB:
-            keeps_place &= not self._refuse(queue, line, source)
+            keeps_place &= not self._refuse(queue, user_queue, source)
         else:
             cls.code = code
         if cls.may_reserve:
-            self._keep_in_limits(queue, line, code)
+            self._keep_in_limits(queue, user_queue, code)
         if code is Code.CLASS_CAP_REACHED:
             return
         if code is Code.WAITING_FOR_FREE_GPUS:
-            keeps_place = keeps_place and self._may_get_gpus(line)
+            keeps_place = keeps_place and self._may_get_gpus(user_queue)
         if keeps_place and code is not Code.BEHIND_HIGHER_PRIORITY:
             queue.blocked_mgpu += cls.shape.total_mgpu
         if not self._skips_blocked(queue.team):
@@ -70,8 +70,8 @@ class Failures:
                 if behind.code is None:
                     behind.code = Code.BEHIND_HIGHER_PRIORITY
 
-    def _may_get_gpus(self, line: JobLine) -> bool:
-        """Return whether the blocked next job of `line` can expect its GPUs.
+    def _may_get_gpus(self, user_queue: UserQueue) -> bool:
+        """Return whether the blocked next job of `user_queue` can expect its GPUs.
 
         It can in any of these cases:
 
@@ -79,21 +79,21 @@ class Failures:
         - They would be free without all borrowed jobs.
         - The job may look for victims of a lower class in a later cycle.
         """
-        job, shape, priority = line.job[1], line.cls.shape, line.cls.priority
+        job, shape, priority = user_queue.job[1], user_queue.cls.shape, user_queue.cls.priority
         if self._reclaimer.could_be_freed(shape) or self._reserved.knows_when(job, shape):
             return True
         is_over = self._left.reclaims <= 0 or job in self._not_again
         return is_over and (priority.preempts or priority.preempts_others)
 
-    def _keep_in_limits(self, queue: TeamQueue, line: JobLine, code: Code) -> None:
-        """Keep space for the next job of `line` in its own team's limits, if these refuse it."""
+    def _keep_in_limits(self, queue: TeamQueue, user_queue: UserQueue, code: Code) -> None:
+        """Keep space for a user's next job in its own team's limits, if these refuse it."""
         team, by_cap = queue.team, code is Code.CLASS_CAP_REACHED
-        shape = line.cls.shape
+        shape = user_queue.cls.shape
         if by_cap or (
             code is Code.WAITING_FOR_FREE_GPUS and self._pool.is_at_limit(team, shape.total_mgpu)
         ):
             has_place = self._reserved.fits(shape) or self._reclaimer.could_be_freed(shape)
-            job = self._jobs[line.job[1]]
+            job = self._jobs[user_queue.job[1]]
             self._reserved.limits.refuse(job, team, shape, has_place=has_place)
 
     def _skips_blocked(self, team: int) -> bool:
@@ -101,22 +101,22 @@ class Failures:
         given = tree.given[tree.paths[team][-1]].skips_blocked_within_team
         return for_all if given is None else given
 
-    def _refuse(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
-        """Set aside the jobs in the class of `line` that would delay a job with a reservation.
+    def _refuse(self, queue: TeamQueue, user_queue: UserQueue, source: int) -> bool:
+        """Set aside the jobs in a user's class that would delay a job with a reservation.
 
-        The next job of `line` is one of them. Return whether only the limits of its own team are in
+        The user's next job is one of them. Return whether only the limits of its own team are in
         its way.
         """
-        reserved, cls, team = self._reserved, line.cls, queue.team
+        reserved, cls, team = self._reserved, user_queue.cls, queue.team
         mgpu, class_id = cls.shape.total_mgpu, cls.priority.id
-        kept = self._obstacles.kept_from(queue, line)
+        kept = self._obstacles.kept_from(queue, user_queue)
         longest: tuple[int, Reserved | Kept | None] | None
         if kept is not None:
             longest = reserved.limits.longest_s(team, mgpu, class_id)
         elif self._pool.blocker(team, mgpu) is None and reserved.fits(cls.shape):
             longest = reserved.longest_s(team, cls.shape, class_id, source)
         else:
-            longest = reserved.longest_of_claim_s(self._jobs[line.job[1]], team, source)
+            longest = reserved.longest_of_claim_s(self._jobs[user_queue.job[1]], team, source)
         assert longest is not None
         longest_s, first = longest
         assert first is not None

@@ -11,7 +11,7 @@ from arbiter.backfill.reservations import Reservations
 from arbiter.backfill.team_limits import Kept
 from arbiter.cache.pool import Pool
 from arbiter.cycle.prospects import limit_s
-from arbiter.queue.order import Age, JobClass, JobLine, TeamQueue
+from arbiter.queue.order import Age, JobClass, TeamQueue, UserQueue
 
 
 class Obstacles:
@@ -27,12 +27,12 @@ class Obstacles:
         self._reserved = reserved
         self._left = left
 
-    def of(self, queue: TeamQueue, line: JobLine, source: int) -> Code | None:
-        """Return why the next job of `line` cannot start now, or None if it can.
+    def of(self, queue: TeamQueue, user_queue: UserQueue, source: int) -> Code | None:
+        """Return why the next job of `user_queue` cannot start now, or None if it can.
 
         WAITING_FOR_FREE_GPUS stands for every refusal by quota or devices.
         """
-        cls = line.cls
+        cls = user_queue.cls
         pool, team, mgpu = self._pool, queue.team, cls.shape.total_mgpu
         cap = cls.priority.cap_mgpu
         if cap is not None and mgpu > cap - pool.class_use.get((team, cls.priority.id), 0):
@@ -41,36 +41,36 @@ class Obstacles:
             return Code.BEHIND_HIGHER_PRIORITY
         at = pool.blocker(team, mgpu)
         if at is not None or not self._reserved.fits(cls.shape):
-            if at != team and self._may_not_claim(queue, line):
+            if at != team and self._may_not_claim(queue, user_queue):
                 return Code.BEHIND_HIGHER_PRIORITY
             return Code.WAITING_FOR_FREE_GPUS
-        if self.kept_from(queue, line) is not None:
+        if self.kept_from(queue, user_queue) is not None:
             return Code.RESERVED_FOR_LARGER_JOB
-        if self._reserved.made and self._delays(queue, cls, source)(line.job):
+        if self._reserved.made and self._delays(queue, cls, source)(user_queue.job):
             return Code.RESERVED_FOR_LARGER_JOB
         if self._left.starts <= 0:
             return Code.BEHIND_FAIR_SHARE
         return None
 
-    def kept_from(self, queue: TeamQueue, line: JobLine) -> Kept | None:
-        """Return the reserved space in its team's limits that the next job of `line` would take."""
-        limits, cls = self._reserved.limits, line.cls
+    def kept_from(self, queue: TeamQueue, user_queue: UserQueue) -> Kept | None:
+        """Return the reserved space in its team's limits that a user's next job would take."""
+        limits, cls = self._reserved.limits, user_queue.cls
         if queue.team not in limits:
             return None
         mgpu = cls.shape.total_mgpu
         longest_s, kept = limits.longest_s(queue.team, mgpu, cls.priority.id)
-        return kept if longest_s < limit_s(self._jobs, line.job) else None
+        return kept if longest_s < limit_s(self._jobs, user_queue.job) else None
 
-    def _may_not_claim(self, queue: TeamQueue, line: JobLine) -> bool:
-        """Return whether a claim of the next job of `line` would delay an earlier job of its team.
+    def _may_not_claim(self, queue: TeamQueue, user_queue: UserQueue) -> bool:
+        """Return whether a claim of a user's next job would delay an earlier job of its team.
 
         It is always False for a class that preempts within the team: that depends on the victims,
         and is checked once they are known.
         """
         return (
             queue.team in self._reserved.limits
-            and not line.cls.priority.preempts
-            and self._reserved.claim_delays(self._jobs[line.job[1]], queue.team)
+            and not user_queue.cls.priority.preempts
+            and self._reserved.claim_delays(self._jobs[user_queue.job[1]], queue.team)
         )
 
     def _delays(self, queue: TeamQueue, cls: JobClass, source: int) -> Callable[[Age], bool]:

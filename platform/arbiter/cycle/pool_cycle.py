@@ -21,14 +21,14 @@ from arbiter.cycle.failures import Failures
 from arbiter.cycle.obstacles import Obstacles
 from arbiter.cycle.prospects import Prospects
 from arbiter.cycle.service_position import position_of
-from arbiter.explain.reasons import Spared
+from arbiter.explain.reasons import SpareTaken
 from arbiter.explain.usage import NewStart
 from arbiter.fairshare.fair_tree import FairShares
 from arbiter.placement.free_devices import Place
 from arbiter.preemption.reclaim import Reclaimer
 from arbiter.queue.blocked_order import BlockedOrder
-from arbiter.queue.order import Age, Agenda, JobLine, Priority, TeamQueue
-from arbiter.queue.pending import Lines
+from arbiter.queue.order import Age, Agenda, Priority, TeamQueue, UserQueue
+from arbiter.queue.pending import PendingQueue
 from arbiter.quota.tree import ROOT
 
 #: The most checks per cycle of whether reservations alone prevent a claim.
@@ -53,14 +53,14 @@ class SharedJobs:
 class _Blocked(NamedTuple):
     """The next job of a team, which cannot start because of `code`.
 
-    It draws on the guarantee of `source`, and is served at the position of that of `turn`.
+    It draws on the guarantee of `source`, and is served at the position of that of `serving_node`.
     """
 
     queue: TeamQueue
-    line: JobLine
+    user_queue: UserQueue
     code: Code
     source: int
-    turn: int
+    serving_node: int
 
 
 class PoolCycle:
@@ -69,12 +69,12 @@ class PoolCycle:
     #: The fair-share of the pool's nodes and users, and what starts took beyond their guarantees.
     #: Both are set only once some job may be served.
     shares: FairShares
-    spared: Spared
+    spare_taken: SpareTaken
 
     def __init__(
         self,
         pool: Pool,
-        lines: Lines,
+        pending: PendingQueue,
         make_shares: Callable[[PoolConfig], FairShares],
         *,
         budget: Budget,
@@ -94,9 +94,9 @@ class PoolCycle:
         self._left = replace(budget)
         #: Remaining checks of whether reservations alone prevent a claim.
         self._questions_left = _QUESTIONS_MAX
-        self.jobs = lines.jobs
-        self._lines = lines
-        self.queues = lines.queues
+        self.jobs = pending.jobs
+        self._pending = pending
+        self.queues = pending.queues
         self._settled: Collection[str] = ()
         #: Teams whose queues were not looked at yet; and by the ratio of their guarantees all teams
         #: with it, the lowest ratio last. The latter may include other teams.
@@ -129,7 +129,7 @@ class PoolCycle:
             return
         # 2. Queue the waiting jobs, after claims are charged.
         self._charge_claims(claims)
-        self._line_up()
+        self._prepare_queues()
         # 3. Serve in order: each job starts, reclaims GPUs, or gets a reservation.
         # 4. Each search for victims ends by sparing those that it does not need.
         self._serve_in_order(explains=False)
@@ -164,24 +164,24 @@ class PoolCycle:
             self.reserved.note_start(earmark.job, earmark.team, place.cluster, slots)
         self._reclaimer = Reclaimer(self.pool, self.reserved.held)
         self._prospects = Prospects(
-            self.pool, self._lines, self._left, self._reclaimer, self.reserved
+            self.pool, self._pending, self._left, self._reclaimer, self.reserved
         )
         return [*(earmark for earmark, _, _ in used), *self.pool.earmarks.values()]
 
     def _charge_claims(self, claims: Iterable[Earmark]) -> None:
         """Count claims as use of their teams for the first hour, as starts are counted."""
         self.shares = self._make_shares(self.pool.config)
-        self.spared = Spared(self.shares)
+        self.spare_taken = SpareTaken(self.shares)
         for earmark in claims:
             self._charge(earmark.team, earmark.job, is_borrowed=self.pool.is_borrowed(earmark))
 
     # -- queues ---------------------------------------------------------------------------
 
-    def _line_up(self) -> None:
+    def _prepare_queues(self) -> None:
         """Build the team queues, and set aside jobs that cannot start in any case."""
         settled = {start.job.id for start in self.starts}
         self._settled = settled.union(self.pool.earmarks, self._shared.absent)
-        self._lines.line_up(
+        self._pending.prepare_queues(
             self.pool.config.group_of, self._settled, self.shares, self._shared.reserves
         )
         self._agenda = Agenda(self.shares, self._position_of)
@@ -207,14 +207,14 @@ class PoolCycle:
         Free GPUs only decrease within a cycle, so in a full pool most jobs never reach the agenda.
         """
         team = queue.team
-        while (line := queue.head()) is not None:
-            source, code, turn = self._outlook(queue, line)
-            if turn is not None:
-                self._agenda.enlist(turn, line.job, team)
+        while (user_queue := queue.head()) is not None:
+            source, code, serving_node = self._outlook(queue, user_queue)
+            if serving_node is not None:
+                self._agenda.enlist(serving_node, user_queue.job, team)
                 return
-            self._lines.touch(team)
+            self._pending.touch(team)
             assert code is not None
-            self._failures.fail(queue, line, code, source)
+            self._failures.fail(queue, user_queue, code, source)
 
     def _expect(self) -> None:
         """Mark all queues as not looked at, ordered by the best position that each could have.
@@ -255,9 +255,9 @@ class PoolCycle:
             self._reserve(blocked)
             self._look_again()
         while (served := self._next()) is not None:
-            turn, team = served
+            serving_node, team = served
             count = len(self.starts)
-            blocked = self._serve(turn, self.queues[team])
+            blocked = self._serve(serving_node, self.queues[team])
             if blocked is not None:
                 if not explains and not self._goes_on(self._prospects.are_any):
                     self._postponed = blocked
@@ -285,37 +285,39 @@ class PoolCycle:
         for start in self.starts:
             slots = self.pool.held_by(start.job, start.place)
             self.reserved.note_start(start.job, start.team, start.place.cluster, slots)
-        self._line_up()
+        self._prepare_queues()
 
     def _serve(self, enlisted_for: int, queue: TeamQueue) -> _Blocked | None:
         """Settle the team's next job, unless it lost the guarantee for which it was enlisted.
 
         Return the job if it is blocked and may hold a reservation; the caller reserves for it.
         """
-        self._lines.touch(queue.team)
-        line = queue.head()
-        if line is None:
+        self._pending.touch(queue.team)
+        user_queue = queue.head()
+        if user_queue is None:
             return None
-        source, code, turn = self._outlook(queue, line)
-        if turn == enlisted_for:
+        source, code, serving_node = self._outlook(queue, user_queue)
+        if serving_node == enlisted_for:
             if code is None:
-                self._start(queue, line, source)
-            elif (code := self._reclaim(queue, line, code, source)) is not None:
-                may_reserve = self._may_reserve(queue, line, code)
+                self._start(queue, user_queue, source)
+            elif (code := self._reclaim(queue, user_queue, code, source)) is not None:
+                may_reserve = self._may_reserve(queue, user_queue, code)
                 if code is not Code.RESERVED_FOR_LARGER_JOB:
-                    line.cls.code = code
+                    user_queue.cls.code = code
                 if may_reserve:
-                    return _Blocked(queue, line, code, source, turn)
-                self._failures.fail(queue, line, code, source)
+                    return _Blocked(queue, user_queue, code, source, serving_node)
+                self._failures.fail(queue, user_queue, code, source)
         self._enlist(queue)
         return None
 
     def _reserve(self, blocked: _Blocked) -> None:
         """Reserve the earliest start of a blocked job; it waits until then."""
-        queue, line, code, source, turn = blocked
-        line.cls.turn = turn
-        self.reserved.reserve(self.jobs[line.job[1]], queue.team, line.cls.shape, source)
-        self._failures.fail(queue, line, code, source)
+        queue, user_queue, code, source, serving_node = blocked
+        user_queue.cls.serving_node = serving_node
+        self.reserved.reserve(
+            self.jobs[user_queue.job[1]], queue.team, user_queue.cls.shape, source
+        )
+        self._failures.fail(queue, user_queue, code, source)
         self._enlist(queue)
 
     def _grow_elastic_jobs(self) -> None:
@@ -323,42 +325,46 @@ class PoolCycle:
         if self._left.starts > 0 and self._left.reclaims > 0:
             self._elastic.grow_all(self.starts, self._position_of, self._charge)
 
-    def _outlook(self, queue: TeamQueue, line: JobLine) -> tuple[int, Code | None, int | None]:
-        """Return how the next job of `line` would be served.
+    def _outlook(
+        self, queue: TeamQueue, user_queue: UserQueue
+    ) -> tuple[int, Code | None, int | None]:
+        """Return how the next job of `user_queue` would be served.
 
         These are the node on whose guarantee it draws, the reason why it cannot start now (None: it
         can), and the node whose guarantee sets its position. The last is None for a job that has no
         chance in this cycle.
         """
-        source = self.pool.source(queue.team, line.cls.shape.total_mgpu)
-        code = self._obstacles.of(queue, line, source)
-        if code is None or self._may_reclaim(queue, line, code, source):
+        source = self.pool.source(queue.team, user_queue.cls.shape.total_mgpu)
+        code = self._obstacles.of(queue, user_queue, source)
+        if code is None or self._may_reclaim(queue, user_queue, code, source):
             return source, code, source
-        if self._may_reserve(queue, line, code):
+        if self._may_reserve(queue, user_queue, code):
             return (
                 source,
                 code,
-                self._blocked_order.source_of(queue.team, line.cls.shape.total_mgpu, source),
+                self._blocked_order.source_of(queue.team, user_queue.cls.shape.total_mgpu, source),
             )
         return source, code, None
 
-    def _may_reserve(self, queue: TeamQueue, line: JobLine, code: Code) -> bool:
-        """Return whether the blocked next job of `line` may get a reservation."""
+    def _may_reserve(self, queue: TeamQueue, user_queue: UserQueue, code: Code) -> bool:
+        """Return whether the blocked next job of `user_queue` may get a reservation."""
         return (
             code in _MAY_RESERVE
-            and line.cls.may_reserve
-            and self.reserved.may_reserve(queue.team, line.cls.shape, line.cls.priority.id)
+            and user_queue.cls.may_reserve
+            and self.reserved.may_reserve(
+                queue.team, user_queue.cls.shape, user_queue.cls.priority.id
+            )
         )
 
-    def _start(self, queue: TeamQueue, line: JobLine, source: int) -> None:
-        team, cls = queue.team, line.cls
-        job, shape, is_own = self.jobs[line.job[1]], cls.shape, source == team
+    def _start(self, queue: TeamQueue, user_queue: UserQueue, source: int) -> None:
+        team, cls = queue.team, user_queue.cls
+        job, shape, is_own = self.jobs[user_queue.job[1]], cls.shape, source == team
         if is_own and is_elastic(job):
             job, shape = self._elastic.sized(job, team)
         place = self.reserved.find(job, team, shape, source)
         assert place is not None
         if self._explains and not is_own:
-            self.spared.add(source, self._position_of(team, source), team, job.mgpu)
+            self.spare_taken.add(source, self._position_of(team, source), team, job.mgpu)
         slots = self.pool.start(job, team, place)
         self._reclaimer.note_taken(place.cluster, slots)
         self.reserved.note_start(job, team, place.cluster, slots)
@@ -378,33 +384,41 @@ class PoolCycle:
         if is_borrowed:
             self.pool.hold_credits(team, job.mgpu)
 
-    def _may_reclaim(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> bool:
-        """Return whether the blocked next job of `line` may look for victims."""
-        priority = line.cls.priority
+    def _may_reclaim(
+        self, queue: TeamQueue, user_queue: UserQueue, code: Code, source: int
+    ) -> bool:
+        """Return whether the blocked next job of `user_queue` may look for victims."""
+        priority = user_queue.cls.priority
         return (
             code is Code.WAITING_FOR_FREE_GPUS
             and self._left.reclaims > 0
             and (source != ROOT or priority.preempts or priority.preempts_others)
             and self._reclaimer.may_find(queue.team, priority)
-            and line.job[1] not in self._not_again
+            and user_queue.job[1] not in self._not_again
         )
 
-    def _reclaim(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> Code | None:
-        """Reclaim GPUs for the next job of `line`, which waits because of `code`.
+    def _reclaim(
+        self, queue: TeamQueue, user_queue: UserQueue, code: Code, source: int
+    ) -> Code | None:
+        """Reclaim GPUs for the next job of `user_queue`, which waits because of `code`.
 
         Return None on success. Otherwise return why it still waits: no victims free enough, or it
         would delay another job.
         """
-        pool, team, cls = self.pool, queue.team, line.cls
+        pool, team, cls = self.pool, queue.team, user_queue.cls
         if not self._may_reclaim(
-            queue, line, code, source
+            queue, user_queue, code, source
         ) or not self._prospects.may_look_for_victims(team, cls.shape, cls.priority):
             return code
-        job, mgpu = self.jobs[line.job[1]], cls.shape.total_mgpu
+        job, mgpu = self.jobs[user_queue.job[1]], cls.shape.total_mgpu
         with self.reserved.set_aside(job, team, mgpu, source) as barred:
             taking = self._reclaimer.find(team, cls.shape, cls.priority, barred)
         if taking is None:
-            return Code.RESERVED_FOR_LARGER_JOB if self._is_held_up(queue, line, source) else code
+            return (
+                Code.RESERVED_FOR_LARGER_JOB
+                if self._is_held_up(queue, user_queue, source)
+                else code
+            )
         holdings = [one.holding for one in taking.victims]
         if self.reserved.claim_delays(job, team, holdings):
             return code
@@ -413,9 +427,9 @@ class PoolCycle:
         victims = [one for one in holdings if one.claim_of is None]
         if len(victims) < len(holdings):
             self._give_up([one for one in holdings if one.claim_of is not None])
-            source = pool.source(team, line.cls.shape.total_mgpu)
-            if not victims and self._obstacles.of(queue, line, source) is None:
-                self._start(queue, line, source)
+            source = pool.source(team, user_queue.cls.shape.total_mgpu)
+            if not victims and self._obstacles.of(queue, user_queue, source) is None:
+                self._start(queue, user_queue, source)
                 return None
         self.reclaims.append(pool.reclaim(job, team, taking.place, victims))
         claim = pool.earmarks[job.id].claim
@@ -431,13 +445,13 @@ class PoolCycle:
             self._enlist_anew(victim.team)
         return None
 
-    def _is_held_up(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
+    def _is_held_up(self, queue: TeamQueue, user_queue: UserQueue, source: int) -> bool:
         """Return whether only reservations that it would delay prevent a reclaim for the next job.
 
         Each check is a search, so it returns False after a fixed number of checks in a cycle.
         """
-        team, cls = queue.team, line.cls
-        job = self.jobs[line.job[1]]
+        team, cls = queue.team, user_queue.cls
+        job = self.jobs[user_queue.job[1]]
         if self._questions_left <= 0 or self.reserved.longest_of_claim_s(job, team, source) is None:
             return False
         self._questions_left -= 1
@@ -481,4 +495,4 @@ class PoolCycle:
     @property
     def homeless(self) -> list[Age]:
         """Return the jobs of unknown teams, the oldest first."""
-        return sorted(self._lines.homeless(self._settled))
+        return sorted(self._pending.homeless(self._settled))

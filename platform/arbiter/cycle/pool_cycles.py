@@ -15,12 +15,12 @@ from arbiter.cache.running import Holdings
 from arbiter.cycle.pool_cycle import PoolCycle, SharedJobs
 from arbiter.fairshare.fair_tree import FairShares, FairUse, Starts, fair_use
 from arbiter.placement.resources import Demand, demand_of
-from arbiter.queue.pending import Lines
+from arbiter.queue.pending import PendingQueue
 from arbiter.quota.tree import Tree
 
-#: A pool caches at most so many answers per line of waiting jobs, plus a constant. More answers
+#: A pool caches at most so many answers per kind of waiting jobs, plus a constant. More answers
 #: belong to jobs that are gone; then the pool is set up anew.
-_QUESTIONS_PER_LINE = 4
+_ANSWERS_PER_KIND = 4
 _QUESTIONS_BESIDES = 2_000
 
 
@@ -28,7 +28,7 @@ class PoolState:
     """The known state of one pool; `config` and `holdings` are None until a cycle needs them.
 
     These two hold all caches of a pool that outlive a cycle. Their size is bounded by the contents
-    of the pool, and for waiting jobs by `_QUESTIONS_PER_LINE` and `_QUESTIONS_BESIDES`.
+    of the pool, and for waiting jobs by `_ANSWERS_PER_KIND` and `_QUESTIONS_BESIDES`.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class PoolState:
         self.devices: list[Device] = []
         self.balances: list[Balance] = []
         self.running: dict[str, RunningJob] = {}
-        self.lines = Lines()
+        self.pending = PendingQueue()
         #: The requests of attempts whose jobs request CPU or memory.
         self.demands: Counter[Demand] = Counter()
         self.config: PoolConfig | None = None
@@ -64,16 +64,18 @@ class PoolState:
     @property
     def is_empty(self) -> bool:
         """Return whether the pool holds no information any more."""
-        return not (self.running or self.lines.jobs or self.quotas or self.devices or self.balances)
+        return not (
+            self.running or self.pending.jobs or self.quotas or self.devices or self.balances
+        )
 
     @property
     def wanted(self) -> Iterator[Demand]:
         """Return the CPU and memory requests of all waiting and running jobs that state any."""
-        return chain(self.lines.demands, self.demands)
+        return chain(self.pending.demands, self.demands)
 
     def forget(self) -> None:
         """Have the pool set up anew if it caches too much, or ignores a CPU or memory request."""
-        most = _QUESTIONS_PER_LINE * len(self.lines.by_kind) + _QUESTIONS_BESIDES
+        most = _ANSWERS_PER_KIND * len(self.pending.by_kind) + _QUESTIONS_BESIDES
         config = self.config
         if config is not None and (
             config.remembered > most or not config.resources.suffices(self.wanted)
@@ -164,12 +166,12 @@ class PoolCycles:
         """Open and run the cycle of a pool; see `multi_pool.Run`."""
         state, (config, holdings) = self._states[name], self._laid_out[name]
         claims = [claim for claim in self._claims.get(name, ()) if claim.job not in shared.absent]
-        inputs, jobs = self._told, state.lines.jobs
+        inputs, jobs = self._told, state.pending.jobs
         pool = open_pool(
             config, holdings, jobs, claims, inputs.balances, inputs.checkpoint_at, self._now
         )
         cycle = PoolCycle(
-            pool, state.lines, self._shares, budget=budget, explains=self._explains, shared=shared
+            pool, state.pending, self._shares, budget=budget, explains=self._explains, shared=shared
         )
         try:
             cycle.decide()

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from arbiter.api.plan import Code, Waiting
 from arbiter.backfill.start_estimates import Foresight
-from arbiter.cache.claims import Earmark, in_turn
+from arbiter.cache.claims import Earmark, in_order_of_grace
 from arbiter.cycle.service_position import position_of
 from arbiter.explain.reasons import Reason, Reasons, of_claimed
 from arbiter.explain.usage import InUse
-from arbiter.queue.order import Age, Standing
+from arbiter.queue.order import Age, Position
 from arbiter.queue.service_order import ServiceOrder
 
 if TYPE_CHECKING:
     from arbiter.cycle.pool_cycle import PoolCycle
 
 #: Codes of jobs outside the order of service, because they cannot start at all.
-_NEVER_IN_LINE = frozenset((Code.NEVER_FITS, Code.CLUSTER_UNAVAILABLE))
+_OUTSIDE_OF_ORDER = frozenset((Code.NEVER_FITS, Code.CLUSTER_UNAVAILABLE))
 
 #: The usual values of the fields after `jobs_ahead`.
 _REST = Waiting("", Code.NEVER_FITS)[5:]
@@ -40,35 +40,35 @@ def explain(cycle: PoolCycle, used: InUse) -> Explained:
     """
     explained: list[Waiting] = []
     claimed_mgpu: dict[int, int] = {}
-    for earmark in in_turn(cycle.pool.earmarks.values()):
+    for earmark in in_order_of_grace(cycle.pool.earmarks.values()):
         explained.append(_explain_claimed(cycle, earmark, len(explained)))
         claimed_mgpu[earmark.team] = claimed_mgpu.get(earmark.team, 0) + earmark.job.mgpu
-    lots = _Lots(cycle, used, claimed_mgpu)
+    batches = _Batches(cycle, used, claimed_mgpu)
     for team in sorted(cycle.queues):
-        lots.add_queue(team)
-    explained += lots.explained(len(explained))
+        batches.add_queue(team)
+    explained += batches.explained(len(explained))
     for _, job in cycle.homeless:
         numbers = {"need_mgpu": cycle.jobs[job].mgpu, "could_ever_mgpu": 0}
         explained.append(Waiting(job, Code.NEVER_FITS, numbers))
-    return Explained(explained, lots.waiting_mgpu)
+    return Explained(explained, batches.waiting_mgpu)
 
 
-class _Lots:
-    """The queued jobs in lots that share one reason and one position.
+class _Batches:
+    """The queued jobs in batches that share one reason and one position.
 
-    The jobs of one line are one lot, except jobs that would delay a reservation.
+    The jobs of one `UserQueue` are one batch, except jobs that would delay a reservation.
     """
 
     def __init__(self, cycle: PoolCycle, used: InUse, waiting_mgpu: dict[int, int]) -> None:
         """Start with the use after the cycle and the requests of jobs outside the queues."""
         self.waiting_mgpu = waiting_mgpu
         self._cycle = cycle
-        self._reasons = Reasons(cycle.pool, cycle.spared, used)
+        self._reasons = Reasons(cycle.pool, cycle.spare_taken, used)
         self._order = ServiceOrder()
-        #: The reason of each lot in the order, and the jobs outside the order with their reasons.
-        self._of_lots: list[Reason] = []
+        #: The reason of each batch in the order, and the jobs outside the order with their reasons.
+        self._of_batches: list[Reason] = []
         self._hopeless: list[tuple[Age, Reason]] = []
-        #: The lots of teams with reservations.
+        #: The batches of teams with reservations.
         self._reserving: set[int] = set()
         self._may_reserve = {one.team for one in cycle.reserved.made}
         self._foresight = Foresight(cycle.pool, cycle.reserved.made, cycle.reserved.ends())
@@ -77,70 +77,70 @@ class _Lots:
         """Add the queued jobs of a team."""
         cycle, order, reasons = self._cycle, self._order, self._reasons
         shares = cycle.shares
-        asked_mgpu, first = self.waiting_mgpu.get(team, 0), len(self._of_lots)
-        standings: dict[int, tuple[Standing, tuple[int, ...]]] = {}
+        asked_mgpu, first = self.waiting_mgpu.get(team, 0), len(self._of_batches)
+        positions: dict[int, tuple[Position, tuple[int, ...]]] = {}
 
-        def standing_at(node: int) -> tuple[Standing, tuple[int, ...]]:
-            found = standings.get(node)
+        def position_at(node: int) -> tuple[Position, tuple[int, ...]]:
+            found = positions.get(node)
             if found is None:
-                standing = position_of(cycle.pool, team, node)
-                found = standings[node] = standing, standing.with_loads(shares.order(team))
+                position = position_of(cycle.pool, team, node)
+                found = positions[node] = position, position.with_loads(shares.order(team))
             return found
 
         for cls in cycle.queues[team].classes:
-            count_waiting = sum([line.waiting_count for line in cls.lines])
+            count_waiting = sum([user_queue.waiting_count for user_queue in cls.user_queues])
             if not count_waiting:
                 continue
             need_mgpu = cls.shape.total_mgpu
             asked_mgpu += need_mgpu * count_waiting
-            if cls.code in _NEVER_IN_LINE:
+            if cls.code in _OUTSIDE_OF_ORDER:
                 why = reasons.hopeless(cls)
-                for line in cls.lines:
-                    self._hopeless += [(job, why) for job in line.jobs[line.at :]]
+                for user_queue in cls.user_queues:
+                    self._hopeless += [(job, why) for job in user_queue.jobs[user_queue.at :]]
                 continue
             source = cycle.pool.source(team, need_mgpu)
-            standing, level = standing_at(source)
+            position, level = position_at(source)
             # It is served on a lower guarantee once enough of that has come free.
-            turns = [self._foresight.turn(team, need_mgpu, source)]
-            if cls.turn is not None:
-                turns.append(cls.turn)
-            turn = min(turns, key=lambda node: cycle.pool.tree.level(node, team))
-            if turn != source:
-                _, level = standing_at(turn)
-            reason = None if cls.code is None else reasons.of(team, cls, source, standing)
-            for line in cls.lines:
-                used = shares.of_user(team, line.user)
-                if reason is not None and line.at < len(line.jobs):
-                    jobs = line.jobs[line.at :] if line.at else line.jobs
+            serving_nodes = [self._foresight.serving_node(team, need_mgpu, source)]
+            if cls.serving_node is not None:
+                serving_nodes.append(cls.serving_node)
+            serving_node = min(serving_nodes, key=lambda node: cycle.pool.tree.level(node, team))
+            if serving_node != source:
+                _, level = position_at(serving_node)
+            reason = None if cls.code is None else reasons.of(team, cls, source, position)
+            for user_queue in cls.user_queues:
+                used = shares.of_user(team, user_queue.user)
+                if reason is not None and user_queue.at < len(user_queue.jobs):
+                    jobs = user_queue.jobs[user_queue.at :] if user_queue.at else user_queue.jobs
                     order.add(cls.priority.order, used, jobs, level)
-                    self._of_lots.append(reason)
-                    self._foresight.add_lot(team, cls.shape, len(jobs), source)
-                if line.refused:
-                    order.add(cls.priority.order, used, sorted(line.refused), level)
-                    self._of_lots.append(reasons.reserved(cls))
-                    count = len(line.refused)
-                    self._foresight.add_lot(team, cls.shape, count, source)
+                    self._of_batches.append(reason)
+                    self._foresight.add_batch(team, cls.shape, len(jobs), source)
+                if user_queue.refused:
+                    order.add(cls.priority.order, used, sorted(user_queue.refused), level)
+                    self._of_batches.append(reasons.reserved(cls))
+                    count = len(user_queue.refused)
+                    self._foresight.add_batch(team, cls.shape, count, source)
         self.waiting_mgpu[team] = asked_mgpu
         if team in self._may_reserve:
-            self._reserving.update(range(first, len(self._of_lots)))
-        order.end_line()
+            self._reserving.update(range(first, len(self._of_batches)))
+        order.end_team()
 
     def explained(self, ahead: int) -> list[Waiting]:
         """Return why each of the jobs waits; `ahead` other jobs come before them."""
-        jobs, lots = self._order.merged()
-        codes, numbers, nodes = zip(*self._of_lots, strict=True) if jobs else ((), (), ())
+        jobs, batches = self._order.merged()
+        codes, numbers, nodes = zip(*self._of_batches, strict=True) if jobs else ((), (), ())
         rows = zip(
             map(itemgetter(1), jobs),
-            map(codes.__getitem__, lots),
-            map(numbers.__getitem__, lots),
-            map(nodes.__getitem__, lots),
+            map(codes.__getitem__, batches),
+            map(numbers.__getitem__, batches),
+            map(nodes.__getitem__, batches),
             count(ahead),
             *map(repeat, _REST),
         )
         # A cycle makes 100,000, and calling the class costs twice as much.
         explained = list(map(tuple.__new__, repeat(Waiting), rows))
-        latest = self._foresight.latest(jobs, lots)
-        for at in compress(count(), map(self._reserving.__contains__, lots)):
+        latest = self._foresight.latest(jobs, batches)
+        for at in compress(count(), map(self._reserving.__contains__, batches)):
             if (job := explained[at].job) in latest:
                 explained[at] = explained[at]._replace(latest=latest[job], method="time_limits")
         self._hopeless.sort(key=itemgetter(0))

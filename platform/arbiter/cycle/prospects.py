@@ -12,7 +12,7 @@ from arbiter.cache.pool_config import PoolConfig
 from arbiter.placement.free_devices import Shape
 from arbiter.preemption.reclaim import Reclaimer
 from arbiter.queue.order import Age, JobClass, Priority, TeamQueue
-from arbiter.queue.pending import Lines
+from arbiter.queue.pending import PendingQueue
 from arbiter.quota.tree import ROOT, UNLIMITED
 
 
@@ -26,7 +26,7 @@ class Prospects:
     def __init__(
         self,
         pool: Pool,
-        lines: Lines,
+        pending: PendingQueue,
         left: Budget,
         reclaimer: Reclaimer,
         reserved: Reservations,
@@ -36,7 +36,7 @@ class Prospects:
         Call `look_out` before `are_any`.
         """
         self._pool = pool
-        self._lines = lines
+        self._pending = pending
         self._left = left
         self._reclaimer = reclaimer
         self._reserved = reserved
@@ -46,12 +46,12 @@ class Prospects:
     def may_be_any(self) -> bool:
         """Return whether any job has prospects, before the queues are built."""
         blocker = self._pool.blocker
-        for shape, of_shape in self._lines.by_shape(self._pool.config.group_of).items():
+        for shape, of_shape in self._pending.by_shape(self._pool.config.group_of).items():
             fits = self._left.starts > 0 and self._reserved.fits(shape)
             if not fits and self._left.reclaims <= 0:
                 continue
-            for kin in of_shape.values():
-                group = kin.group
+            for pending_class in of_shape.values():
+                group = pending_class.group
                 team = group.team
                 if team is None or group.code is not None:
                     continue
@@ -64,7 +64,7 @@ class Prospects:
     def look_out(self, reserved: Reservations) -> None:
         """Restart the search over all classes, with these reservations."""
         self._reserved = reserved
-        self._classes = _in_question(self._pool.config, self._lines, self._left, reserved)
+        self._classes = _in_question(self._pool.config, self._pending, self._left, reserved)
         self._class = next(self._classes, None)
 
     def are_any(self) -> bool:
@@ -92,8 +92,8 @@ class Prospects:
     def _is_one(self, queue: TeamQueue, cls: JobClass) -> bool:
         if cls.code is not None:
             return False
-        for line in cls.lines:
-            if line.at < len(line.jobs):
+        for user_queue in cls.user_queues:
+            if user_queue.at < len(user_queue.jobs):
                 break
         else:
             return False
@@ -119,20 +119,22 @@ class Prospects:
             return False
         source = self._pool.source(queue.team, cls.shape.total_mgpu)
         longest_s, _ = self._reserved.longest_s(queue.team, cls.shape, cls.priority.id, source)
-        jobs = self._lines.jobs
+        jobs = self._pending.jobs
         return all(
-            longest_s < limit_s(jobs, job) for line in cls.lines for job in line.jobs[line.at :]
+            longest_s < limit_s(jobs, job)
+            for user_queue in cls.user_queues
+            for job in user_queue.jobs[user_queue.at :]
         )
 
 
 def _in_question(
-    config: PoolConfig, lines: Lines, left: Budget, reserved: Reservations
+    config: PoolConfig, pending: PendingQueue, left: Budget, reserved: Reservations
 ) -> Iterator[tuple[TeamQueue, JobClass]]:
     """Return all classes, without those that cannot start because others of their shape cannot."""
-    for shape, of_shape in lines.by_shape(config.group_of).items():
-        for kin in of_shape.values():
-            if kin.at is not None:
-                yield kin.at
+    for shape, of_shape in pending.by_shape(config.group_of).items():
+        for pending_class in of_shape.values():
+            if pending_class.at is not None:
+                yield pending_class.at
                 if left.reclaims <= 0 and (left.starts <= 0 or not reserved.fits(shape)):
                     break
 

@@ -92,7 +92,7 @@ class Core:
                 for other in job.others:
                     by_pool.setdefault(other.pool, []).append(job.in_pool(other.pool))
         for name, jobs in by_pool.items():
-            core._pool(name).lines.fill(jobs)
+            core._pool(name).pending.fill(jobs)
         for claim in snapshot.claims:
             # If a job has several claims, at most one is valid; the plan drops the others.
             core._claims[claim.job] = (*core._claims.get(claim.job, ()), claim)
@@ -162,11 +162,11 @@ class Core:
         if job.id in self._pool_of_job:
             self.withdraw(job.id)
         self._pool_of_job[job.id] = job.pool
-        self._pool(job.pool).lines.add(job)
+        self._pool(job.pool).pending.add(job)
         if job.others:
             self._shared[job.id] = job
             for other in job.others:
-                self._pool(other.pool).lines.add(job.in_pool(other.pool))
+                self._pool(other.pool).pending.add(job.in_pool(other.pool))
 
     def withdraw(self, job_id: str) -> None:
         """Remove a waiting job: it started or was cancelled. Its claim stays until `unclaim`.
@@ -176,11 +176,11 @@ class Core:
         if job_id not in self._pool_of_job:
             raise KeyError(f"job {job_id!r} does not wait, so it cannot be withdrawn")
         self._end_cycle()
-        self._pools[self._pool_of_job.pop(job_id)].lines.remove(job_id)
+        self._pools[self._pool_of_job.pop(job_id)].pending.remove(job_id)
         shared = self._shared.pop(job_id, None)
         if shared is not None:
             for other in shared.others:
-                self._pools[other.pool].lines.remove(job_id)
+                self._pools[other.pool].pending.remove(job_id)
 
     def hold(self, run: RunningJob) -> None:
         """Add an attempt that holds GPUs, or replace what is known of it."""
@@ -254,7 +254,7 @@ class Core:
                     known = claimed.setdefault(job, name)
                     claimed[job] = min(known, name, key=shared.pools.index)
         for name in [name for name, state in self._pools.items() if state.is_empty]:
-            self._pools.pop(name).lines.forget_groups()
+            self._pools.pop(name).pending.forget_groups()
         states = {
             name: self._pools.get(name) or PoolState()
             for name in self._pools.keys() | claims.keys()
@@ -323,7 +323,7 @@ class Core:
             )
             for run in state.running.values():
                 state.holdings.add(run)
-            state.lines.forget_groups()
+            state.pending.forget_groups()
         return state.config, state.holdings
 
 

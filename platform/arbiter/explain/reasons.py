@@ -15,7 +15,7 @@ from arbiter.explain.never import never_numbers, wants_numbers
 from arbiter.explain.usage import InUse
 from arbiter.fairshare.fair_tree import FairShares
 from arbiter.placement.free_devices import Shape
-from arbiter.queue.order import JobClass, Standing
+from arbiter.queue.order import JobClass, Position
 from arbiter.quota.tree import ROOT
 
 
@@ -29,7 +29,7 @@ class Reason(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Taken:
-    """The milli-GPU that teams below one node took of a lot, and the node's load before."""
+    """The milli-GPU that teams below one node took of a tier, and the node's load before."""
 
     load: int
     mgpu: int = 0
@@ -49,65 +49,65 @@ class Before(NamedTuple):
 _NOTHING = Before(0, 0, ROOT)
 
 
-class Spared:
-    """Spare GPUs taken by the starts of a cycle, in lots by source, rank and credits.
+class SpareTaken:
+    """Spare GPUs taken by the starts of a cycle, in tiers by source, rank and credits.
 
-    Within one lot fair-share decided the order. Add all starts, before they are charged, and before
-    the first request.
+    Within one tier fair-share decided the order. Add all starts, before they are charged, and
+    before the first request.
     """
 
-    __slots__ = ("_before", "_lots", "_shares", "_sorted", "_sources", "_totals")
+    __slots__ = ("_before", "_shares", "_sorted", "_sources", "_tiers", "_totals")
 
     def __init__(self, shares: FairShares) -> None:
         self._shares = shares
-        self._lots: dict[tuple[int, int, int], dict[int, _Taken]] = {}
+        self._tiers: dict[tuple[int, int, int], dict[int, _Taken]] = {}
         self._sources: set[int] = set()
         self._sorted: dict[tuple[tuple[int, int, int], int], tuple[list[int], list[int]]] = {}
         self._before: dict[tuple[tuple[int, int, int], int], Before] = {}
         self._totals: dict[int, tuple[int, int]] = {}
 
-    def add(self, source: int, standing: Standing, team: int, mgpu: int) -> None:
+    def add(self, source: int, position: Position, team: int, mgpu: int) -> None:
         """Note that a start of `team` takes `mgpu` of the spare GPUs of `source`."""
-        lot = self._lots.setdefault((source, standing.minus_rank, standing.minus_credits), {})
+        tier = self._tiers.setdefault((source, position.minus_rank, position.minus_credits), {})
         for node in self._shares.tree.paths[team]:
-            if node not in lot:
-                lot[node] = _Taken(self._shares.loads[node])
-            lot[node].mgpu += mgpu
+            if node not in tier:
+                tier[node] = _Taken(self._shares.loads[node])
+            tier[node].mgpu += mgpu
         self._sources.add(source)
 
     def has_from(self, source: int) -> bool:
         """Return whether any start took spare GPUs of `source`."""
         return source in self._sources
 
-    def before(self, source: int, standing: Standing, team: int) -> Before:
+    def before(self, source: int, position: Position, team: int) -> Before:
         """Return what teams took that fair-share puts before `team`.
 
         These are teams below sisters, of it or of a node above it, that had used less of their
         share.
         """
-        lot = (source, standing.minus_rank, standing.minus_credits)
-        if lot not in self._lots:
+        tier = (source, position.minus_rank, position.minus_credits)
+        if tier not in self._tiers:
             return _NOTHING
-        if (lot, team) not in self._before:
+        if (tier, team) not in self._before:
             path = self._shares.tree.paths[team]
-            by_sisters = [self._of_sisters(lot, node) for node in path]
+            by_sisters = [self._of_sisters(tier, node) for node in path]
             at = next((node for node, mgpu in zip(path, by_sisters, strict=True) if mgpu), ROOT)
-            self._before[lot, team] = Before(sum(by_sisters[:-1]), by_sisters[-1], at)
-        return self._before[lot, team]
+            self._before[tier, team] = Before(sum(by_sisters[:-1]), by_sisters[-1], at)
+        return self._before[tier, team]
 
-    def _of_sisters(self, lot: tuple[int, int, int], node: int) -> int:
+    def _of_sisters(self, tier: tuple[int, int, int], node: int) -> int:
         """Return what was taken below sisters of `node` that had used less of their share."""
-        shares, nodes = self._shares, self._lots[lot]
+        shares, nodes = self._shares, self._tiers[tier]
         parent = shares.tree.parents[node]
-        if (lot, parent) not in self._sorted:
+        if (tier, parent) not in self._sorted:
             taken = sorted(
                 (one.load, one.mgpu)
                 for sister, one in nodes.items()
                 if shares.tree.parents[sister] == parent
             )
             loads = [load for load, _ in taken]
-            self._sorted[lot, parent] = loads, [0, *accumulate(mgpu for _, mgpu in taken)]
-        loads, sums = self._sorted[lot, parent]
+            self._sorted[tier, parent] = loads, [0, *accumulate(mgpu for _, mgpu in taken)]
+        loads, sums = self._sorted[tier, parent]
         own = nodes.get(node)
         less = sums[bisect_left(loads, shares.loads[node])]
         return less - (own.mgpu if own is not None and own.load < shares.loads[node] else 0)
@@ -133,13 +133,13 @@ class Reasons:
 
     __slots__ = (
         *("_available", "_being_freed", "_free", "_is_overcommitted", "_leaving", "_pool"),
-        *("_spared", "_used"),
+        *("_spare_taken", "_used"),
     )
 
-    def __init__(self, pool: Pool, spared: Spared, used: InUse) -> None:
+    def __init__(self, pool: Pool, spare_taken: SpareTaken, used: InUse) -> None:
         """Take the use after the cycle."""
         self._pool = pool
-        self._spared = spared
+        self._spare_taken = spare_taken
         self._used = used
         #: The milli-GPU of claims, by the nodes at or above their teams.
         self._being_freed = Counter[int]()
@@ -170,10 +170,10 @@ class Reasons:
         }
         return Reason(code, numbers)
 
-    def of(self, team: int, cls: JobClass, source: int, standing: Standing) -> Reason:
+    def of(self, team: int, cls: JobClass, source: int, position: Position) -> Reason:
         """Return why `cls` waits.
 
-        `source` is the node whose guarantee its jobs fit in, or ROOT. `standing` is the position of
+        `source` is the node whose guarantee its jobs fit in, or ROOT. `position` is the position of
         its team with that.
         """
         pool, shape, code = self._pool, cls.shape, cls.code
@@ -204,7 +204,7 @@ class Reasons:
             numbers["starts_max"] = pool.policy.starts_max
         if code is not Code.WAITING_FOR_FREE_GPUS:
             return Reason(code, numbers)
-        return self._blocked(team, cls, source, standing, numbers)
+        return self._blocked(team, cls, source, position, numbers)
 
     def reserved(self, cls: JobClass) -> Reason:
         """Return why jobs of `cls` wait that would delay a reservation."""
@@ -230,7 +230,7 @@ class Reasons:
         return free
 
     def _blocked(
-        self, team: int, cls: JobClass, source: int, standing: Standing, numbers: dict[str, int]
+        self, team: int, cls: JobClass, source: int, position: Position, numbers: dict[str, int]
     ) -> Reason:
         """Distinguish refusals by quota from refusals by devices.
 
@@ -258,11 +258,13 @@ class Reasons:
                 else:
                     code = Code.PARENT_LIMIT_REACHED
                 return Reason(code, numbers, pool.tree.ids[at])
-        if not is_entitled and self._spared.has_from(source):
-            inside, by_others, node = self._spared.before(source, standing, team)
+        if not is_entitled and self._spare_taken.has_from(source):
+            inside, by_others, node = self._spare_taken.before(source, position, team)
             if inside >= need:
                 numbers["taken_mgpu"] = inside
-                numbers["weight_permille"], numbers["used_permille"] = self._spared.permille(node)
+                numbers["weight_permille"], numbers["used_permille"] = self._spare_taken.permille(
+                    node
+                )
                 return Reason(Code.BEHIND_FAIR_SHARE, numbers, pool.tree.ids[node])
             if inside + by_others >= need:
                 # Numbers of other organizations are never shown.

@@ -129,7 +129,7 @@ def _parts(pool: Pool, starts: Sequence[NewStart], over: Collection[int]) -> dic
             behind = sorted(job for job in after.unprotected.get(team, ()) if job.team == team)
             left += sum([job.mgpu for job in behind]) - own.mgpu
         if team in going:
-            stopped = sorted(going[team], key=attrgetter("turn"))
+            stopped = sorted(going[team], key=attrgetter("protection_key"))
             behind = [*behind, *[one.contender() for one in stopped]]
         for job in behind:
             mgpu = job.mgpu
@@ -159,7 +159,7 @@ def _teams_after(
     changed = {one.team for one in stopped} | {start.team for _, start in new}
     teams = with_changed(pool.holdings.teams, changed)
     for holding in stopped:
-        teams[holding.team].remove(holding.turn)
+        teams[holding.team].remove(holding.protection_key)
     for i, start in new:
         job = start.job
         one = Contender(-start.order, pool.taken_at, job.id, "", start.team, job.mgpu, i)

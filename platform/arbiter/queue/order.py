@@ -30,7 +30,7 @@ from arbiter.quota.tree import ROOT
 Age = tuple[int, str]
 
 
-class Standing(NamedTuple):
+class Position(NamedTuple):
     """The position of a team's next job between the teams, without fair-share; smaller is earlier.
 
     `minus_credits` comes before fair-share, `late_minus_credits` after it. The policy selects one
@@ -69,23 +69,23 @@ class JobClass:
 
     `reserved` describes the reservation for which refused jobs wait: the requested milli-GPU and
     the start time. `may_reserve` is False where its jobs hold their reservations in another pool.
-    `turn` is the node on whose guarantee a job was served in this cycle that requested a
+    `serving_node` is the node on whose guarantee a job was served in this cycle that requested a
     reservation.
     """
 
     shape: Shape
     priority: Priority
     may_reserve: bool = True
-    lines: list[JobLine] = field(default_factory=list)
+    user_queues: list[UserQueue] = field(default_factory=list)
     code_at_first: Code | None = None
     code: Code | None = None
     could_ever_mgpu: int = 0
     reserved: tuple[int, int] = (0, 0)
-    turn: int | None = None
+    serving_node: int | None = None
 
 
 @dataclass(slots=True, eq=False)
-class JobLine:
+class UserQueue:
     """The jobs of one class and user, in order of age; `at` is the index of the next one.
 
     `refused` jobs would delay a reservation. `jobs` is replaced and never modified. `all` are the
@@ -128,7 +128,7 @@ class TeamQueue:
         self.blocked_mgpu = 0
         self._shares: FairShares | None = None
         self._charged: set[str] = set()
-        self._heap: list[tuple[int, int, Age, JobLine]] = []
+        self._heap: list[tuple[int, int, Age, UserQueue]] = []
         #: Whether several users have jobs of one priority, so that their use orders these.
         self.compares = False
 
@@ -137,11 +137,11 @@ class TeamQueue:
         self.blocked_mgpu = 0
         self._charged.clear()
         for cls in self.classes:
-            cls.code, cls.turn = cls.code_at_first, None
-            for line in cls.lines:
-                line.jobs, line.at = line.all, 0
-                if line.refused:
-                    line.refused = []
+            cls.code, cls.serving_node = cls.code_at_first, None
+            for user_queue in cls.user_queues:
+                user_queue.jobs, user_queue.at = user_queue.all, 0
+                if user_queue.refused:
+                    user_queue.refused = []
 
     def open(self, shares: FairShares) -> None:
         """Order the jobs that may still start.
@@ -150,32 +150,32 @@ class TeamQueue:
         opened again in each cycle.
         """
         self._shares = shares
-        lines: list[JobLine] = []
+        user_queues: list[UserQueue] = []
         users: dict[int, str] = {}
         self.compares = False
         for cls in self.classes:
             if cls.code is None:
-                for line in cls.lines:
-                    if line.at < len(line.jobs):
-                        lines.append(line)
-                        if users.setdefault(cls.priority.order, line.user) != line.user:
+                for user_queue in cls.user_queues:
+                    if user_queue.at < len(user_queue.jobs):
+                        user_queues.append(user_queue)
+                        if users.setdefault(cls.priority.order, user_queue.user) != user_queue.user:
                             self.compares = True
-        self._heap = [self._entry(line) for line in lines]
+        self._heap = [self._entry(user_queue) for user_queue in user_queues]
         heapify(self._heap)
 
     def close(self) -> None:
-        """Stop using the queue: separate its classes and lines, so that they are freed at once.
+        """Stop using the queue: separate its classes and users, so that they are freed at once.
 
         They refer to each other, and would otherwise wait for the garbage collector.
         """
         for cls in self.classes:
-            cls.lines.clear()
+            cls.user_queues.clear()
 
     def refuse(self, cls: JobClass, is_refused: Callable[[Age], bool]) -> None:
         """Set aside the jobs of `cls` that would delay a reservation; the others stay queued."""
         is_over = True
-        for line in cls.lines:
-            waiting = line.jobs[line.at :]
+        for user_queue in cls.user_queues:
+            waiting = user_queue.jobs[user_queue.at :]
             refused = list(filter(is_refused, waiting))
             if len(refused) < len(waiting):
                 aside = set(refused)
@@ -183,44 +183,53 @@ class TeamQueue:
                 is_over = False
             else:
                 waiting = []
-            line.refused += refused
-            line.jobs, line.at = waiting, 0
+            user_queue.refused += refused
+            user_queue.jobs, user_queue.at = waiting, 0
         if is_over:
-            # Its lines leave the heap when they reach the front.
+            # Its jobs leave the heap when they reach the front.
             cls.code = Code.RESERVED_FOR_LARGER_JOB
             return
         assert self._shares is not None
         self.open(self._shares)
 
-    def _entry(self, line: JobLine) -> tuple[int, int, Age, JobLine]:
-        return -line.cls.priority.order, self._used(line), line.jobs[line.at], line
+    def _entry(self, user_queue: UserQueue) -> tuple[int, int, Age, UserQueue]:
+        return (
+            -user_queue.cls.priority.order,
+            self._used(user_queue),
+            user_queue.jobs[user_queue.at],
+            user_queue,
+        )
 
-    def _used(self, line: JobLine) -> int:
+    def _used(self, user_queue: UserQueue) -> int:
         if not self.compares:
             return 0
         assert self._shares is not None
-        return self._shares.of_user(self.team, line.user)
+        return self._shares.of_user(self.team, user_queue.user)
 
-    def head(self) -> JobLine | None:
-        """Return the line whose next job is the team's next."""
+    def head(self) -> UserQueue | None:
+        """Return the jobs of the user whose next job is the team's next."""
         heap = self._heap
         while heap:
-            _, used, _, line = heap[0]
-            if line.cls.code is not None:
+            _, used, _, user_queue = heap[0]
+            if user_queue.cls.code is not None:
                 heappop(heap)
-            elif self.compares and line.user in self._charged and used != self._used(line):
-                heapreplace(heap, self._entry(line))
+            elif (
+                self.compares
+                and user_queue.user in self._charged
+                and used != self._used(user_queue)
+            ):
+                heapreplace(heap, self._entry(user_queue))
             else:
-                return line
+                return user_queue
         return None
 
     def advance(self) -> None:
         """Move on from a settled job: it started, claims GPUs, or is served in another pool."""
-        line = self._heap[0][3]
-        line.at += 1
-        self._charged.add(line.user)
-        if line.at < len(line.jobs):
-            heapreplace(self._heap, self._entry(line))
+        user_queue = self._heap[0][3]
+        user_queue.at += 1
+        self._charged.add(user_queue.user)
+        if user_queue.at < len(user_queue.jobs):
+            heapreplace(self._heap, self._entry(user_queue))
         else:
             heappop(self._heap)
 
@@ -345,16 +354,16 @@ class Agenda:
 
     __slots__ = (
         *("_alone", "_at", "_contests", "_entries", "_keys", "_later", "_of_source", "_shares"),
-        "_standing",
+        "_position_of",
     )
 
-    def __init__(self, shares: FairShares, standing: Callable[[int, int], Standing]) -> None:
+    def __init__(self, shares: FairShares, position_of: Callable[[int, int], Position]) -> None:
         """Create an empty agenda.
 
-        `standing` returns the current position of a team that draws on the guarantee of a node.
+        `position_of` returns the current position of a team that draws on the guarantee of a node.
         """
         self._shares = shares
-        self._standing = standing
+        self._position_of = position_of
         self._alone: tuple[int, Age, int] | None = None
         self._contests: dict[_ContestKey, Contest] = {}
         self._of_source: dict[int, list[_ContestKey]] = {}
@@ -382,7 +391,9 @@ class Agenda:
         if not is_own and self._later is not None:
             self._later[team] = source, job
             return
-        level, ratio, minus_rank, minus_credits, late_minus_credits = self._standing(team, source)
+        level, ratio, minus_rank, minus_credits, late_minus_credits = self._position_of(
+            team, source
+        )
         key = level, ratio if is_own else source, minus_rank, minus_credits
         contest = self._contests.get(key)
         if contest is None:
@@ -432,7 +443,7 @@ class Agenda:
         """Return the lowest ratio of teams that draw on their own guarantees; None without any."""
         if self._alone is not None:
             source, _, team = self._alone
-            return self._standing(team, source).ratio if source == team else None
+            return self._position_of(team, source).ratio if source == team else None
         entries, keys = self._entries, self._keys
         while entries and entries[0][0] == 0:
             listed = entries[0]

@@ -1,4 +1,4 @@
-"""Waiting jobs of one pool, in lines of jobs that differ only in age, reused across cycles."""
+"""Waiting jobs of one pool, grouped where they differ only in age, and reused across cycles."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from arbiter.api.snapshot import OtherPool, QueuedJob
 from arbiter.fairshare.fair_tree import FairShares
 from arbiter.placement.free_devices import Shape
 from arbiter.placement.resources import Demand, demand_of
-from arbiter.queue.order import Age, JobClass, JobLine, Priority, TeamQueue
+from arbiter.queue.order import Age, JobClass, Priority, TeamQueue, UserQueue
 
 
 class Group(NamedTuple):
-    """Properties of a line in the current pool configuration.
+    """Properties of equal jobs in the current pool configuration.
 
     These are its team (None: unknown), its request, its priority class, and the verdict on its jobs
     (see `PoolConfig.verdict`).
@@ -31,54 +31,54 @@ class Group(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Line:
+class PendingJobs:
     """Jobs like `first`, the oldest at the front.
 
-    `kin` is the group of lines of the same class, including this one, once a cycle needed it.
+    `pending_class` is their class, with the jobs of other users, once a cycle needed it.
     """
 
     first: QueuedJob
     ages: list[Age] = field(default_factory=list)
-    kin: Kin | None = None
+    pending_class: PendingClass | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Kin:
-    """Lines whose jobs differ only in user and age; there is always at least one.
+class PendingClass:
+    """Jobs that differ only in user and age, by user; there is always at least one.
 
     `at` is their queue and class, if they are queued in this cycle.
     """
 
     group: Group
-    lines: list[Line] = field(default_factory=list)
+    by_user: list[PendingJobs] = field(default_factory=list)
     at: tuple[TeamQueue, JobClass] | None = None
 
     @property
     def others(self) -> tuple[OtherPool, ...]:
         """Return the other pools that the jobs accept."""
-        return self.lines[0].first.others
+        return self.by_user[0].first.others
 
 
-#: The common properties of lines of one class. For jobs that accept several pools they include the
-#: kind without the user, because one shape in this pool may be several shapes in another.
-_KinKey = tuple[int | None, Shape, str, Hashable]
+#: The common properties of the jobs of one class. For jobs that accept several pools they include
+#: the kind without the user, because one shape in this pool may be several shapes in another.
+_ClassKey = tuple[int | None, Shape, str, Hashable]
 
 
-class Lines:
+class PendingQueue:
     """All queued jobs of one pool, by id and by kind.
 
     `demands` counts kinds of jobs by the CPU and memory that they request, for those that request
-    any. `queues` are the jobs of known teams, as `line_up` prepares them for a cycle. They are
+    any. `queues` are the jobs of known teams, as `prepare_queues` builds them for a cycle. They are
     reused by the next cycle, so call `touch` after changing one.
     """
 
     def __init__(self) -> None:
         self.jobs: dict[str, QueuedJob] = {}
-        self.by_kind: dict[Hashable, Line] = {}
-        #: The lines of each shape by class, without the new ones.
-        self._kin: dict[Shape, dict[_KinKey, Kin]] = {}
-        self._new: dict[Hashable, Line] = {}
-        self._of_team: dict[int | None, dict[_KinKey, Kin]] = {}
+        self.by_kind: dict[Hashable, PendingJobs] = {}
+        #: The jobs of each shape by class, without the new kinds.
+        self._classes: dict[Shape, dict[_ClassKey, PendingClass]] = {}
+        self._new: dict[Hashable, PendingJobs] = {}
+        self._of_team: dict[int | None, dict[_ClassKey, PendingClass]] = {}
         self.queues: dict[int, TeamQueue] = {}
         #: The teams whose queues must be rebuilt, those whose first job may have changed, and those
         #: whose users are ordered by use.
@@ -91,16 +91,16 @@ class Lines:
         """Add a waiting job."""
         self.jobs[job.id] = job
         kind = _kind(job)
-        line = self.by_kind.get(kind)
-        if line is None:
-            line = self._open(kind, job)
+        pending = self.by_kind.get(kind)
+        if pending is None:
+            pending = self._open(kind, job)
         age = job.submitted_at, job.id
-        if line.ages and age < line.ages[-1]:
-            insort(line.ages, age)
-            if line.ages[0] == age:
-                self._touch_line(line)
+        if pending.ages and age < pending.ages[-1]:
+            insort(pending.ages, age)
+            if pending.ages[0] == age:
+                self._touch_team_of(pending)
         else:
-            line.ages.append(age)
+            pending.ages.append(age)
 
     def fill(self, jobs: Iterable[QueuedJob]) -> None:
         """Add all of `jobs` at once; there must be none before."""
@@ -108,24 +108,24 @@ class Lines:
         by_kind = self.by_kind
         for job in self.jobs.values():
             kind = _kind(job)
-            line = by_kind.get(kind)
-            if line is None:
-                line = self._open(kind, job)
-            line.ages.append((job.submitted_at, job.id))
-        for line in by_kind.values():
-            line.ages.sort()
+            pending = by_kind.get(kind)
+            if pending is None:
+                pending = self._open(kind, job)
+            pending.ages.append((job.submitted_at, job.id))
+        for pending in by_kind.values():
+            pending.ages.sort()
 
     def remove(self, job_id: str) -> QueuedJob:
         """Remove a job that no longer waits, and return it."""
         job = self.jobs.pop(job_id)
         kind = _kind(job)
-        line = self.by_kind[kind]
-        at = bisect_left(line.ages, (job.submitted_at, job_id))
-        del line.ages[at]
+        pending = self.by_kind[kind]
+        at = bisect_left(pending.ages, (job.submitted_at, job_id))
+        del pending.ages[at]
         if at == 0:
-            self._touch_line(line)
-        if not line.ages:
-            self._close(kind, line)
+            self._touch_team_of(pending)
+        if not pending.ages:
+            self._close(kind, pending)
             demand = demand_of(job)
             if demand is not None:
                 self.demands[demand] -= 1
@@ -133,67 +133,67 @@ class Lines:
                     del self.demands[demand]
         return job
 
-    def _open(self, kind: Hashable, first: QueuedJob) -> Line:
-        line = self.by_kind[kind] = self._new[kind] = Line(first)
+    def _open(self, kind: Hashable, first: QueuedJob) -> PendingJobs:
+        pending = self.by_kind[kind] = self._new[kind] = PendingJobs(first)
         demand = demand_of(first)
         if demand is not None:
             self.demands[demand] += 1
-        return line
+        return pending
 
-    def _close(self, kind: Hashable, line: Line) -> None:
+    def _close(self, kind: Hashable, pending: PendingJobs) -> None:
         del self.by_kind[kind]
-        kin = line.kin
-        if kin is not None and kin.group.team is not None:
-            self._changed.add(kin.group.team)
-        if kin is None:
+        pending_class = pending.pending_class
+        if pending_class is not None and pending_class.group.team is not None:
+            self._changed.add(pending_class.group.team)
+        if pending_class is None:
             del self._new[kind]
-        elif len(kin.lines) > 1:
-            kin.lines.remove(line)
+        elif len(pending_class.by_user) > 1:
+            pending_class.by_user.remove(pending)
         else:
-            of_shape = self._kin[kin.group.shape]
-            key = _kin_key(kin.group, line)
+            of_shape = self._classes[pending_class.group.shape]
+            key = _class_key(pending_class.group, pending)
             del of_shape[key]
             if not of_shape:
-                del self._kin[kin.group.shape]
-            of_team = self._of_team[kin.group.team]
+                del self._classes[pending_class.group.shape]
+            of_team = self._of_team[pending_class.group.team]
             del of_team[key]
             if not of_team:
-                del self._of_team[kin.group.team]
+                del self._of_team[pending_class.group.team]
             # They refer to each other, so only the garbage collector would free them.
-            line.kin = None
+            pending.pending_class = None
 
-    def of(self, job: QueuedJob) -> Line:
-        """Return the line of a waiting job."""
+    def of(self, job: QueuedJob) -> PendingJobs:
+        """Return all jobs of the kind of a waiting job."""
         return self.by_kind[_kind(job)]
 
     def touch(self, team: int) -> None:
         """Note that jobs of a team were settled, or got a reason to wait."""
         self._touched.add(team)
 
-    def _touch_line(self, line: Line) -> None:
-        if line.kin is not None and line.kin.group.team is not None:
-            self._touched.add(line.kin.group.team)
+    def _touch_team_of(self, pending: PendingJobs) -> None:
+        if pending.pending_class is not None and pending.pending_class.group.team is not None:
+            self._touched.add(pending.pending_class.group.team)
 
     def by_shape(
         self, group_of: Callable[[QueuedJob], Group]
-    ) -> Mapping[Shape, Mapping[_KinKey, Kin]]:
-        """Return all lines by shape and class; `group_of` classifies the first job of new lines."""
-        for line in self._new.values():
-            group = group_of(line.first)
-            of_shape = self._kin.setdefault(group.shape, {})
-            key = _kin_key(group, line)
-            kin = of_shape.get(key)
-            if kin is None:
-                kin = of_shape[key] = Kin(group)
-                self._of_team.setdefault(group.team, {})[key] = kin
-            line.kin = kin
-            kin.lines.append(line)
+    ) -> Mapping[Shape, Mapping[_ClassKey, PendingClass]]:
+        """Return all jobs by shape and class; `group_of` classifies the first job of new kinds."""
+        for pending in self._new.values():
+            group = group_of(pending.first)
+            of_shape = self._classes.setdefault(group.shape, {})
+            key = _class_key(group, pending)
+            pending_class = of_shape.get(key)
+            if pending_class is None:
+                pending_class = of_shape[key] = PendingClass(group)
+                self._of_team.setdefault(group.team, {})[key] = pending_class
+            pending.pending_class = pending_class
+            pending_class.by_user.append(pending)
             if group.team is not None:
                 self._changed.add(group.team)
         self._new.clear()
-        return self._kin
+        return self._classes
 
-    def line_up(
+    def prepare_queues(
         self,
         group_of: Callable[[QueuedJob], Group],
         left_out: Iterable[str],
@@ -205,10 +205,10 @@ class Lines:
         `reserves` returns whether a job that accepts several pools may hold its reservation here.
         """
         self.by_shape(group_of)
-        out = self._by_line(left_out)
-        for _, kin in out.values():
-            if kin.group.team is not None:
-                self._changed.add(kin.group.team)
+        out = self._by_pending(left_out)
+        for _, pending_class in out.values():
+            if pending_class.group.team is not None:
+                self._changed.add(pending_class.group.team)
         for team in self._touched | self._comparing:
             if team not in self._changed and team in self.queues:
                 queue = self.queues[team]
@@ -236,61 +236,61 @@ class Lines:
     def _queue_of(
         self,
         team: int,
-        out: Mapping[int, tuple[set[Age], Kin]],
+        out: Mapping[int, tuple[set[Age], PendingClass]],
         reserves: Callable[[QueuedJob], bool],
     ) -> tuple[TeamQueue | None, bool]:
         """Return the queue of a team (None: no jobs), and whether it is for this cycle only."""
         queue: TeamQueue | None = None
         is_for_once = False
-        for kin in self._of_team.get(team, {}).values():
-            group = kin.group
+        for pending_class in self._of_team.get(team, {}).values():
+            group = pending_class.group
             cls: JobClass | None = None
-            for line in kin.lines:
-                ages = line.ages
-                if id(line) in out:
-                    ages = [age for age in ages if age not in out[id(line)][0]]
+            for pending in pending_class.by_user:
+                ages = pending.ages
+                if id(pending) in out:
+                    ages = [age for age in ages if age not in out[id(pending)][0]]
                     is_for_once = True
                 if ages:
                     if cls is None:
                         cls = JobClass(group.shape, group.priority)
                         cls.code = cls.code_at_first = group.code
                         cls.could_ever_mgpu = group.could_ever_mgpu
-                        if kin.others:
-                            # The first job of the line may be gone; all its jobs accept the same
+                        if pending_class.others:
+                            # The first job of the kind may be gone; all its jobs accept the same
                             # pools.
                             cls.may_reserve = reserves(self.jobs[ages[0][1]])
                             is_for_once = True
-                    cls.lines.append(JobLine(cls, line.first.user, ages))
-            kin.at = None
+                    cls.user_queues.append(UserQueue(cls, pending.first.user, ages))
+            pending_class.at = None
             if cls is not None:
                 if queue is None:
                     queue = TeamQueue(team)
                 queue.classes.append(cls)
-                kin.at = queue, cls
+                pending_class.at = queue, cls
         return queue, is_for_once
 
-    def _by_line(self, jobs: Iterable[str]) -> dict[int, tuple[set[Age], Kin]]:
-        """Return the ages of `jobs` by the identity of their lines, with the class of each line."""
-        found: dict[int, tuple[set[Age], Kin]] = {}
+    def _by_pending(self, jobs: Iterable[str]) -> dict[int, tuple[set[Age], PendingClass]]:
+        """Return the ages of `jobs` by the identity of their `PendingJobs`, with their class."""
+        found: dict[int, tuple[set[Age], PendingClass]] = {}
         for job_id in jobs:
             job = self.jobs[job_id]
-            line = self.of(job)
-            assert line.kin is not None
-            of_line = found.setdefault(id(line), (set(), line.kin))
-            of_line[0].add((job.submitted_at, job_id))
+            pending = self.of(job)
+            assert pending.pending_class is not None
+            of_pending = found.setdefault(id(pending), (set(), pending.pending_class))
+            of_pending[0].add((job.submitted_at, job_id))
         return found
 
     def homeless(self, left_out: Collection[str]) -> Iterator[Age]:
         """Return the jobs of unknown teams, without the jobs `left_out`."""
-        for kin in self._of_team.get(None, {}).values():
-            for line in kin.lines:
-                for age in line.ages:
+        for pending_class in self._of_team.get(None, {}).values():
+            for pending in pending_class.by_user:
+                for age in pending.ages:
                     if age[1] not in left_out:
                         yield age
 
     def forget_groups(self) -> None:
         """Drop all groups and queues, because the pool is set up anew."""
-        self._kin.clear()
+        self._classes.clear()
         self._of_team.clear()
         for queue in self.queues.values():
             queue.close()
@@ -299,12 +299,12 @@ class Lines:
         self._touched.clear()
         self._comparing.clear()
         self._new = dict(self.by_kind)
-        for line in self._new.values():
-            line.kin = None
+        for pending in self._new.values():
+            pending.pending_class = None
 
 
-def _kin_key(group: Group, line: Line) -> _KinKey:
-    first = line.first
+def _class_key(group: Group, pending: PendingJobs) -> _ClassKey:
+    first = pending.first
     kind = _kind(replace(first, user="")) if first.others else None
     return group.team, group.shape, group.priority.id, kind
 

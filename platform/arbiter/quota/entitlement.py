@@ -73,11 +73,11 @@ class Guarantees:
 
 
 #: Minus the priority value, start time, job, attempt: the order in which jobs are protected.
-Turn = tuple[int, int, str, str]
+ProtectionKey = tuple[int, int, str, str]
 
 
 class Contender(NamedTuple):
-    """A job to be classed. It begins with its unique `Turn`, by which contenders are sorted.
+    """A job to be classed. It begins with its unique `ProtectionKey`, which sorts contenders.
 
     `what` identifies the job and has no other meaning here.
     """
@@ -114,9 +114,9 @@ class TeamJobs:
         self.mgpu += job.mgpu
         self._fitted = None
 
-    def remove(self, turn: Turn) -> None:
+    def remove(self, protection_key: ProtectionKey) -> None:
         """Remove the job with this position in the order of protection."""
-        at = bisect_left(self.jobs, turn)
+        at = bisect_left(self.jobs, protection_key)
         self.mgpu -= self.jobs.pop(at).mgpu
         self._fitted = None
 

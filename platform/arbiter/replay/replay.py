@@ -21,7 +21,7 @@ from arbiter.replay.record import Record
 
 
 @dataclass(frozen=True, slots=True)
-class NodeStanding:
+class NodeUse:
     """A tree node's guarantee in the job's pool, and the use below it, in milli-GPU."""
 
     node: str
@@ -37,7 +37,7 @@ class EntitlingNode:
     is the job's own team. Otherwise `is_top` says whether it is the organization.
     """
 
-    standing: NodeStanding
+    use: NodeUse
     protected_mgpu: int
     is_team: bool
     is_top: bool
@@ -137,13 +137,13 @@ class Replayed:
         job = self._queued[one.job]
         return job if one.pool is None else job.in_pool(one.pool)
 
-    def standings(self, team: str, pool: str) -> list[NodeStanding]:
+    def node_uses(self, team: str, pool: str) -> list[NodeUse]:
         """Return the guarantee and use of the team and every node above it, in one pool."""
         found = []
         node: str | None = team
         while node is not None:
             found.append(
-                NodeStanding(
+                NodeUse(
                     node, self._guaranteed.get((node, pool), 0), self._in_use.get((node, pool), 0)
                 )
             )
@@ -165,8 +165,8 @@ class Replayed:
         asked = path[: max(1, most)]
         fitted = (node for node in asked if protected.fits(node, path[0], job.mgpu))
         at = next(fitted, asked[-1])
-        standing = self.standings(tree.ids[at], job.pool)[0]
-        return EntitlingNode(standing, protected.used_mgpu[at], at == path[0], at == path[-1])
+        use = self.node_uses(tree.ids[at], job.pool)[0]
+        return EntitlingNode(use, protected.used_mgpu[at], at == path[0], at == path[-1])
 
     def _protection(self, pool: str) -> Guarantees:
         """Return the protected use of the guarantees in `pool`."""

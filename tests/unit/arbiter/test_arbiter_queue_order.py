@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from arbiter.fairshare.fair_tree import FairShares, FairUse
-from arbiter.queue.order import Agenda, Contest, Standing
+from arbiter.queue.order import Agenda, Contest, Position
 from arbiter.queue.service_order import ServiceOrder
 from arbiter.quota.ratio import exact_ratio
 from arbiter.quota.tree import ROOT, tree_of
@@ -72,14 +72,14 @@ def test_children_of_tied_departments_are_compared_with_each_other() -> None:
 
 
 def test_a_charge_moves_all_below_its_path() -> None:
-    standing = shares({"o/a/x": 10, "o/b/z": 40})
-    contest = Contest(standing)
+    fair_shares = shares({"o/a/x": 10, "o/b/z": 40})
+    contest = Contest(fair_shares)
     for team in (X, Y, Z):
         contest.enlist(team, 0, (0, ""))
     first = contest.first()
     assert first is not None
     assert first[-1] == Y
-    standing.charge_start(Y, "alice", 35)
+    fair_shares.charge_start(Y, "alice", 35)
     contest.withdraw(Y)
     contest.enlist(Y, 0, (0, ""))
     assert order_of(contest) == [Z, X, Y]
@@ -99,20 +99,20 @@ def test_an_earlier_job_of_a_team_counts_once_it_is_enlisted_again() -> None:
 class Told:
     """An agenda that is told where teams stand."""
 
-    def __init__(self, standing: FairShares) -> None:
-        self.standings: dict[tuple[int, int], Standing] = {}
+    def __init__(self, fair_shares: FairShares) -> None:
+        self.positions: dict[tuple[int, int], Position] = {}
         self.asked: list[int] = []
-        self.agenda = Agenda(standing, self._stands)
+        self.agenda = Agenda(fair_shares, self._position_of)
         self.pop, self.refresh = self.agenda.pop, self.agenda.refresh
         self.withdraw = self.agenda.withdraw
 
-    def enlist(self, source: int, standing: Standing, job: int, team: int) -> None:
-        self.standings[team, source] = standing
+    def enlist(self, source: int, position: Position, job: int, team: int) -> None:
+        self.positions[team, source] = position
         self.agenda.enlist(source, (job, ""), team)
 
-    def _stands(self, team: int, source: int) -> Standing:
+    def _position_of(self, team: int, source: int) -> Position:
         self.asked.append(team)
-        return self.standings[team, source]
+        return self.positions[team, source]
 
 
 def drain(agenda: Told) -> list[tuple[int, int]]:
@@ -124,11 +124,11 @@ def drain(agenda: Told) -> list[tuple[int, int]]:
 
 def test_guaranteed_demand_goes_by_ratio_then_fair_share_and_spare_by_rank_first() -> None:
     agenda = Told(shares({"o/a/x": 1}))
-    agenda.enlist(ROOT, Standing(3, 0, -1), 0, T)
-    agenda.enlist(ROOT, Standing(3, 0, -2), 9, Z)
-    agenda.enlist(X, Standing(0, 40), 1, X)
-    agenda.enlist(Y, Standing(0, 40), 5, Y)
-    agenda.enlist(A, Standing(0, 50), 0, A)
+    agenda.enlist(ROOT, Position(3, 0, -1), 0, T)
+    agenda.enlist(ROOT, Position(3, 0, -2), 9, Z)
+    agenda.enlist(X, Position(0, 40), 1, X)
+    agenda.enlist(Y, Position(0, 40), 5, Y)
+    agenda.enlist(A, Position(0, 50), 0, A)
     assert drain(agenda) == [(Y, Y), (X, X), (A, A), (ROOT, Z), (ROOT, T)]
 
 
@@ -136,28 +136,28 @@ def test_credits_come_before_fair_share_or_after_it() -> None:
     """z has used nothing; x is rich."""
     used = {"o/a/x": 1}
     agenda = Told(shares(used))
-    agenda.enlist(ROOT, Standing(3, 0, 0, -5), 1, X)
-    agenda.enlist(ROOT, Standing(3, 0, 0, 2), 0, Z)
+    agenda.enlist(ROOT, Position(3, 0, 0, -5), 1, X)
+    agenda.enlist(ROOT, Position(3, 0, 0, 2), 0, Z)
     assert drain(agenda) == [(ROOT, X), (ROOT, Z)]
-    agenda.enlist(ROOT, Standing(3, 0, 0, 0, -5), 1, X)
-    agenda.enlist(ROOT, Standing(3, 0, 0, 0, 2), 0, Z)
+    agenda.enlist(ROOT, Position(3, 0, 0, 0, -5), 1, X)
+    agenda.enlist(ROOT, Position(3, 0, 0, 0, 2), 0, Z)
     assert drain(agenda) == [(ROOT, Z), (ROOT, X)]
     tied = Told(shares())
-    tied.enlist(ROOT, Standing(3, 0, 0, 0, 2), 0, Z)
-    tied.enlist(ROOT, Standing(3, 0, 0, 0, -5), 1, X)
+    tied.enlist(ROOT, Position(3, 0, 0, 0, 2), 0, Z)
+    tied.enlist(ROOT, Position(3, 0, 0, 0, -5), 1, X)
     assert drain(tied) == [(ROOT, X), (ROOT, Z)]
 
 
 def test_all_who_draw_on_a_guarantee_move_when_its_ratio_does() -> None:
     agenda = Told(shares())
-    agenda.enlist(A, Standing(2, 10), 1, X)
-    agenda.enlist(A, Standing(2, 10), 2, Y)
-    agenda.enlist(B, Standing(2, 20), 3, Z)
+    agenda.enlist(A, Position(2, 10), 1, X)
+    agenda.enlist(A, Position(2, 10), 2, Y)
+    agenda.enlist(B, Position(2, 20), 3, Z)
     assert agenda.pop() == (A, X)
     agenda.refresh(A, 30)
     assert drain(agenda) == [(B, Z), (A, Y)]
-    agenda.enlist(A, Standing(2, 30), 2, Y)
-    agenda.enlist(B, Standing(2, 20), 3, Z)
+    agenda.enlist(A, Position(2, 30), 2, Y)
+    agenda.enlist(B, Position(2, 20), 3, Z)
     agenda.refresh(A, 10)
     assert drain(agenda) == [(A, Y), (B, Z)]
 
@@ -167,11 +167,11 @@ def test_who_enters_a_contest_in_which_somebody_was_first_may_be_first_too() -> 
     team that has only entered cannot be taken out."""
     agenda = Told(shares({"o/a/x": 10, "o/a/y": 20}))
     for job, team in enumerate((X, Y, Z)):
-        agenda.enlist(team, Standing(0, 7), job, team)
+        agenda.enlist(team, Position(0, 7), job, team)
     assert agenda.withdraw(Z)
     assert agenda.pop() == (X, X)
-    agenda.enlist(Z, Standing(0, 7), 3, Z)
-    agenda.enlist(X, Standing(0, 9), 4, X)
+    agenda.enlist(Z, Position(0, 7), 3, Z)
+    agenda.enlist(X, Position(0, 9), 4, X)
     assert drain(agenda) == [(Z, Z), (Y, Y), (X, X)]
 
 
@@ -179,14 +179,14 @@ def test_where_a_team_stands_is_asked_once_there_is_another_one() -> None:
     """Planted: where the first stands is asked as it comes; who is alone cannot be withdrawn; who
     was alone is forgotten when another one comes."""
     agenda = Told(shares())
-    agenda.enlist(X, Standing(0, 40), 1, X)
+    agenda.enlist(X, Position(0, 40), 1, X)
     assert drain(agenda) == [(X, X)]
-    agenda.enlist(X, Standing(0, 40), 1, X)
+    agenda.enlist(X, Position(0, 40), 1, X)
     assert (agenda.withdraw(X), agenda.withdraw(X), drain(agenda)) == (True, False, [])
-    agenda.enlist(X, Standing(0, 40), 1, X)
-    agenda.standings[X, X] = Standing(0, 60)
+    agenda.enlist(X, Position(0, 40), 1, X)
+    agenda.positions[X, X] = Position(0, 60)
     assert agenda.asked == []
-    agenda.enlist(Y, Standing(0, 50), 2, Y)
+    agenda.enlist(Y, Position(0, 50), 2, Y)
     assert agenda.asked == [X, Y]
     assert drain(agenda) == [(Y, Y), (X, X)]
 
@@ -194,10 +194,10 @@ def test_where_a_team_stands_is_asked_once_there_is_another_one() -> None:
 def test_who_draws_on_others_guarantees_is_asked_about_when_nobody_draws_on_his_own() -> None:
     """Planted: who waits for that cannot be taken out; he comes before the last of the others."""
     agenda = Told(shares())
-    agenda.enlist(A, Standing(2, 1), 1, X)
-    agenda.enlist(A, Standing(2, 1), 2, Y)
-    agenda.enlist(Z, Standing(0, 50), 3, Z)
-    agenda.enlist(T, Standing(0, 60), 4, T)
+    agenda.enlist(A, Position(2, 1), 1, X)
+    agenda.enlist(A, Position(2, 1), 2, Y)
+    agenda.enlist(Z, Position(0, 50), 3, Z)
+    agenda.enlist(T, Position(0, 60), 4, T)
     assert (agenda.withdraw(X), agenda.withdraw(X)) == (True, False)
     assert agenda.agenda.lowest_ratio() == 50
     assert (agenda.pop(), agenda.asked) == ((Z, Z), [Z, T])
@@ -210,29 +210,29 @@ def test_who_draws_on_others_guarantees_is_asked_about_when_nobody_draws_on_his_
 def test_the_lowest_ratio_is_that_of_somebody_who_is_there() -> None:
     """Planted: a contest that everybody has left is counted; who is alone is not."""
     agenda = Told(shares())
-    agenda.enlist(X, Standing(0, 10), 1, X)
+    agenda.enlist(X, Position(0, 10), 1, X)
     assert agenda.agenda.lowest_ratio() == 10
-    agenda.enlist(Y, Standing(0, 20), 2, Y)
+    agenda.enlist(Y, Position(0, 20), 2, Y)
     assert agenda.withdraw(X)
     assert agenda.agenda.lowest_ratio() == 20
-    agenda.enlist(X, Standing(0, 10), 1, X)
+    agenda.enlist(X, Position(0, 10), 1, X)
     assert agenda.agenda.lowest_ratio() == 10
     assert drain(agenda) == [(X, X), (Y, Y)]
-    agenda.enlist(A, Standing(2, 5), 1, X)
+    agenda.enlist(A, Position(2, 5), 1, X)
     assert agenda.agenda.lowest_ratio() is None
 
 
 def test_a_team_is_taken_out_once() -> None:
     agenda = Told(shares())
-    agenda.enlist(X, Standing(0, 0), 1, X)
+    agenda.enlist(X, Position(0, 0), 1, X)
     assert (agenda.withdraw(X), agenda.withdraw(X)) == (True, False)
     assert agenda.pop() is None
 
 
 def in_order(order: ServiceOrder) -> list[tuple[int, int]]:
     """When each job was submitted, and its lot."""
-    jobs, lots = order.merged()
-    return [(at, lot) for (at, _), lot in zip(jobs, lots, strict=True)]
+    jobs, batches = order.merged()
+    return [(at, batch) for (at, _), batch in zip(jobs, batches, strict=True)]
 
 
 def aged(*ages: int) -> list[tuple[int, str]]:
@@ -243,10 +243,10 @@ def test_lines_are_merged_without_overtaking_inside_a_team() -> None:
     order = ServiceOrder()
     order.add(10, 0, aged(4), (1,))
     order.add(1, 0, aged(0), (0,))
-    order.end_line()
+    order.end_team()
     order.add(1, 0, aged(2, 5), (1,))
     order.add(1, 0, aged(1, 3), (0,))
-    order.end_line()
+    order.end_team()
     assert in_order(order) == [(1, 3), (2, 2), (3, 3), (4, 0), (0, 1), (5, 2)]
 
 
@@ -257,9 +257,9 @@ def test_teams_that_stand_level_are_merged_by_age() -> None:
     order.add(10, 0, aged(3), (1,))
     order.add(5, 0, aged(7), (0,))
     order.add(1, 0, aged(1, 6), (1,))
-    order.end_line()
+    order.end_team()
     order.add(1, 0, aged(2, 4, 5), (1,))
-    order.end_line()
+    order.end_team()
     assert in_order(order) == [(2, 3), (3, 0), (7, 1), (1, 2), (4, 3), (5, 3), (6, 2)]
 
 
@@ -269,5 +269,5 @@ def test_inside_a_team_the_user_who_has_used_less_goes_first_within_a_priority()
     order.add(1, 2, aged(1, 4), (0,))
     order.add(1, 2, aged(2), (0,))
     order.add(5, 9, aged(6), (0,))
-    order.end_line()
+    order.end_team()
     assert in_order(order) == [(6, 3), (1, 1), (2, 2), (4, 1), (0, 0), (3, 0)]
