@@ -35,7 +35,7 @@ HALF_LIVES_MAX = 10
 _Key = tuple[str, str, str]
 
 
-class _Held(NamedTuple):
+class _TimedUse(NamedTuple):
     """Use of an attempt during `[start, end)`, in epoch seconds; an end of None means it continues.
 
     A negative `mgpu` corrects use that the attempt did not have.
@@ -62,7 +62,7 @@ class RecentUse:
         self._since: datetime | None = None
         self._sums: dict[_Key, int] = {}
         self._organizations: dict[str, str] = {}
-        self._held: dict[str, list[_Held]] = {}
+        self._uses: dict[str, list[_TimedUse]] = {}
         self._steps: defaultdict[_Key, dict[int, int]] = defaultdict(dict)
 
     def read(self, now: datetime, changed: Collection[str] | None = None) -> tuple[Usage, ...]:
@@ -92,23 +92,23 @@ class RecentUse:
 
         Return the ids of the late differences.
         """
-        for known in (self._sums, self._organizations, self._held, self._steps):
+        for known in (self._sums, self._organizations, self._uses, self._steps):
             known.clear()
         for team, user, pool, organization, mgpu_s in _rows(_SUMS, {}):
             self._sums[team, user, pool] = mgpu_s
             self._organizations[team] = organization
         self._since = since
-        return self._take_up(_HELD.format(of_jobs=""), {"since": since})
+        return self._take_up(_USES.format(of_jobs=""), {"since": since})
 
     def read_again(self, changed: Collection[str]) -> None:
         """Read the use of the `changed` jobs again. Does nothing before `read_all`."""
         if self._since is None or not changed:
             return
         for job in changed:
-            for held in self._held.pop(job, ()):
-                self._count(held, -1)
+            for use in self._uses.pop(job, ()):
+                self._count(use, -1)
         of_jobs = {"since": self._since, "jobs": uuid_array(changed)}
-        self._take_up(_HELD.format(of_jobs="AND a.job_id = ANY(%(jobs)s::uuid[])"), of_jobs)
+        self._take_up(_USES.format(of_jobs="AND a.job_id = ANY(%(jobs)s::uuid[])"), of_jobs)
 
     def sums_at(self, at: datetime) -> dict[_Key, int]:
         """Return the sums as of `at`."""
@@ -124,22 +124,22 @@ class RecentUse:
             key: mgpu_s * decays[key[0]].factor(age_s) >> 64 for key, mgpu_s in self._sums.items()
         }
         for key, steps in self._steps.items():
-            held = decays[key[0]].held_since(steps.items(), at_s)
-            sums[key] = sums.get(key, 0) + held
+            use = decays[key[0]].use_since(steps.items(), at_s)
+            sums[key] = sums.get(key, 0) + use
         return sums
 
     def _take_up(self, sql: str, parameters: dict[str, Any]) -> list[int]:
         late: list[int] = []
         for job, late_id, *values in _rows(sql, parameters):
-            held = _Held(*values)
-            self._held.setdefault(job, []).append(held)
-            self._count(held, 1)
+            use = _TimedUse(*values)
+            self._uses.setdefault(job, []).append(use)
+            self._count(use, 1)
             if late_id is not None:
                 late.append(late_id)
         return late
 
-    def _count(self, held: _Held, sign: int) -> None:
-        team, user, pool, organization, start, end, mgpu = held
+    def _count(self, use: _TimedUse, sign: int) -> None:
+        team, user, pool, organization, start, end, mgpu = use
         self._organizations[team] = organization
         steps = self._steps[team, user, pool]
         for at_s, more in ((start, sign * mgpu), (end, -sign * mgpu)):
@@ -157,7 +157,7 @@ FROM billing_decayeduse u JOIN tenants_node n ON n.id = u.team_id
 """
 # One statement, so that a difference and its segments are seen both or neither. A difference counts
 # only up to the time of the sums, as the segments cover the time after it.
-_HELD = """
+_USES = """
 SELECT a.job_id::text, NULL::bigint, a.team_id::text, a.user_id::text, a.pool_id::text,
        a.organization_id::text, date_part('epoch', GREATEST(s.start, %(since)s))::bigint,
        date_part('epoch', s."end")::bigint, s.guaranteed_mgpu + s.borrowed_mgpu

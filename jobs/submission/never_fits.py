@@ -77,7 +77,7 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
         numbers["memory_mib_per_node"] = resolved.request.memory_mib_per_node or 0
         detail = too_few_large_enough(
             mgpu=resolved.mgpu_per_node,
-            beside=resolved.request.beside,
+            cpu_and_memory=resolved.request.cpu_and_memory,
             having=having,
             needed=resolved.node_count,
             device=device,

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from arbiter.explain.sentences import beside_text
+from arbiter.explain.sentences import cpu_and_memory_text
 from connectors.workload_checks import SCRIPT_BYTES_MAX
 from jobs.models import JobType
 from jobs.submission.array_text import STORED_BYTES_MAX, task_name
@@ -72,9 +72,9 @@ class JobRequest(JobMembers):
         return None if self.cpus_per_node is None else self.cpus_per_node * 1_000
 
     @property
-    def beside(self) -> str:
+    def cpu_and_memory(self) -> str:
         """The requested CPUs and memory on each node, in words; "" if the request names none."""
-        return beside_text(self.cpu_milli_per_node or 0, self.memory_mib_per_node or 0)
+        return cpu_and_memory_text(self.cpu_milli_per_node or 0, self.memory_mib_per_node or 0)
 
 
 def read_job_request(body: Mapping[str, Any]) -> JobRequest:

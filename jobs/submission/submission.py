@@ -270,7 +270,7 @@ def _fleet(request: JobRequest, offer: Offer, pool: Pool) -> Fleet:
     wish = NodeWish(request.features, request.cpu_milli_per_node, request.memory_mib_per_node)
     if request.features:
         fleet = replace(fleet, having=nodes_having(pool, NodeWish(request.features)))
-    if request.beside:
+    if request.cpu_and_memory:
         fleet = replace(fleet, large_enough=nodes_having(pool, wish))
     if request.required_topology is not None:
         fleet = replace(fleet, places=places_having(pool, wish))

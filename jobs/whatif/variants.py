@@ -200,9 +200,9 @@ def _less_particular(body: Mapping[str, Any], device: DeviceKind) -> Iterator[Va
             yield Variant(
                 "With the memory that comes with its cores", {"memory_mib_per_node": None}
             )
-    elif beside := [name for name in ("cpus_per_node", "memory_mib_per_node") if name in body]:
+    elif members := [name for name in ("cpus_per_node", "memory_mib_per_node") if name in body]:
         yield Variant(
-            "With the CPUs and memory that come with its GPUs", dict.fromkeys(beside, None)
+            "With the CPUs and memory that come with its GPUs", dict.fromkeys(members, None)
         )
     if "cluster" in body:
         yield Variant("On any cluster", {"cluster": None})
@@ -231,9 +231,9 @@ def _in_parts(
     changes: dict[str, Any] = {member: mgpu // parts // MGPU_PER_GPU, "nodes": nodes * parts}
     if least < nodes:
         changes["nodes_min"] = least * parts
-    for beside in ("cpus_per_node", "memory_mib_per_node"):
-        if beside in body and beside != member:
-            changes[beside] = -(-body[beside] // parts)
+    for other in ("cpus_per_node", "memory_mib_per_node"):
+        if other in body and other != member:
+            changes[other] = -(-body[other] // parts)
     shown = f"{_nodes(nodes * parts, least * parts)} with {device.text(mgpu // parts)} each"
     return shown, changes
 

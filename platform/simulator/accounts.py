@@ -87,7 +87,7 @@ class RecentUse:
     def _advance(self, use: _Use, now: int) -> None:
         passed = now - use.at
         if passed > 0:
-            held = self._decay.held(use.held, passed) if use.held else 0
+            held = self._decay.use_of(use.held, passed) if use.held else 0
             use.sum = (use.sum * self._decay.factor(passed) >> 64) + held
             use.at = now
             use.reported = None

@@ -47,7 +47,7 @@ def test_cutting_and_turning_intervals_changes_nothing(
     split = [(start, end, part) for start, end, mgpu in given for part in (1, mgpu - 1)]
     assert decay.used(split, AT) == whole
     steps = [step for start, end, mgpu in given for step in ((start, mgpu), (end, -mgpu))]
-    assert decay.held_since(steps, AT) == whole
+    assert decay.use_since(steps, AT) == whole
 
 
 @given(intervals, st.integers(3_600, 30_000_000), st.lists(st.integers(0, 400_000), max_size=6))

@@ -178,11 +178,11 @@ class RunningJob:
     def __post_init__(self) -> None:
         if len(self.slots) == 1:
             return
-        held: dict[str, int] = {}
+        by_node: dict[str, int] = {}
         for slot in self.slots:
-            held[slot.node] = held.get(slot.node, 0) + slot.mgpu
-        if len(held) < len(self.slots):
-            slots = tuple(Slot(node, mgpu) for node, mgpu in held.items())
+            by_node[slot.node] = by_node.get(slot.node, 0) + slot.mgpu
+        if len(by_node) < len(self.slots):
+            slots = tuple(Slot(node, mgpu) for node, mgpu in by_node.items())
             object.__setattr__(self, "slots", slots)
 
     @property

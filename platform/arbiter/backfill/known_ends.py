@@ -35,12 +35,22 @@ class KnownEnds:
     """
 
     __slots__ = (
-        *("_ends", "_graces", "_is_told", "_more", "_pool", "_rest", "_seen", "_to_come", "_void"),
+        *(
+            "_ends",
+            "_graces",
+            "_counts_claims",
+            "_more",
+            "_pool",
+            "_rest",
+            "_seen",
+            "_to_come",
+            "_void",
+        ),
     )
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._is_told = False
+        self._counts_claims = False
         self._ends: dict[Node, list[End]] = {}
         #: Ends of jobs that start now or later, by node; and the jobs of these that will not start.
         self._more: dict[Node, list[tuple[int, int, str]]] = {}
@@ -129,7 +139,7 @@ class KnownEnds:
 
     def claim(self, earmark: Earmark) -> None:
         """Add the end of a new claim's job: its time limit after the victims' grace."""
-        if self._is_told:
+        if self._counts_claims:
             self._claim(earmark)
         else:
             self._note_claims()
@@ -148,8 +158,8 @@ class KnownEnds:
         return end if end <= pool.taken_at + pool.policy.reservation_horizon_s else None
 
     def _note_claims(self) -> None:
-        if not self._is_told:
-            self._is_told = True
+        if not self._counts_claims:
+            self._counts_claims = True
             for earmark in self._pool.earmarks.values():
                 self._claim(earmark)
 

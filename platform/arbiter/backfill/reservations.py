@@ -24,7 +24,7 @@ from arbiter.api.snapshot import QueuedJob, Slot
 from arbiter.backfill.availability import ComingFree, QuotaOutlook
 from arbiter.backfill.known_ends import KnownEnds, Release
 from arbiter.backfill.reserved import Reserved
-from arbiter.backfill.team_limits import Kept, OwnLimits, TeamUse
+from arbiter.backfill.team_limits import OwnLimits, ReservedSpace, TeamUse
 from arbiter.cache.claims import Earmark
 from arbiter.cache.pool import Pool
 from arbiter.cache.running import Holding, Node
@@ -49,14 +49,14 @@ class Reservations:
     """The reservations of one pool and cycle, in the order in which they were made."""
 
     def __init__(self, pool: Pool) -> None:
-        self.made: list[Reserved] = []
+        self.reserved_jobs: list[Reserved] = []
         self._pool = pool
         self._ends = KnownEnds(pool)
         self._tries_left = _TRIES * pool.policy.reservations_max
         self._hopeless: set[Shape] = set()
         self._known: dict[Shape, bool] = {}
         self._on_node: dict[Node, list[Reserved]] = {}
-        self._held: dict[Node, int] = {}
+        self._withheld: dict[Node, int] = {}
         self._fits: dict[Shape, bool] = {}
         self._longest: dict[tuple[Shape, tuple[str, ...]], tuple[int, Reserved | None]] = {}
         #: Starts before the first reservation, whose ends were not needed yet.
@@ -76,7 +76,7 @@ class Reservations:
         free = self._pool.free
         if free.fits(shape):
             return True
-        if not self._held:
+        if not self._withheld:
             return False
         fits = self._fits.get(shape)
         if fits is None:
@@ -89,11 +89,11 @@ class Reservations:
 
     def may_bind(self, team: int) -> bool:
         """Return whether a job of `team` that fits may have to wait for reserved resources."""
-        return bool(self.made) or team in self.limits
+        return bool(self.reserved_jobs) or team in self.limits
 
     def longest_s(
         self, team: int, shape: Shape, priority_class: str, source: int
-    ) -> tuple[int, Reserved | Kept | None]:
+    ) -> tuple[int, Reserved | ReservedSpace | None]:
         """Return how long a job of `team` that fits may run from now on, and what limits it.
 
         The job draws on the guarantee of `source`. Return (UNLIMITED, None) where nothing limits
@@ -101,7 +101,7 @@ class Reservations:
         """
         mgpu, binding = shape.total_mgpu, self._binding(team, shape.total_mgpu, source)
         key = shape, tuple(one.job.id for one in binding)
-        found: tuple[int, Reserved | Kept | None] | None = self._longest.get(key)
+        found: tuple[int, Reserved | ReservedSpace | None] | None = self._longest.get(key)
         if found is None:
             found = self._longest[key] = self._longest_on_devices(shape, binding)
         for one in binding:
@@ -120,19 +120,19 @@ class Reservations:
         free, lent = self._pool.free, self._pool.holdings.borrowed.by_node
         joins_lent = source != team
         place = free.find(shape, lent, joins_lent=joins_lent)
-        if place is None and self._held:
+        if place is None and self._withheld:
             run_s = UNLIMITED if job.time_limit_s is None else job.time_limit_s
             with self._released(self._in_way(run_s, team, shape.total_mgpu, source)):
                 place = free.find(shape, lent, joins_lent=joins_lent)
         return place
 
     @property
-    def held(self) -> Mapping[Node, int]:
+    def withheld(self) -> Mapping[Node, int]:
         """Return what is held back now, by node (or its CPU or memory).
 
         It is less while some of it is released for a check.
         """
-        return self._held
+        return self._withheld
 
     @contextmanager
     def set_aside(
@@ -163,7 +163,7 @@ class Reservations:
 
         Only reserved jobs that it must not delay count.
         """
-        if not self.made:
+        if not self.reserved_jobs:
             return False
         ends = [(one, _end_of(self._pool, self._ends, one)) for one in victims]
         for one in self._in_way(self._claimed_s(job), team, job.mgpu, source):
@@ -221,14 +221,14 @@ class Reservations:
         could wait for good, while later jobs use up again and again what ends there.
         """
         if source == ROOT:
-            return self.made
+            return self.reserved_jobs
         if source == team:
             return [
                 one
-                for one in self.made
+                for one in self.reserved_jobs
                 if one.source == one.team or (one.is_own and one.team == team)
             ]
-        return [one for one in self.made if not self._could_take_back(team, mgpu, one)]
+        return [one for one in self.reserved_jobs if not self._could_take_back(team, mgpu, one)]
 
     def _could_take_back(self, team: int, mgpu: int, one: Reserved) -> bool:
         """Return whether a job of `team` could reclaim what is reserved for `one` if that ran.
@@ -271,11 +271,11 @@ class Reservations:
         free = self._pool.free
         for cluster in free.clusters(shape.clusters):
             count = free.count(cluster, shape)
-            for node in {node_of(resource) for at, resource in self._held if at == cluster}:
+            for node in {node_of(resource) for at, resource in self._withheld if at == cluster}:
                 if free.is_of(shape.kinds, cluster, node):
-                    with_held = free.free[cluster][node] + self._held.get((cluster, node), 0)
+                    free_mgpu = free.free[cluster][node] + self._withheld.get((cluster, node), 0)
                     is_free = free.fits_on(cluster, node, shape)
-                    count += not is_free and with_held >= shape.mgpu
+                    count += not is_free and free_mgpu >= shape.mgpu
             if count >= shape.node_count:
                 return True
         return False
@@ -290,12 +290,12 @@ class Reservations:
             self.limits.note(team, job, end)
         if self._coming:
             self._changed.update((cluster, node_of(slot.node)) for slot in slots)
-        if not self.made:
+        if not self.reserved_jobs:
             self._started.append((job, team, cluster, slots))
             return
         self._forget()
         end = self._note_end(job, team, cluster, slots)
-        for one in self.made:
+        for one in self.reserved_jobs:
             if end is None or end > one.start_at:
                 one.charge(team, job.mgpu)
         self._hold_back([(cluster, slot.node) for slot in slots])
@@ -320,7 +320,7 @@ class Reservations:
         self._ends.stop(earmark)
         self._ends.claim(earmark)
         end = self._ends.of_claim(earmark)
-        for one in self.made:
+        for one in self.reserved_jobs:
             if end is None or end > one.start_at:
                 one.charge(earmark.team, earmark.job.mgpu)
         self.limits.note(earmark.team, earmark.job, end)
@@ -336,7 +336,7 @@ class Reservations:
             self.limits.forget(holding.team)
             nodes = [(holding.run.cluster, slot.node) for slot in holding.run.slots]
             end = None if holding.claim_of is not None else self._ends.of(holding)
-            for one in self.made:
+            for one in self.reserved_jobs:
                 if end is None or end > one.start_at:
                     one.charge(holding.team, -holding.mgpu)
             self._hold_back(nodes)
@@ -351,7 +351,7 @@ class Reservations:
         It is if the job holds a reservation, or if there is such a time for its `shape`. The answer
         for a shape stays as it was first. After a number of shapes it is assumed to be known.
         """
-        if any(one.job.id == job for one in self.made):
+        if any(one.job.id == job for one in self.reserved_jobs):
             return True
         if shape not in self._known:
             if len(self._known) >= _TRIES * self._pool.policy.reservations_max:
@@ -372,15 +372,15 @@ class Reservations:
                 one.start_at,
                 one.job.pool if one.job.others else None,
             )
-            for one in self.made
+            for one in self.reserved_jobs
         ]
 
     def release(self) -> None:
         """End the cycle: hold nothing back any more."""
         self.limits.close()
-        for (cluster, node), held in self._held.items():
-            self._pool.free.take(cluster, node, -held)
-        self._held.clear()
+        for (cluster, node), mgpu in self._withheld.items():
+            self._pool.free.take(cluster, node, -mgpu)
+        self._withheld.clear()
 
     def _forget(self) -> None:
         """Drop cached answers."""
@@ -397,11 +397,13 @@ class Reservations:
         """
         mgpu = shape.total_mgpu
         return (
-            len(self.made) < self._pool.policy.reservations_max
+            len(self.reserved_jobs) < self._pool.policy.reservations_max
             and self._tries_left > 0
             and shape not in self._hopeless
             and self._pool.blocker(team, mgpu) != team
-            and ((kept := self.limits.of(team)) is None or kept.leaves_enough(mgpu, priority_class))
+            and (
+                (space := self.limits.of(team)) is None or space.leaves_enough(mgpu, priority_class)
+            )
         )
 
     def reserve(self, job: QueuedJob, team: int, shape: Shape, source: int) -> None:
@@ -419,7 +421,7 @@ class Reservations:
             first = max([first, *(one.run.grace_until or 0 for one in pool.leaving)])
             first = max([first, *(pool.grace_until(one) for one in pool.stopped)])
         ledger = (pool.now if pool.later is None else pool.later).copy()
-        for one in self.made:
+        for one in self.reserved_jobs:
             ledger.charge(one.team, one.job.mgpu)
         outlook = QuotaOutlook(ledger, self._ends.parts())
         permitted_at = outlook.allowed_from(first, team, job.mgpu)
@@ -431,19 +433,19 @@ class Reservations:
             return
         start_at, place = found
         outlook.advance(start_at)
-        for one in self.made:
+        for one in self.reserved_jobs:
             if one.start_at > start_at:
                 ledger.charge(one.team, -one.job.mgpu)
-        slots = pool.held_by(job, place)
+        slots = pool.slots_of(job, place)
         needs = {(place.cluster, slot.node): slot.mgpu for slot in slots}
         end = self._ends.of_start(job, start_at)
         is_own = source == team or self._use.is_in_guarantee_by(start_at, job, team)
         new = Reserved(job, team, place, needs, start_at, end, source, is_own, ledger)
         new.spare_mgpu = max(0, ledger.available(team) - job.mgpu)
-        for one in self.made:
+        for one in self.reserved_jobs:
             if one.start_at >= start_at and (end is None or end > one.start_at):
                 one.charge(team, job.mgpu)
-        self.made.append(new)
+        self.reserved_jobs.append(new)
         for node in needs:
             self._on_node.setdefault(node, []).append(new)
         if end is not None:
@@ -559,7 +561,7 @@ class Reservations:
 
         That is now, or the first end that suffices after the last start that leaves less.
         """
-        left = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
+        left = self._pool.free.left(node[0], node[1]) + self._withheld.get(node, 0)
         now, ends = self._pool.taken_at, self._ends.on(node)
         # At equal times starts come last, because they may use what has ended by then.
         changes = [(now, 0, 0), *((end, 0, more) for end, more in ends)]
@@ -577,7 +579,7 @@ class Reservations:
 
     def _left(self, node: Node, at: int, reserved: Iterable[Reserved]) -> int:
         """Return what is left on a node at `at`, when those of `reserved` run that have begun."""
-        left = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
+        left = self._pool.free.left(node[0], node[1]) + self._withheld.get(node, 0)
         for end, mgpu in self._ends.on(node):
             if end > at:
                 break
@@ -603,17 +605,17 @@ class Reservations:
             if reserved is None:
                 continue
             cluster, name = node
-            before = self._held.get(node, 0)
-            held = self._needed(node, reserved)
-            if held != before:
-                free.take(cluster, name, held - before)
-                self._held[node] = held
-                if not held:
-                    del self._held[node]
+            before = self._withheld.get(node, 0)
+            needed = self._needed(node, reserved)
+            if needed != before:
+                free.take(cluster, name, needed - before)
+                self._withheld[node] = needed
+                if not needed:
+                    del self._withheld[node]
 
     def _needed(self, node: Node, reserved: Sequence[Reserved]) -> int:
         """Return the part of a node's free amount that must be free when `reserved` begin."""
-        free = self._pool.free.left(node[0], node[1]) + self._held.get(node, 0)
+        free = self._pool.free.left(node[0], node[1]) + self._withheld.get(node, 0)
         if free <= 0:
             return 0
         spare = min((self._left(node, one.start_at, reserved) for one in reserved), default=free)
@@ -622,15 +624,15 @@ class Reservations:
     @contextmanager
     def _released(self, in_way: Iterable[Reserved]) -> Iterator[None]:
         """Hold back, within the context, only what the reservations `in_way` need."""
-        free, kept = self._pool.free, {id(one) for one in in_way}
+        free, in_way_ids = self._pool.free, {id(one) for one in in_way}
         given = []
-        for node, held in self._held.items():
-            reserved = [one for one in self._on_node[node] if id(one) in kept]
-            more = held - self._needed(node, reserved)
+        for node, mgpu in self._withheld.items():
+            reserved = [one for one in self._on_node[node] if id(one) in in_way_ids]
+            more = mgpu - self._needed(node, reserved)
             if more:
                 given.append((node, more))
         with Transaction() as while_released:
             for node, more in given:
                 while_released.take(free, node[0], node[1], -more)
-                while_released.add(self._held, node, -more)
+                while_released.add(self._withheld, node, -more)
             yield

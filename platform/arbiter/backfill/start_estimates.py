@@ -49,9 +49,9 @@ class Foresight:
     __slots__ = ("_asks", "_first", "_moments", "_pool", "_refills", "_requeued", "_use")
 
     def __init__(
-        self, pool: Pool, made: Sequence[Reserved], ends: Iterable[Sequence[Release]]
+        self, pool: Pool, reservations: Sequence[Reserved], ends: Iterable[Sequence[Release]]
     ) -> None:
-        """Take the reservations `made` in a pool, and what comes free, in order of time."""
+        """Take the `reservations` in a pool, and what comes free, in order of time."""
         self._pool = pool
         self._use = (pool.now if pool.later is None else pool.later).base
         #: By batch, its team and the shape of its jobs.
@@ -68,7 +68,7 @@ class Foresight:
         #: The ended use below each node at the start of the first job that reserved more than what
         #: is left of its team's guarantee.
         self._first: Mapping[int, int] = {}
-        self._moments = self._follow(sorted(made, key=_begin), ends) if made else {}
+        self._moments = self._follow(sorted(reservations, key=_begin), ends) if reservations else {}
 
     def serving_node(self, team: int, need_mgpu: int, source: int) -> int:
         """Return the node whose guarantee sets the position of a job that draws on `source` now.
@@ -111,16 +111,16 @@ class Foresight:
         return found
 
     def _follow(
-        self, made: Sequence[Reserved], ends: Iterable[Sequence[Release]]
+        self, reservations: Sequence[Reserved], ends: Iterable[Sequence[Release]]
     ) -> dict[str, _Moment]:
-        """Return the state at the start of each job of `made`, in order of time."""
+        """Return the state at the start of each reserved job, in order of time."""
         moments: dict[str, _Moment] = {}
         paths, level = self._pool.tree.paths, self._pool.tree.level
         all_ended: dict[int, int] = {}
         all_freed: dict[str, int] = {}
         releases = (release for part in ends for release in part)
         release = next(releases, None)
-        for one in made:
+        for one in reservations:
             while release is not None and release[0] <= one.start_at:
                 _, team, mgpu, cluster, slots = release
                 for node in () if team == ROOT else paths[team]:
@@ -129,7 +129,7 @@ class Foresight:
                 all_freed[cluster] = all_freed.get(cluster, 0) + here
                 release = next(releases, None)
             ended, freed = all_ended.copy(), all_freed.copy()
-            for other in made:
+            for other in reservations:
                 if other is not one and other.start_at <= one.start_at:
                     cluster, mgpu = other.place.cluster, other.job.mgpu
                     for node in paths[other.team]:

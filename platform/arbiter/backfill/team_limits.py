@@ -28,7 +28,7 @@ from arbiter.quota.tree import UNLIMITED
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class JobUse:
     """The milli-GPU that one job of a team holds or will get, its class, and its end.
 
     `end` is when it is gone at the latest (epoch seconds; None: unknown). `comes_first` says
@@ -54,7 +54,7 @@ class TeamUse:
         """Note that `job` starts in this cycle."""
         self._new.setdefault(team, []).append(job)
 
-    def held(self, team: int, job: QueuedJob, *, before: bool = False) -> Iterator[Held]:
+    def job_uses(self, team: int, job: QueuedJob, *, before: bool = False) -> Iterator[JobUse]:
         """Return the use of all other jobs of the team of `job`.
 
         With `before`, running jobs that come after it are left out. A stopping attempt is gone at
@@ -65,28 +65,28 @@ class TeamUse:
         replaced: dict[Holding, int] = {}
         for earmark in self._claims(team):
             claimed = earmark.job
-            yield Held(claimed.mgpu, claimed.priority_class, ends.of_claim(earmark), True)
+            yield JobUse(claimed.mgpu, claimed.priority_class, ends.of_claim(earmark), True)
             left = claimed.mgpu
             for one in earmark.going:
                 if one.team == team:
                     replaced[one] = min(left, one.mgpu)
                     left -= replaced[one]
         for new in self._new.get(team, ()):
-            yield Held(new.mgpu, new.priority_class, ends.of_start(new, pool.taken_at), True)
+            yield JobUse(new.mgpu, new.priority_class, ends.of_start(new, pool.taken_at), True)
         for leaving in (*pool.leaving, *pool.stopped):
             if leaving.team == team:
                 gone_by = max(pool.taken_at, pool.grace_until(leaving))
                 if (over := ends.of(leaving)) is not None:
                     gone_by = min(gone_by, over)
                 mgpu = leaving.mgpu - replaced.get(leaving, 0)
-                yield Held(mgpu, leaving.run.priority_class, gone_by, False)
+                yield JobUse(mgpu, leaving.run.priority_class, gone_by, False)
         place = -pool.config.priority(job.priority_class).order, job.submitted_at, job.id
-        for held in self._running(team):
-            if held not in pool.stopped:
-                run = held.run
-                is_first = (-held.order, run.submitted_at, run.job) < place
+        for holding in self._running(team):
+            if holding not in pool.stopped:
+                run = holding.run
+                is_first = (-holding.order, run.submitted_at, run.job) < place
                 if is_first or not before:
-                    yield Held(held.mgpu, run.priority_class, ends.of(held), is_first)
+                    yield JobUse(holding.mgpu, run.priority_class, ends.of(holding), is_first)
 
     def counted_mgpu(self, team: int) -> int:
         """Return the part of the team's use that is known job by job; of claims, the free part."""
@@ -103,9 +103,9 @@ class TeamUse:
 
     def _running(self, team: int) -> Iterator[Holding]:
         jobs = self._pool.holdings.teams.get(team)
-        for held in () if jobs is None else (one.what for one in jobs.jobs):
-            if isinstance(held, Holding):
-                yield held
+        for holding in () if jobs is None else (one.what for one in jobs.jobs):
+            if isinstance(holding, Holding):
+                yield holding
 
     def end_of(self, holding: Holding) -> int | None:
         """Return when an attempt that is not being stopped is gone at the latest, if known."""
@@ -114,9 +114,9 @@ class TeamUse:
     def on_nodes(self, team: int) -> Counter[Node]:
         """Return what the team's running jobs hold of each node and of its CPU and memory."""
         found = Counter[Node]()
-        for held in self._running(team):
-            for slot in held.run.slots:
-                found[held.run.cluster, slot.node] += slot.mgpu
+        for holding in self._running(team):
+            for slot in holding.run.slots:
+                found[holding.run.cluster, slot.node] += slot.mgpu
         return found
 
     def is_in_guarantee_by(self, at: int, job: QueuedJob, team: int) -> bool:
@@ -128,10 +128,10 @@ class TeamUse:
         left = self._pool.quota.guaranteed[team]
         if job.mgpu > left:
             return False
-        for held in self.held(team, job, before=True):
-            is_there = held.comes_first and (held.end is None or held.end > at)
-            if is_there and held.mgpu <= left:
-                left -= held.mgpu
+        for use in self.job_uses(team, job, before=True):
+            is_there = use.comes_first and (use.end is None or use.end > at)
+            if is_there and use.mgpu <= left:
+                left -= use.mgpu
         return job.mgpu <= left
 
 
@@ -145,7 +145,7 @@ _LOOKS = 4
 
 
 @dataclass(slots=True)
-class Kept:
+class ReservedSpace:
     """Space in a team's limits for `job` from `start_at` on, when it fits in the team's guarantee.
 
     Its quota has `spare_mgpu` more then, and its class `spare_of_class_mgpu` more.
@@ -192,7 +192,7 @@ class OwnLimits:
         #: Jobs that limits refused, by team; and the reserved space for one of them, once needed
         #: (None: not possible).
         self._refused: dict[int, list[tuple[QueuedJob, Shape, bool]]] = {}
-        self._kept: dict[int, Kept | None] = {}
+        self._spaces: dict[int, ReservedSpace | None] = {}
 
     def refuse(self, job: QueuedJob, team: int, shape: Shape, *, has_place: bool) -> None:
         """Note that the team's own limit, or its cap in the class of `job`, refuses the job.
@@ -202,31 +202,33 @@ class OwnLimits:
         refused = self._refused.setdefault(team, [])
         if len(refused) < _TRIES:
             refused.append((job, shape, has_place))
-            if self._kept.get(team, self) is None:
-                del self._kept[team]
+            if self._spaces.get(team, self) is None:
+                del self._spaces[team]
 
     def __contains__(self, team: int) -> bool:
         """Return whether space may be reserved in the limits of a team."""
         return team in self._refused
 
-    def of(self, team: int) -> Kept | None:
+    def of(self, team: int) -> ReservedSpace | None:
         """Return the reserved space in the limits of a team, or None."""
         if team not in self._refused:
             return None
-        if team not in self._kept:
+        if team not in self._spaces:
             found = (self._look(team, *refused) for refused in self._refused[team])
-            self._kept[team] = next((kept for kept in found if kept is not None), None)
-        return self._kept[team]
+            self._spaces[team] = next((space for space in found if space is not None), None)
+        return self._spaces[team]
 
-    def longest_s(self, team: int, mgpu: int, priority_class: str) -> tuple[int, Kept | None]:
+    def longest_s(
+        self, team: int, mgpu: int, priority_class: str
+    ) -> tuple[int, ReservedSpace | None]:
         """Return how long such a job of the team may run from now on, and the space that limits it.
 
         Return (UNLIMITED, None) where nothing limits it.
         """
-        kept = self.of(team)
-        if kept is None or kept.leaves_enough(mgpu, priority_class):
+        space = self.of(team)
+        if space is None or space.leaves_enough(mgpu, priority_class):
             return UNLIMITED, None
-        return kept.start_at - self._pool.taken_at, kept
+        return space.start_at - self._pool.taken_at, space
 
     def claim_delays(
         self, job: QueuedJob, team: int, end: int, victims: Collection[Holding]
@@ -235,25 +237,25 @@ class OwnLimits:
 
         `victims` of its team that would run beyond the reserved start offset it.
         """
-        kept = self.of(team)
-        if kept is None or end <= kept.start_at:
+        space = self.of(team)
+        if space is None or end <= space.start_at:
             return False
         mgpu = {job.priority_class: job.mgpu}
         for one in victims:
             over = self._use.end_of(one)
-            if one.team == team and (over is None or over > kept.start_at):
+            if one.team == team and (over is None or over > space.start_at):
                 cls = one.run.priority_class
                 mgpu[cls] = mgpu.get(cls, 0) - one.mgpu
-        of_class = mgpu.get(kept.job.priority_class, 0)
-        return sum(mgpu.values()) > max(0, kept.spare_mgpu) or of_class > max(
-            0, kept.spare_of_class_mgpu
+        of_class = mgpu.get(space.job.priority_class, 0)
+        return sum(mgpu.values()) > max(0, space.spare_mgpu) or of_class > max(
+            0, space.spare_of_class_mgpu
         )
 
     def note(self, team: int, job: QueuedJob, end: int | None) -> None:
         """Note that a job of the team starts, or gets a claim, and runs until `end`."""
-        kept = self._kept.get(team)
-        if kept is not None and (end is None or end > kept.start_at):
-            kept.charge(job.mgpu, job.priority_class)
+        space = self._spaces.get(team)
+        if space is not None and (end is None or end > space.start_at):
+            space.charge(job.mgpu, job.priority_class)
 
     def note_reservation(self, team: int, job: QueuedJob, end: int | None) -> None:
         """Note that devices are reserved for a job of the team."""
@@ -262,42 +264,44 @@ class OwnLimits:
 
     def forget(self, team: int) -> None:
         """Compute the reserved space again: a job of the team ends sooner than was known."""
-        self._kept.pop(team, None)
+        self._spaces.pop(team, None)
 
     def close(self) -> None:
         """End the cycle: no device check is possible any more."""
         self._ready_at = _nobody_knows
 
-    def _look(self, team: int, job: QueuedJob, shape: Shape, has_place: bool) -> Kept | None:
+    def _look(
+        self, team: int, job: QueuedJob, shape: Shape, has_place: bool
+    ) -> ReservedSpace | None:
         pool = self._pool
-        held = list(self._use.held(team, job))
+        uses = list(self._use.job_uses(team, job))
         later = [
-            Held(other.mgpu, other.priority_class, end, True)
+            JobUse(other.mgpu, other.priority_class, end, True)
             for of, other, end in self._reserved
             if of == team
         ]
         cls, cap = job.priority_class, pool.config.priority(job.priority_class).cap_mgpu
-        of_class = sum(one.mgpu for one in (*held, *later) if one.priority_class == cls)
-        used = sum(one.mgpu for one in (*held, *later))
+        of_class = sum(one.mgpu for one in (*uses, *later) if one.priority_class == cls)
+        used = sum(one.mgpu for one in (*uses, *later))
         # Any other use in the ledger has no known end.
         used += max(0, pool.now.base[team] - self._use.counted_mgpu(team))
-        kept = Kept(
+        space = ReservedSpace(
             job,
             pool.taken_at,
             pool.quota.limits[team] - job.mgpu - used,
             UNLIMITED if cap is None else cap - job.mgpu - of_class,
         )
-        known = sorted((one for one in (*held, *later) if one.end is not None), key=_end)
+        known = sorted((one for one in (*uses, *later) if one.end is not None), key=_end)
         moments = 0
         for at, one in enumerate(known):
             assert one.end is not None
-            kept.start_at = max(kept.start_at, one.end)
-            kept.charge(-one.mgpu, one.priority_class)
-            is_last = at + 1 == len(known) or _end(known[at + 1]) > kept.start_at
-            if is_last and kept.leaves_enough(0, cls):
-                if self._use.is_in_guarantee_by(kept.start_at, job, team):
+            space.start_at = max(space.start_at, one.end)
+            space.charge(-one.mgpu, one.priority_class)
+            is_last = at + 1 == len(known) or _end(known[at + 1]) > space.start_at
+            if is_last and space.leaves_enough(0, cls):
+                if self._use.is_in_guarantee_by(space.start_at, job, team):
                     return (
-                        kept if has_place or self._has_place(team, shape, kept.start_at) else None
+                        space if has_place or self._has_place(team, shape, space.start_at) else None
                     )
                 moments += 1
                 if moments == _MOMENTS:
@@ -337,6 +341,6 @@ def _nobody_knows(shape: Shape, first: int) -> int | None:
     return None
 
 
-def _end(one: Held) -> int:
+def _end(one: JobUse) -> int:
     assert one.end is not None
     return one.end

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from arbiter.api.snapshot import Claim, Phase, QueuedJob, RunningJob
 from arbiter.cache.pool_config import PoolConfig
-from arbiter.cache.running import Holding, Holdings, held_by_node
+from arbiter.cache.running import Holding, Holdings, use_by_node
 from arbiter.cache.victim_order import NOT_YET_RUNNING
 from arbiter.placement.free_devices import Place
 from arbiter.placement.node_sets import NodeKinds
@@ -119,7 +119,7 @@ def in_force(
         whole = _with_resources(claim, job, config.resources)
         stands_in = stand_in(job, whole, team, 0 if cls is None else cls.order)
         candidates[job.id] = Earmark(job, whole, team, victims.get(job.id, []), stands_in)
-    gone = held_by_node(
+    gone = use_by_node(
         holding
         for holding in holdings.going.values()
         if holding.is_coming_back or holding.run.beneficiary in candidates
@@ -163,7 +163,7 @@ def cover_all(earmarks: Iterable[Earmark], coming_back: Mapping[str, dict[str, i
     latest_first = in_order_of_grace(earmarks)[::-1]
     for earmark in latest_first:
         earmark.free_mgpu = {slot.node: slot.mgpu for slot in earmark.claim.slots}
-        _cover(earmark, coming_back, held_by_node(earmark.going))
+        _cover(earmark, coming_back, use_by_node(earmark.going))
     for earmark in latest_first:
         _cover(earmark, coming_back, coming_back)
 
@@ -184,8 +184,8 @@ def _cover(
         if going:
             unclaimed[node] -= going
             earmark.free_mgpu[node] -= going
-    held = min(earmark.job.mgpu, sum(holding.mgpu for holding in earmark.going))
-    earmark.uncovered_mgpu = earmark.job.mgpu - max(earmark.coming_back_mgpu, held)
+    coming_mgpu = min(earmark.job.mgpu, sum(holding.mgpu for holding in earmark.going))
+    earmark.uncovered_mgpu = earmark.job.mgpu - max(earmark.coming_back_mgpu, coming_mgpu)
 
 
 def _with_resources(claim: Claim, job: QueuedJob, resources: HostResources) -> Claim:

@@ -10,7 +10,7 @@ from arbiter.api.policy import Policy
 from arbiter.api.snapshot import Balance, Claim, QueuedJob, RunningJob, Slot
 from arbiter.cache.claims import Earmark, cover_all, in_force, stand_in
 from arbiter.cache.pool_config import PoolConfig
-from arbiter.cache.running import Holding, Holdings, held_by_node
+from arbiter.cache.running import Holding, Holdings, use_by_node
 from arbiter.cache.transaction import Transaction
 from arbiter.cache.victim_order import VictimOrder
 from arbiter.fairshare.credits import Credits
@@ -64,7 +64,7 @@ class Pool:
     layout: Layout = field(init=False)
     _credits: Credits | None = None
     #: Credit holds from before the credits were first needed: teams and milli-GPU.
-    _held_before: list[tuple[int, int]] = field(default_factory=list)
+    _holds_before: list[tuple[int, int]] = field(default_factory=list)
     _victim_order: VictimOrder | None = None
 
     def __post_init__(self) -> None:
@@ -83,14 +83,14 @@ class Pool:
                 weight=self.config.weight,
                 floor_s=self.policy.credit_floor_s,
             )
-            for team, mgpu in self._held_before:
+            for team, mgpu in self._holds_before:
                 self._credits.hold(team, mgpu)
         return self._credits
 
     def hold_credits(self, team: int, mgpu: int) -> None:
         """Hold the credits for the first hour of a borrowed start of `team`."""
         if self._credits is None:
-            self._held_before.append((team, mgpu))
+            self._holds_before.append((team, mgpu))
         else:
             self._credits.hold(team, mgpu)
 
@@ -188,7 +188,7 @@ class Pool:
 
         Return the slots of nodes and of CPU and memory that it takes.
         """
-        slots, mgpu = self.held_by(job, place), job.mgpu
+        slots, mgpu = self.slots_of(job, place), job.mgpu
         for slot in slots:
             self.free.take(place.cluster, slot.node, slot.mgpu)
         self.now.charge(team, mgpu)
@@ -196,7 +196,7 @@ class Pool:
             self.later.charge(team, mgpu)
         return slots
 
-    def held_by(self, job: QueuedJob, place: Place) -> list[Slot]:
+    def slots_of(self, job: QueuedJob, place: Place) -> list[Slot]:
         """Return the slots of nodes and of CPU and memory that `job` takes at `place`."""
         return self.config.resources.slots_on(
             place.cluster, place.nodes, job.mgpu_per_node, job.cpu_milli, job.memory_mib
@@ -216,8 +216,8 @@ class Pool:
         earlier = [one for one in self.leaving if one.run.beneficiary == job.id]
         own = map(self.grace_until, (*victims, *earlier))
         grace_until = max((self._last_return(place), *own))
-        held = tuple(self.held_by(job, place))
-        claim = Claim(job.id, place.cluster, held, grace_until, self.taken_at)
+        slots = tuple(self.slots_of(job, place))
+        claim = Claim(job.id, place.cluster, slots, grace_until, self.taken_at)
         earmark = Earmark(job, claim, team, list(victims), self._stand_in(job, claim, team))
         earmark.earlier = earlier
         cover_all((earmark,), self.coming_back)
@@ -226,7 +226,7 @@ class Pool:
         earmark.fits_guarantee = self.guarantees.fits(team, team, job.mgpu)
         self._count_new(job, team)
         self.earmarks[job.id] = earmark
-        return self._told(earmark)
+        return self._as_reclaim(earmark)
 
     def _stand_in(self, job: QueuedJob, claim: Claim, team: int) -> Holding:
         return stand_in(job, claim, team, self.config.priority(job.priority_class).order)
@@ -266,7 +266,7 @@ class Pool:
         for slot in holding.run.slots:
             unclaimed[slot.node] = unclaimed.get(slot.node, 0) + slot.mgpu
 
-    def _told(self, earmark: Earmark) -> Reclaim:
+    def _as_reclaim(self, earmark: Earmark) -> Reclaim:
         """Return a claim of this cycle as the plan contains it."""
         job, place = earmark.job, earmark.place
         notices = []
@@ -362,7 +362,7 @@ def open_pool(
         )
     earmarks, dropped = in_force(config, holdings, waiting, claims, taken_at)
     leaving = [holding for holding in holdings.going.values() if holding.is_coming_back]
-    coming_back = held_by_node(leaving)
+    coming_back = use_by_node(leaving)
     gone = {cluster: dict(nodes) for cluster, nodes in coming_back.items()}
     free = holdings.free
     if free is None:

@@ -79,14 +79,14 @@ def _apart(one: list[Contender], other: list[Contender]) -> tuple[list[Contender
     return one[first : len(one) - last], other[first : len(other) - last]
 
 
-def held_by_node(holdings: Iterable[Holding]) -> dict[str, dict[str, int]]:
+def use_by_node(holdings: Iterable[Holding]) -> dict[str, dict[str, int]]:
     """Return the amounts that `holdings` hold, by cluster and node (or its CPU or memory)."""
-    held: dict[str, dict[str, int]] = {}
+    use: dict[str, dict[str, int]] = {}
     for holding in holdings:
-        nodes = held.setdefault(holding.run.cluster, {})
+        nodes = use.setdefault(holding.run.cluster, {})
         for slot in holding.run.slots:
             nodes[slot.node] = nodes.get(slot.node, 0) + slot.mgpu
-    return held
+    return use
 
 
 class Borrowed:
@@ -317,8 +317,8 @@ class Holdings:
 
     def used_on(self, at: Node) -> int:
         """Return the amount in use on a node, or of its CPU or memory."""
-        held = self.on_node.get(at)
-        return 0 if held is None else sum(held.values())
+        use = self.on_node.get(at)
+        return 0 if use is None else sum(use.values())
 
     def left_of(self, offered: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
         """Return what the attempts leave of the `offered` amounts, by cluster and node."""
@@ -335,9 +335,9 @@ class Holdings:
         free, beyond, on_node = self.free, self._beyond, self.on_node
         for at in self.stale:
             cluster, resource = at
-            left, held = self._offered.get(cluster, _NOTHING).get(resource, 0), on_node.get(at)
-            if held is not None:
-                left -= sum(held.values())
+            left, use = self._offered.get(cluster, _NOTHING).get(resource, 0), on_node.get(at)
+            if use is not None:
+                left -= sum(use.values())
             if left < 0 and not is_cpu_or_memory(resource):
                 beyond[at] = -left
             elif beyond:
@@ -380,13 +380,13 @@ class Holdings:
         for slot in run.slots:
             at = run.cluster, slot.node
             self.stale.add(at)
-            held = on_node.get(at)
+            use = on_node.get(at)
             if sign < 0:
-                assert held is not None
-                del held[attempt]
-                if not held:
+                assert use is not None
+                del use[attempt]
+                if not use:
                     del on_node[at]
-            elif held is None:
+            elif use is None:
                 on_node[at] = {attempt: slot.mgpu}
             else:
-                held[attempt] = slot.mgpu
+                use[attempt] = slot.mgpu

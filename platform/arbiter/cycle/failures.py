@@ -9,7 +9,7 @@ from arbiter.api.policy import Budget
 from arbiter.api.snapshot import QueuedJob
 from arbiter.backfill.reservations import Reservations
 from arbiter.backfill.reserved import Reserved
-from arbiter.backfill.team_limits import Kept
+from arbiter.backfill.team_limits import ReservedSpace
 from arbiter.cache.pool import Pool
 from arbiter.cycle.obstacles import Obstacles
 from arbiter.preemption.reclaim import Reclaimer
@@ -109,9 +109,9 @@ class Failures:
         """
         reserved, cls, team = self._reserved, user_queue.cls, queue.team
         mgpu, class_id = cls.shape.total_mgpu, cls.priority.id
-        kept = self._obstacles.kept_from(queue, user_queue)
-        longest: tuple[int, Reserved | Kept | None] | None
-        if kept is not None:
+        space = self._obstacles.space_taken_by(queue, user_queue)
+        longest: tuple[int, Reserved | ReservedSpace | None] | None
+        if space is not None:
             longest = reserved.limits.longest_s(team, mgpu, class_id)
         elif self._pool.blocker(team, mgpu) is None and reserved.fits(cls.shape):
             longest = reserved.longest_s(team, cls.shape, class_id, source)
@@ -122,4 +122,4 @@ class Failures:
         assert first is not None
         cls.reserved = first.job.mgpu, first.start_at
         queue.refuse(cls, self._obstacles.longer_than(longest_s))
-        return kept is not None
+        return space is not None

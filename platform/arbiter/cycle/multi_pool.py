@@ -30,7 +30,7 @@ from arbiter.cycle.pool_cycle import PoolCycle, SharedJobs
 ROUNDS_MAX = 4
 
 #: Codes with little information: the job reports another pool's reason if there is a better one.
-_LAST_TO_TELL = {Code.CLUSTER_UNAVAILABLE: 1, Code.NEVER_FITS: 2}
+_LAST_REPORTED = {Code.CLUSTER_UNAVAILABLE: 1, Code.NEVER_FITS: 2}
 
 
 #: By pool, the jobs that do not queue there.
@@ -99,7 +99,7 @@ class Rounds:
             served = found
             if is_too_much:
                 break
-        return self._outside_of_one(served)
+        return self._absent_elsewhere(served)
 
     def _round(self, absent: _Absent, budgets: Mapping[str, Budget]) -> None:
         """Decide all pools with these absent jobs and budgets."""
@@ -166,18 +166,18 @@ class Rounds:
                     absent.setdefault(other, set()).add(job)
         return {name: frozenset(jobs) for name, jobs in absent.items()}
 
-    def _outside_of_one(self, served: Mapping[str, str]) -> _Absent:
+    def _absent_elsewhere(self, served: Mapping[str, str]) -> _Absent:
         """Return the jobs that are absent from each pool, so that each job queues in exactly one.
 
         That is the pool in which it is `served`, else the one of its claim, else the one in which
         it may hold a reservation. The pool of a claim has to see the job, so that it can drop that
         claim.
         """
-        one_of: dict[str, str] = {}
+        pool_of: dict[str, str] = {}
         for job, asked in self._shared.items():
             homes = (name for name in asked.pools if self._reserves(asked.in_pool(name)))
-            one_of[job] = served.get(job) or self._claimed.get(job) or next(homes, asked.pool)
-        return self._served_elsewhere(one_of)
+            pool_of[job] = served.get(job) or self._claimed.get(job) or next(homes, asked.pool)
+        return self._served_elsewhere(pool_of)
 
 
 def _deal(wanting: Sequence[Sequence[QueuedJob]], most: int) -> list[int]:
@@ -204,27 +204,29 @@ def _deal(wanting: Sequence[Sequence[QueuedJob]], most: int) -> list[int]:
     return dealt
 
 
-def in_one(told: Mapping[str, Iterable[Waiting]], shared: Mapping[str, QueuedJob]) -> list[Waiting]:
+def merge_reasons(
+    by_pool: Mapping[str, Iterable[Waiting]], shared: Mapping[str, QueuedJob]
+) -> list[Waiting]:
     """Combine the reasons of all pools, with one `Waiting` for each job that queues in several."""
     if not shared:
-        return list(chain.from_iterable(told.values()))
+        return list(chain.from_iterable(by_pool.values()))
     of_job: dict[str, dict[str, Waiting]] = {}
-    for name, reasons in told.items():
+    for name, reasons in by_pool.items():
         for one in reasons:
             if one.job in shared:
                 of_job.setdefault(one.job, {})[name] = one
     found = []
-    for name, reasons in told.items():
+    for name, reasons in by_pool.items():
         for one in reasons:
             if one.job not in of_job:
                 found.append(one)
                 continue
             here = of_job[one.job]
             pools = [pool for pool in shared[one.job].pools if pool in here]
-            if name == min(pools, key=lambda pool: _LAST_TO_TELL.get(here[pool].code, 0)):
+            if name == min(pools, key=lambda pool: _LAST_REPORTED.get(here[pool].code, 0)):
                 pools.sort(key=lambda pool: pool != name)
-                told_of = tuple(_obstacle(pool, here[pool]) for pool in pools)
-                found.append(one._replace(in_pools=told_of))
+                obstacles = tuple(_obstacle(pool, here[pool]) for pool in pools)
+                found.append(one._replace(in_pools=obstacles))
     return found
 
 

@@ -8,7 +8,7 @@ from arbiter.api.plan import Code
 from arbiter.api.policy import Budget
 from arbiter.api.snapshot import QueuedJob
 from arbiter.backfill.reservations import Reservations
-from arbiter.backfill.team_limits import Kept
+from arbiter.backfill.team_limits import ReservedSpace
 from arbiter.cache.pool import Pool
 from arbiter.cycle.prospects import limit_s
 from arbiter.queue.order import Age, JobClass, TeamQueue, UserQueue
@@ -44,22 +44,22 @@ class Obstacles:
             if at != team and self._may_not_claim(queue, user_queue):
                 return Code.BEHIND_HIGHER_PRIORITY
             return Code.WAITING_FOR_FREE_GPUS
-        if self.kept_from(queue, user_queue) is not None:
+        if self.space_taken_by(queue, user_queue) is not None:
             return Code.RESERVED_FOR_LARGER_JOB
-        if self._reserved.made and self._delays(queue, cls, source)(user_queue.job):
+        if self._reserved.reserved_jobs and self._delays(queue, cls, source)(user_queue.job):
             return Code.RESERVED_FOR_LARGER_JOB
         if self._left.starts <= 0:
             return Code.BEHIND_FAIR_SHARE
         return None
 
-    def kept_from(self, queue: TeamQueue, user_queue: UserQueue) -> Kept | None:
+    def space_taken_by(self, queue: TeamQueue, user_queue: UserQueue) -> ReservedSpace | None:
         """Return the reserved space in its team's limits that a user's next job would take."""
         limits, cls = self._reserved.limits, user_queue.cls
         if queue.team not in limits:
             return None
         mgpu = cls.shape.total_mgpu
-        longest_s, kept = limits.longest_s(queue.team, mgpu, cls.priority.id)
-        return kept if longest_s < limit_s(self._jobs, user_queue.job) else None
+        longest_s, space = limits.longest_s(queue.team, mgpu, cls.priority.id)
+        return space if longest_s < limit_s(self._jobs, user_queue.job) else None
 
     def _may_not_claim(self, queue: TeamQueue, user_queue: UserQueue) -> bool:
         """Return whether a claim of a user's next job would delay an earlier job of its team.

@@ -111,7 +111,7 @@ class PoolCycle:
         #: Whether an elastic start may still grow.
         self._grows = False
         #: Whether a claim was dropped since all queues were looked at.
-        self._has_more_room = False
+        self._has_more_free = False
         self._blocked_order = BlockedOrder(pool.tree, pool.guarantees)
 
     # -- the steps of a cycle -------------------------------------------------------------
@@ -162,7 +162,7 @@ class PoolCycle:
         # Reservations count on the ends of the remaining claims too, which are known only now.
         for earmark, place, slots in used:
             self.reserved.note_start(earmark.job, earmark.team, place.cluster, slots)
-        self._reclaimer = Reclaimer(self.pool, self.reserved.held)
+        self._reclaimer = Reclaimer(self.pool, self.reserved.withheld)
         self._prospects = Prospects(
             self.pool, self._pending, self._left, self._reclaimer, self.reserved
         )
@@ -270,7 +270,7 @@ class PoolCycle:
 
     def _look_again(self) -> None:
         """Look at all waiting jobs again if claims were dropped."""
-        if self._has_more_room:
+        if self._has_more_free:
             self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -278,12 +278,12 @@ class PoolCycle:
 
         Claims were dropped, and every job may use what they release.
         """
-        self._has_more_room = False
+        self._has_more_free = False
         self.reserved.release()
         self.reserved = Reservations(self.pool)
-        self._reclaimer.held = self.reserved.held
+        self._reclaimer.withheld = self.reserved.withheld
         for start in self.starts:
-            slots = self.pool.held_by(start.job, start.place)
+            slots = self.pool.slots_of(start.job, start.place)
             self.reserved.note_start(start.job, start.team, start.place.cluster, slots)
         self._prepare_queues()
 
@@ -464,7 +464,7 @@ class PoolCycle:
             self.pool.give_up(one)
         self.reserved.note_gone(claims)
         self._not_again.update(one.run.job for one in claims)
-        self._has_more_room = True
+        self._has_more_free = True
 
     def _renew(self, team: int) -> None:
         """Update the position of jobs that draw on the path of `team`, whose protected use changed.

@@ -126,7 +126,7 @@ class PoolCycles:
 
     __slots__ = (
         *("_claims", "_explains", "_half_lives_s", "_laid_out", "_now", "_shared", "_starts"),
-        *("_states", "_told", "_tree", "_use_of_all", "_weights"),
+        *("_states", "_inputs", "_tree", "_use_of_all", "_weights"),
     )
 
     def __init__(
@@ -152,7 +152,7 @@ class PoolCycles:
         self._tree = tree
         self._states = states
         self._laid_out = laid_out
-        self._told = inputs
+        self._inputs = inputs
         self._claims = claims
         self._shared = shared
         self._starts = starts
@@ -166,7 +166,7 @@ class PoolCycles:
         """Open and run the cycle of a pool; see `multi_pool.Run`."""
         state, (config, holdings) = self._states[name], self._laid_out[name]
         claims = [claim for claim in self._claims.get(name, ()) if claim.job not in shared.absent]
-        inputs, jobs = self._told, state.pending.jobs
+        inputs, jobs = self._inputs, state.pending.jobs
         pool = open_pool(
             config, holdings, jobs, claims, inputs.balances, inputs.checkpoint_at, self._now
         )
@@ -201,7 +201,7 @@ class PoolCycles:
         if self._use_of_all is None:
             self._use_of_all = fair_use(
                 self._tree,
-                usage=self._told.usage,
+                usage=self._inputs.usage,
                 starts=self._starts,
                 weights=self._weights,
                 half_lives_s=self._half_lives_s,

@@ -70,8 +70,8 @@ class _Batches:
         self._hopeless: list[tuple[Age, Reason]] = []
         #: The batches of teams with reservations.
         self._reserving: set[int] = set()
-        self._may_reserve = {one.team for one in cycle.reserved.made}
-        self._foresight = Foresight(cycle.pool, cycle.reserved.made, cycle.reserved.ends())
+        self._may_reserve = {one.team for one in cycle.reserved.reserved_jobs}
+        self._foresight = Foresight(cycle.pool, cycle.reserved.reserved_jobs, cycle.reserved.ends())
 
     def add_queue(self, team: int) -> None:
         """Add the queued jobs of a team."""

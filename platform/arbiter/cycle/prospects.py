@@ -70,7 +70,7 @@ class Prospects:
     def are_any(self) -> bool:
         """Return whether any class could still start, or look for victims."""
         while self._class is not None:
-            if self._is_one(*self._class):
+            if self._may_any_start(*self._class):
                 return True
             self._class = next(self._classes, None)
         return False
@@ -89,7 +89,7 @@ class Prospects:
             )
         )
 
-    def _is_one(self, queue: TeamQueue, cls: JobClass) -> bool:
+    def _may_any_start(self, queue: TeamQueue, cls: JobClass) -> bool:
         if cls.code is not None:
             return False
         for user_queue in cls.user_queues:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from arbiter.api.errors import TooLate
 from arbiter.api.plan import Classed, NodeUse, Plan, Reclaim, Reservation, Start, Waiting
 from arbiter.api.snapshot import QueuedJob
-from arbiter.cycle.multi_pool import Rounds, in_one
+from arbiter.cycle.multi_pool import Rounds, merge_reasons
 from arbiter.cycle.pool_reasons import explain
 from arbiter.explain.usage import in_use_after, node_use, outcome, part_of, starts_of
 
@@ -84,7 +84,7 @@ class Decided:
             reservations.extend(cycle.reserved.reservations())
         return replace(
             self.plan,
-            waiting=tuple(in_one(reasons, self._shared)),
+            waiting=tuple(merge_reasons(reasons, self._shared)),
             use=tuple(use),
             reservations=tuple(reservations),
         )

@@ -11,7 +11,7 @@ from primitives.clock import from_epoch
 from primitives.units import DeviceKind, gpus_text
 
 #: Codes for which the number of jobs ahead is useful.
-_IN_LINE = frozenset(
+_IN_ORDER = frozenset(
     (
         Code.WAITING_FOR_FREE_GPUS,
         Code.WAITING_FOR_GUARANTEE,
@@ -48,7 +48,7 @@ def sentence(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
     A node that is missing in `names` (the reader may not see it) is not named.
     """
     text = _WRITERS[waiting.code](waiting, job, _Terms(names, device_of(job.pool, names)))
-    if waiting.code in _IN_LINE and waiting.jobs_ahead:
+    if waiting.code in _IN_ORDER and waiting.jobs_ahead:
         ahead = "1 job is" if waiting.jobs_ahead == 1 else f"{waiting.jobs_ahead:,} jobs are"
         text = f"{text} {ahead} ahead of it."
     return text
@@ -76,7 +76,7 @@ def features_text(features: Iterable[str]) -> str:
 def too_few_large_enough(
     *,
     mgpu: int,
-    beside: str,
+    cpu_and_memory: str,
     having: int,
     needed: int,
     where: str,
@@ -84,17 +84,17 @@ def too_few_large_enough(
 ) -> str:
     """Return that the `having` nodes of one cluster that are large enough are too few.
 
-    Each needs `mgpu` and the CPU and memory of `beside` (see `beside_text`). `where` is "of pool
+    Each needs `mgpu` and `cpu_and_memory` (see `cpu_and_memory_text`). `where` is "of pool
     h100" or the like.
     """
-    each = f"{device.text(mgpu)} and {beside}"
+    each = f"{device.text(mgpu)} and {cpu_and_memory}"
     if having == 0:
         return f"no node {where} has {each}"
     have = "1 node of one cluster has" if having == 1 else f"{having:,} nodes of one cluster have"
     return f"{where} at most {have} {each}, and it needs {needed:,}"
 
 
-def beside_text(cpu_milli: int, memory_mib: int) -> str:
+def cpu_and_memory_text(cpu_milli: int, memory_mib: int) -> str:
     """ "16 CPUs and 128 GiB of memory", or either of both where the other is 0."""
     parts = []
     if cpu_milli:
@@ -188,10 +188,10 @@ def _need(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     return need + _on_such_nodes(job)
 
 
-def _beside(waiting: Waiting) -> str:
+def _cpu_and_memory(waiting: Waiting) -> str:
     """Return the CPU and memory that the job needs on each node."""
     numbers = waiting.numbers
-    return beside_text(numbers["cpu_milli_per_node"], numbers["memory_mib_per_node"])
+    return cpu_and_memory_text(numbers["cpu_milli_per_node"], numbers["memory_mib_per_node"])
 
 
 def _on_such_nodes(job: QueuedJob) -> str:
@@ -229,7 +229,7 @@ def _never_fits(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
             where += f" on {_clusters(job, terms)}"
         text = too_few_large_enough(
             mgpu=job.mgpu_per_node,
-            beside=_beside(waiting),
+            cpu_and_memory=_cpu_and_memory(waiting),
             having=large_enough,
             needed=job.node_count,
             where=where,
@@ -248,7 +248,7 @@ def _waiting_for_guarantee(waiting: Waiting, job: QueuedJob, terms: _Terms) -> s
     text = f"Your team is entitled to {terms.these(numbers['need_mgpu'])}"
     if "limit_mgpu" in numbers:
         return (
-            f"{text}, but {_node(waiting, terms)} uses {_held(numbers)} of the"
+            f"{text}, but {_node(waiting, terms)} uses {_held_text(numbers)} of the"
             f" {terms.count(numbers['limit_mgpu'])} that it may use, and no jobs there can be"
             " preempted now."
         )
@@ -267,11 +267,11 @@ def _limit_reached(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     who = "Your team" if waiting.node == job.team else _node(waiting, terms)
     return (
         f"{who} may use at most {terms.count(numbers['limit_mgpu'])} and uses"
-        f" {_held(numbers)}; this job needs {_need(waiting, job, terms)}."
+        f" {_held_text(numbers)}; this job needs {_need(waiting, job, terms)}."
     )
 
 
-def _held(numbers: Mapping[str, int]) -> str:
+def _held_text(numbers: Mapping[str, int]) -> str:
     held = gpus_text(numbers["held_mgpu"])
     if leaving := numbers.get("leaving_mgpu"):
         held += f" ({gpus_text(leaving)} in jobs that are being stopped)"
@@ -282,10 +282,10 @@ def _waiting_for_free_gpus(waiting: Waiting, job: QueuedJob, terms: _Terms) -> s
     numbers = waiting.numbers
     free, largest = numbers["free_mgpu"], numbers["largest_free_on_a_cluster_mgpu"]
     if largest >= numbers["need_mgpu"]:
-        room = max(0, numbers["available_by_quota_mgpu"])
+        available = max(0, numbers["available_by_quota_mgpu"])
         return (
             f"It needs {_need(waiting, job, terms)}. {gpus_text(free)} {_are(free)} free but"
-            f" kept for other teams; quota leaves {gpus_text(room)} for yours."
+            f" kept for other teams; quota leaves {gpus_text(available)} for yours."
         )
     if free >= numbers["need_mgpu"]:
         return (
@@ -305,10 +305,8 @@ def _waiting_for_reclaim(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str
             f" are being stopped have freed quota{_by_when(numbers)}"
         )
     if own and own == victims:
-        whom = "a job" if own == 1 else f"{own:,} jobs"
-        text = (
-            f"{terms.count(need)} {_are(need)} being freed by {whom} of your team in a lower class"
-        )
+        by = "a job" if own == 1 else f"{own:,} jobs"
+        text = f"{terms.count(need)} {_are(need)} being freed by {by} of your team in a lower class"
     # A reason that was stored by an older version has no such number.
     elif numbers.get("within_guarantee_mgpu", 0) >= need:
         they_are = "It is" if need == 1_000 else "They are"
@@ -394,7 +392,7 @@ def _topology_fragmented(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str
         nodes, each = ("1 node", "") if count == 1 else (f"{count} nodes of one cluster", " each")
         has = "none has" if fitting == 0 else "1 has" if fitting == 1 else f"at most {fitting} have"
         have = "1 has" if by_gpus == 1 else f"{by_gpus:,} have"
-        wants = f"{terms.count(numbers['mgpu_per_node'])} and {_beside(waiting)}"
+        wants = f"{terms.count(numbers['mgpu_per_node'])} and {_cpu_and_memory(waiting)}"
         return (
             f"{terms.count(free)} {_are(free)} free on one cluster, but without enough CPU or"
             f" memory: it needs {nodes} with {wants} free{each}, and {has}; {have} the"

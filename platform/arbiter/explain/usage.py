@@ -148,14 +148,14 @@ def _protection_after(pool: Pool, starts: Sequence[NewStart]) -> Protection:
 
 
 def _teams_after(
-    pool: Pool, starts: Sequence[NewStart], those: Container[int]
+    pool: Pool, starts: Sequence[NewStart], changing: Container[int]
 ) -> Mapping[int, TeamJobs]:
-    """Return the jobs by team: for `those` teams after the plan, for the others before it.
+    """Return the jobs by team: for the `changing` teams after the plan, for the others before it.
 
     A start is identified by its index in `starts`.
     """
-    stopped = [one for one in pool.stopped if one.team in those]
-    new = [(i, start) for i, start in enumerate(starts) if start.team in those]
+    stopped = [one for one in pool.stopped if one.team in changing]
+    new = [(i, start) for i, start in enumerate(starts) if start.team in changing]
     changed = {one.team for one in stopped} | {start.team for _, start in new}
     teams = with_changed(pool.holdings.teams, changed)
     for holding in stopped:
@@ -230,7 +230,7 @@ def _sum_up(tree: Tree, amounts: list[int]) -> None:
 def _lendable(pool: Pool) -> list[int]:
     """Return the most of its guarantee that each node lends."""
     quota = pool.quota
-    return [g - kept for g, kept in zip(quota.guaranteed, quota.kept, strict=True)]
+    return [g - unlent for g, unlent in zip(quota.guaranteed, quota.unlent, strict=True)]
 
 
 def lent_out(

@@ -115,7 +115,7 @@ class Decay:
         )
         return (total + (1 << (AREA_BITS - 1))) >> AREA_BITS
 
-    def held_since(self, steps: Iterable[tuple[int, int]], at: int) -> int:
+    def use_since(self, steps: Iterable[tuple[int, int]], at: int) -> int:
         """Return what (moment, milli-GPU) steps count at `at`, in the unit of `used`.
 
         Each amount is held from its moment on; a negative amount ends an earlier one.
@@ -125,7 +125,7 @@ class Decay:
             total += mgpu * (now - self.area(at - start if start < at else 0))
         return (total + (1 << (AREA_BITS - 1))) >> AREA_BITS
 
-    def held(self, mgpu: int, seconds: int) -> int:
+    def use_of(self, mgpu: int, seconds: int) -> int:
         """Return what `mgpu` held for the last `seconds` count, in the unit of `used`."""
         total = mgpu * (self.area(0) - self.area(seconds))
         return (total + (1 << (AREA_BITS - 1))) >> AREA_BITS

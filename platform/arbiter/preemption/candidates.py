@@ -279,11 +279,13 @@ class Asker:
             holding, self._team, self._order
         )
 
-    def in_order(self, those: Borrowers, parent: int, node: int, mgpu: int) -> Iterator[Candidate]:
+    def in_order(
+        self, borrowers: Borrowers, parent: int, node: int, mgpu: int
+    ) -> Iterator[Candidate]:
         """Return allowed candidates in order for a job of `mgpu`.
 
         These are not protected at a child of `parent` other than `node`.
         """
-        for one in those.below(parent, mgpu):
+        for one in borrowers.below(parent, mgpu):
             if one.below != node and self.may_ask(one.holding):
                 yield one

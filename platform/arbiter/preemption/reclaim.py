@@ -22,7 +22,7 @@ from itertools import chain
 
 from arbiter.api.snapshot import Slot
 from arbiter.cache.pool import Pool
-from arbiter.cache.running import Holding, Node, held_by_node
+from arbiter.cache.running import Holding, Node, use_by_node
 from arbiter.placement.domains import NodeBuckets
 from arbiter.placement.free_devices import Place, Shape
 from arbiter.placement.node_sets import Levels
@@ -65,16 +65,16 @@ class Reclaimer:
         "_stopped_count",
         "_too_few",
         "_without_right",
-        "held",
+        "withheld",
     )
 
-    def __init__(self, pool: Pool, held: Mapping[Node, int]) -> None:
+    def __init__(self, pool: Pool, withheld: Mapping[Node, int]) -> None:
         """Prepare the search in `pool`.
 
-        `held` is what is held back for reservations; the caller updates it.
+        `withheld` is what is held back for reservations; the caller updates it.
         """
         self._pool = pool
-        self.held = held
+        self.withheld = withheld
         self._claims = [earmark.stand_in for earmark in pool.earmarks.values()]
         self._in_teams: dict[int, list[Holding]] | None = None
         self._is_anybody: bool | None = None
@@ -156,8 +156,10 @@ class Reclaimer:
         """
         nodes = self._pool.free.free[cluster]
         found: dict[str, int] = {}
-        held = ((resource, more) for (at, resource), more in self.held.items() if at == cluster)
-        for resource, more in (*self._pool.coming_back.get(cluster, {}).items(), *held):
+        withheld = (
+            (resource, more) for (at, resource), more in self.withheld.items() if at == cluster
+        )
+        for resource, more in (*self._pool.coming_back.get(cluster, {}).items(), *withheld):
             node = node_of(resource)
             if node in nodes:
                 found[node] = found.get(node, 0) + (more if resource == node else 0)
@@ -288,7 +290,7 @@ class Reclaimer:
         It is the sum of what is free, held back, borrowed or coming back.
         """
         free = {cluster: dict(nodes) for cluster, nodes in self._pool.free.free.items()}
-        for (cluster, node), mgpu in self.held.items():
+        for (cluster, node), mgpu in self.withheld.items():
             if node in free[cluster]:
                 free[cluster][node] += mgpu
         for cluster, nodes in self._pool.coming_back.items():
@@ -296,10 +298,10 @@ class Reclaimer:
                 if node in free.get(cluster, ()):
                     free[cluster][node] += mgpu
         borrowed = self._pool.holdings.borrowed
-        claimed = held_by_node(
+        claimed = use_by_node(
             one for one in self._claims if not one.is_going and one.protected != one.everywhere
         )
-        gone = held_by_node(one for one in self._pool.stopped if one in borrowed.of)
+        gone = use_by_node(one for one in self._pool.stopped if one in borrowed.of)
         for by_cluster, sign in ((borrowed.by_node, 1), (claimed, 1), (gone, -1)):
             for cluster, nodes in free.items():
                 for node, mgpu in by_cluster.get(cluster, {}).items():
@@ -451,8 +453,8 @@ class Reclaimer:
             self._in_teams = {}
             for holding in self._claims:
                 self._in_teams.setdefault(holding.team, []).append(holding)
-            for team, line in self._pool.holdings.teams.items():
-                for job in line.jobs:
+            for team, jobs in self._pool.holdings.teams.items():
+                for job in jobs.jobs:
                     if isinstance(job.what, Holding) and self._answers(job.what):
                         self._in_teams.setdefault(team, []).append(job.what)
         return self._in_teams

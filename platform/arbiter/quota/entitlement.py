@@ -57,10 +57,10 @@ class Guarantees:
         """Count a job of `team` as protected at all nodes of its path in which it fits."""
         used, guaranteed, keeps = self.used_mgpu, self.quota.guaranteed, self.quota.keeps_below
         path = self.tree.paths[team]
-        is_kept = keeps[path[-1]]
+        has_unlent = keeps[path[-1]]
         for node in path:
             if used[node] + mgpu <= guaranteed[node]:
-                if not is_kept:
+                if not has_unlent:
                     used[node] += mgpu
                 elif not keeps[node] or self.fits(node, team, mgpu):
                     self.take(node, team, mgpu)
@@ -142,10 +142,10 @@ class TeamJobs:
         return TeamJobs(self.jobs.copy(), self.mgpu)
 
 
-def with_changed(teams: Mapping[int, TeamJobs], those: Iterable[int]) -> dict[int, TeamJobs]:
-    """Return `teams` with copies of `those`, which can be changed without an effect on `teams`."""
+def with_changed(teams: Mapping[int, TeamJobs], changing: Iterable[int]) -> dict[int, TeamJobs]:
+    """Return `teams`, with copies of the `changing` ones that are safe to change."""
     changed = dict(teams)
-    for team in those:
+    for team in changing:
         known = changed.get(team)
         changed[team] = TeamJobs() if known is None else known.copy()
     return changed
@@ -167,10 +167,10 @@ class Protection:
     @classmethod
     def of_nobody(cls, tree: Tree, quota: PoolQuota) -> Protection:
         """Return the protection without any jobs."""
-        size, is_any_kept = len(tree.ids), any(quota.keeps_below)
+        size, is_any_unlent = len(tree.ids), any(quota.keeps_below)
         ledgers = [
             Ledger(tree, quota, 0, [0] * size)
-            for _ in range(tree.depth_max + 1 if is_any_kept else 0)
+            for _ in range(tree.depth_max + 1 if is_any_unlent else 0)
         ]
         return cls(Guarantees(tree, quota, [0] * size, ledgers), {})
 
@@ -236,13 +236,13 @@ class Protection:
         taken, unprotected = self.taken, self.unprotected
         tree, quota, used = taken.tree, taken.quota, taken.used_mgpu
         own, children, guaranteed = teams.get(node), tree.children[node], quota.guaranteed[node]
-        is_kept = quota.keeps_below[tree.paths[node][-1]]
+        has_unlent = quota.keeps_below[tree.paths[node][-1]]
         used[node] = sum([used[child] for child in children])
         tried: list[Contender] = []
         for child in children:
             if child in unprotected:
                 tried += unprotected[child]
-        held = taken.ledgers[tree.depths[node]].held if is_kept else used
+        held = taken.ledgers[tree.depths[node]].held if has_unlent else used
         again = self._below(teams, node, tried) if held[node] > guaranteed else []
         for job in again:
             taken.take(node, job.team, -job.mgpu)
@@ -262,11 +262,11 @@ class Protection:
             team, mgpu = job.team, job.mgpu
             if mgpu <= left if fits is None else fits(node, team, mgpu):
                 left -= mgpu
-                if is_kept:
+                if has_unlent:
                     taken.take(node, team, mgpu)
             else:
                 others.append(job)
-        if not is_kept:
+        if not has_unlent:
             used[node] = guaranteed - left
         if others:
             unprotected[node] = others
@@ -289,11 +289,11 @@ class Protection:
 
 def _clear(ledger: Ledger, nodes: Sequence[int]) -> None:
     """Set the use of all nodes of an organization to 0; `nodes` are the lowest first."""
-    base, held, kept, parents = ledger.base, ledger.held, ledger.quota.kept, ledger.tree.parents
+    base, held, unlent, parents = ledger.base, ledger.held, ledger.quota.unlent, ledger.tree.parents
     for node in nodes:
         base[node] = 0
     for node in nodes:
-        held[node] = max(base[node], kept[node])
+        held[node] = max(base[node], unlent[node])
         if parents[node] != ROOT:
             base[parents[node]] += held[node]
 

@@ -11,7 +11,7 @@ class Ledger:
     """The amount that every node of one pool holds, in milli-GPU, updated with each start.
 
     `base[x]` is the use of the jobs at x itself plus what x's children hold. `held[x] =
-    max(base[x], kept[x])`. `root_held` is what the organizations hold together, and `use` is what
+    max(base[x], unlent[x])`. `root_held` is what the organizations hold together, and `use` is what
     is really in use. `capacity` is never clamped to either.
     """
 
@@ -27,7 +27,7 @@ class Ledger:
         self.root_held = 0
         self.use = sum(direct)
         for node in range(len(direct) - 1, -1, -1):
-            held = max(self.base[node], quota.kept[node])
+            held = max(self.base[node], quota.unlent[node])
             self.held[node] = held
             parent = tree.parents[node]
             if parent == ROOT:
@@ -46,11 +46,11 @@ class Ledger:
         """Add `mgpu` of use at `node`; a negative amount removes it. ROOT charges no node."""
         self.use += mgpu
         change = mgpu
-        base, held, kept, parents = self.base, self.held, self.quota.kept, self.tree.parents
+        base, held, unlent, parents = self.base, self.held, self.quota.unlent, self.tree.parents
         while node != ROOT:
             holds = base[node] = base[node] + change
-            if holds < kept[node]:
-                holds = kept[node]
+            if holds < unlent[node]:
+                holds = unlent[node]
             change = holds - held[node]
             if change == 0:
                 return
@@ -66,11 +66,11 @@ class Ledger:
         """
         above = ROOT if self.use + mgpu > self.capacity else None
         change = mgpu
-        base, held, kept, limits = self.base, self.held, self.quota.kept, self.quota.limits
+        base, held, unlent, limits = self.base, self.held, self.quota.unlent, self.quota.limits
         for at in self.tree.paths[node]:
             holds = base[at] + change
-            if holds < kept[at]:
-                holds = kept[at]
+            if holds < unlent[at]:
+                holds = unlent[at]
             change = holds - held[at]
             if change == 0:
                 return above
@@ -83,9 +83,9 @@ class Ledger:
     def holds_with(self, at: int, node: int, mgpu: int) -> int:
         """Return what `at`, on the path of `node`, holds after a start of `mgpu` at `node`."""
         change = mgpu
-        base, held, kept = self.base, self.held, self.quota.kept
+        base, held, unlent = self.base, self.held, self.quota.unlent
         for below in self.tree.paths[node]:
-            change = max(base[below] + change, kept[below]) - held[below]
+            change = max(base[below] + change, unlent[below]) - held[below]
             if below == at:
                 break
         return held[at] + change

@@ -133,14 +133,14 @@ def _behind_the_first(paths: Sequence[tuple[int, ...]], ranks: Sequence[int]) ->
 class PoolQuota:
     """All quotas of one pool by node number, in milli-GPU.
 
-    `kept` is the unlent guarantee, G minus the lend limit. `keeps_below` says whether any node
+    `unlent` is the unlent guarantee, G minus the lend limit. `keeps_below` says whether any node
     below has some. `limits` is G plus the borrow limit, or UNLIMITED. `has_row` says which nodes
     have a quota. A node without one has no guarantee and no limits of its own. An organization
     without one may not use the pool at all. `weights` are for spare GPUs.
     """
 
     guaranteed: tuple[int, ...]
-    kept: tuple[int, ...]
+    unlent: tuple[int, ...]
     keeps_below: tuple[bool, ...]
     limits: tuple[int, ...]
     has_row: tuple[bool, ...]
@@ -154,7 +154,7 @@ class PoolQuota:
 def pool_quota(tree: Tree, quotas: Iterable[Quota]) -> PoolQuota:
     """Arrange one pool's `quotas` by the nodes of `tree`; those of unknown nodes are ignored."""
     size = len(tree.ids)
-    guaranteed, kept = [0] * size, [0] * size
+    guaranteed, unlent = [0] * size, [0] * size
     limits, has_row = [UNLIMITED] * size, [False] * size
     weights = [WEIGHT_DEFAULT] * size
     for quota in quotas:
@@ -165,16 +165,16 @@ def pool_quota(tree: Tree, quotas: Iterable[Quota]) -> PoolQuota:
         guaranteed[node] = quota.guaranteed_mgpu
         weights[node] = quota.weight
         if quota.lend_limit_mgpu is not None:
-            kept[node] = max(0, quota.guaranteed_mgpu - quota.lend_limit_mgpu)
+            unlent[node] = max(0, quota.guaranteed_mgpu - quota.lend_limit_mgpu)
         if quota.borrow_limit_mgpu is not None:
             limits[node] = quota.guaranteed_mgpu + quota.borrow_limit_mgpu
     keeps_below = [False] * size
     for node in range(size - 1, -1, -1):
-        if (kept[node] or keeps_below[node]) and tree.parents[node] != ROOT:
+        if (unlent[node] or keeps_below[node]) and tree.parents[node] != ROOT:
             keeps_below[tree.parents[node]] = True
     return PoolQuota(
         tuple(guaranteed),
-        tuple(kept),
+        tuple(unlent),
         tuple(keeps_below),
         tuple(limits),
         tuple(has_row),
