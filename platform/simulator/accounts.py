@@ -26,13 +26,13 @@ _EARNINGS_LAST_S = 90 * DAY_S
 
 @dataclass(slots=True)
 class _Use:
-    """Decayed milli-GPU-seconds until `at`, and the milli-GPU held since then.
+    """Decayed milli-GPU-seconds until `at`, and the milli-GPU in use since then.
 
     `reported` is the row last reported, or None if it is out of date.
     """
 
     sum: int = 0
-    held: int = 0
+    in_use_mgpu: int = 0
     at: int = 0
     reported: Usage | None = None
 
@@ -58,7 +58,7 @@ class RecentUse:
         if use is None:
             use = users[user] = _Use(at=now)
         self._advance(use, now)
-        use.held += mgpu
+        use.in_use_mgpu += mgpu
 
     def usage(self, now: int) -> tuple[Usage, ...]:
         """Return the use of all users; running jobs count until `now`."""
@@ -71,13 +71,13 @@ class RecentUse:
         for user in list(users) if is_due else ():
             use = users[user]
             self._advance(use, now)
-            if not use.sum and not use.held:
+            if not use.sum and not use.in_use_mgpu:
                 del users[user]
         if is_due:
             self._carried_at[team] = now
         found = []
         for user, use in users.items():
-            if use.held:
+            if use.in_use_mgpu:
                 self._advance(use, now)
             if use.reported is None:
                 use.reported = Usage(team, user, self._pool, use.sum, use.at)
@@ -87,8 +87,8 @@ class RecentUse:
     def _advance(self, use: _Use, now: int) -> None:
         passed = now - use.at
         if passed > 0:
-            held = self._decay.use_of(use.held, passed) if use.held else 0
-            use.sum = (use.sum * self._decay.factor(passed) >> 64) + held
+            added = self._decay.use_of(use.in_use_mgpu, passed) if use.in_use_mgpu else 0
+            use.sum = (use.sum * self._decay.factor(passed) >> 64) + added
             use.at = now
             use.reported = None
 
@@ -116,7 +116,7 @@ class Bank:
             team: Account(team, mgpu * WEIGHT_OF_REFERENCE) for team, mgpu in guaranteed.items()
         }
         self.pool = 0
-        self._held = dict.fromkeys(guaranteed, 0)
+        self._in_use = dict.fromkeys(guaranteed, 0)
         self._since = dict.fromkeys(guaranteed, 0)
         #: Milli-GPU-seconds above the guarantee, less those below it, since the last settlement.
         self._above = dict.fromkeys(guaranteed, 0)
@@ -124,34 +124,34 @@ class Bank:
         #: The reported balances that are still true, by team. The tuple of all balances is None
         #: while one is out of date.
         self._reported: dict[str, Balance] = {}
-        self._told_of_all: tuple[Balance, ...] | None = None
+        self._all_balances: tuple[Balance, ...] | None = None
 
     def hold(self, team: str, mgpu: int, now: int) -> None:
         """Add `mgpu` to the GPUs in use from `now` on; a negative amount releases GPUs."""
         self._settle_until(now)
         self._add_up(team, now)
-        self._held[team] += mgpu
+        self._in_use[team] += mgpu
         self._reported.pop(team, None)
-        self._told_of_all = None
+        self._all_balances = None
 
     def balances(self, now: int) -> tuple[Balance, ...]:
         """Return the balance of every team as of the last settlement, and the credits held back."""
         self._settle_until(now)
-        if self._told_of_all is not None:
-            return self._told_of_all
+        if self._all_balances is not None:
+            return self._all_balances
         reported = self._reported
         for team, account in self.accounts.items():
             if team not in reported:
-                borrowed = max(0, self._held[team] - self._guaranteed[team])
+                borrowed = max(0, self._in_use[team] - self._guaranteed[team])
                 held = borrowed * WEIGHT_OF_REFERENCE * CHARGED_AT_START_S
                 reported[team] = Balance(team, POOL, account.balance, held)
-        self._told_of_all = tuple([reported[team] for team in self.accounts])
-        return self._told_of_all
+        self._all_balances = tuple([reported[team] for team in self.accounts])
+        return self._all_balances
 
     def _add_up(self, team: str, now: int) -> None:
         passed = now - self._since[team]
         if passed:
-            self._above[team] += (self._held[team] - self._guaranteed[team]) * passed
+            self._above[team] += (self._in_use[team] - self._guaranteed[team]) * passed
             self._since[team] = now
 
     def _settle_until(self, now: int) -> None:
@@ -191,5 +191,5 @@ class Bank:
             books, pool = shared.accounts, shared.pool
         self.accounts = {account.team: account for account in books}
         self._reported.clear()
-        self._told_of_all = None
+        self._all_balances = None
         self.pool = pool

@@ -26,7 +26,7 @@ class Book:
         self.claims: dict[str, Claim] = {}
         self._kind = kind
         #: The jobs of each kind that wait without a claim, by age and by time limit.
-        self._lines: dict[Hashable, tuple[list[tuple[int, str]], list[tuple[int, str]]]] = {}
+        self._waiting: dict[Hashable, tuple[list[tuple[int, str]], list[tuple[int, str]]]] = {}
 
     def queue(self, job: QueuedJob) -> bool:
         """Add `job` to the waiting jobs without a claim.
@@ -38,14 +38,14 @@ class Book:
             self.core.queue(job)
         kind = self._kind(job)
         age, limit = (job.submitted_at, job.id), _limit(job)
-        known = self._lines.get(kind)
+        known = self._waiting.get(kind)
         if known is None:
-            self._lines[kind] = [age], [limit]
+            self._waiting[kind] = [age], [limit]
             return True
-        line, by_limit = known
-        insort(line, age)
+        by_age, by_limit = known
+        insort(by_age, age)
         insort(by_limit, limit)
-        return line[0] == age or by_limit[0] == limit
+        return by_age[0] == age or by_limit[0] == limit
 
     def queue_claimed(self, job: QueuedJob, claim: Claim) -> None:
         """Add `job` to the waiting jobs, together with its claim."""
@@ -66,13 +66,13 @@ class Book:
 
     def looked_at(self, most: int) -> int:
         """Return how many jobs a cycle looks at, counting up to `most` jobs of each kind."""
-        waiting = sum(min(len(line), most) for line, _ in self._lines.values())
+        waiting = sum(min(len(by_age), most) for by_age, _ in self._waiting.values())
         return waiting + len(self.claims) + len(self.running)
 
     def waiting(self) -> Iterator[tuple[Hashable, str, int]]:
         """Yield (kind, first job, number of jobs) of each kind that waits without a claim."""
-        for kind, (line, _) in self._lines.items():
-            yield kind, line[0][1], len(line)
+        for kind, (by_age, _) in self._waiting.items():
+            yield kind, by_age[0][1], len(by_age)
 
     def start(self, start: Start, now: int, preemptions: int) -> QueuedJob:
         """Move the job from the queue to the running attempts and return its queued record.
@@ -136,11 +136,11 @@ class Book:
     def _take_out(self, job: QueuedJob) -> None:
         """Remove `job` from the jobs that wait without a claim."""
         kind = self._kind(job)
-        line, by_limit = self._lines[kind]
-        if len(line) == 1:
-            del self._lines[kind]
+        by_age, by_limit = self._waiting[kind]
+        if len(by_age) == 1:
+            del self._waiting[kind]
             return
-        del line[bisect_left(line, (job.submitted_at, job.id))]
+        del by_age[bisect_left(by_age, (job.submitted_at, job.id))]
         del by_limit[bisect_left(by_limit, _limit(job))]
 
 

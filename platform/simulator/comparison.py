@@ -70,7 +70,7 @@ def compare(
             settings,
             teams,
             policy,
-            None if progress is None else _told(progress, policy),
+            None if progress is None else _of_policy(progress, policy),
         )
         if policy == Static.name:
             alone = completion_times(outcome)
@@ -127,5 +127,7 @@ def _grace_s(scene: Scene) -> int:
     return scene.policy.grace_period_s_default
 
 
-def _told(progress: Callable[[str, int, int], None], policy: str) -> Callable[[int, int], None]:
+def _of_policy(
+    progress: Callable[[str, int, int], None], policy: str
+) -> Callable[[int, int], None]:
     return lambda done, total: progress(policy, done, total)

@@ -58,7 +58,7 @@ class Refused(NamedTuple):
 
 
 @runtime_checkable
-class TellsCauses(Protocol):
+class ReportsCauses(Protocol):
     """A scheduler that reports why its jobs wait."""
 
     def claimed(self) -> Iterable[tuple[Shape, Sequence[Slot]]]:
@@ -97,14 +97,14 @@ class IdleTime:
         """Return whether the free nodes could hold any waiting job."""
         return any(self._fleet.find(shape) is not None for shape in self._waiting)
 
-    def settle(self, now: int, teller: TellsCauses | None) -> None:
+    def settle(self, now: int, reporter: ReportsCauses | None) -> None:
         """Close the instant `now`; its state lasts until the next call.
 
-        `teller` reports why jobs wait. None counts every refusal as `POLICY`.
+        `reporter` reports why jobs wait. None counts every refusal as `POLICY`.
         """
         self._add_up(now)
         if now < self._horizon_s:
-            self._parts = self._split(teller)
+            self._parts = self._split(reporter)
 
     def close(self) -> None:
         """Complete the integral up to the horizon at the end of the run."""
@@ -116,7 +116,7 @@ class IdleTime:
             self.mgpu_s[cause] += mgpu * (until - self._since_s)
         self._since_s = until
 
-    def _split(self, teller: TellsCauses | None) -> Mapping[Cause, int]:
+    def _split(self, reporter: ReportsCauses | None) -> Mapping[Cause, int]:
         """Return the GPUs that are free now, by cause, in milli-GPU."""
         fleet = self._fleet
         free = fleet.total_free
@@ -125,14 +125,14 @@ class IdleTime:
         parts: dict[Cause, int] = {}
         taken: list[Slot] = []
         left = dict(self._waiting)
-        if teller is not None:
-            parts[Cause.CLAIM] = self._keep(teller.claimed(), left, taken)
+        if reporter is not None:
+            parts[Cause.CLAIM] = self._take_claimed(reporter.claimed(), left, taken)
         if self.has_fitting():
             refused: Iterable[Refused]
-            if teller is None:
+            if reporter is None:
                 refused = [Refused(*one, Cause.POLICY) for one in self._waiting.items()]
             else:
-                refused = teller.refused()
+                refused = reporter.refused()
             self._place(refused, left, parts, taken)
         rest = fleet.total_free
         fleet.give_back(taken)
@@ -144,7 +144,7 @@ class IdleTime:
         parts[Cause.LARGER if asked > fitting else Cause.NOBODY] = max(0, rest - fitting)
         return parts
 
-    def _keep(
+    def _take_claimed(
         self,
         claimed: Iterable[tuple[Shape, Sequence[Slot]]],
         left: dict[Shape, int],

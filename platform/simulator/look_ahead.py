@@ -100,7 +100,7 @@ class Loss:
 
 
 @dataclass(slots=True)
-class Held:
+class GpuTime:
     """GPU time of one team, pool and priority class, in milli-GPU-seconds."""
 
     guaranteed_mgpu_s: int = 0
@@ -111,7 +111,7 @@ class LookAhead:
     """One future of a snapshot, advanced moment by moment.
 
     `started` has the first start of every waiting job, `lost` the first preemption of every job.
-    `held` is the GPU time by (team, pool, priority class) up to the present moment of the
+    `gpu_time` is the GPU time by (team, pool, priority class) up to the present moment of the
     simulation.
     """
 
@@ -119,7 +119,7 @@ class LookAhead:
         self.now = snapshot.taken_at
         self.started: dict[str, int] = {}
         self.lost: dict[str, Loss] = {}
-        self.held: dict[tuple[str, str, str], Held] = {}
+        self.gpu_time: dict[tuple[str, str, str], GpuTime] = {}
         self._assumptions = assumptions
         core = Core(policy)
         self._book = Book(_kind, core)
@@ -130,7 +130,7 @@ class LookAhead:
         #: The guaranteed milli-GPU of an attempt, and since when.
         self._classed: dict[str, tuple[int, int]] = {}
         #: When an attempt ends. `_ends` is a heap of the same; its entries may be out of date.
-        self._due: dict[str, int] = {}
+        self._end_of: dict[str, int] = {}
         self._ends: list[tuple[int, str]] = []
         #: How often requeued jobs were preempted; unknown for jobs that waited in the snapshot.
         self._preemptions: dict[str, int] = {}
@@ -154,7 +154,7 @@ class LookAhead:
 
     # -- the loop ---------------------------------------------------------------------------
 
-    def due(self) -> int | None:
+    def next_event_at(self) -> int | None:
         """Return the time of the next event, or None."""
         ends = self._next_end()
         if self._wake is None or (ends is not None and ends < self._wake):
@@ -168,7 +168,7 @@ class LookAhead:
             self._leave(attempt, ends)
         self.now = until
 
-    def turn_to(self, snapshot: Snapshot) -> None:
+    def switch_to(self, snapshot: Snapshot) -> None:
         """Use the tree, quotas and classes of `snapshot` from now on."""
         self._set_tree(snapshot)
         self._wake = self.now
@@ -179,7 +179,7 @@ class LookAhead:
         )
 
     def close(self, until: int) -> None:
-        """End the simulation just before `until` and complete `held` up to there; call it last."""
+        """End the simulation just before `until` and complete `gpu_time`; call it last."""
         self.advance(until - 1)
         for attempt in self._book.running:
             self._settle(attempt, until)
@@ -205,7 +205,7 @@ class LookAhead:
 
     def _next_end(self) -> int | None:
         """Return the time of the next end of an attempt, or None."""
-        while self._ends and self._due.get(self._ends[0][1]) != self._ends[0][0]:
+        while self._ends and self._end_of.get(self._ends[0][1]) != self._ends[0][0]:
             heappop(self._ends)
         return self._ends[0][0] if self._ends else None
 
@@ -249,7 +249,7 @@ class LookAhead:
             self._leave_at(run.attempt, max(ends, self.now + 1))
 
     def _leave_at(self, attempt: str, at: int) -> None:
-        self._due[attempt] = at
+        self._end_of[attempt] = at
         heappush(self._ends, (at, attempt))
 
     def _note(self, victim: Victim, beneficiary: str) -> None:
@@ -270,14 +270,14 @@ class LookAhead:
             ),
         )
         gone = now + victim.grace_s
-        if self._due.get(run.attempt, gone) >= gone:
+        if self._end_of.get(run.attempt, gone) >= gone:
             self._leave_at(run.attempt, max(gone, now + 1))
 
     def _leave(self, attempt: str, at: int) -> None:
         """End the attempt at `at`; a job preempted for another job queues again."""
         self._settle(attempt, at)
         run = self._book.release(attempt)
-        del self._due[attempt], self._classed[attempt]
+        del self._end_of[attempt], self._classed[attempt]
         self._use(run, -run.mgpu, at)
         self._wake = at if self._wake is None else min(self._wake, at)
         is_stopped = run.phase is Phase.STOPPING and run.beneficiary is not None
@@ -294,9 +294,9 @@ class LookAhead:
         guaranteed_mgpu, since = self._classed[attempt]
         if at <= since:
             return
-        held = self.held.setdefault((run.team, run.pool, run.priority_class), Held())
-        held.guaranteed_mgpu_s += guaranteed_mgpu * (at - since)
-        held.borrowed_mgpu_s += (run.mgpu - guaranteed_mgpu) * (at - since)
+        gpu_time = self.gpu_time.setdefault((run.team, run.pool, run.priority_class), GpuTime())
+        gpu_time.guaranteed_mgpu_s += guaranteed_mgpu * (at - since)
+        gpu_time.borrowed_mgpu_s += (run.mgpu - guaranteed_mgpu) * (at - since)
 
     def _use(self, run: RunningJob, mgpu: int, at: int) -> None:
         """Add `mgpu` to the recent use of the user of `run` from `at` on."""

@@ -71,9 +71,9 @@ class Team:
         "_due",
         "_due_mgpu",
         "_gone",
-        "_lines",
         "_sizes",
         "_waited_s",
+        "_waiting",
         "divisible",
         "entitled_mgpu_s",
         "entitled_s",
@@ -94,9 +94,9 @@ class Team:
         self.entitled_s: list[int] = []
         self._at = 0
         self._sizes: dict[int, int] = {}
-        #: Keys of started jobs that are still in a line.
+        #: Keys of started jobs that are still in a queue.
         self._gone: set[tuple[int, int]] = set()
-        self._lines: dict[int, list[tuple[int, int]]] = {}
+        self._waiting: dict[int, list[tuple[int, int]]] = {}
         self._due: dict[tuple[int, int], tuple[int, int]] = {}
         self._due_mgpu = 0
         #: The past seconds in which a waiting job was due; a present interval is not included.
@@ -110,7 +110,7 @@ class Team:
         if key in self._gone:
             self._gone.remove(key)
         else:
-            heappush(self._lines.setdefault(task.mgpu, []), key)
+            heappush(self._waiting.setdefault(task.mgpu, []), key)
 
     def started(self, task: Measured, now: int) -> None:
         """Count a waiting job of the team as running."""
@@ -144,40 +144,40 @@ class Team:
 
     def settle(self, now: int, horizon: int) -> None:
         """Close the instant `now`; its state lasts until the next one."""
-        room = self.guaranteed - self.use
-        short = max(0, min(room, self.pending))
+        unused = self.guaranteed - self.use
+        short = max(0, min(unused, self.pending))
         until = min(now, horizon)
         self.lasting.set(short, until)
-        fits = short > 0 and min(self._sizes) <= room
+        fits = short > 0 and min(self._sizes) <= unused
         self.divisible.set(short if fits else 0, until)
         if self._sizes or self._due:
-            self._mark(room, now)
+            self._mark(unused, now)
 
-    def _mark(self, room: int, now: int) -> None:
+    def _mark(self, unused: int, now: int) -> None:
         """Update which waiting jobs are due.
 
         Jobs become due in order of submission while they fit in the unused guarantee, together with
         the jobs that are due already.
         """
-        while self._due_mgpu > max(0, room):
+        while self._due_mgpu > max(0, unused):
             key = max(self._due)
             since, mgpu = self._due.pop(key)
             self._due_mgpu -= mgpu
             self._waited_s[key] = self._waited_s.get(key, 0) + now - since
-            heappush(self._lines[mgpu], key)
-        left = room - self._due_mgpu
+            heappush(self._waiting[mgpu], key)
+        left = unused - self._due_mgpu
         while left > 0:
             first: tuple[tuple[int, int], int] | None = None
             for mgpu in self._sizes:
-                line = self._lines[mgpu]
-                while line and line[0] in self._gone:
-                    self._gone.remove(heappop(line))
-                if mgpu <= left and line and (first is None or line[0] < first[0]):
-                    first = (line[0], mgpu)
+                waiting = self._waiting[mgpu]
+                while waiting and waiting[0] in self._gone:
+                    self._gone.remove(heappop(waiting))
+                if mgpu <= left and waiting and (first is None or waiting[0] < first[0]):
+                    first = (waiting[0], mgpu)
             if first is None:
                 return
             key, mgpu = first
-            heappop(self._lines[mgpu])
+            heappop(self._waiting[mgpu])
             self._due[key] = (now, mgpu)
             self._due_mgpu += mgpu
             left -= mgpu

@@ -43,9 +43,9 @@ class PolicyFile:
             return tree
         ranked = tree.ranked(self.rank, path=self.path, of=self.organization, where="the quotas")
         if alone := [node.id for node in ranked.nodes if node.rank and node.parent is None]:
-            told = f"rank: {alone[0][:80]!r} is at the top of the quotas and so an organization"
+            problem = f"rank: {alone[0][:80]!r} is at the top of the quotas and so an organization"
             more = "no rank counts between those; put them below one (YAML, organization: NAME)"
-            raise TraceError(self.path, None, f"{told}; {more}, or take rank out")
+            raise TraceError(self.path, None, f"{problem}; {more}, or take rank out")
         return ranked
 
 

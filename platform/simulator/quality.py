@@ -36,7 +36,7 @@ class Quality:
 
     Shares of GPU time until the horizon, which is the last submission:
 
-    - `utilisation` is use over capacity; `goodput` is kept work over capacity.
+    - `utilisation` is use over capacity; `goodput` is saved work over capacity.
     - `bound` is the most work that any policy could do, over capacity.
     - `of_bound` = goodput / bound, at most 1. `used_of_bound` = utilisation / bound also counts
       lost work and restarts.
@@ -133,7 +133,7 @@ def judge(
     """Return the figures of one run. `alone`: completion time by job number under static quotas."""
     tasks = outcome.tasks
     teams = outcome.observer.teams.values()
-    room = capacity_mgpu * outcome.horizon_s
+    capacity_mgpu_s = capacity_mgpu * outcome.horizon_s
     used = sum(team.used_mgpu_s for team in teams)
     entitled = [team for team in teams if team.entitled_mgpu_s]
     finished = [task for task in tasks if task.finish_s is not None]
@@ -147,14 +147,17 @@ def judge(
     short, divisible = _short(teams), _divisible(teams)
     departments = outcome.observer.departments.values()
     return Quality(
-        utilisation=_quotient(used, room),
-        goodput=_quotient(outcome.kept_mgpu_s, room),
-        bound=_quotient(bound_mgpu_s, room),
-        of_bound=_quotient(outcome.kept_mgpu_s, bound_mgpu_s),
+        utilisation=_quotient(used, capacity_mgpu_s),
+        goodput=_quotient(outcome.saved_mgpu_s, capacity_mgpu_s),
+        bound=_quotient(bound_mgpu_s, capacity_mgpu_s),
+        of_bound=_quotient(outcome.saved_mgpu_s, bound_mgpu_s),
         used_of_bound=_quotient(used, bound_mgpu_s),
-        idle_fitting=_quotient(sum(outcome.idle_mgpu_s[cause] for cause in REFUSALS), room),
+        idle_fitting=_quotient(
+            sum(outcome.idle_mgpu_s[cause] for cause in REFUSALS), capacity_mgpu_s
+        ),
         idle={
-            cause.value: _quotient(mgpu_s, room) for cause, mgpu_s in outcome.idle_mgpu_s.items()
+            cause.value: _quotient(mgpu_s, capacity_mgpu_s)
+            for cause, mgpu_s in outcome.idle_mgpu_s.items()
         },
         shortfall=_overall(short),
         shortfall_worst=_worst(short),

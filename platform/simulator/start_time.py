@@ -51,15 +51,15 @@ def start_time(
     work = future.decide()
     moments = assumed.within(work, begins, asked_until).moments(begins, asked_until)
     place, earliest, until = 0, begins, asked_until
-    while job_id not in future.started and (due := future.due()) is not None:
-        place = bisect_left(moments, due, lo=place + 1)
+    while job_id not in future.started and (next_event_at := future.next_event_at()) is not None:
+        place = bisect_left(moments, next_event_at, lo=place + 1)
         if place == len(moments):
             break
         if work >= assumed.work_max:
             until = moments[place]
             break
         # No event falls between the last decision and the one that is due.
-        earliest = due
+        earliest = next_event_at
         future.advance(moments[place])
         work += future.decide()
     latest = future.started.get(job_id)

@@ -25,7 +25,7 @@ _SWF_FIELDS = 18
 #: The columns of CPU (milli-CPU) and memory (MiB), of a whole job or of a node. Pods of openb have
 #: another name for memory than its nodes.
 _CPU, _MEMORY, _PODS_MEMORY = "cpu_milli", "memory_mib", "mem_mib"
-_BESIDE = (_CPU, _MEMORY, _PODS_MEMORY)
+_CPU_AND_MEMORY = (_CPU, _MEMORY, _PODS_MEMORY)
 #: More than any machine has.
 _AMOUNT_MAX = 10**12
 #: The status of an SWF line for one part of a job's execution: to be continued, the last part of a
@@ -91,8 +91,8 @@ def read_trace(path: Path, *, gpus_per_node: int, team_column: str | None = None
         )
     header = _header(path, number, line)
     if len(header) == 1 and (found := next((mark for mark in _SEPARATORS if mark in line), None)):
-        told = f"its columns are separated by {_SEPARATORS[found]}; separate them by commas"
-        raise TraceError(path, number, told)
+        problem = f"its columns are separated by {_SEPARATORS[found]}; separate them by commas"
+        raise TraceError(path, number, problem)
     for form in _FORMATS:
         if set(form.columns) <= set(header):
             wanted = team_column or form.team
@@ -239,21 +239,21 @@ _FORMATS = (
         "openb",
         "qos",
         ("submit_s", "start_s", "end_s", "gpus", "gpu_milli", "gpu_type"),
-        ("job_id", "time_limit_s", *_BESIDE),
+        ("job_id", "time_limit_s", *_CPU_AND_MEMORY),
         _openb,
     ),
     _Format(
         "philly",
         "vc",
         ("submit_s", "duration_s", "gpus", "vc"),
-        ("job_id", "user", "time_limit_s", *_BESIDE),
+        ("job_id", "user", "time_limit_s", *_CPU_AND_MEMORY),
         _philly,
     ),
     _Format(
         "philly users",
         "user",
         ("submit_s", "duration_s", "gpus", "user"),
-        ("job_id", "user", "time_limit_s", *_BESIDE),
+        ("job_id", "user", "time_limit_s", *_CPU_AND_MEMORY),
         _philly,
     ),
 )
@@ -334,8 +334,10 @@ def _read_swf(path: Path, rows: Iterable[tuple[int, str]], per_node: int, team: 
         )
     in_parts -= seen
     if in_parts and not jobs:
-        told = "its jobs have lines of partial executions only; add the lines that sum the jobs up"
-        raise TraceError(path, None, f"{told}, of status 0, 1 or 5")
+        problem = (
+            "its jobs have lines of partial executions only; add the lines that sum the jobs up"
+        )
+        raise TraceError(path, None, f"{problem}, of status 0, 1 or 5")
     return Trace("swf", _checked(path, jobs), left_out, in_parts=len(in_parts))
 
 
@@ -354,8 +356,8 @@ def _checked(path: Path, jobs: list[TraceJob]) -> tuple[TraceJob, ...]:
         max(job.submit_s - first_s, job.duration_s, job.time_limit_s or 0) for job in jobs
     )
     if longest_s > _SPAN_S_MAX:
-        told = "it submits for more than 100 years, or a job runs or may run so long"
-        raise TraceError(path, None, f"{told}; are its times seconds?")
+        problem = "it submits for more than 100 years, or a job runs or may run so long"
+        raise TraceError(path, None, f"{problem}; are its times seconds?")
     return tuple(jobs)
 
 

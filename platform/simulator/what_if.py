@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from arbiter.api.policy import Policy
 from arbiter.api.snapshot import Quota, Snapshot
-from simulator.look_ahead import Assumptions, Held, LookAhead, Loss, of_pools
+from simulator.look_ahead import Assumptions, GpuTime, LookAhead, Loss, of_pools
 
 _HORIZON_S_MAX = 31 * 86_400
 
@@ -33,8 +33,8 @@ class Change:
     def apply(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with these quotas."""
         changed = {(quota.node, quota.pool): quota for quota in self.quotas}
-        kept = [quota for quota in snapshot.quotas if (quota.node, quota.pool) not in changed]
-        return replace(snapshot, quotas=(*kept, *changed.values()))
+        unchanged = [quota for quota in snapshot.quotas if (quota.node, quota.pool) not in changed]
+        return replace(snapshot, quotas=(*unchanged, *changed.values()))
 
     def course(self, snapshot: Snapshot) -> list[tuple[int, Snapshot]]:
         """Return (moment, snapshot with its quotas) in order of time, the first from now on."""
@@ -144,19 +144,23 @@ def what_if(
     here = of_pools(snapshot, change.pools)
     begins, asked_until = here.taken_at, here.taken_at + horizon_s
     before = LookAhead(here, policy, assumed)
-    (_, first), *turns = change.course(here)
+    (_, first), *switches = change.course(here)
     after = LookAhead(first, policy, assumed)
     used = before.in_use()
     work = before.decide() + after.decide()
     assumed = assumed.within(work, begins, asked_until)
     moments = assumed.moments(begins, asked_until)
     place, until = 0, asked_until
-    while due := [
+    while next_events := [
         one
-        for one in (before.due(), after.due(), turns[0][0] if turns else None)
+        for one in (
+            before.next_event_at(),
+            after.next_event_at(),
+            switches[0][0] if switches else None,
+        )
         if one is not None
     ]:
-        place = bisect_left(moments, min(due), lo=place + 1)
+        place = bisect_left(moments, min(next_events), lo=place + 1)
         if place == len(moments):
             break
         if work >= assumed.work_max:
@@ -164,8 +168,8 @@ def what_if(
             break
         for future in (before, after):
             future.advance(moments[place])
-        while turns and turns[0][0] <= moments[place]:
-            after.turn_to(turns.pop(0)[1])
+        while switches and switches[0][0] <= moments[place]:
+            after.switch_to(switches.pop(0)[1])
         work += before.decide() + after.decide()
     before.close(until)
     after.close(until)
@@ -180,7 +184,7 @@ def what_if(
         reclaimed=_only(after.lost, before.lost),
         spared=_only(before.lost, after.lost),
         use=_uses(used, before.in_use(), after.in_use(), change.pools),
-        time=_times(before.held, after.held, change.pools),
+        time=_times(before.gpu_time, after.gpu_time, change.pools),
     )
 
 
@@ -225,11 +229,11 @@ def _uses(
 
 
 def _times(
-    before: Mapping[tuple[str, str, str], Held],
-    after: Mapping[tuple[str, str, str], Held],
+    before: Mapping[tuple[str, str, str], GpuTime],
+    after: Mapping[tuple[str, str, str], GpuTime],
     pools: Collection[str],
 ) -> tuple[TeamTime, ...]:
-    none = Held()
+    none = GpuTime()
     return tuple(
         TeamTime(
             *key,

@@ -29,7 +29,7 @@ class Settings:
     `restart_s` before it works.
 
     Policies decide at multiples of `cycle_s` after a change. In the baselines no job passes an
-    older one of the same line that has waited for `strict_after_s`.
+    older one of the same queue that has waited for `strict_after_s`.
 
     If the trace has no time limits, they are the true duration times a lognormal factor, and never
     below the duration. The logarithm of the factor has the standard deviation `limit_error_percent`

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from arbiter.api.snapshot import Slot
 from simulator.fleet import Fleet
-from simulator.idle import Cause, IdleTime, TellsCauses
+from simulator.idle import Cause, IdleTime, ReportsCauses
 from simulator.observer import Observer
 from simulator.workload import Settings, Work
 
@@ -34,7 +34,7 @@ class Task:
     """A job on its way through the simulation.
 
     `number` is the job's place in the trace, by submit time; `name` is the same as a word with the
-    same sort order. `submit_s` keeps its place in the queue. `kept_s` is its safe work in seconds.
+    same sort order. `submit_s` keeps its place in the queue. `saved_work_s` is its safe work.
 
     While the job runs it holds `nodes`, and `slots` of them, since `started_s`. The attempt works
     from `works_from_s`. After a notice at `noticed_s` it is gone by `stop_s`. `vain` counts the
@@ -45,7 +45,7 @@ class Task:
     team: str
     mgpu: int
     attempt: int = 0
-    kept_s: int = 0
+    saved_work_s: int = 0
     nodes: tuple[str, ...] = ()
     slots: Sequence[Slot] = ()
     started_s: int = 0
@@ -72,11 +72,11 @@ class Task:
 
     def end_s(self) -> int:
         """Return when the running attempt ends."""
-        return self.works_from_s + self.work.job.duration_s - self.kept_s
+        return self.works_from_s + self.work.job.duration_s - self.saved_work_s
 
     def limit_end_s(self) -> int:
         """Return when the running attempt reaches its time limit."""
-        return self.works_from_s + self.work.limit_s - self.kept_s
+        return self.works_from_s + self.work.limit_s - self.saved_work_s
 
     def saved_s(self, now: int, interval_s: int) -> int:
         """Return the second up to which the running attempt's work is safe, or its start."""
@@ -120,7 +120,7 @@ class Scheduler(Protocol):
 class Outcome:
     """The results of a run. GPU time is in milli-GPU-seconds.
 
-    `kept` and `idle` are within the horizon, the rest is of the whole run. `log` is a digest of
+    `saved` and `idle` are within the horizon, the rest is of the whole run. `log` is a digest of
     every start and stop in order.
     """
 
@@ -129,7 +129,7 @@ class Outcome:
     observer: Observer
     horizon_s: int
     ended_s: int
-    kept_mgpu_s: int
+    saved_mgpu_s: int
     idle_mgpu_s: Mapping[Cause, int]
     useful_mgpu_s: int
     lost_mgpu_s: int
@@ -144,7 +144,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Sums:
-    kept: int = 0
+    saved: int = 0
     useful: int = 0
     lost: int = 0
     overhead: int = 0
@@ -175,7 +175,7 @@ class World:
         self.fleet = fleet
         self.settings = settings
         self._scheduler = scheduler
-        self._teller = scheduler if isinstance(scheduler, TellsCauses) else None
+        self._reporter = scheduler if isinstance(scheduler, ReportsCauses) else None
         self._observer = observer
         self._tasks = [Task(work, teams[work.job.team], work.job.mgpu) for work in works]
         self.horizon_s = works[-1].job.submit_s if works else 0
@@ -294,7 +294,7 @@ class World:
             if len(self._waiting) > self._sums.waiting_max:
                 self._sums.waiting_max = len(self._waiting)
             self._observer.settle(now)
-            self._idle.settle(now, self._teller)
+            self._idle.settle(now, self._reporter)
         if progress is not None:
             progress(total, total)
         self._observer.close()
@@ -306,7 +306,7 @@ class World:
             observer=self._observer,
             horizon_s=self.horizon_s,
             ended_s=self.now,
-            kept_mgpu_s=sums.kept,
+            saved_mgpu_s=sums.saved,
             idle_mgpu_s=self._idle.mgpu_s,
             useful_mgpu_s=sums.useful,
             lost_mgpu_s=sums.lost,
@@ -393,17 +393,17 @@ class World:
     def _lifetime(self) -> int:
         return 1 + int(self._dice.expovariate(1 / self.settings.failure_interval_s))
 
-    def _release(self, task: Task, kept_until: int, *, is_done: bool) -> None:
-        """End the running attempt; its work up to `kept_until` counts."""
+    def _release(self, task: Task, saved_until: int, *, is_done: bool) -> None:
+        """End the running attempt; its work up to `saved_until` counts."""
         now, sums = self.now, self._sums
         works_from = min(task.works_from_s, now)
-        kept = max(0, kept_until - works_from)
+        saved = max(0, saved_until - works_from)
         sums.overhead += task.mgpu * (works_from - task.started_s)
-        sums.useful += task.mgpu * kept
-        sums.lost += task.mgpu * (now - works_from - kept)
+        sums.useful += task.mgpu * saved
+        sums.lost += task.mgpu * (now - works_from - saved)
         horizon = self.horizon_s
-        sums.kept += task.mgpu * (min(works_from + kept, horizon) - min(works_from, horizon))
-        task.kept_s += kept
+        sums.saved += task.mgpu * (min(works_from + saved, horizon) - min(works_from, horizon))
+        task.saved_work_s += saved
         nodes, task.nodes = task.nodes, ()
         for node in nodes:
             self._on_node[node].remove(task.number)

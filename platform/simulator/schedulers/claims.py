@@ -66,8 +66,8 @@ class Claims:
         dropped = [claim for claim in self._claims if node in claim.missing]
         for claim in dropped:
             self._claims.remove(claim)
-            kept = self._fleet.slots(claim.task.work.job, claim.nodes)
-            self._fleet.give_back((name, wanted - claim.missing[name]) for name, wanted in kept)
+            slots = self._fleet.slots(claim.task.work.job, claim.nodes)
+            self._fleet.give_back((name, wanted - claim.missing[name]) for name, wanted in slots)
         return [claim.task for claim in dropped]
 
     def _take(self, name: str, amount: int) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from arbiter.placement.free_devices import Shape
-from simulator.schedulers.lines import LineScheduler
+from simulator.schedulers.queues import QueueScheduler
 from simulator.world import Task, World
 
 
-class Cohorts(LineScheduler):
+class Cohorts(QueueScheduler):
     """Every team is a ClusterQueue with its guarantee as nominal quota, all in one cohort.
 
     Each round takes the head of every queue. Heads that need not borrow come first, then the order
@@ -20,9 +20,9 @@ class Cohorts(LineScheduler):
 
     name: ClassVar[str] = "cohorts"
 
-    def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
+    def key(self, queue: str, head: Task, now: int) -> tuple[int, ...]:
         """Order heads that fit in the nominal quota before heads that borrow."""
-        return (int(self.use[line] + head.mgpu > self.guaranteed[line]),)
+        return (int(self.use[queue] + head.mgpu > self.guaranteed[queue]),)
 
     def tick(self, world: World) -> int | None:
         """Run rounds until the heads of all queues are set aside."""
@@ -30,8 +30,8 @@ class Cohorts(LineScheduler):
         served: dict[str, Task] = {}
         while self.fleet.total_free:
             heads = []
-            for name, line in self.lines.items():
-                found = line.head(aside, after=served.get(name))
+            for name, queue in self.queues.items():
+                found = queue.head(aside, after=served.get(name))
                 if found is not None:
                     head, shape = found
                     key = (self.key(name, head, world.now), head.submit_s, head.number)
@@ -45,7 +45,7 @@ class Cohorts(LineScheduler):
                 if nodes is None:
                     aside.add(shape)
                     continue
-                self.lines[name].pop(shape)
+                self.queues[name].pop(shape)
                 self.use[name] += head.mgpu
                 world.start(head, nodes)
         return None

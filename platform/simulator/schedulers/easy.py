@@ -121,7 +121,7 @@ class Easy:
             if nodes is None:
                 continue
             if not self._is_over(task, world.now, shadow_s):
-                nodes = self._beside(shape, spare)
+                nodes = self._nodes_for_backfill(shape, spare)
             if nodes is None:
                 places[i] += 1
             else:
@@ -139,9 +139,9 @@ class Easy:
         if shadow_s is None:
             return True
         restart_s = self.settings.restart_s if task.attempt else 0
-        return now + restart_s + task.work.limit_s - task.kept_s <= shadow_s
+        return now + restart_s + task.work.limit_s - task.saved_work_s <= shadow_s
 
-    def _beside(self, shape: Shape, spare: dict[str, int]) -> tuple[str, ...] | None:
+    def _nodes_for_backfill(self, shape: Shape, spare: dict[str, int]) -> tuple[str, ...] | None:
         """Return the fullest nodes where a job may still run when the head starts, or None."""
         fleet = self.fleet
         fitting = sorted(

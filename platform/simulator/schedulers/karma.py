@@ -13,12 +13,12 @@ from arbiter.placement.free_devices import Shape
 from arbiter.quota.ratio import exact_ratio
 from simulator.fleet import Fleet
 from simulator.schedulers.claims import Claims
-from simulator.schedulers.lines import LineScheduler
+from simulator.schedulers.queues import QueueScheduler
 from simulator.workload import Settings
 from simulator.world import Task, World
 
 
-class Karma(LineScheduler):
+class Karma(QueueScheduler):
     """Guaranteed demand first (least use / guarantee), then borrowers by credits / guarantee.
 
     Every `quantum_s` a borrower pays a credit per GPU-second, and the lenders earn it, the poorest
@@ -49,11 +49,11 @@ class Karma(LineScheduler):
         """Return whether a job fits in the rest of the team's guarantee."""
         return self._staying[team] + self._claimed[team] + mgpu <= self.guaranteed[team]
 
-    def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
+    def key(self, queue: str, head: Task, now: int) -> tuple[int, ...]:
         """Order guaranteed demand first, then by credits in tenths of a day of the guarantee."""
-        if self.is_entitled(line, head.mgpu):
-            return (0, exact_ratio(self._staying[line], self.guaranteed[line]))
-        return (1, -self.wealth(line))
+        if self.is_entitled(queue, head.mgpu):
+            return (0, exact_ratio(self._staying[queue], self.guaranteed[queue]))
+        return (1, -self.wealth(queue))
 
     def wealth(self, team: str) -> int:
         """Return a team's credits in whole tenths of a day of its guarantee; 0 if it has none."""
@@ -77,7 +77,7 @@ class Karma(LineScheduler):
             self.arrive(task, now)
 
     def tick(self, world: World) -> int | None:
-        """Settle credits, start complete claims, serve the lines, then reclaim."""
+        """Settle credits, start complete claims, serve the queues, then reclaim."""
         self._integrate(world.now)
         for claim in self._claims.ready():
             self._claimed[claim.task.team] -= claim.task.mgpu
@@ -85,7 +85,7 @@ class Karma(LineScheduler):
             world.start(claim.task, claim.nodes)
             self.note_start(claim.task)
         super().tick(world)
-        for team in sorted(self.lines, key=lambda name: self.key_of_guarantee(name)):
+        for team in sorted(self.queues, key=lambda name: self.key_of_guarantee(name)):
             self._reclaim(world, team)
         return None
 
@@ -99,10 +99,10 @@ class Karma(LineScheduler):
         self._staying[task.team] += task.mgpu
 
     def _reclaim(self, world: World, team: str) -> None:
-        line = self.lines[team]
+        queue = self.queues[team]
         refused: set[Shape] = set()
         task: Task | None = None
-        while (found := line.head(refused, after=task)) is not None:
+        while (found := queue.head(refused, after=task)) is not None:
             task, shape = found
             chosen = None
             if self.is_entitled(team, task.mgpu):
@@ -111,7 +111,7 @@ class Karma(LineScheduler):
                 refused.add(shape)
                 continue
             nodes, victims = chosen
-            line.pop(shape)
+            queue.pop(shape)
             for victim in victims:
                 world.stop(victim, self._grace_s)
                 self._staying[victim.team] -= victim.mgpu

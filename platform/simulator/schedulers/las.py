@@ -8,7 +8,7 @@ from typing import ClassVar
 from arbiter.placement.free_devices import Shape
 from simulator.fleet import Fleet
 from simulator.schedulers.claims import Claims
-from simulator.schedulers.lines import Line
+from simulator.schedulers.queues import JobQueue
 from simulator.workload import Settings
 from simulator.world import Task, World
 
@@ -29,7 +29,7 @@ class Las:
         self.settings = settings
         self._grace_s = grace_s
         self._claims = Claims(fleet)
-        self._levels = [Line() for _ in range(len(self.steps_mgpu_s) + 1)]
+        self._levels = [JobQueue() for _ in range(len(self.steps_mgpu_s) + 1)]
         self._running: dict[int, Task] = {}
         self._attained: dict[int, int] = {}
         self._now = 0
@@ -46,7 +46,7 @@ class Las:
         return bisect_right(self.steps_mgpu_s, attained)
 
     def arrive(self, task: Task, now: int) -> None:
-        """Put the job in the line of its level."""
+        """Put the job in the queue of its level."""
         self._levels[self.level(task)].push(self.fleet.shape_of(task.work.job), task)
 
     def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
@@ -68,14 +68,14 @@ class Las:
         for claim in self._claims.ready():
             self._start(world, claim.task, claim.nodes)
         candidates: list[Task] | None = None
-        for level, line in enumerate(self._levels):
+        for level, queue in enumerate(self._levels):
             blocked: set[Shape] = set()
             task: Task | None = None
-            while (found := line.head(blocked, after=task)) is not None:
+            while (found := queue.head(blocked, after=task)) is not None:
                 task, shape = found
                 nodes = self.fleet.find(shape)
                 if nodes is not None:
-                    line.pop(shape)
+                    queue.pop(shape)
                     self._start(world, task, nodes)
                     continue
                 if candidates is None:
@@ -83,8 +83,8 @@ class Las:
                 if not self._claim(world, task, shape, level, candidates):
                     blocked.add(shape)
                 else:
-                    line.pop(shape)
-        return self._next_step() if any(line.head() for line in self._levels) else None
+                    queue.pop(shape)
+        return self._next_step() if any(queue.head() for queue in self._levels) else None
 
     def _start(self, world: World, task: Task, nodes: tuple[str, ...]) -> None:
         world.start(task, nodes)

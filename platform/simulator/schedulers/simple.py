@@ -10,7 +10,7 @@ from arbiter.quota.ratio import exact_ratio
 from arbiter.quota.tree import UNLIMITED
 from simulator.decay import ONE, halving
 from simulator.fleet import Fleet
-from simulator.schedulers.lines import LineScheduler
+from simulator.schedulers.queues import QueueScheduler
 from simulator.workload import Settings
 from simulator.world import Task, World
 
@@ -21,7 +21,7 @@ _FAIR_SHARE_WEIGHT = 10_000
 _AGE_WEIGHT = 1_000
 
 
-class Static(LineScheduler):
+class Static(QueueScheduler):
     """Every team has its guarantee and never more; a larger job is refused."""
 
     name: ClassVar[str] = "static"
@@ -30,30 +30,30 @@ class Static(LineScheduler):
         """Return whether the job fits in the empty guarantee of its team."""
         return task.mgpu <= self.guaranteed[task.team]
 
-    def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
+    def key(self, queue: str, head: Task, now: int) -> tuple[int, ...]:
         """Return a constant: ties are broken by submit time."""
         return ()
 
-    def room(self, task: Task) -> bool:
+    def quota_allows(self, task: Task) -> bool:
         """Return whether the job fits in the rest of the guarantee."""
         return self.use[task.team] + task.mgpu <= self.guaranteed[task.team]
 
 
-class Fifo(LineScheduler):
-    """One line for all; later jobs pass a job that does not fit."""
+class Fifo(QueueScheduler):
+    """One queue for all; later jobs pass a job that does not fit."""
 
     name: ClassVar[str] = "fifo"
 
-    def line_of(self, task: Task) -> str:
-        """Return the only line."""
+    def queue_of(self, task: Task) -> str:
+        """Return the only queue."""
         return ""
 
-    def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
-        """Return a constant: there is only one line."""
+    def key(self, queue: str, head: Task, now: int) -> tuple[int, ...]:
+        """Return a constant: there is only one queue."""
         return ()
 
 
-class Drf(LineScheduler):
+class Drf(QueueScheduler):
     """Dominant resource fairness with guarantees as weights (Ghodsi et al., NSDI 2011).
 
     GPUs are the only shared resource, so the team with the least use / guarantee goes next.
@@ -61,13 +61,13 @@ class Drf(LineScheduler):
 
     name: ClassVar[str] = "drf"
 
-    def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
+    def key(self, queue: str, head: Task, now: int) -> tuple[int, ...]:
         """Order by use over guarantee; teams without a guarantee come last."""
-        guaranteed = self.guaranteed[line]
-        return (exact_ratio(self.use[line], guaranteed) if guaranteed else UNLIMITED << 64,)
+        guaranteed = self.guaranteed[queue]
+        return (exact_ratio(self.use[queue], guaranteed) if guaranteed else UNLIMITED << 64,)
 
 
-class Multifactor(LineScheduler):
+class Multifactor(QueueScheduler):
     """Slurm's multifactor priority with fair-share and age, 10 to 1, without time limits.
 
     Fair-share is 2^-(usage / share), both as parts of the total; usage is halved every week
@@ -83,10 +83,10 @@ class Multifactor(LineScheduler):
         self._factors: dict[str, int] = {}
         self._shares = sum(guaranteed.values())
 
-    def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
-        """Order by the priority of the line's first job, highest first."""
+    def key(self, queue: str, head: Task, now: int) -> tuple[int, ...]:
+        """Order by the priority of the first job of the queue, highest first."""
         age = (min(now - head.submit_s, _AGE_MAX_S) * ONE) // _AGE_MAX_S
-        return (-(_FAIR_SHARE_WEIGHT * self._factor(line) + _AGE_WEIGHT * age),)
+        return (-(_FAIR_SHARE_WEIGHT * self._factor(queue) + _AGE_WEIGHT * age),)
 
     def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
         """Charge the usage up to `now`, then free the GPUs."""
@@ -105,9 +105,9 @@ class Multifactor(LineScheduler):
         if passed <= 0:
             return
         self._at = now
-        kept = halving(passed, _HALF_LIFE_S)
+        factor = halving(passed, _HALF_LIFE_S)
         for team, usage in self._usage.items():
-            self._usage[team] = (usage * kept >> 64) + self.use[team] * passed
+            self._usage[team] = (usage * factor >> 64) + self.use[team] * passed
 
     def _factor(self, team: str) -> int:
         known = self._factors.get(team)

@@ -111,7 +111,7 @@ def test_a_job_larger_than_the_fleet_is_refused_by_every_policy() -> None:
 def test_work_that_was_done_before_the_horizon_is_kept() -> None:
     """The horizon is the last submission, at 4: 4 of the 10 s count."""
     played = play("fifo", [a_job("x", gpus=4), a_job("y", at=4)])
-    assert played.outcome.kept_mgpu_s == 16_000
+    assert played.outcome.saved_mgpu_s == 16_000
     assert played.outcome.useful_mgpu_s == 50_000
 
 

@@ -1,4 +1,4 @@
-"""Waiting jobs in lines, and the loop shared by most policies without preemption."""
+"""Waiting jobs in queues, and the loop shared by most policies without preemption."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulator.workload import Settings
 from simulator.world import Task, World
 
 
-class Line:
+class JobQueue:
     """Waiting jobs by submit time, grouped by shape.
 
     Only the first job of a shape can be taken out: if it cannot start, no other job of its shape
@@ -52,7 +52,7 @@ class Line:
     def head(self, *without: set[Shape], after: Task | None = None) -> tuple[Task, Shape] | None:
         """Return the first job whose shape is not in `without`, behind the job `after`, or None.
 
-        A caller that walks through the line passes its last job, and so skips jobs already refused.
+        A caller that walks through the queue gives its last job, and so skips jobs already refused.
         """
         begin = 0
         if after is not None:
@@ -69,36 +69,36 @@ class Line:
         del self._heads[bisect_left(self._heads, entry[:2])]
 
 
-class LineScheduler:
-    """Lines served one job at a time; the line with the smallest key goes first.
+class QueueScheduler:
+    """Queues served one job at a time; the queue with the smallest key goes first.
 
     Later jobs may pass a job that cannot start. After `strict_after_s` of waiting, jobs of its own
-    line no longer pass it. Policies differ in three methods: `line_of` chooses the line of a job,
-    `key` orders the lines, and `room` checks the quota.
+    queue no longer pass it. Policies differ in three methods: `queue_of` chooses a job's queue,
+    `key` orders the queues, and `quota_allows` checks the quota.
     """
 
-    name: ClassVar[str] = "lines"
+    name: ClassVar[str] = "queues"
 
     def __init__(self, fleet: Fleet, settings: Settings, guaranteed: Mapping[str, int]) -> None:
         self.fleet = fleet
         self.settings = settings
         self.guaranteed = guaranteed
         self.use = dict.fromkeys(guaranteed, 0)
-        self.lines: dict[str, Line] = {}
+        self.queues: dict[str, JobQueue] = {}
 
     def admits(self, task: Task) -> bool:
         """Return whether quota could ever let the job start."""
         return True
 
-    def line_of(self, task: Task) -> str:
-        """Return the line of a job; here it is the team."""
+    def queue_of(self, task: Task) -> str:
+        """Return the queue of a job; here it is the team."""
         return task.team
 
-    def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
-        """Return the sort key of a line; ties are broken by submit time."""
+    def key(self, queue: str, head: Task, now: int) -> tuple[int, ...]:
+        """Return the sort key of a queue; ties are broken by submit time."""
         raise NotImplementedError
 
-    def room(self, task: Task) -> bool:
+    def quota_allows(self, task: Task) -> bool:
         """Return whether quota lets the job start now."""
         return True
 
@@ -106,9 +106,9 @@ class LineScheduler:
         """Handle a start that just happened; the default does nothing."""
 
     def arrive(self, task: Task, now: int) -> None:
-        """Put the job in its line."""
-        line = self.lines.setdefault(self.line_of(task), Line())
-        line.push(self.fleet.shape_of(task.work.job), task)
+        """Put the job in its queue."""
+        queue = self.queues.setdefault(self.queue_of(task), JobQueue())
+        queue.push(self.fleet.shape_of(task.work.job), task)
 
     def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
         """Free the GPUs of the job."""
@@ -131,27 +131,27 @@ class LineScheduler:
             name: str, push: Callable[[tuple[tuple[int, ...], int, int, str]], None]
         ) -> None:
             aside = refused.get(name, set())
-            found = self.lines[name].head(blocked, aside, after=served.get(name))
+            found = self.queues[name].head(blocked, aside, after=served.get(name))
             if found is not None:
                 head = found[0]
                 push((self.key(name, head, now), head.submit_s, head.number, name))
 
         if fleet.total_free:
-            for name in self.lines:
+            for name in self.queues:
                 enlist(name, entries.append)
             heapify(entries)
         while entries and fleet.total_free:
             name = heappop(entries)[3]
-            line = self.lines[name]
-            found = line.head(blocked, refused.get(name, set()), after=served.get(name))
+            queue = self.queues[name]
+            found = queue.head(blocked, refused.get(name, set()), after=served.get(name))
             if found is None:
                 continue
             task, shape = found
             served[name] = task
-            is_allowed = self.room(task)
+            is_allowed = self.quota_allows(task)
             nodes = fleet.find(shape) if is_allowed else None
             if nodes is not None:
-                line.pop(shape)
+                queue.pop(shape)
                 self.use[task.team] += task.mgpu
                 world.start(task, nodes)
                 self.note_start(task)
