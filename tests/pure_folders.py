@@ -10,6 +10,7 @@ PURE = tuple(
         "property",
         "scenarios",
         "unit/arbiter",
+        "unit/batch",
         "unit/credits",
         "unit/manifests",
         "unit/primitives",

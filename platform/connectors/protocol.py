@@ -48,6 +48,25 @@ class RankSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchLaunch:
+    """How the script of a batch job runs: once, on the first node, as `sbatch` runs it.
+
+    `number` stands for the job where Slurm has a number, `array_number` for its array, and
+    `restarts` counts earlier attempts. `tasks` and the fields after it are what the script's
+    `#SBATCH` lines say about its tasks. `arguments` follow the script on its command line.
+    """
+
+    number: int
+    restarts: int = 0
+    array_number: int | None = None
+    tasks: int | None = None
+    tasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+    gpus_per_task: int | None = None
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """The request to a cluster to run one attempt of one job.
 
@@ -71,6 +90,8 @@ class Workload:
       for nodes as close together as possible. Both are levels of `TOPOLOGY_LEVELS`, or "node".
     - Each rank gets `cpus_per_node` CPUs and `memory_mib_per_node` MiB. None means the cluster's
       default for that many GPUs.
+    - With `batch` the script runs once, on the node of the first slot, and starts tasks on the
+      others itself. Without, it runs once on every node.
     """
 
     key: str
@@ -93,6 +114,12 @@ class Workload:
     preferred_topology: str | None = None
     cpus_per_node: int | None = None
     memory_mib_per_node: int | None = None
+    batch: BatchLaunch | None = None
+
+    @property
+    def ranks(self) -> int:
+        """Return how many times the script runs."""
+        return 1 if self.batch is not None else len(self.slots)
 
 
 @dataclass(frozen=True, slots=True)

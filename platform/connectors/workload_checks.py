@@ -13,6 +13,8 @@ from connectors.protocol import Workload
 
 SCRIPT_BYTES_MAX = 1 << 20
 RANKS_MAX = 4096
+ARGUMENTS_MAX = 1000
+ARGUMENTS_BYTES_MAX = 32 << 10
 ENVIRONMENT_ENTRIES_MAX = 1024
 #: Linux takes at most 128 KiB for one "KEY=value" string (MAX_ARG_STRLEN).
 ENVIRONMENT_ENTRY_BYTES_MAX = 64 << 10
@@ -39,6 +41,8 @@ RESERVED_ENVIRONMENT = frozenset(
         "TIDEGATE_GPUS_PER_NODE",
         "TIDEGATE_GPU_SLOTS",
         "TIDEGATE_NODE",
+        "TIDEGATE_PLACES",
+        "TIDEGATE_PYTHON",
         "TIDEGATE_POD_INDEX",
         "TIDEGATE_TRACE",
         "WORLD_SIZE",
@@ -97,6 +101,7 @@ def check_workload(workload: Workload) -> None:
         if slot.mgpu < 0:
             raise WorkloadRejected(f"rank {rank} asks for {slot.mgpu} milli-GPU")
     _check_nodes(workload)
+    _check_batch(workload)
     _check_times(workload)
     _check_environment(workload)
 
@@ -113,6 +118,17 @@ def _check_nodes(workload: Workload) -> None:
         raise WorkloadRejected(
             f"an image is 1 to {IMAGE_CHARACTERS_MAX} printable ASCII characters without spaces"
         )
+
+
+def _check_batch(workload: Workload) -> None:
+    if workload.batch is None:
+        return
+    if len(workload.batch.arguments) > ARGUMENTS_MAX:
+        raise WorkloadRejected(f"the script has more than {ARGUMENTS_MAX} arguments")
+    for argument in workload.batch.arguments:
+        _check_text("script's arguments", argument)
+    if sum(len(argument.encode()) for argument in workload.batch.arguments) > ARGUMENTS_BYTES_MAX:
+        raise WorkloadRejected(f"the script's arguments have more than {ARGUMENTS_BYTES_MAX} bytes")
 
 
 def _check_text(what: str, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pwd
@@ -26,7 +27,7 @@ from builders.connector_builders import (
     until_running,
     whole_log,
 )
-from conformance.rigs import CLUSTER_ID, LocalRig
+from conformance.rigs import CLUSTER_ID, IsolatedRig, LocalRig
 from connectors.errors import ClusterUnavailable, NodeRefused, WorkloadRejected
 from connectors.local import options as local_options
 from connectors.local import publishing
@@ -35,6 +36,7 @@ from connectors.local.connector import DISK_FREE_BYTES_MIN
 from connectors.local.node_control import control_nodes
 from connectors.local.observing import AttemptReader
 from connectors.protocol import (
+    BatchLaunch,
     ClusterConnector,
     NodeCapacity,
     Observation,
@@ -569,3 +571,53 @@ def test_a_root_is_prepared_once_and_for_one_cluster(local_rig: LocalRig) -> Non
 def test_opening_touches_nothing(tmp_path: Path) -> None:
     open_connector("local", {"root": str(tmp_path / "root")}, CLUSTER_ID)
     assert not (tmp_path / "root").exists()
+
+
+# Batch jobs
+
+
+def batch(rig: LocalRig, script: str, **launch: object) -> tuple[Observation, list[str]]:
+    """Run `script` as a batch job of two nodes, and return its end and its lines."""
+    workload = dataclasses.replace(
+        a_workload(f"#!/bin/bash\n{script}", ranks=2),
+        batch=BatchLaunch(77, **launch),  # type: ignore[arg-type]
+    )
+    rig.start(workload)
+    seen = until_released(rig.connector, workload.key)
+    return seen, whole_log(rig.connector, workload.key).splitlines()
+
+
+def test_a_batch_script_runs_once_and_starts_tasks_on_all_its_nodes(
+    isolated_rig: IsolatedRig,
+) -> None:
+    """Planted: the script on every node; RANK and WORLD_SIZE of ranks that are none."""
+    seen, said = batch(
+        isolated_rig,
+        'echo "$SLURM_JOB_NODELIST $SLURM_NTASKS $1 ${RANK-none} ${WORLD_SIZE-none}"\n'
+        "srun -l bash -c 'echo $SLURM_PROCID $SLURMD_NODENAME $TIDEGATE_GPU_SLOTS' | sort",
+        tasks_per_node=2,
+        arguments=("first argument",),
+    )
+    assert (seen.outcome, dict(seen.exit_codes)) == (Outcome.SUCCEEDED, {0: 0})
+    assert said == [
+        "node-[001-002] 4 first argument none none",
+        "0: 0 node-001 0,1,2,3,4,5,6,7",
+        "1: 1 node-001 0,1,2,3,4,5,6,7",
+        "2: 2 node-002 0,1,2,3,4,5,6,7",
+        "3: 3 node-002 0,1,2,3,4,5,6,7",
+    ]
+
+
+def test_the_first_node_of_a_batch_job_can_be_found_by_its_name(isolated_rig: IsolatedRig) -> None:
+    """Most scripts for several nodes take their rendezvous address so. Planted: no hosts file."""
+    seen, said = batch(
+        isolated_rig,
+        'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
+        'echo "$head $(getent hosts "$head" | cut -d" " -f1)"',
+    )
+    assert (seen.outcome, said) == (Outcome.SUCCEEDED, ["node-001 127.0.0.1"])
+
+
+def test_the_end_of_a_batch_script_is_that_of_its_job(isolated_rig: IsolatedRig) -> None:
+    seen, _ = batch(isolated_rig, "srun -n 2 bash -c 'exit $((SLURM_PROCID * 7))'")
+    assert (seen.outcome, dict(seen.exit_codes)) == (Outcome.FAILED, {0: 7})

@@ -2,6 +2,7 @@
 
     spec.json           what to run; written once, before the directory gets its name
     script              the job's script
+    hosts               of a batch job: the machine's `/etc/hosts`, and the names of its nodes
     supervisor.lock     locked by the attempt's supervisor as long as it lives
     control             FIFO; a byte in it wakes the supervisor
     notify.request      exists once `notify` was called
@@ -54,6 +55,7 @@ class AttemptFiles:
         self.path = path
         self.spec = f"{path}/spec.json"
         self.script = f"{path}/script"
+        self.hosts = f"{path}/hosts"
         self.supervisor_lock = f"{path}/supervisor.lock"
         self.control = f"{path}/control"
         self.notify_request = f"{path}/notify.request"

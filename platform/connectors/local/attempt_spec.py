@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from batch.variables import BatchJob
 from connectors.local.attempt_files import (
     FORMAT,
     CorruptRecord,
@@ -43,7 +44,8 @@ class AttemptSpec:
     """One attempt. `trace` is unique to it and is in every rank's environment.
 
     An attempt that `is_of_cores` has CPU cores and no GPUs. Without a `sandbox`, ranks see the
-    machine as it is.
+    machine as it is. The script of a `batch` job has one rank, on the node of the first slot.
+    `arguments` follow the script on its command line.
     """
 
     def __init__(
@@ -63,6 +65,8 @@ class AttemptSpec:
         is_of_cores: bool = False,
         sandbox: Sandbox | None = None,
         limits: Limits | None = None,
+        batch: BatchJob | None = None,
+        arguments: tuple[str, ...] = (),
     ) -> None:
         self.key = key
         self.trace = trace
@@ -78,6 +82,13 @@ class AttemptSpec:
         self.is_of_cores = is_of_cores
         self.sandbox = sandbox
         self.limits = limits
+        self.batch = batch
+        self.arguments = arguments
+
+    @property
+    def ranks(self) -> int:
+        """Return how many ranks the attempt has."""
+        return len(self.slots) if self.batch is None else 1
 
     def to_json(self) -> dict[str, object]:
         """Return the record that `read_spec` reads."""
@@ -105,6 +116,8 @@ class AttemptSpec:
             "is_of_cores": self.is_of_cores,
             "sandbox": self.sandbox and self.sandbox.to_json(),
             "limits": self.limits and self.limits.to_json(),
+            "batch": self.batch and vars(self.batch),
+            "arguments": list(self.arguments),
             "credentials": credentials
             and {
                 "uid": credentials.uid,
@@ -133,9 +146,11 @@ def read_spec(path: str) -> AttemptSpec:
         grace_s=integer(record, "grace_s"),
         log_cap_bytes=integer(record, "log_cap_bytes"),
         is_of_cores=record.get("is_of_cores") is True,
-        # Specs of earlier versions have neither.
+        # Specs of earlier versions have none of these.
         sandbox=read_sandbox(mapping(record, "sandbox")) if record.get("sandbox") else None,
         limits=read_limits(mapping(record, "limits")) if record.get("limits") else None,
+        batch=_batch(mapping(record, "batch")) if record.get("batch") else None,
+        arguments=_arguments(record) if record.get("arguments") else (),
         credentials=None if record.get("credentials") is None else _credentials(record),
     )
 
@@ -155,6 +170,30 @@ def _slot(value: object) -> Slot:
     return Slot(
         text(value, "node"), integer(value, "mgpu"), integer(value, "node_gpus"), first_device
     )
+
+
+def _batch(record: Mapping[str, object]) -> BatchJob:
+    return BatchJob(
+        number=integer(record, "number"),
+        name=text(record, "name"),
+        user=text(record, "user"),
+        account=text(record, "account"),
+        partition=text(record, "partition"),
+        folder=text(record, "folder"),
+        restarts=integer(record, "restarts"),
+        array_number=integer_or_none(record, "array_number"),
+        tasks=integer_or_none(record, "tasks"),
+        tasks_per_node=integer_or_none(record, "tasks_per_node"),
+        cpus_per_task=integer_or_none(record, "cpus_per_task"),
+        gpus_per_task=integer_or_none(record, "gpus_per_task"),
+        cpus_per_node=integer_or_none(record, "cpus_per_node"),
+        memory_mib_per_node=integer_or_none(record, "memory_mib_per_node"),
+    )
+
+
+def _arguments(record: Mapping[str, object]) -> tuple[str, ...]:
+    found = _list(record, "arguments")
+    return tuple(argument for argument in found if isinstance(argument, str))
 
 
 def _credentials(record: Mapping[str, object]) -> Credentials:

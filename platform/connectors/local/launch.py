@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 
+import batch
+from batch.places import Place
+from batch.variables import BatchJob, job_variables
 from connectors.local.allocations import Allocation
 from connectors.local.attempt_spec import AttemptSpec
 from connectors.local.processes import TRACE_VARIABLE
 
 _SHEBANG_BYTES_MAX = 256
+#: `srun` and the other programs of a batch job.
+_PROGRAMS = os.path.join(os.path.dirname(os.path.realpath(batch.__file__)), "bin")
 
 
 def script_command(script: str) -> list[str]:
@@ -33,6 +39,9 @@ def rank_environment(spec: AttemptSpec, allocation: Allocation, rank: int) -> Ma
     Every rank is the only one on its (virtual) node, so its local rank is 0. With virtual GPUs or
     none, the CUDA variables hide all GPUs, so that no rank uses a real one by chance. Cores are
     counted, not bound: a variable has their number.
+
+    The script of a batch job is told about all nodes, in Slurm's variables, and finds `srun` first
+    on its PATH. It has no rendezvous variables: it sets them itself for its tasks.
     """
     devices = ",".join(map(str, allocation.devices[rank]))
     held = str(len(allocation.devices[rank]))
@@ -45,6 +54,8 @@ def rank_environment(spec: AttemptSpec, allocation: Allocation, rank: int) -> Ma
         place |= {"TIDEGATE_GPU_SLOTS": ""}
     else:
         place |= {"TIDEGATE_GPUS_PER_NODE": held, "TIDEGATE_GPU_SLOTS": devices}
+    if spec.batch is not None:
+        return {**spec.environment, **place, **_of_batch(spec, spec.batch, allocation)}
     return {
         **spec.environment,
         **place,
@@ -56,5 +67,16 @@ def rank_environment(spec: AttemptSpec, allocation: Allocation, rank: int) -> Ma
         "RANK": str(rank),
         "TIDEGATE_NODE": spec.slots[rank].node,
         "WORLD_SIZE": str(len(spec.slots)),
+        TRACE_VARIABLE: spec.trace,
+    }
+
+
+def _of_batch(spec: AttemptSpec, job: BatchJob, allocation: Allocation) -> dict[str, str]:
+    devices = [() if spec.is_of_cores else held for held in allocation.devices]
+    places = [Place(slot.node, held) for slot, held in zip(spec.slots, devices, strict=True)]
+    return {
+        **job_variables(job, places),
+        "PATH": f"{_PROGRAMS}:{spec.environment.get('PATH', os.defpath)}",
+        "TIDEGATE_PYTHON": sys.executable,
         TRACE_VARIABLE: spec.trace,
     }

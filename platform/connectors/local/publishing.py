@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from batch.variables import BatchJob
 from connectors.errors import WorkloadRejected
 from connectors.local.allocations import MGPU_PER_DEVICE
 from connectors.local.attempt_files import (
@@ -73,6 +74,8 @@ def publish_workload(
         os.mkdir(directory, 0o711)
     os.mkfifo(staged.control, 0o600)
     write_bytes(staged.script, workload.script.encode(), mode=0o500, is_durable=True)
+    if spec.batch is not None:
+        write_bytes(staged.hosts, _hosts(workload), mode=0o444)
     write_json(staged.spec, spec.to_json(), is_durable=True)
     if (credentials := spec.credentials) is not None:
         for path in (staged.script, staged.work, staged.tmp):
@@ -198,14 +201,50 @@ def _spec(
         grace_s=workload.grace_s,
         log_cap_bytes=options.log_cap_bytes,
         credentials=owner.credentials,
-        sandbox=_sandbox(options, files, owner) if isolation.has_namespaces else None,
+        batch=_batch_job(workload, files, owner),
+        arguments=() if workload.batch is None else workload.batch.arguments,
+        sandbox=_sandbox(options, files, owner, workload) if isolation.has_namespaces else None,
         limits=None
         if isolation.level is Level.NONE
         else _rank_limits(options, workload, isolation),
     )
 
 
-def _sandbox(options: LocalOptions, files: AttemptFiles, owner: Owner) -> Sandbox:
+def _batch_job(workload: Workload, files: AttemptFiles, owner: Owner) -> BatchJob | None:
+    launch = workload.batch
+    if launch is None:
+        return None
+    return BatchJob(
+        number=launch.number,
+        name=workload.name,
+        user=owner.name or workload.user,
+        account=workload.team,
+        partition=workload.pool,
+        folder=files.work,
+        restarts=launch.restarts,
+        array_number=launch.array_number,
+        tasks=launch.tasks,
+        tasks_per_node=launch.tasks_per_node,
+        cpus_per_task=launch.cpus_per_task,
+        gpus_per_task=launch.gpus_per_task,
+        cpus_per_node=workload.cpus_per_node,
+        memory_mib_per_node=workload.memory_mib_per_node,
+    )
+
+
+def _hosts(workload: Workload) -> bytes:
+    """Return a hosts file in which the virtual nodes are this machine: scripts look them up."""
+    try:
+        known = Path("/etc/hosts").read_bytes()
+    except OSError:
+        known = b"127.0.0.1 localhost\n"
+    lines = [f"127.0.0.1 {node}\n" for node in dict.fromkeys(slot.node for slot in workload.slots)]
+    return b"".join([known.rstrip(b"\n"), b"\n", *(line.encode() for line in lines)])
+
+
+def _sandbox(
+    options: LocalOptions, files: AttemptFiles, owner: Owner, workload: Workload
+) -> Sandbox:
     return Sandbox(
         stage=files.view,
         needs_user_namespace=owner.credentials is None,
@@ -214,6 +253,7 @@ def _sandbox(options: LocalOptions, files: AttemptFiles, owner: Owner) -> Sandbo
         hidden=_outermost([options.root, *options.hidden]),
         own=[*([owner.home] if owner.has_own_home else []), files.work, files.script],
         tmp=files.tmp,
+        hosts="" if workload.batch is None else files.hosts,
     )
 
 

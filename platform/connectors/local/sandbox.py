@@ -63,7 +63,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Sandbox:
     """The contents of a rank's view. All paths are real ones, without symbolic links.
 
-    `stage` is an empty folder on which the view is built. `tmp` appears as `/tmp`. `read_only` and
+    `stage` is an empty folder on which the view is built. `tmp` appears as `/tmp`, and the file
+    `hosts`, if there is one, as `/etc/hosts`. `read_only` and
     `writable` appear under their own names. `hidden` is covered where it would be visible through
     them. Finally `own`, the attempt's folders, appear.
     """
@@ -78,6 +79,7 @@ class Sandbox:
         hidden: Sequence[str],
         own: Sequence[str],
         tmp: str,
+        hosts: str = "",
     ) -> None:
         self.stage = stage
         self.needs_user_namespace = needs_user_namespace
@@ -86,6 +88,7 @@ class Sandbox:
         self.hidden = tuple(hidden)
         self.own = tuple(own)
         self.tmp = tmp
+        self.hosts = hosts
 
     def to_json(self) -> dict[str, object]:
         """Return the record that `read_sandbox` reads."""
@@ -97,6 +100,7 @@ class Sandbox:
             "hidden": list(self.hidden),
             "own": list(self.own),
             "tmp": self.tmp,
+            "hosts": self.hosts,
         }
 
 
@@ -110,6 +114,8 @@ def read_sandbox(record: Mapping[str, object]) -> Sandbox:
         hidden=_paths(record, "hidden"),
         own=_paths(record, "own"),
         tmp=text(record, "tmp"),
+        # Records of earlier versions have none.
+        hosts=text(record, "hosts") if record.get("hosts") else "",
     )
 
 
@@ -234,6 +240,8 @@ def _show(sandbox: Sandbox) -> None:
             _link(os.readlink(path), stage, path)
         else:
             _bind(path, stage, path, is_read_only=True)
+    if sandbox.hosts and os.path.exists("/etc/hosts"):
+        _bind(sandbox.hosts, stage, "/etc/hosts", is_read_only=True)
     for path in sandbox.writable:
         _bind(path, stage, path)
     for folder in ("dev", "dev/pts", "dev/shm", "proc", "run", "sys"):

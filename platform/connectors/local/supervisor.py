@@ -85,7 +85,7 @@ class Supervisor:
         except (OSError, CorruptRecord) as error:
             self.problem = f"its record cannot be read ({error}); stop it to be rid of it"
             self.spec = _stand_in(self.key)
-        indices = recorded_indices(files) if self.problem else range(len(self.spec.slots))
+        indices = recorded_indices(files) if self.problem else range(self.spec.ranks)
         self.ranks = [Rank(files, index) for index in indices]
         self.allocation: allocations.Allocation | None = None
         self.cause = ""
@@ -217,7 +217,7 @@ class Supervisor:
             return
         rank.forks += 1
         start = Start(
-            script_command(self.files.script),
+            [*script_command(self.files.script), *self.spec.arguments],
             rank_environment(self.spec, allocation, rank.index),
             credentials=self.spec.credentials,
             sandbox=self.spec.sandbox,

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from connectors.errors import ClusterUnavailable
-from connectors.slurm import hostlist, tres
+from connectors.slurm import tres
+from primitives import hostlist
 
 Record = Mapping[str, Any]
 

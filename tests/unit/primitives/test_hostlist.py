@@ -2,7 +2,7 @@
 
 import pytest
 
-from connectors.slurm.hostlist import MAX_HOSTS, expand
+from primitives.hostlist import MAX_HOSTS, contract, expand
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,23 @@ def test_the_bound_holds_before_the_names_are_made() -> None:
             expand(text)
     with pytest.raises(ValueError, match="too long"):
         expand("a" * 1_000_001)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ((), ""),
+        (("g01",), "g01"),
+        (("g01", "g02", "g04"), "g[01-02,04]"),
+        (("g9", "g10"), "g[9-10]"),
+        (("g09", "g10", "login", "g11"), "g[09-10],login,g11"),
+        (("g1", "g02", "g3"), "g[1,02,3]"),
+        (("g2", "g1"), "g[2,1]"),
+        (("a-gpu0-x", "a-gpu1-x"), "a-gpu[0-1]-x"),
+        (("0", "1", "7"), "[0-1,7]"),
+    ],
+)
+def test_names_are_contracted_in_their_order(names: tuple[str, ...], text: str) -> None:
+    """Planted: a run over a change of width, so that g02 came back as g2."""
+    assert contract(names) == text
+    assert expand(text) == names

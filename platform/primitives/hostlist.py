@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import product
 
 MAX_HOSTS = 100_000
 _MAX_TEXT = 1_000_000
 _PIECE = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)", re.ASCII)
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,18})([^0-9]*)", re.ASCII)
 _SPAN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", re.ASCII)
 
 
@@ -78,3 +80,43 @@ def _numbers(spans: str, limit: int) -> list[str]:
         width = len(first)
         numbers += (str(number).zfill(width) for number in range(int(first), int(last) + 1))
     return numbers
+
+
+def contract(names: Sequence[str]) -> str:
+    """Return the host list of `names`, in their order, as Slurm writes it.
+
+    Neighbours that differ only in their last number share one bracket: n01, n02, n04 is
+    `n[01-02,04]`. `expand` of the result gives `names` again.
+    """
+    pieces: list[str] = []
+    numbers: list[str] = []
+    head: tuple[str, str] | None = None
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        found = None if match is None else (match[1], match[3])
+        if found is None or found != head:
+            pieces += _bracketed(head, numbers)
+            head, numbers = found, []
+        if match is None:
+            pieces.append(name)
+        else:
+            numbers.append(match[2])
+    return ",".join([*pieces, *_bracketed(head, numbers)])
+
+
+def _bracketed(head: tuple[str, str] | None, numbers: Sequence[str]) -> list[str]:
+    """Return the one host list item of `numbers` between the two parts of `head`, if there is any.
+
+    A run ends where a number is not the one before it plus one, in the width of its first.
+    """
+    if head is None or not numbers:
+        return []
+    if len(numbers) == 1:
+        return [f"{head[0]}{numbers[0]}{head[1]}"]
+    spans: list[list[str]] = []
+    for number in numbers:
+        if spans and number == str(int(spans[-1][-1]) + 1).zfill(len(spans[-1][0])):
+            spans[-1][1:] = [number]
+        else:
+            spans.append([number])
+    return [f"{head[0]}[{','.join('-'.join(span) for span in spans)}]{head[1]}"]
