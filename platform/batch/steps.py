@@ -95,13 +95,17 @@ class Gpus:
 def plan_step(
     options: Mapping[str, str], environment: Mapping[str, str], places: Sequence[Place]
 ) -> Step:
-    """Return the step that `options` describe. Raises `Refused`."""
+    """Return the step that `options` describe. Raises `Refused`.
+
+    As with Slurm, a number of tasks per node counts only where no number of tasks is known.
+    """
     chosen = _candidates(options, places)
     per_node = _number(options, "ntasks-per-node")
-    if per_node is None and "ntasks" not in options:
+    if per_node is None:
         per_node = _of_environment(environment, "SLURM_NTASKS_PER_NODE")
     tasks = _number(options, "ntasks")
-    if tasks is None and "nodes" not in options and "ntasks-per-node" not in options:
+    if tasks is None:
+        # The job's own number stands against --nodes and --ntasks-per-node too (tried on 22.05).
         tasks = _of_environment(environment, "SLURM_NTASKS")
     nodes = _nodes(options, len(chosen), len(places))
     if nodes is None:
@@ -113,10 +117,7 @@ def plan_step(
         nodes = tasks
     if not 0 < tasks <= TASKS_MAX:
         raise Refused(f"a step has 1 to {TASKS_MAX} tasks, not {tasks}.")
-    try:
-        counts = tasks_by_node(nodes, tasks, per_node)
-    except ValueError as error:
-        raise Refused(f"{error}.") from None
+    counts = tasks_by_node(nodes, tasks)
     # The tasks follow the order of the job's nodes, whichever were wanted first.
     used = sorted(chosen[:nodes], key=places.index)
     is_cyclic = options.get("distribution", "").lower().split(":")[0] == "cyclic"

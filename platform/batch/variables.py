@@ -136,6 +136,7 @@ def job_variables(job: BatchJob, places: Sequence[Place]) -> dict[str, str]:
         "SLURM_CPUS_ON_NODE": job.cpus_per_node,
         "SLURM_GPUS": gpus or None,
         "SLURM_GPUS_ON_NODE": len(places[0].devices) or None,
+        "SLURM_GPUS_PER_NODE": len(places[0].devices) or None,
         "SLURM_ARRAY_JOB_ID": job.array_number,
     }
     found.update({key: str(value) for key, value in optional.items() if value is not None})

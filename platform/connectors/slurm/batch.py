@@ -1,4 +1,4 @@
-"""The batch script that runs a workload's script once on every node of its Slurm job.
+"""The batch script that runs a workload's script on its Slurm job: on every node, or once.
 
 The batch shell runs on the first node. It starts one rank per node with srun. The only rank of a
 job it starts itself, which saves the cluster a step. Ranks report on their standard output. On
@@ -21,6 +21,10 @@ shell dies of a signal:
 
 Ranks also leave their exit codes in files (see `connectors.slurm.logs`). As for every shell, a
 script that itself exits with 129 to 192 looks like one that a signal killed.
+
+The script of a batch job is the only rank, on the first node. It is started as the only rank of a
+job is, finds Slurm's variables and the cluster's `srun`, and is told of no other rank. In a
+container there is no `srun`, unless the image has one.
 
 User input is never part of the shell's text or environment: it travels as base64.
 
@@ -173,11 +177,13 @@ if [ "$ranks" -gt 1 ]; then
       'the program without srun. RANK, WORLD_SIZE and MASTER_ADDR say which part it is.' >&2" \
     'exit 1' > "$work/bin/srun" && chmod 755 "$work/bin/srun" && path=$work/bin:$path
 fi
-env "${variables[@]}" PATH="$path" CUDA_DEVICE_ORDER=PCI_BUS_ID LOCAL_RANK=0 \
-  MASTER_ADDR="$master_address" MASTER_PORT="$master_port" NNODES="$ranks" NODE_RANK="$rank" \
-  RANK="$rank" TIDEGATE_GPUS_PER_NODE="$gpus" TIDEGATE_GPU_SLOTS="$slots" \
-  TIDEGATE_NODE="$SLURMD_NODENAME" TIDEGATE_TRACE="$tag" WORLD_SIZE="$ranks" \
-  "${command[@]}" "$work/script" < /dev/null >> "$name.stdout" 2>> "$name.stderr" &
+rendezvous=(CUDA_DEVICE_ORDER=PCI_BUS_ID LOCAL_RANK=0 MASTER_ADDR="$master_address" \
+  MASTER_PORT="$master_port" NNODES="$ranks" NODE_RANK="$rank" RANK="$rank" WORLD_SIZE="$ranks")
+[ -z "$is_batch" ] || rendezvous=()
+env "${variables[@]}" PATH="$path" "${rendezvous[@]}" TIDEGATE_GPUS_PER_NODE="$gpus" \
+  TIDEGATE_GPU_SLOTS="$slots" TIDEGATE_NODE="$SLURMD_NODENAME" TIDEGATE_TRACE="$tag" \
+  "${command[@]}" "$work/script" "${arguments[@]}" \
+  < /dev/null >> "$name.stdout" 2>> "$name.stderr" &
 pid=$!
 # From here on the shell has nothing to say but how its helpers were ended.
 exec 2> /dev/null
@@ -301,8 +307,8 @@ _SRUN = r"""
 # Until the ranks can be told. What srun is to ignore must be ignored before it starts.
 trap '' ABRT
 # A rank that dies without a word is an error of the node; what scripts do is never one.
-coproc srun --ntasks=@RANKS@ --ntasks-per-node=1 --distribution=block --input=all --wait=0 \
-  --kill-on-bad-exit=1 --mpi=none --export=ALL@CONTAINER_OPTIONS@ \
+coproc srun --nodes=@RANKS@ --ntasks=@RANKS@ --ntasks-per-node=1 --distribution=block \
+  --input=all --wait=0 --kill-on-bad-exit=1 --mpi=none --export=ALL@CONTAINER_OPTIONS@ \
   /bin/bash -c "$rank_program" tidegate-rank "$key" "$directory" \
   @SETTINGS_BYTES@ @SCRIPT_BYTES@ "$tag" @GPUS@ @RANKS@ "${address:-$first}" "$port"
 """
@@ -358,7 +364,7 @@ def batch_script(
         "PATH": shlex.quote(path),
         "PORT_FIRST": str(_PORT_FIRST),
         "PORTS": str(_PORTS),
-        "RANKS": str(len(workload.slots)),
+        "RANKS": str(workload.ranks),
         "GPUS": str(gpus_per_node),
         "SETTINGS_BYTES": str(len(settings)),
         "SCRIPT_BYTES": str(len(script)),
@@ -395,7 +401,7 @@ def _template(workload: Workload) -> str:
     start for the cluster.
     """
     is_contained = workload.image is not None
-    is_alone = len(workload.slots) == 1 and not is_contained
+    is_alone = workload.ranks == 1 and not is_contained
     parts = {
         "ADDRESS": "" if is_alone else _ADDRESS,
         "START": _ALONE if is_alone else _SRUN,
@@ -438,9 +444,15 @@ def _settings(workload: Workload) -> str:
     limit_ms = 1_000 * (workload.time_limit_s or 0)
     # The notice never comes before half the limit, however long the grace is.
     notice_ms = limit_ms - min(1_000 * workload.grace_s, limit_ms // 2)
+    batch = workload.batch
     variables = [f"{name}={value}" for name, value in workload.environment.items()]
+    if batch is not None:
+        # To Slurm the job has the name by which it is found again.
+        variables.append(f"SLURM_JOB_NAME={workload.name}")
     return (
         f"command=({shlex.join(command_of(workload.script))})\n"
+        f"arguments=({shlex.join(batch.arguments if batch else ())})\n"
+        f"is_batch={'1' if batch else ''}\n"
         f"variables=({shlex.join(variables)})\n"
         f"notice_signal={workload.notice_signal}\n"
         f"grace_s={workload.grace_s}\n"

@@ -37,11 +37,18 @@ class Submission:
     environment: Mapping[str, str]
     node_count: int = 1
     tasks_per_node: int = 1
+    #: None: `tasks_per_node` on each node.
+    tasks: int | None = None
     cpus_per_task: int | None = None
     memory_mb_per_node: int | None = None
     time_limit_minutes: int | None = None
     constraint: str | None = None
     hold: bool = True
+
+    @property
+    def all_tasks(self) -> int:
+        """Return the number of its tasks."""
+        return self.node_count * self.tasks_per_node if self.tasks is None else self.tasks
 
     @property
     def has_gpus(self) -> bool:

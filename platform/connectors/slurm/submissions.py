@@ -54,6 +54,10 @@ class SubmissionBuilder:
         is_of_cores = pool.device is DeviceKind.CPU
         each_mb = pool.memory_mb_per_core if is_of_cores else options.memory_mb_per_gpu
         account = account_name(workload.team, options.account_prefix)
+        tasks_per_node = _tasks_per_node(workload)
+        cpus = workload.cpus_per_node or (options.cpus_per_gpu and options.cpus_per_gpu * gpus)
+        if is_of_cores:
+            cpus = gpus
         name = tag(options.tag_secret, workload.key, user)
         working_directory = options.working_directory.replace(USER_FIELD, user)
         return Submission(
@@ -68,13 +72,13 @@ class SubmissionBuilder:
             gres_type=pool.gres_type,
             gpus_per_node=gpus,
             node_count=len(workload.slots),
-            cpus_per_task=gpus
-            if is_of_cores
-            else workload.cpus_per_node or (options.cpus_per_gpu and options.cpus_per_gpu * gpus),
+            tasks_per_node=tasks_per_node,
+            tasks=None if workload.batch is None else workload.batch.tasks,
+            cpus_per_task=_cpus_per_task(cpus, tasks_per_node, workload),
             memory_mb_per_node=workload.memory_mib_per_node or (each_mb and each_mb * gpus),
             time_limit_minutes=self._time_limit_minutes(workload, gpus, pool),
             constraint=constraint_of(pool, workload),
-            environment={"PATH": options.path},
+            environment={"PATH": options.path, **_batch_variables(workload, working_directory)},
             script=batch_script(
                 _told_its_cores(workload, gpus) if is_of_cores else workload,
                 tag=name,
@@ -144,6 +148,37 @@ def constraint_of(pool: SlurmPool, workload: Workload) -> str | None:
     # "&" binds closer than "|". Brackets are a unit by themselves and may not stand in others.
     own = f"({own})" if "|" in own and "[" not in own else own
     return "&".join((own, *workload.features))
+
+
+def _tasks_per_node(workload: Workload) -> int:
+    """Return the most tasks on a node; the script of a job that is no batch job is one task."""
+    batch = workload.batch
+    if batch is None:
+        return 1
+    return batch.tasks_per_node or -(-(batch.tasks or 1) // len(workload.slots))
+
+
+def _cpus_per_task(cpus: int | None, tasks_per_node: int, workload: Workload) -> int | None:
+    """Return the CPUs of a task, from the `cpus` of a node where the script does not say it."""
+    if workload.batch is not None and workload.batch.cpus_per_task is not None:
+        return workload.batch.cpus_per_task
+    return cpus and max(1, cpus // tasks_per_node)
+
+
+def _batch_variables(workload: Workload, folder: str) -> dict[str, str]:
+    """Return the variables of a batch job that `sbatch` sets and slurmrestd does not."""
+    batch = workload.batch
+    if batch is None:
+        return {}
+    found = {
+        "SLURM_SUBMIT_DIR": folder,
+        "SLURM_NTASKS": batch.tasks,
+        "SLURM_NPROCS": batch.tasks,
+        "SLURM_NTASKS_PER_NODE": batch.tasks_per_node,
+        "SLURM_CPUS_PER_TASK": batch.cpus_per_task,
+        "SLURM_GPUS_PER_TASK": batch.gpus_per_task,
+    }
+    return {name: str(value) for name, value in found.items() if value is not None}
 
 
 def _told_its_cores(workload: Workload, cores: int) -> Workload:

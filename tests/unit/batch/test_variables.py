@@ -35,6 +35,7 @@ def test_the_variables_of_two_nodes_with_four_tasks_each() -> None:
         "SLURM_CPUS_PER_TASK": "6",
         "SLURM_GPUS": "16",
         "SLURM_GPUS_ON_NODE": "8",
+        "SLURM_GPUS_PER_NODE": "8",
         "SLURM_GTIDS": "0",
         "SLURM_JOBID": "77",
         "SLURM_JOB_ACCOUNT": "ai-company/nlp",
