@@ -62,6 +62,13 @@ class JobOrigin(models.TextChoices):
     NATIVE = "native"
 
 
+class Launch(models.TextChoices):
+    """How a job's script runs: once, on the first node, or once on every node."""
+
+    BATCH = "batch"
+    PER_NODE = "per_node"
+
+
 class JobArray(models.Model):
     """Jobs that were submitted together and differ only in their index.
 
@@ -123,7 +130,13 @@ class Job(models.Model):
     attempt, 0 before the first. Each node of the job must have all of `features`. `image` is its
     container image, None without one. All its nodes lie in one domain of the level
     `required_topology`, or if possible of `preferred_topology`. Each node gives it `cpus_per_node`
-    and `memory_mib_per_node`; None means the share that comes with its GPUs. `explanation` says why
+    and `memory_mib_per_node`; None means the share that comes with its GPUs.
+
+    `launch` says where the script runs. `tasks`, `tasks_per_node`, `cpus_per_task` and
+    `gpus_per_task` are what a batch job says about the tasks that its script starts; None means
+    that it says nothing. `arguments` follow the script on its command line.
+
+    `explanation` says why
     it waits, as of the last cycle that changed it; `explained_at` is the time of that.
     """
 
@@ -165,6 +178,12 @@ class Job(models.Model):
     cpus_per_node = models.IntegerField(null=True)
     memory_mib_per_node = models.BigIntegerField(null=True)
     time_limit_s = models.BigIntegerField(null=True)
+    launch = models.CharField(max_length=8, choices=Launch.choices, default=Launch.PER_NODE.value)
+    arguments = ArrayField(models.TextField(), default=list)
+    tasks = models.IntegerField(null=True)
+    tasks_per_node = models.IntegerField(null=True)
+    cpus_per_task = models.IntegerField(null=True)
+    gpus_per_task = models.IntegerField(null=True)
     notice_signal = models.CharField(max_length=8, default="TERM")
     checkpoint_path = models.CharField(max_length=1024, null=True)
     is_preemptible = models.BooleanField(default=False)
@@ -227,6 +246,15 @@ class Job(models.Model):
                 condition=Q(memory_mib_per_node=None)
                 | Q(memory_mib_per_node__gte=1, memory_mib_per_node__lte=MEMORY_MIB_PER_NODE_MAX),
                 name="job_asks_for_some_memory_or_leaves_it",
+            ),
+            models.CheckConstraint(
+                condition=Q(launch__in=[launch.value for launch in Launch]),
+                name="job_launch_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(launch="batch")
+                | Q(tasks=None, tasks_per_node=None, cpus_per_task=None, gpus_per_task=None),
+                name="job_has_tasks_if_it_is_a_batch_job",
             ),
             models.CheckConstraint(
                 condition=Q(time_limit_s=None) | Q(time_limit_s__gte=1),

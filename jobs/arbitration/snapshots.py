@@ -161,6 +161,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
         limit_s: int | None,
         pinned: str | None,
         image: str | None,
+        batch_nodes: int,
         is_native: bool,
     ) -> frozenset[str] | None:
         found = usable.of(
@@ -171,6 +172,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
             time_limit_s=limit_s,
             pinned=pinned,
             image=image,
+            batch_nodes=batch_nodes,
             is_native=is_native,
         )
         return usable.without(found, avoided[job]) if job in avoided else found
@@ -194,7 +196,18 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
             intern(priority_class),
             submitted_at,
             time_limit_s,
-            clusters(job, team, user, pool, mgpu_per_node, time_limit_s, pinned, image, is_native),
+            clusters(
+                job,
+                team,
+                user,
+                pool,
+                mgpu_per_node,
+                time_limit_s,
+                pinned,
+                image,
+                batch_nodes,
+                is_native,
+            ),
             # The same holds for features.
             sets[features]
             if features in sets
@@ -217,6 +230,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
                         time_limit_s,
                         pinned,
                         image,
+                        batch_nodes,
                         is_native,
                     ),
                 )
@@ -244,6 +258,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
             others,
             cpu_milli,
             memory_mib,
+            batch_nodes,
             is_native,
         ) in _rows(sql, parameters)
         if job not in left_out
@@ -258,7 +273,7 @@ SELECT id::text, team_id::text, user_id::text, coalesce(pools[1], pool_id)::text
        required_topology, preferred_topology,
        CASE WHEN node_count_min IS NOT NULL THEN node_count END,
        nullif(array_to_string(pools[2:], ' '), ''), cpus_per_node * 1000, memory_mib_per_node,
-       origin = 'native'
+       CASE WHEN launch = 'batch' THEN node_count ELSE 0 END, origin = 'native'
 FROM jobs_job WHERE state = 'queued'
 """
 _NOT_DEPENDENT = """

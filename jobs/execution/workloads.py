@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from connectors.protocol import RankSlot, Workload
+from batch.variables import job_number
+from connectors.protocol import BatchLaunch, RankSlot, Workload
 from jobs.actions.checkpoints import reporting_environment
-from jobs.models import Attempt
+from jobs.models import Attempt, Launch
 from tenants.places import path_at
 
 
@@ -57,4 +58,19 @@ def workload_of(attempt: Attempt) -> Workload:
         memory_mib_per_node=job.memory_mib_per_node,
         required_topology=job.required_topology,
         preferred_topology=job.preferred_topology,
+        batch=_batch(attempt) if job.launch == Launch.BATCH else None,
+    )
+
+
+def _batch(attempt: Attempt) -> BatchLaunch:
+    job = attempt.job
+    return BatchLaunch(
+        number=job_number(job.id),
+        restarts=attempt.number - 1,
+        array_number=None if job.array is None else job_number(job.array.id),
+        tasks=job.tasks,
+        tasks_per_node=job.tasks_per_node,
+        cpus_per_task=job.cpus_per_task,
+        gpus_per_task=job.gpus_per_task,
+        arguments=tuple(job.arguments),
     )

@@ -20,8 +20,15 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from arbiter.api.snapshot import Level
-from connectors.workload_checks import RANKS_MAX
-from jobs.models import CPUS_PER_NODE_MAX, MEMORY_MIB_PER_NODE_MAX, POOLS_MAX, TOPOLOGIES, JobType
+from connectors.workload_checks import ARGUMENTS_MAX, RANKS_MAX
+from jobs.models import (
+    CPUS_PER_NODE_MAX,
+    MEMORY_MIB_PER_NODE_MAX,
+    POOLS_MAX,
+    TOPOLOGIES,
+    JobType,
+    Launch,
+)
 from jobs.submission import member_checks as checks
 from jobs.submission.array_text import TASKS_MAX, TEXT_MAX, ArrayShape
 from jobs.submission.member_checks import (
@@ -36,6 +43,7 @@ from jobs.submission.sbatch_values import FEATURE, NOTICE_SIGNALS
 from primitives.durations import duration_of_seconds
 
 TIME_LIMIT_S_MAX = 31_536_000
+TASKS_OF_JOB_MAX = 10_000
 TIME_LIMIT_MAX = duration_of_seconds(TIME_LIMIT_S_MAX)
 
 #: The name of an object.
@@ -100,6 +108,35 @@ class JobMembers(BaseModel):
     # These three are read before the others, by `jobs.submission.requests`.
     script: str | None = Field(None, description="At most 1 MiB of UTF-8")
     sbatch: str | None = Field(None, description="At most 1 MiB of UTF-8")
+    launch: Annotated[
+        Annotated[Launch, one_of(Launch, Launch)] | None,
+        Kept("Whether the script runs once, on the first node, or on every node"),
+    ] = Field(
+        None,
+        description="`batch`: the script runs once, on the first node, and starts tasks on the "
+        "others with `srun`, as under Slurm. `per_node`: it runs once on every node. Default: "
+        "`batch` for an `sbatch` text with `#SBATCH` lines, else `per_node`",
+    )
+    arguments: Annotated[
+        tuple[str, ...],
+        checked(
+            checks.arguments,
+            Annotated[list[str], Field(max_length=ARGUMENTS_MAX)],
+        ),
+        Kept("Arguments of the script", in_lists=False),
+    ] = Field((), description="Arguments of the script")
+    tasks: Annotated[int | None, Kept("Tasks of a batch job", in_lists=False)] = Field(
+        None, ge=1, le=TASKS_OF_JOB_MAX, description="Of a batch job: how many tasks `srun` starts"
+    )
+    tasks_per_node: Annotated[
+        int | None, Kept("Tasks of a batch job on each node", in_lists=False)
+    ] = Field(None, ge=1, le=TASKS_OF_JOB_MAX, description="Of a batch job: the same by node")
+    cpus_per_task: Annotated[
+        int | None, Kept("CPUs of each task of a batch job", in_lists=False)
+    ] = Field(None, ge=1, le=CPUS_PER_NODE_MAX, description="Of a batch job: CPUs of each task")
+    gpus_per_task: Annotated[
+        int | None, Kept("GPUs of each task of a batch job", in_lists=False)
+    ] = Field(None, ge=1, le=1_024, description="Of a batch job: GPUs that each task sees")
     time_limit: str | None = Field(
         None, description="Duration with a unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds"
     )

@@ -14,7 +14,11 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, PlainValidator, ValidationInfo
 
-from connectors.workload_checks import RESERVED_ENVIRONMENT
+from connectors.workload_checks import (
+    ARGUMENTS_BYTES_MAX,
+    ARGUMENTS_MAX,
+    RESERVED_ENVIRONMENT,
+)
 from jobs.models import POOLS_MAX, Condition
 from jobs.queue.dependencies import DEPENDENCIES_MAX
 from jobs.submission.array_text import ArrayShape, parse_array
@@ -136,6 +140,23 @@ def pools(value: Any) -> tuple[str, ...]:
         raise refused(Problem(f"has {len(value):,} names; give 1 to {POOLS_MAX}", "out_of_range"))
     if len(set(value)) < len(value):
         raise refused(Problem("names a pool twice"))
+    return tuple(value)
+
+
+def arguments(value: Any) -> tuple[str, ...]:
+    """Return the arguments of a script."""
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise refused(Problem("must be a list of texts", "wrong_type"))
+    if len(value) > ARGUMENTS_MAX:
+        raise refused(Problem(f"has {len(value):,} texts; at most {ARGUMENTS_MAX:,} are allowed"))
+    if any("\0" in word for word in value):
+        raise refused(Problem("contains a NUL character"))
+    try:
+        size = sum(len(word.encode()) for word in value)
+    except UnicodeEncodeError:
+        raise refused(Problem("is not valid Unicode")) from None
+    if size > ARGUMENTS_BYTES_MAX:
+        raise refused(Problem(f"has {size:,} bytes; at most {ARGUMENTS_BYTES_MAX:,} are allowed"))
     return tuple(value)
 
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from arbiter.explain.sentences import cpu_and_memory_text
 from connectors.workload_checks import SCRIPT_BYTES_MAX
-from jobs.models import JobType
+from jobs.models import JobType, Launch
 from jobs.submission.array_text import STORED_BYTES_MAX, task_name
 from jobs.submission.job_members import FIELDS, TIME_LIMIT_MAX, TIME_LIMIT_S_MAX, JobMembers
 from jobs.submission.member_checks import NAME_MAX
@@ -30,6 +30,7 @@ from primitives.units import DeviceKind
 _WORD = re.compile(r"[A-Za-z0-9._+-]{1,60}")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
+_OF_TASKS = ("tasks", "tasks_per_node", "cpus_per_task", "gpus_per_task")
 #: Names in an sbatch text that mean a member of another name.
 _MEANING = {"partition": "pool", "gpu_type": "pool", "qos": "priority_class"}
 
@@ -59,6 +60,7 @@ class JobRequest(JobMembers):
 
     name: str
     script: str
+    launch: Launch
     size: Size
     notes: tuple[Note, ...] = ()
     pool_hints: tuple[Hint, ...] = ()
@@ -108,10 +110,18 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         _check_tasks(members, name, texts, problems)
     elif members.type == JobType.ARRAY:
         problems.fail("type", "is array only together with array, which gives the indices")
+    launch = members.launch or (
+        Launch.PER_NODE if reading is None or reading.is_plain else Launch.BATCH
+    )
+    if launch is Launch.PER_NODE:
+        for member in _OF_TASKS:
+            if getattr(members, member) is not None:
+                problems.fail(member, "is of batch jobs; give launch = batch, or leave it out")
     problems.raise_any(notes)
     derived: dict[str, Any] = {
         "name": name,
         "script": script,
+        "launch": launch,
         "size": size,
         "pools": members.pools if members.pool is None else (members.pool,),
         # In a pool of CPU cores the CPUs are the size itself.
@@ -181,9 +191,12 @@ def _merge(
     counting = {
         sources[name] for name in reading.fields if name not in given and name not in _MEANING
     }
+    is_per_node = given.get("launch") == Launch.PER_NODE
     for name, value in reading.fields.items():
         source = sources[name]
         meaning = _MEANING.get(name, name)
+        if is_per_node and name in _OF_TASKS:
+            continue
         if meaning in given or (meaning == "pool" and "pools" in given):
             if source in counting:
                 told = f"{notes[source].detail}; the pool is the request's"

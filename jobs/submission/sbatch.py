@@ -42,13 +42,14 @@ class SbatchReading:
     `partition`, `gpu_type` and `qos` mean a pool or a priority class only if one of that name
     exists, which the caller checks. `whole_nodes` is there for a job that takes all GPUs of its
     nodes. `notes` are in the order of the lines. `shape` is the size of the job in Slurm's words,
-    with its tasks.
+    with its tasks. A text without directives `is_plain`.
     """
 
     fields: Mapping[str, Any]
     sources: Mapping[str, int]
     notes: tuple[Note, ...]
     shape: Shape
+    is_plain: bool
 
 
 def parse_sbatch(text: str, own: Own | None = None) -> SbatchReading:
@@ -85,6 +86,7 @@ def parse_sbatch(text: str, own: Own | None = None) -> SbatchReading:
         {name: places[given.note] for name, given in taken.items()},
         tuple(reading.notes[number] for number in order),
         settled.shape,
+        is_plain=not lines,
     )
 
 

@@ -61,9 +61,9 @@ _READ: tuple[tuple[str, str | None, str], ...] = (
     ("mem-per-cpu", None, "Times the CPUs of a node: `memory_mib_per_node`."),
     ("mem-per-gpu", None, "Times the GPUs of a node: `memory_mib_per_node`."),
     ("nodes", "N", "`nodes`; a range is an elastic job: `nodes_min`."),
-    ("ntasks", "n", "The tasks: with `--ntasks-per-node` they give the nodes."),
-    ("ntasks-per-gpu", None, "Times the GPUs: the tasks."),
-    ("ntasks-per-node", None, "The tasks of a node."),
+    ("ntasks", "n", "`tasks`; with `--ntasks-per-node` they give the nodes."),
+    ("ntasks-per-gpu", None, "Times the GPUs: `tasks`."),
+    ("ntasks-per-node", None, "`tasks_per_node`."),
     ("partition", "p", "The pool or pools of that name; other names are told."),
     ("qos", "q", "The priority class of that name; other names are told."),
     ("signal", None, "`notice_signal`."),
@@ -94,7 +94,7 @@ _PLACEMENT = "Placement is chosen by Tidegate."
 _COMMAND = "It concerns the sbatch command only."
 _CLUSTER_SETUP = "The cluster's own setting applies."
 _CONTAINER = "The cluster decides how containers are set up."
-_ONE_PROCESS = "One process is started per node."
+_STEPS = "Give it to srun."
 
 _NO_EFFECT: tuple[tuple[str, str | None, str], ...] = (
     ("account", "A", _PAYER),
@@ -106,7 +106,7 @@ _NO_EFFECT: tuple[tuple[str, str | None, str], ...] = (
     ("cores-per-socket", None, _NODE_SHARE),
     ("cpu-freq", None, _CLUSTER_SETUP),
     ("delay-boot", None, _CLUSTER_SETUP),
-    ("distribution", "m", _ONE_PROCESS),
+    ("distribution", "m", _STEPS),
     ("error", "e", _LOGS),
     ("extra-node-info", "B", _NODE_SHARE),
     ("gpu-bind", None, "Bind GPUs in the script."),
@@ -146,7 +146,7 @@ _NO_EFFECT_OPTIONAL: tuple[tuple[str, str | None, str], ...] = (
 _NO_EFFECT_WITHOUT_VALUE: tuple[tuple[str, str | None, str], ...] = (
     ("contiguous", None, _PLACEMENT),
     ("ignore-pbs", None, _COMMAND),
-    ("overcommit", "O", _ONE_PROCESS),
+    ("overcommit", "O", _STEPS),
     ("oversubscribe", "s", "GPUs are never shared between jobs."),
     ("parsable", None, _COMMAND),
     ("quiet", "Q", _COMMAND),

@@ -17,8 +17,7 @@ _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 #: The options that name GPUs.
 GPUS = frozenset({"gres", "gpus-per-node", "gpus", "gpus-per-task"})
 
-_ONE_PROCESS = "One process runs on each node."
-_ONE_SCRIPT = "The script runs once on each node; start more processes in it."
+_STARTED = "srun starts them"
 _TASKS_UNKNOWN = "Say how many tasks a node has, with --ntasks-per-node."
 _GPUS_UNKNOWN = "Say how many GPUs a node has, with --gpus-per-node."
 _WHOLE_MEMORY = "A node is shared; write how much memory is needed of it, such as 64G."
@@ -191,7 +190,7 @@ class _Settling:
         elif tasks is not None and each:
             least = most = -(-tasks // each)
             self._take_nodes(least, most, "ntasks")
-            self.derived = f"nodes = {most}. "
+            self.derived = f"nodes = {most}; "
 
     def _take_nodes(self, least: int, most: int, option: str, why: str = "") -> None:
         self.shape.nodes_min, self.shape.nodes = least, most
@@ -344,16 +343,11 @@ class _Settling:
             shape.tasks_per_node = 1 if told is None and "gpus" not in self.settled.fields else None
         elif is_one_node or shape.tasks == 1:
             shape.tasks_per_node = shape.tasks
-        if per_gpu is not None:
-            self.tell("ntasks-per-gpu", _ONE_SCRIPT, Verdict.IGNORED)
-        for option in ("ntasks", "ntasks-per-node"):
-            if option in self.asked:
-                is_single = shape.tasks_per_node == 1
-                self.tell(
-                    option,
-                    self.derived + (_ONE_PROCESS if is_single else _ONE_SCRIPT),
-                    Verdict.UNDERSTOOD if is_single or self.derived else Verdict.IGNORED,
-                )
+        for option, value in (("ntasks", self.value("ntasks")), ("ntasks-per-gpu", shape.tasks)):
+            if option in self.asked and value is not None:
+                self.take("tasks", value, option, f"; {self.derived}{_STARTED}")
+        if each is not None:
+            self.take("tasks_per_node", each, "ntasks-per-node", f"; {_STARTED}")
 
     def _gpus_of_a_node(self) -> int | None:
         shape = self.shape
@@ -372,6 +366,8 @@ class _Settling:
             self.drop("cpus-per-gpu")
             self.drop("cpus-per-task")
         shape.cpus_per_task = self.value("cpus-per-task")
+        if shape.cpus_per_task is not None:
+            self.take("cpus_per_task", shape.cpus_per_task, "cpus-per-task")
         for option, each, count, missing in (
             ("cpus-per-gpu", self.value("cpus-per-gpu"), self._gpus_of_a_node(), _GPUS_UNKNOWN),
             ("cpus-per-task", shape.cpus_per_task, shape.tasks_per_node, _TASKS_UNKNOWN),
@@ -385,7 +381,8 @@ class _Settling:
             elif count is None:
                 self.tell(option, missing, Verdict.IGNORED)
             else:
-                self.take("cpus_per_node", each * count, option)
+                extra = "" if option == "cpus-per-gpu" else f", cpus_per_task = {each}"
+                self.take("cpus_per_node", each * count, option, extra)
 
     def memory(self) -> None:
         """Settle the memory of a node."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from uuid_utils.compat import uuid7
 
-from arbiter.explain.sentences import duration_text
 from audit.recording import record
 from bulk.inserting import insert_row, insert_rows
-from clusters.models import Cluster, Pool
+from clusters.models import Pool
 from clusters.queries import NodeWish, nodes_having, places_having
-from connectors.registry import kind_named
 from jobs.access import visible_arrays, visible_jobs
 from jobs.errors import TooManyDependencies, TooManyOpenJobs
 from jobs.models import POOLS_MAX, Dependency, Job, JobState, JobType
@@ -26,6 +23,7 @@ from jobs.submission.job_arrays import insert_array
 from jobs.submission.job_members import kept_by
 from jobs.submission.never_fits import never_fits
 from jobs.submission.offers import Offer, offer_to
+from jobs.submission.pool_places import allowing_time, check_units, place_in, running_batch
 from jobs.submission.problems import refused_lines
 from jobs.submission.requests import Hint, JobRequest, hint_settled, settled
 from jobs.submission.resolved_requests import Predecessor, ResolvedRequest, size_pointer
@@ -167,7 +165,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     priority_class, notes = _priority_class(request, offer.priority_classes, notes, errors)
     places = []
     for pool in pools:
-        place, notes = _place(request, offer, pool, notes, errors)
+        place, notes = place_in(request, offer, pool, notes, errors)
         places.append(place)
     predecessors = _predecessors(request, team, actor, errors)
     if errors or not places or priority_class is None:
@@ -177,9 +175,10 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
             errors=errors,
             notes=[note.as_json() for note in notes],
         )
-    places = [_allowing_time(request, place) for place in places]
+    places = [allowing_time(request, place) for place in places]
     fleets = [_fleet(request, offer, place.pool) for place in places]
     size = laid_out(request.size, fleets[0], places[0].clusters)
+    places = [running_batch(request, size.node_count_max, place) for place in places]
     if request.whole_note is not None:
         told = (
             f"gpus_per_node = {gpus_text(size.mgpu_per_node)}: whole nodes of {places[0].pool.name}"
@@ -188,7 +187,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     notes = (*notes, *notes_on(request.size, size), *notes_on_array(request.array))
     found: list[ResolvedRequest] = []
     for place, fleet in zip(places, fleets, strict=True):
-        _check_units(request, size.mgpu_per_node, place)
+        check_units(request, size.mgpu_per_node, place)
         found.append(
             ResolvedRequest(
                 request=request,
@@ -223,45 +222,6 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
             )
         )
     return replace(found[0], others=tuple(found[1:]))
-
-
-class _Place(NamedTuple):
-    """A pool, and the clusters in it where the request may run.
-
-    `cluster` is the pinned cluster. `clusters` are the ids to which the request is restricted
-    (None: any). `refusals` has all clusters with the pool by id, each with why it cannot run the
-    image.
-    """
-
-    pool: Pool
-    cluster: Cluster | None
-    clusters: frozenset[str] | None
-    refusals: Mapping[str, tuple[Cluster, str]]
-
-
-def _place(
-    request: JobRequest,
-    offer: Offer,
-    pool: Pool,
-    notes: tuple[Note, ...],
-    errors: list[FieldError],
-) -> tuple[_Place, tuple[Note, ...]]:
-    """Return where in `pool` the request may run, by its cluster and image."""
-    cluster, clusters = None, None
-    if request.cluster is not None:
-        cluster = _cluster(request.cluster, pool, errors)
-        clusters = None if cluster is None else frozenset({str(cluster.pk)})
-    refusals = _image_refusals(request.image, offer.fleet(pool), pool, cluster)
-    running = frozenset(pk for pk, (_, why) in refusals.items() if not why)
-    if running:
-        clusters = running if len(running) < len(refusals) or request.image else clusters
-    elif request.image_note is not None:
-        detail = _no_image_runs(refusals, pool, cluster)
-        notes = settled(notes, request.image_note, Verdict.REFUSED, f"{detail}.")
-    elif refusals or request.image is not None:
-        detail = _no_image_runs(refusals, pool, cluster)
-        errors.append(FieldError("/image", detail, "unavailable"))
-    return _Place(pool, cluster, clusters, refusals), notes
 
 
 def _fleet(request: JobRequest, offer: Offer, pool: Pool) -> Fleet:
@@ -416,18 +376,6 @@ def _priority_class(
     return found, notes
 
 
-def _cluster(name: str, pool: Pool, errors: list[FieldError]) -> Cluster | None:
-    cluster = Cluster.objects.filter(name=name, nodes__pool=pool).distinct().first()
-    if cluster is not None and cluster.archived_at is not None:
-        detail = f"{cluster.name} is archived and takes no jobs; name another cluster, or none"
-        errors.append(FieldError("/cluster", detail, "archived"))
-    elif cluster is None:
-        errors.append(
-            FieldError("/cluster", f"there is no cluster {name[:60]!r} with {pool.name}", "unknown")
-        )
-    return cluster
-
-
 def _predecessors(
     request: JobRequest, team: Node, actor: Actor, errors: list[FieldError]
 ) -> tuple[Predecessor, ...]:
@@ -474,45 +422,6 @@ def _predecessors(
     return tuple(found)
 
 
-def _image_refusals(
-    image: str | None, fleet: Fleet, pool: Pool, pinned: Cluster | None
-) -> dict[str, tuple[Cluster, str]]:
-    """Return by cluster id why the cluster cannot run a job with `image`, or without one.
-
-    It covers the clusters with nodes of the pool, or only the pinned one. The reason is "" where
-    the cluster can run it. One query.
-    """
-    known = fleet.sizes.keys() if pinned is None else {str(pinned.pk)}
-    return {
-        str(cluster.pk): (
-            cluster,
-            kind_named(cluster.kind).image_refusal(cluster.options, pool.name, image),
-        )
-        for cluster in Cluster.objects.filter(pk__in=known).order_by("name")
-    }
-
-
-def _no_image_runs(
-    refusals: Mapping[str, tuple[Cluster, str]], pool: Pool, pinned: Cluster | None
-) -> str:
-    """Return why no cluster runs the job because of its image, and what to do.
-
-    Clusters that run images name an acceptable image. The others matter only if none of those
-    exists.
-    """
-    told = [
-        f"{cluster}: {why}"
-        for cluster, why in refusals.values()
-        if kind_named(cluster.kind).refuse_image is not None and why
-    ]
-    if told:
-        return "; ".join(told[:3]) + (" and more" if len(told) > 3 else "")
-    who = f"no cluster with {pool.name} runs" if pinned is None else f"{pinned} does not run"
-    return f"{who} container images; leave the image out and let the script bring its software" + (
-        "" if pinned is None else ", or choose another cluster"
-    )
-
-
 def _listed(names: Iterable[str]) -> str:
     found = list(names)
     return ", ".join(found[:20]) + (" and more" if len(found) > 20 else "") if found else "none"
@@ -536,59 +445,6 @@ def check_begin(resolved: ResolvedRequest, now: datetime) -> ResolvedRequest:
     )
     note = Note(0, "", Verdict.UNDERSTOOD, detail)
     return replace(resolved, notes=(*resolved.notes, note))
-
-
-def _allowing_time(request: JobRequest, place: _Place) -> _Place:
-    """Return `place` without the clusters whose time limit in the pool is too short.
-
-    Raises InvalidRequest if no cluster is left.
-    """
-    pool, pinned, clusters, known = place
-    asked_s = request.time_limit_s
-    limits = {
-        pk: limit_s
-        for pk, (cluster, _) in known.items()
-        if (clusters is None or pk in clusters)
-        and (limit_s := cluster.time_limits.get(pool.name)) is not None
-    }
-    if asked_s is None or all(limit_s >= asked_s for limit_s in limits.values()):
-        return place
-    allowing = frozenset(
-        pk for pk in (known if clusters is None else clusters) if limits.get(pk, asked_s) >= asked_s
-    )
-    if allowing:
-        return place._replace(clusters=allowing)
-    who = f"no cluster with {pool.name} lets" if pinned is None else f"{pinned} does not let"
-    detail = (
-        f"{who} a job run for {duration_text(asked_s)}; the longest time limit there is "
-        f"{duration_text(max(limits.values()))}"
-    )
-    raise InvalidRequest(
-        f"time_limit_s: {detail}", errors=[FieldError("/time_limit_s", detail, "unavailable")]
-    )
-
-
-def _check_units(request: JobRequest, mgpu_per_node: int, place: _Place) -> None:
-    """Raise InvalidRequest if none of the usable clusters can cut GPUs as requested."""
-    pool, pinned, clusters, known = place
-    units = [
-        kind_named(cluster.kind).gpu_unit_mgpu(cluster.options, pool.name)
-        for pk, (cluster, _) in known.items()
-        if clusters is None or pk in clusters
-    ]
-    if not units or any(mgpu_per_node % unit == 0 for unit in units):
-        return
-    who = f"no cluster with {pool.name} gives" if pinned is None else f"{pinned} does not give"
-    detail = (
-        f"{who} a node of a job {pool.kind.text(mgpu_per_node)}; ask for a multiple of "
-        f"{gpus_text(min(units))} on each node"
-        + ("" if pinned is None else ", or choose another cluster")
-    )
-    pointer = size_pointer(request)
-    raise InvalidRequest(
-        f"{pointer.removeprefix('/')}: {detail}",
-        errors=[FieldError(pointer, detail, "unavailable")],
-    )
 
 
 def _refuse_too_many(offer: Offer, more: int) -> None:

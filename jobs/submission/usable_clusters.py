@@ -26,6 +26,11 @@ class UsableClusters:
         self._time_limits = {str(one.pk): one.time_limits for one in rows if one.time_limits}
         kinds = [kind_named(name) for name in {name for name, _ in self._rules.values()}]
         self._all = frozenset(self._rules)
+        self._batch_nodes_max = {
+            pk: most
+            for pk, (kind, _) in self._rules.items()
+            if (most := kind_named(kind).batch_nodes_max) is not None
+        }
         unisolated = {str(one.pk) for one in rows if is_for_the_demo(one)}
         self._needs_user = unisolated | frozenset(
             pk for pk, (kind, _) in self._rules.items() if kind_named(kind).has_users
@@ -70,12 +75,13 @@ class UsableClusters:
         time_limit_s: int | None,
         pinned: str | None,
         image: str | None,
+        batch_nodes: int = 0,
         is_native: bool = False,
     ) -> frozenset[str] | None:
         """Return the clusters that may run such a job; None when all may.
 
         The job belongs to `user` in `team` and `pool`, and asks for `mgpu_per_node` for
-        `time_limit_s` seconds.
+        `time_limit_s` seconds. `batch_nodes` are the most nodes of a batch job, 0 for other jobs.
 
         Rules about GPU parts and images hold only for jobs that the portal submits. A native job
         waits on its cluster as that has accepted it, possibly with parts of CPU cores.
@@ -85,6 +91,8 @@ class UsableClusters:
         asks_image = not is_native and (image is not None or self._needs_image)
         has_units = self._has_units and not is_native
         refusing = self._too_short(pool, time_limit_s) | self._unprepared.get(team, _NONE)
+        if batch_nodes:
+            refusing |= self._too_small_for_batch(batch_nodes)
         if not (pinned or asks_image or self._needs_user or has_units or refusing):
             return None
         key = (
@@ -117,6 +125,10 @@ class UsableClusters:
             for pk, limits in self._time_limits.items()
             if limits.get(name, time_limit_s) < time_limit_s
         )
+
+    def _too_small_for_batch(self, nodes: int) -> frozenset[str]:
+        """Return the clusters that run no batch job of so many nodes."""
+        return frozenset(pk for pk, most in self._batch_nodes_max.items() if nodes > most)
 
     def _units_of(self, pool: str) -> dict[str, int]:
         if pool not in self._units:

@@ -18,6 +18,7 @@ from billing.queries import cost_per_hour_nano
 from clusters.models import Cluster, Pool
 from jobs.arbitration.reasons import reason_document
 from jobs.arbitration.snapshots import display_names, one_instant, read_queue
+from jobs.models import Launch
 from jobs.queue.dependencies import fate
 from jobs.queue.reason_documents import HELD_BY_USER
 from jobs.queue.withholding import BEGIN_TIME, DEPENDENCY, Withheld, withheld_sentence
@@ -239,6 +240,7 @@ def _usable(
         time_limit_s=resolved.request.time_limit_s,
         pinned=None if resolved.cluster is None else str(resolved.cluster.pk),
         image=resolved.request.image,
+        batch_nodes=resolved.node_count_max if resolved.request.launch == Launch.BATCH else 0,
     )
 
 

@@ -72,7 +72,7 @@ JobArgument = Annotated[
 
 
 class SubmitCommand(TyperCommand):
-    """Treats the words after `--` as the command to run."""
+    """Treats the words after `--` as the command to run, or as arguments of the file."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Store the words after `--` in `ctx.meta["command"]`, and parse the others."""
@@ -88,11 +88,13 @@ def submit(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FILE | -- COMMAND...]",
+            metavar="[FILE [ARG...] | -- COMMAND...]",
             help="A batch script (with #SBATCH lines), a .yaml file with the members of a job "
-            "request, or - for a script on standard input.",
+            "request, or - for a script on standard input. Arguments of the script that start with "
+            "a dash come after --: FILE -- --lr 0.1.",
         ),
     ] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     team: Annotated[
         str | None,
         typer.Option(help="Path of the team, or its unique end (nlp). Default: TIDEGATE_TEAM."),
@@ -153,6 +155,14 @@ def submit(
         str | None,
         typer.Option(metavar="LEVEL", help="Prefer nodes in one node, nvlink, rack or block."),
     ] = None,
+    launch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODE",
+            help="batch: the script runs once and starts tasks with srun. per_node: it runs on "
+            "every node. Default: batch for a file with #SBATCH lines.",
+        ),
+    ] = None,
     signal: Annotated[
         str | None, typer.Option(help="Signal before a stop: TERM, USR1, USR2, INT or HUP.")
     ] = None,
@@ -203,6 +213,7 @@ def submit(
         source,
         ctx.meta.get("command"),
         {
+            "arguments": arguments or None,
             "team": team,
             **pools(pool),
             **span(gpus, "gpus"),
@@ -220,6 +231,7 @@ def submit(
             "image": image,
             "required_topology": required_topology,
             "preferred_topology": preferred_topology,
+            "launch": launch,
             "notice_signal": signal,
             "is_preemptible": True if preemptible else None,
             "is_requeueable": False if no_requeue else None,

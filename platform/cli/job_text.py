@@ -82,6 +82,7 @@ def print_job(job: Mapping[str, Any]) -> None:
             (_devices(job), _size(job, granted_mgpu=attempt.get("mgpu"))),
             ("features", ", ".join(job["features"]) or None),
             ("image", job["image"]),
+            ("launch", _launch(job)),
             ("topology", _topology(job)),
             ("with each node", _beside(job)),
             ("class", job["priority_class"]),
@@ -112,6 +113,16 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("waits because", (job["explanation"] or {}).get("sentence")),
         ]
     )
+
+
+def _launch(job: Mapping[str, Any]) -> str | None:
+    """Return how a batch job starts its tasks; None for a script that runs on every node."""
+    if job["launch"] != "batch":
+        return None
+    tasks = job.get("tasks")
+    each = job.get("tasks_per_node")
+    told = [f"{tasks} tasks" if tasks else "", f"{each} on a node" if each else ""]
+    return ", ".join(["batch", *(text for text in told if text)])
 
 
 #: Codes of jobs for which a start time makes no sense.

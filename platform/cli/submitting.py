@@ -35,20 +35,20 @@ def body_of(
     """Return the body to send.
 
     `source` is a file: YAML by its ending, or else a batch script; "-" is standard input. `command`
-    runs unchanged. Options that are None are absent. Raises CliError unless exactly one of them is
-    given, and for a file that cannot be read.
+    has the words after `--`: the arguments of the file, or a command that runs unchanged. Options
+    that are None are absent. Raises CliError without both, and for a file that cannot be read.
     """
-    if source is not None and command is not None:
-        raise CliError("Give a script file or a command after `--`, not both.")
     if source is None and not command:
         raise CliError("Nothing to run: give a script file, or a command after `--`.")
-    if command is not None:
+    if source is None:
+        assert command is not None
         body: dict[str, Any] = {
             "name": command[0].split()[0].rsplit("/", 1)[-1] if command[0].strip() else "job",
             "script": f"#!/bin/sh\n{_command_line(command)}\n",
         }
     else:
-        assert source is not None
+        if command:
+            options = {**options, "arguments": [*(options.get("arguments") or ()), *command]}
         text = _read(source)
         body = _from_yaml(text, source) if source.endswith((".yaml", ".yml")) else {"sbatch": text}
     given = {name: value for name, value in options.items() if value is not None}

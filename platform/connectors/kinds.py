@@ -93,6 +93,9 @@ class ClusterKind:
     #: The step of rank sizes in milli-GPU, by options and the pool's name. Without it, a rank may
     #: have any size.
     gpu_unit: Callable[[Options, str], int] | None = None
+    #: The most nodes of a batch job, whose script runs once and starts tasks on the others (None:
+    #: any number).
+    batch_nodes_max: int | None = None
     #: Whether jobs may name a container image, by options.
     runs_images: Callable[[Options], bool] = lambda options: False
     #: Why a job cannot run because of its image or the lack of one, by options, pool and image ("":

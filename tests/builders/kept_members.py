@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 KEPT: dict[str, Any] = {
+    "launch": "per_node",
     "begin_at": None,
     "time_limit_s": None,
     "is_preemptible": False,
@@ -18,4 +19,11 @@ KEPT: dict[str, Any] = {
     "memory_mib_per_node": None,
 }
 #: Shown on the page of a job and in plans, not in lists.
-KEPT_ON_PAGES: dict[str, Any] = {"notice_signal": "TERM"}
+KEPT_ON_PAGES: dict[str, Any] = {
+    "arguments": [],
+    "tasks": None,
+    "tasks_per_node": None,
+    "cpus_per_task": None,
+    "gpus_per_task": None,
+    "notice_signal": "TERM",
+}

@@ -73,6 +73,7 @@ KUBERNETES = ClusterKind(
     submits_held=True,
     submits_in_parts=True,
     gpu_unit=unit_mgpu,
+    batch_nodes_max=1,
     runs_images=names_images,
     refuse_image=job_image_refusal,
     default_images=default_images,

@@ -24,6 +24,24 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
     return a_server(monkeypatch, str(tmp_path))
 
 
+def test_arguments_of_a_script_are_sent(server: Server, tmp_path: Path) -> None:
+    """Planted: those after `--` alone."""
+    server.routes["POST jobs"] = created()
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\n")
+    ran = server.run(
+        *("submit", "--team", TEAM, str(script), "small", "--launch", "batch", "7"),
+        *("--", "--lr", "0.1 or so"),
+    )
+    assert (ran.exit_code, ran.err) == (0, "")
+    assert server.body() == {
+        "sbatch": "#!/bin/sh\n",
+        "team": TEAM,
+        "launch": "batch",
+        "arguments": ["small", "7", "--lr", "0.1 or so"],
+    }
+
+
 def test_a_command_is_submitted(server: Server) -> None:
     server.routes["POST jobs"] = created()
     ran = server.run(
@@ -139,7 +157,6 @@ def test_the_team_may_come_from_the_environment(
             ["submit", "--team", TEAM],
             "Nothing to run: give a script file, or a command after `--`.",
         ),
-        (["submit", "x.sh", "--team", TEAM, "--", "true"], "Give a script file or a command"),
         (["submit", "--team", TEAM, "--"], "Nothing to run: give a script file"),
         (["submit", "/no/such", "--team", TEAM], "Cannot read /no/such: No such file"),
         (["submit", "--gpus", "1", "--", "true"], "Which team?"),
