@@ -132,7 +132,7 @@ class Job(models.Model):
     `required_topology`, or if possible of `preferred_topology`. Each node gives it `cpus_per_node`
     and `memory_mib_per_node`; None means the share that comes with its GPUs.
 
-    `launch` says where the script runs. `tasks`, `tasks_per_node`, `cpus_per_task` and
+    `launch` says where the script runs. `ntasks`, `ntasks_per_node`, `cpus_per_task` and
     `gpus_per_task` are what a batch job says about the tasks that its script starts; None means
     that it says nothing. `arguments` follow the script on its command line.
 
@@ -180,8 +180,8 @@ class Job(models.Model):
     time_limit_s = models.BigIntegerField(null=True)
     launch = models.CharField(max_length=8, choices=Launch.choices, default=Launch.PER_NODE.value)
     arguments = ArrayField(models.TextField(), default=list)
-    tasks = models.IntegerField(null=True)
-    tasks_per_node = models.IntegerField(null=True)
+    ntasks = models.IntegerField(null=True)
+    ntasks_per_node = models.IntegerField(null=True)
     cpus_per_task = models.IntegerField(null=True)
     gpus_per_task = models.IntegerField(null=True)
     notice_signal = models.CharField(max_length=8, default="TERM")
@@ -253,7 +253,7 @@ class Job(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(launch="batch")
-                | Q(tasks=None, tasks_per_node=None, cpus_per_task=None, gpus_per_task=None),
+                | Q(ntasks=None, ntasks_per_node=None, cpus_per_task=None, gpus_per_task=None),
                 name="job_has_tasks_if_it_is_a_batch_job",
             ),
             models.CheckConstraint(
@@ -569,6 +569,11 @@ class Attempt(models.Model):
 
     def __str__(self) -> str:
         return f"attempt {self.number} of {self.job_id}"
+
+    @property
+    def ranks(self) -> int:
+        """How many times its script runs, each with a log of its own."""
+        return 1 if self.job.launch == Launch.BATCH else len(self.slots)
 
     @property
     def key(self) -> str:

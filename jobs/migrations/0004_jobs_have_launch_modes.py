@@ -36,12 +36,12 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name="job",
-            name="tasks",
+            name="ntasks",
             field=models.IntegerField(null=True),
         ),
         migrations.AddField(
             model_name="job",
-            name="tasks_per_node",
+            name="ntasks_per_node",
             field=models.IntegerField(null=True),
         ),
         migrations.AddConstraint(
@@ -59,8 +59,8 @@ class Migration(migrations.Migration):
                     models.Q(
                         ("cpus_per_task", None),
                         ("gpus_per_task", None),
-                        ("tasks", None),
-                        ("tasks_per_node", None),
+                        ("ntasks", None),
+                        ("ntasks_per_node", None),
                     ),
                     _connector="OR",
                 ),

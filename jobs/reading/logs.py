@@ -72,9 +72,13 @@ def read_log(
             "The log is not available here: the job was submitted directly to its cluster. "
             "Its user finds it where they had it written."
         )
-    ranks = len(found.slots)
+    ranks = found.ranks
     if rank >= ranks:
-        raise NotFound(f"The attempt has {ranks} ranks, the last of them is rank {ranks - 1}.")
+        raise NotFound(
+            "The script runs once, so its only rank is 0."
+            if ranks == 1
+            else f"The attempt has {ranks} ranks, the last of them is rank {ranks - 1}."
+        )
     try:
         chunk = _reader_of(found.cluster).read_log(
             found.key,

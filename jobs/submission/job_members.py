@@ -125,10 +125,10 @@ class JobMembers(BaseModel):
         ),
         Kept("Arguments of the script", in_lists=False),
     ] = Field((), description="Arguments of the script")
-    tasks: Annotated[int | None, Kept("Tasks of a batch job", in_lists=False)] = Field(
+    ntasks: Annotated[int | None, Kept("Tasks of a batch job", in_lists=False)] = Field(
         None, ge=1, le=TASKS_OF_JOB_MAX, description="Of a batch job: how many tasks `srun` starts"
     )
-    tasks_per_node: Annotated[
+    ntasks_per_node: Annotated[
         int | None, Kept("Tasks of a batch job on each node", in_lists=False)
     ] = Field(None, ge=1, le=TASKS_OF_JOB_MAX, description="Of a batch job: the same by node")
     cpus_per_task: Annotated[

@@ -30,7 +30,7 @@ from primitives.units import DeviceKind
 _WORD = re.compile(r"[A-Za-z0-9._+-]{1,60}")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
-_OF_TASKS = ("tasks", "tasks_per_node", "cpus_per_task", "gpus_per_task")
+_OF_TASKS = ("ntasks", "ntasks_per_node", "cpus_per_task", "gpus_per_task")
 #: Names in an sbatch text that mean a member of another name.
 _MEANING = {"partition": "pool", "gpu_type": "pool", "qos": "priority_class"}
 

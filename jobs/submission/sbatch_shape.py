@@ -345,9 +345,9 @@ class _Settling:
             shape.tasks_per_node = shape.tasks
         for option, value in (("ntasks", self.value("ntasks")), ("ntasks-per-gpu", shape.tasks)):
             if option in self.asked and value is not None:
-                self.take("tasks", value, option, f"; {self.derived}{_STARTED}")
+                self.take("ntasks", value, option, f"; {self.derived}{_STARTED}")
         if each is not None:
-            self.take("tasks_per_node", each, "ntasks-per-node", f"; {_STARTED}")
+            self.take("ntasks_per_node", each, "ntasks-per-node", f"; {_STARTED}")
 
     def _gpus_of_a_node(self) -> int | None:
         shape = self.shape

@@ -520,6 +520,8 @@ def _follow_once(reader: LogReader, job: dict[str, Any], *, is_fixed: bool) -> b
     if reader.attempt > latest:
         raise CliError(f"The job has no attempt {reader.attempt}.")
     ranks = len((job["current_attempt"] or {}).get("slots", ())) or reader.rank + 1
+    if job["launch"] == "batch":
+        ranks = 1
     if reader.rank >= ranks:
         raise CliError(f"The job has {ranks} ranks, the last of them is rank {ranks - 1}.")
     while True:

@@ -119,8 +119,8 @@ def _launch(job: Mapping[str, Any]) -> str | None:
     """Return how a batch job starts its tasks; None for a script that runs on every node."""
     if job["launch"] != "batch":
         return None
-    tasks = job.get("tasks")
-    each = job.get("tasks_per_node")
+    tasks = job.get("ntasks")
+    each = job.get("ntasks_per_node")
     told = [f"{tasks} tasks" if tasks else "", f"{each} on a node" if each else ""]
     return ", ".join(["batch", *(text for text in told if text)])
 

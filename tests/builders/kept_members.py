@@ -21,8 +21,8 @@ KEPT: dict[str, Any] = {
 #: Shown on the page of a job and in plans, not in lists.
 KEPT_ON_PAGES: dict[str, Any] = {
     "arguments": [],
-    "tasks": None,
-    "tasks_per_node": None,
+    "ntasks": None,
+    "ntasks_per_node": None,
     "cpus_per_task": None,
     "gpus_per_task": None,
     "notice_signal": "TERM",

@@ -2911,6 +2911,8 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
+            /** @description Whether the script runs once, on the first node, or on every node */
+            launch: components["schemas"]["LaunchEnum"] | components["schemas"]["NullEnum"];
             /** @description null: the default for its GPUs or cores on that node */
             memory_mib_per_node: number | null;
             /** @description Requested in total, of an elastic job the maximum; the attempt has the granted number */
@@ -3040,6 +3042,8 @@ export interface components {
         };
         /** @description A job with its script, environment and dependencies. */
         JobDetail: {
+            /** @description Arguments of the script */
+            arguments: string[];
             /** @description null if the job is no task of an array */
             array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
@@ -3055,6 +3059,8 @@ export interface components {
             cluster: string | null;
             /** @description null: the default for its GPUs on that node. In a pool of CPU cores: `mgpu_per_node` in whole cores, rounded down */
             cpus_per_node: number | null;
+            /** @description CPUs of each task of a batch job */
+            cpus_per_task: number | null;
             current_attempt: components["schemas"]["Attempt"] | null;
             depends_on: components["schemas"]["Dependency"][];
             /**
@@ -3077,12 +3083,16 @@ export interface components {
             explanation: components["schemas"]["Explanation"] | null;
             /** @description Features that each of its nodes must have */
             features: string[];
+            /** @description GPUs of each task of a batch job */
+            gpus_per_task: number | null;
             /** Format: uuid */
             id: string;
             /** @description Container image */
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
+            /** @description Whether the script runs once, on the first node, or on every node */
+            launch: components["schemas"]["LaunchEnum"] | components["schemas"]["NullEnum"];
             /** @description null: the default for its GPUs or cores on that node */
             memory_mib_per_node: number | null;
             /** @description Requested in total, of an elastic job the maximum; the attempt has the granted number */
@@ -3098,6 +3108,10 @@ export interface components {
             notes: components["schemas"]["Note"][];
             /** @description Signal that the job gets before a preemption or cancellation */
             notice_signal: components["schemas"]["NoticeSignalEnum"];
+            /** @description Tasks of a batch job */
+            ntasks: number | null;
+            /** @description Tasks of a batch job on each node */
+            ntasks_per_node: number | null;
             /** @description Slug */
             organization: string;
             /**
@@ -3260,6 +3274,8 @@ export interface components {
          *       request override the directives.
          */
         JobRequest: {
+            /** @description Arguments of the script */
+            arguments?: string[];
             /** @description Creates a job array of at most 1,000 tasks, as Slurm `--array`: `0-9`, `1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task; the header `Location` has the address of the array */
             array?: string;
             /**
@@ -3273,6 +3289,8 @@ export interface components {
             cluster?: string;
             /** @description CPUs on each node, instead of the default for its GPUs. In a pool of CPU cores, without GPUs: the cores that count for quota and price */
             cpus_per_node?: number;
+            /** @description Of a batch job: CPUs of each task */
+            cpus_per_task?: number;
             /** @description The job starts after all are met. Once one can no longer be met, the job is cancelled with the reason `dependency_never_met` */
             depends_on?: components["schemas"]["DependencyRequest"][];
             environment?: {
@@ -3292,6 +3310,8 @@ export interface components {
             gpus_min?: number;
             /** Format: double */
             gpus_per_node?: number;
+            /** @description Of a batch job: GPUs that each task sees */
+            gpus_per_task?: number;
             /** @default false */
             held?: boolean;
             /** @description Container image, on clusters that support containers: `nvcr.io#nvidia/pytorch:24.05-py3`, `docker://...`, or the path of a .sqsh file */
@@ -3300,6 +3320,8 @@ export interface components {
             is_preemptible?: boolean;
             /** @default true */
             is_requeueable?: boolean;
+            /** @description `batch`: the script runs once, on the first node, and starts tasks on the others with `srun`, as under Slurm. `per_node`: it runs once on every node. Default: `batch` for an `sbatch` text with `#SBATCH` lines, else `per_node` */
+            launch?: components["schemas"]["LaunchEnum"];
             /** @description Memory on each node, instead of the default for its GPUs or cores */
             memory_mib_per_node?: number;
             name?: string;
@@ -3308,6 +3330,10 @@ export interface components {
             nodes_min?: number;
             /** @default TERM */
             notice_signal?: components["schemas"]["NoticeSignalEnum"];
+            /** @description Of a batch job: how many tasks `srun` starts */
+            ntasks?: number;
+            /** @description Of a batch job: the same by node */
+            ntasks_per_node?: number;
             /** @description Optional if there is only one */
             pool?: string;
             /** @description Several acceptable pools instead of `pool`, the preferred first. The job starts in one of them, and counts there for quota, fair-share and price */
@@ -3339,6 +3365,8 @@ export interface components {
          *       request override the directives.
          */
         JobRequestRequest: {
+            /** @description Arguments of the script */
+            arguments?: string[];
             /** @description Creates a job array of at most 1,000 tasks, as Slurm `--array`: `0-9`, `1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task; the header `Location` has the address of the array */
             array?: string;
             /**
@@ -3352,6 +3380,8 @@ export interface components {
             cluster?: string;
             /** @description CPUs on each node, instead of the default for its GPUs. In a pool of CPU cores, without GPUs: the cores that count for quota and price */
             cpus_per_node?: number;
+            /** @description Of a batch job: CPUs of each task */
+            cpus_per_task?: number;
             /** @description The job starts after all are met. Once one can no longer be met, the job is cancelled with the reason `dependency_never_met` */
             depends_on?: components["schemas"]["DependencyRequest"][];
             environment?: {
@@ -3371,6 +3401,8 @@ export interface components {
             gpus_min?: number;
             /** Format: double */
             gpus_per_node?: number;
+            /** @description Of a batch job: GPUs that each task sees */
+            gpus_per_task?: number;
             /** @default false */
             held?: boolean;
             /** @description Container image, on clusters that support containers: `nvcr.io#nvidia/pytorch:24.05-py3`, `docker://...`, or the path of a .sqsh file */
@@ -3379,6 +3411,8 @@ export interface components {
             is_preemptible?: boolean;
             /** @default true */
             is_requeueable?: boolean;
+            /** @description `batch`: the script runs once, on the first node, and starts tasks on the others with `srun`, as under Slurm. `per_node`: it runs once on every node. Default: `batch` for an `sbatch` text with `#SBATCH` lines, else `per_node` */
+            launch?: components["schemas"]["LaunchEnum"];
             /** @description Memory on each node, instead of the default for its GPUs or cores */
             memory_mib_per_node?: number;
             name?: string;
@@ -3387,6 +3421,10 @@ export interface components {
             nodes_min?: number;
             /** @default TERM */
             notice_signal?: components["schemas"]["NoticeSignalEnum"];
+            /** @description Of a batch job: how many tasks `srun` starts */
+            ntasks?: number;
+            /** @description Of a batch job: the same by node */
+            ntasks_per_node?: number;
             /** @description Optional if there is only one */
             pool?: string;
             /** @description Several acceptable pools instead of `pool`, the preferred first. The job starts in one of them, and counts there for quota, fair-share and price */
@@ -3458,6 +3496,8 @@ export interface components {
             borrowed_mgpu_s: number;
             guaranteed_mgpu_s: number;
         };
+        /** @enum {string} */
+        LaunchEnum: "batch" | "per_node";
         /**
          * @description * `started` - started
          *     * `claimed` - claimed
@@ -4746,6 +4786,8 @@ export interface components {
         };
         /** @description A request with every default and choice filled in. */
         ResolvedJob: {
+            /** @description Arguments of the script */
+            arguments: string[];
             /**
              * Format: date-time
              * @description Earliest start
@@ -4755,6 +4797,8 @@ export interface components {
             cluster: string | null;
             /** @description null: the default for its GPUs on that node. In a pool of CPU cores: `mgpu_per_node` in whole cores, rounded down */
             cpus_per_node: number | null;
+            /** @description CPUs of each task of a batch job */
+            cpus_per_task: number | null;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
@@ -4764,11 +4808,15 @@ export interface components {
             device: components["schemas"]["DeviceEnum"];
             /** @description Features that each of its nodes must have */
             features: string[];
+            /** @description GPUs of each task of a batch job */
+            gpus_per_task: number | null;
             held: boolean;
             /** @description Container image */
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
+            /** @description Whether the script runs once, on the first node, or on every node */
+            launch: components["schemas"]["LaunchEnum"] | components["schemas"]["NullEnum"];
             /** @description null: the default for its GPUs or cores on that node */
             memory_mib_per_node: number | null;
             mgpu: number;
@@ -4779,6 +4827,10 @@ export interface components {
             node_count_min: number;
             /** @description Signal that the job gets before a preemption or cancellation */
             notice_signal: components["schemas"]["NoticeSignalEnum"];
+            /** @description Tasks of a batch job */
+            ntasks: number | null;
+            /** @description Tasks of a batch job on each node */
+            ntasks_per_node: number | null;
             /** @description The first of `pools` */
             pool: string;
             pools: string[];
@@ -5012,6 +5064,8 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
+            /** @description Whether the script runs once, on the first node, or on every node */
+            launch: components["schemas"]["LaunchEnum"] | components["schemas"]["NullEnum"];
             /** @description null: the default for its GPUs or cores on that node */
             memory_mib_per_node: number | null;
             /** @description Requested in total, of an elastic job the maximum; the attempt has the granted number */

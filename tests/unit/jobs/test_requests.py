@@ -476,17 +476,17 @@ SRUN = "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=8 --gres=gpu:8 -c 6\nsrun py
 def test_a_text_with_directives_is_a_batch_job_and_other_scripts_run_on_every_node() -> None:
     """Planted: every text of the member `sbatch` is a batch job, that of a plain script too."""
     request = read_job_request(a_body(script=None, gpus=None, sbatch=SRUN))
-    assert (request.launch, request.tasks, request.tasks_per_node) == ("batch", None, 8)
+    assert (request.launch, request.ntasks, request.ntasks_per_node) == ("batch", None, 8)
     assert (request.cpus_per_task, request.cpus_per_node, request.nodes) == (6, 48, 2)
     plain = read_job_request(a_body(script=None, sbatch="#!/bin/bash\npython train.py\n"))
     assert (plain.launch, read_job_request(a_body()).launch) == ("per_node", "per_node")
-    given = read_job_request(a_body(launch="batch", tasks=4, arguments=["--lr", ""]))
-    assert (given.launch, given.tasks, given.arguments) == ("batch", 4, ("--lr", ""))
+    given = read_job_request(a_body(launch="batch", ntasks=4, arguments=["--lr", ""]))
+    assert (given.launch, given.ntasks, given.arguments) == ("batch", 4, ("--lr", ""))
 
 
 def test_the_request_may_run_such_a_text_on_every_node() -> None:
     request = read_job_request(a_body(script=None, gpus=None, sbatch=SRUN, launch="per_node"))
-    assert (request.launch, request.tasks_per_node, request.cpus_per_task) == (
+    assert (request.launch, request.ntasks_per_node, request.cpus_per_task) == (
         "per_node",
         None,
         None,
@@ -498,9 +498,9 @@ def test_the_request_may_run_such_a_text_on_every_node() -> None:
     ("changes", "pointers"),
     [
         ({"launch": "mpi"}, ["/launch"]),
-        ({"tasks": 2}, ["/tasks"]),
-        ({"tasks_per_node": 2, "gpus_per_task": 1}, ["/gpus_per_task", "/tasks_per_node"]),
-        ({"launch": "batch", "tasks": 0}, ["/tasks"]),
+        ({"ntasks": 2}, ["/ntasks"]),
+        ({"ntasks_per_node": 2, "gpus_per_task": 1}, ["/gpus_per_task", "/ntasks_per_node"]),
+        ({"launch": "batch", "ntasks": 0}, ["/ntasks"]),
         ({"arguments": "x"}, ["/arguments"]),
         ({"arguments": ["a\0"]}, ["/arguments"]),
         ({"arguments": ["\ud800"]}, ["/arguments"]),

@@ -204,15 +204,15 @@ def test_a_later_line_wins_and_the_earlier_one_is_told() -> None:
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        (["--ntasks-per-node=1", "--nodes=4"], {"nodes": 4, "tasks_per_node": 1}),
-        (["--ntasks=4", "--nodes=4"], {"nodes": 4, "tasks": 4}),
+        (["--ntasks-per-node=1", "--nodes=4"], {"nodes": 4, "ntasks_per_node": 1}),
+        (["--ntasks=4", "--nodes=4"], {"nodes": 4, "ntasks": 4}),
         (
             ["--ntasks=4", "--ntasks-per-node=1"],
-            {"nodes": 4, "tasks": 4, "tasks_per_node": 1},
+            {"nodes": 4, "ntasks": 4, "ntasks_per_node": 1},
         ),
-        (["--ntasks=1"], {"tasks": 1}),
-        (["--ntasks=8"], {"tasks": 8}),
-        (["-N 2", "--ntasks-per-node=8"], {"nodes": 2, "tasks_per_node": 8}),
+        (["--ntasks=1"], {"ntasks": 1}),
+        (["--ntasks=8"], {"ntasks": 8}),
+        (["-N 2", "--ntasks-per-node=8"], {"nodes": 2, "ntasks_per_node": 8}),
     ],
 )
 def test_tasks_are_those_that_srun_starts(lines: list[str], expected: dict[str, object]) -> None:
