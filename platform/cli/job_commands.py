@@ -163,6 +163,18 @@ def submit(
             "every node. Default: batch for a file with #SBATCH lines.",
         ),
     ] = None,
+    ntasks: Annotated[
+        int | None, typer.Option(min=1, help="Of a batch job: tasks that srun starts.")
+    ] = None,
+    ntasks_per_node: Annotated[
+        int | None, typer.Option(min=1, help="Of a batch job: tasks on each node.")
+    ] = None,
+    cpus_per_task: Annotated[
+        int | None, typer.Option(min=1, help="Of a batch job: CPUs of each task.")
+    ] = None,
+    gpus_per_task: Annotated[
+        int | None, typer.Option(min=1, help="Of a batch job: GPUs that each task sees.")
+    ] = None,
     signal: Annotated[
         str | None, typer.Option(help="Signal before a stop: TERM, USR1, USR2, INT or HUP.")
     ] = None,
@@ -232,6 +244,10 @@ def submit(
             "required_topology": required_topology,
             "preferred_topology": preferred_topology,
             "launch": launch,
+            "ntasks": ntasks,
+            "ntasks_per_node": ntasks_per_node,
+            "cpus_per_task": cpus_per_task,
+            "gpus_per_task": gpus_per_task,
             "notice_signal": signal,
             "is_preemptible": True if preemptible else None,
             "is_requeueable": False if no_requeue else None,

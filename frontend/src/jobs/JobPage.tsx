@@ -29,6 +29,7 @@ import { SbatchNotes } from "./SbatchNotes";
 import { SoonerCard } from "./SoonerCard";
 import { BorrowedPill, NativePill, StatePill } from "./StatePill";
 import {
+  batchText,
   CONDITION_WORDS,
   gpusOf,
   isEnded,
@@ -313,6 +314,7 @@ function PlanCard({ job }: { job: JobDetail }) {
               <code>{job.image}</code>
             </Fact>
           )}
+          {job.launch === "batch" && <Fact name="Script">{batchText(job)}</Fact>}
           <Fact name="Type">{job.type.replaceAll("_", " ")}</Fact>
           {job.checkpoint_path && (
             <Fact name="Checkpoint">

@@ -1,4 +1,4 @@
-import type { Attempt, Explanation, Job, JobState } from "../api/types";
+import type { Attempt, Explanation, Job, JobDetail, JobState } from "../api/types";
 import { formatCount, formatDuration, formatGpuCount, formatGpus, inWordsOf } from "../ui/units";
 
 export const JOB_STATES: readonly JobState[] = [
@@ -77,6 +77,15 @@ export function stateTone(state: JobState): PillTone {
 export const CONDITION_WORDS = { succeeded: "has succeeded", ended: "has ended", failed: "has ended without success" };
 
 /** What people call a domain of a level of the topology. */
+export const LAUNCH_WORDS = { per_node: "once on every node", batch: "once, on the first node" };
+
+/** How the script of a batch job runs: "once, on the first node · 16 tasks, 8 on each node". */
+export function batchText({ ntasks, ntasks_per_node: each }: JobDetail): string {
+  const tasks = ntasks === null ? [] : [ntasks === 1 ? "1 task" : `${ntasks} tasks`];
+  if (each !== null) tasks.push(tasks.length === 0 ? `${each} tasks on each node` : `${each} on each node`);
+  return tasks.length === 0 ? LAUNCH_WORDS.batch : `${LAUNCH_WORDS.batch} · ${tasks.join(", ")}`;
+}
+
 export const LEVEL_WORDS = { node: "node", nvlink: "NVLink domain", rack: "rack", block: "block" };
 
 /** The type checker asks for a word for each code of the API. */

@@ -4,10 +4,11 @@ import { useState } from "react";
 
 import { clustersQuery, poolsQuery, priorityClassesQuery } from "../api/queries";
 import type { Pool, TreeNode } from "../api/types";
-import { LEVEL_WORDS } from "../jobs/words";
+import { LAUNCH_WORDS, LEVEL_WORDS } from "../jobs/words";
 import { DEVICE_WORDS, formatGpus, formatMultiplier } from "../ui/units";
 import {
   JOB_TYPES,
+  LAUNCHES,
   LEVELS,
   MAX_FEATURES,
   MAX_OTHER_POOLS,
@@ -47,6 +48,22 @@ function ArraySize({ text }: { text: string }) {
   return <span className="faint small">{shape.size === 1 ? "1 task" : `${shape.size.toLocaleString("en")} tasks`}</span>;
 }
 
+/** The arguments of the script, for both ways to give one. */
+export function ArgumentsInput({ form }: { form: DraftForm }) {
+  return (
+    <Textarea
+      label="Arguments of the script"
+      description="One per line."
+      autosize
+      minRows={1}
+      maxRows={8}
+      spellCheck={false}
+      classNames={{ input: "mono" }}
+      {...form.getInputProps("arguments")}
+    />
+  );
+}
+
 /** What is asked for, field by field. */
 export function FormFields({
   form,
@@ -76,6 +93,8 @@ export function FormFields({
       draft.cpus !== "" ||
       draft.memory !== "" ||
       draft.beginAt !== "" ||
+      draft.launch !== "per_node" ||
+      draft.arguments !== "" ||
       draft.dependsOn !== "" || draft.array !== "",
   );
   const isOfCores = draft.shape === "cores";
@@ -266,6 +285,41 @@ export function FormFields({
             />
           </div>
           {!advice.isNeeded && image}
+          <div className="even">
+            <Select
+              label="Script runs"
+              description={
+                draft.launch === "batch" ? "It starts tasks on the nodes with srun." : "It knows its node by NODE_RANK."
+              }
+              allowDeselect={false}
+              data={LAUNCHES.map((each) => ({ value: each, label: LAUNCH_WORDS[each] }))}
+              {...form.getInputProps("launch")}
+              onChange={(launch) => form.setValues({ launch: LAUNCHES.find((each) => each === launch) ?? "per_node" })}
+            />
+            <ArgumentsInput form={form} />
+          </div>
+          {draft.launch === "batch" && (
+            <>
+              <div className="even">
+                <TextInput label="Tasks" placeholder="one on each node" inputMode="numeric" {...form.getInputProps("tasks")} />
+                <TextInput
+                  label="Tasks on each node"
+                  placeholder="spread evenly"
+                  inputMode="numeric"
+                  {...form.getInputProps("tasksPerNode")}
+                />
+              </div>
+              <div className="even">
+                <TextInput label="CPUs of each task" placeholder="1" inputMode="numeric" {...form.getInputProps("cpusPerTask")} />
+                <TextInput
+                  label="GPUs of each task"
+                  placeholder="all of its node"
+                  inputMode="numeric"
+                  {...form.getInputProps("gpusPerTask")}
+                />
+              </div>
+            </>
+          )}
           <Textarea
             label="Environment"
             description="One NAME=VALUE a line."

@@ -28,7 +28,7 @@ import {
   type DraftErrors,
   type DraftForm,
 } from "./draft";
-import { FormFields } from "./FormFields";
+import { ArgumentsInput, FormFields } from "./FormFields";
 import { insteadOf } from "./instead";
 import { PlanPanel } from "./PlanPanel";
 import { SbatchDrop } from "./SbatchDrop";
@@ -218,11 +218,14 @@ function SubmitForm({
           {door === "form" ? (
             <FormFields form={form} nodes={nodes} />
           ) : (
-            <SbatchDrop
-              value={draft.sbatch}
-              error={errors.sbatch}
-              onChange={(sbatch) => form.setFieldValue("sbatch", sbatch)}
-            />
+            <>
+              <SbatchDrop
+                value={draft.sbatch}
+                error={errors.sbatch}
+                onChange={(sbatch) => form.setFieldValue("sbatch", sbatch)}
+              />
+              <ArgumentsInput form={form} />
+            </>
           )}
         </Card>
         {door === "sbatch" && notes.length > 0 && (

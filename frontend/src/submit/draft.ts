@@ -5,6 +5,7 @@ import { gpusToDecimal, parseGpus, readTimeLimit } from "../ui/units";
 
 export const JOB_TYPES = ["training", "distributed", "interactive", "inference"] as const;
 export const LEVELS = ["node", "nvlink", "rack", "block"] as const;
+export const LAUNCHES = ["per_node", "batch"] as const;
 export const NOTICE_SIGNALS = ["TERM", "INT", "HUP", "USR1", "USR2"] as const;
 
 /** What is typed in the submit form, as text. */
@@ -24,6 +25,14 @@ export interface Draft {
   cpus: string;
   memory: string;
   script: string;
+  /** Of the script, one a line. */
+  arguments: string;
+  launch: (typeof LAUNCHES)[number];
+  /** What a batch job says about the tasks that its script starts. */
+  tasks: string;
+  tasksPerNode: string;
+  cpusPerTask: string;
+  gpusPerTask: string;
   sbatch: string;
   timeLimit: string;
   priorityClass: string | null;
@@ -65,6 +74,12 @@ export function emptyDraft(): Draft {
     cpus: "",
     memory: "",
     script: "#!/bin/bash\n",
+    arguments: "",
+    launch: "per_node",
+    tasks: "",
+    tasksPerNode: "",
+    cpusPerTask: "",
+    gpusPerTask: "",
     sbatch: "",
     timeLimit: "",
     priorityClass: null,
@@ -98,9 +113,15 @@ export function draftOf(job: JobDetail): Draft {
     gpus: spanText(gpusToDecimal(job.mgpu_min), gpusToDecimal(job.mgpu)),
     gpusPerNode: gpusToDecimal(job.mgpu_per_node),
     nodes: spanText(String(job.node_count_min), String(job.node_count)),
-    cpus: job.cpus_per_node === null ? "" : String(job.cpus_per_node),
+    cpus: countText(job.cpus_per_node),
     memory: job.memory_mib_per_node === null ? "" : memoryText(job.memory_mib_per_node),
     script: job.script ?? "#!/bin/bash\n",
+    arguments: job.arguments.join("\n"),
+    launch: job.launch ?? "per_node",
+    tasks: countText(job.ntasks),
+    tasksPerNode: countText(job.ntasks_per_node),
+    cpusPerTask: countText(job.cpus_per_task),
+    gpusPerTask: countText(job.gpus_per_task),
     timeLimit: job.time_limit_s === null ? "" : limitText(job.time_limit_s),
     priorityClass: job.priority_class,
     type: JOB_TYPES.find((each) => each === job.type) ?? null,
@@ -125,6 +146,10 @@ export function draftOf(job: JobDetail): Draft {
     mustBeTogether: job.required_topology !== null,
     noticeSignal: job.notice_signal === "TERM" ? null : job.notice_signal,
   };
+}
+
+function countText(count: number | null): string {
+  return count === null ? "" : String(count);
 }
 
 const LIMIT_UNITS = [
@@ -247,6 +272,8 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     errors[field] = "A script may have at most 1 MiB. Put data into files and read them from the script.";
   }
   request[field] = script;
+  const words = argumentsOf(draft);
+  if (words.length > 0) request.arguments = words;
 
   const wholeForm = draft.door === "form";
   if (wholeForm) {
@@ -283,6 +310,15 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
       const mib = parseMemory(draft.memory);
       if (mib === null) errors.memory = "Such as 512M, 64G or 1T.";
       else request.memory_mib_per_node = mib;
+    }
+    if (draft.launch === "batch") {
+      request.launch = "batch";
+      for (const [field, member] of TASK_COUNTS) {
+        if (draft[field].trim() === "") continue;
+        const count = parseNodes(draft[field]);
+        if (count === null) errors[field] = "A whole number, at least 1.";
+        else request[member] = count;
+      }
     }
     if (draft.timeLimit.trim() !== "") {
       const limit = readTimeLimit(draft.timeLimit);
@@ -328,6 +364,13 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
   return { request: Object.keys(errors).length === 0 ? request : null, errors };
 }
 
+const TASK_COUNTS = [
+  ["tasks", "ntasks"],
+  ["tasksPerNode", "ntasks_per_node"],
+  ["cpusPerTask", "cpus_per_task"],
+  ["gpusPerTask", "gpus_per_task"],
+] as const;
+
 const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   team: "team",
   name: "name",
@@ -341,6 +384,12 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   cpus_per_node: "cpus",
   memory_mib_per_node: "memory",
   script: "script",
+  arguments: "arguments",
+  launch: "launch",
+  ntasks: "tasks",
+  ntasks_per_node: "tasksPerNode",
+  cpus_per_task: "cpusPerTask",
+  gpus_per_task: "gpusPerTask",
   sbatch: "sbatch",
   time_limit_s: "timeLimit",
   priority_class: "priorityClass",
@@ -361,6 +410,11 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   array: "array",
 };
 
+/** The arguments of the script; empty lines are none. */
+function argumentsOf(draft: Draft): string[] {
+  return draft.arguments.split("\n").filter((line) => line !== "");
+}
+
 /** Puts the API's refusals at the fields they are about; what has no field is returned apart. */
 export function placeRefusals(
   fieldErrors: Readonly<Record<string, string>>,
@@ -371,7 +425,7 @@ export function placeRefusals(
   for (const [pointer, detail] of Object.entries(fieldErrors)) {
     // What is wrong with one of several names is told at the field that holds them all.
     let field = FIELD_OF_POINTER[pointer] ?? FIELD_OF_POINTER[/^(features|pools)\/\d+$/.exec(pointer)?.[1] ?? ""];
-    if (draft.door === "sbatch" && field !== "team") field = "sbatch";
+    if (draft.door === "sbatch" && field !== "team" && field !== "arguments") field = "sbatch";
     else if (field === "gpus" && draft.shape === "per_node") field = "gpusPerNode";
     else if ((field === "gpus" || field === "gpusPerNode") && draft.shape === "cores") field = "cpus";
     if (field === undefined) others.push(detail);
@@ -408,6 +462,10 @@ export function submitCommand(draft: Draft): string {
     }
     option("cpus-per-node", draft.cpus);
     option("memory-per-node", draft.memory);
+    if (draft.launch === "batch") {
+      option("launch", "batch");
+      for (const [field, member] of TASK_COUNTS) option(member.replaceAll("_", "-"), draft[field]);
+    }
     option("time", draft.timeLimit);
     option("class", draft.priorityClass);
     for (const [name, value] of Object.entries(parseEnvironment(draft.environment).environment)) {
@@ -429,5 +487,7 @@ export function submitCommand(draft: Draft): string {
     option("array", draft.array);
   }
   parts.push(draft.door === "form" ? "job.sh" : "job.sbatch");
+  const words = argumentsOf(draft);
+  if (words.length > 0) parts.push("--", ...words.map(shellQuote));
   return parts.join(" ");
 }

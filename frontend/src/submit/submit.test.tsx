@@ -143,6 +143,35 @@ describe("the draft", () => {
     expect(placeRefusals(refusal, draft)).toEqual({ errors: { cpus: "no node has so many" }, others: [] });
   });
 
+  it("says of a batch job what it starts, clones that, and says the command", () => {
+    const plain = { ...emptyDraft(), team: VISION, script: "run", gpus: "16" };
+    expect(readDraft({ ...plain, tasks: "16" }).request).toEqual({ team: VISION, script: "run", gpus: 16 });
+    const batch = { ...plain, launch: "batch" as const, tasks: "16", tasksPerNode: "8", cpusPerTask: "4", gpusPerTask: "1" };
+    const asked = { launch: "batch", ntasks: 16, ntasks_per_node: 8, cpus_per_task: 4, gpus_per_task: 1 } as const;
+    expect(readDraft(batch).request).toEqual({ team: VISION, script: "run", gpus: 16, ...asked });
+    expect(submitCommand(batch)).toContain(
+      " --launch batch --ntasks 16 --ntasks-per-node 8 --cpus-per-task 4 --gpus-per-task 1 ",
+    );
+    expect(readDraft({ ...batch, tasks: "many" }).errors).toEqual({ tasks: "A whole number, at least 1." });
+    expect(readDraft(draftOf(aJob(asked))).request).toMatchObject(asked);
+    expect(readDraft(draftOf(aJob())).request).not.toHaveProperty("launch");
+  });
+
+  it("gives the script its arguments, in a file with directives too", () => {
+    const draft = { ...emptyDraft(), team: VISION, script: "run", sbatch: "run", arguments: "--lr\n0.1\n\ntwo words\n" };
+    expect(readDraft(draft).request?.arguments).toEqual(["--lr", "0.1", "two words"]);
+    expect(readDraft({ ...draft, door: "sbatch" }).request).toEqual({
+      team: VISION,
+      sbatch: "run",
+      arguments: ["--lr", "0.1", "two words"],
+    });
+    expect(submitCommand(draft)).toContain(" job.sh -- --lr 0.1 'two words'");
+    expect(readDraft(draftOf(aJob({ arguments: ["--lr", "0.1"] }))).request?.arguments).toEqual(["--lr", "0.1"]);
+    expect(placeRefusals({ arguments: "has too many" }, { ...draft, door: "sbatch" }).errors).toEqual({
+      arguments: "has too many",
+    });
+  });
+
   it("asks for nodes close together only where a level is named, and clones that", () => {
     const draft = { ...emptyDraft(), team: VISION, script: "run", together: "rack" as const };
     expect(readDraft(draft).request).toMatchObject({ preferred_topology: "rack" });
