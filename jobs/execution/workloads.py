@@ -58,6 +58,7 @@ def workload_of(attempt: Attempt) -> Workload:
         memory_mib_per_node=job.memory_mib_per_node,
         required_topology=job.required_topology,
         preferred_topology=job.preferred_topology,
+        arguments=tuple(job.arguments),
         batch=_batch(attempt) if job.launch == Launch.BATCH else None,
     )
 
@@ -72,5 +73,4 @@ def _batch(attempt: Attempt) -> BatchLaunch:
         tasks_per_node=job.ntasks_per_node,
         cpus_per_task=job.cpus_per_task,
         gpus_per_task=job.gpus_per_task,
-        arguments=tuple(job.arguments),
     )

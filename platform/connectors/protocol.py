@@ -53,7 +53,7 @@ class BatchLaunch:
 
     `number` stands for the job where Slurm has a number, `array_number` for its array, and
     `restarts` counts earlier attempts. `tasks` and the fields after it are what the script's
-    `#SBATCH` lines say about its tasks. `arguments` follow the script on its command line.
+    `#SBATCH` lines say about its tasks.
     """
 
     number: int
@@ -63,7 +63,6 @@ class BatchLaunch:
     tasks_per_node: int | None = None
     cpus_per_task: int | None = None
     gpus_per_task: int | None = None
-    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +89,7 @@ class Workload:
       for nodes as close together as possible. Both are levels of `TOPOLOGY_LEVELS`, or "node".
     - Each rank gets `cpus_per_node` CPUs and `memory_mib_per_node` MiB. None means the cluster's
       default for that many GPUs.
+    - `arguments` follow the script on its command line.
     - With `batch` the script runs once, on the node of the first slot, and starts tasks on the
       others itself. Without, it runs once on every node.
     """
@@ -114,6 +114,7 @@ class Workload:
     preferred_topology: str | None = None
     cpus_per_node: int | None = None
     memory_mib_per_node: int | None = None
+    arguments: tuple[str, ...] = ()
     batch: BatchLaunch | None = None
 
     @property

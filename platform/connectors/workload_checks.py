@@ -42,6 +42,7 @@ RESERVED_ENVIRONMENT = frozenset(
         "TIDEGATE_GPU_SLOTS",
         "TIDEGATE_NODE",
         "TIDEGATE_PLACES",
+        "TIDEGATE_PROGRAMS",
         "TIDEGATE_PYTHON",
         "TIDEGATE_POD_INDEX",
         "TIDEGATE_TRACE",
@@ -101,7 +102,7 @@ def check_workload(workload: Workload) -> None:
         if slot.mgpu < 0:
             raise WorkloadRejected(f"rank {rank} asks for {slot.mgpu} milli-GPU")
     _check_nodes(workload)
-    _check_batch(workload)
+    _check_arguments(workload)
     _check_times(workload)
     _check_environment(workload)
 
@@ -120,14 +121,12 @@ def _check_nodes(workload: Workload) -> None:
         )
 
 
-def _check_batch(workload: Workload) -> None:
-    if workload.batch is None:
-        return
-    if len(workload.batch.arguments) > ARGUMENTS_MAX:
+def _check_arguments(workload: Workload) -> None:
+    if len(workload.arguments) > ARGUMENTS_MAX:
         raise WorkloadRejected(f"the script has more than {ARGUMENTS_MAX} arguments")
-    for argument in workload.batch.arguments:
+    for argument in workload.arguments:
         _check_text("script's arguments", argument)
-    if sum(len(argument.encode()) for argument in workload.batch.arguments) > ARGUMENTS_BYTES_MAX:
+    if sum(len(argument.encode()) for argument in workload.arguments) > ARGUMENTS_BYTES_MAX:
         raise WorkloadRejected(f"the script's arguments have more than {ARGUMENTS_BYTES_MAX} bytes")
 
 

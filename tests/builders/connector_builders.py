@@ -12,7 +12,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from connectors.protocol import ClusterConnector, Observation, RankSlot, Workload, WorkloadPhase
+from connectors.protocol import (
+    BatchLaunch,
+    ClusterConnector,
+    Observation,
+    RankSlot,
+    Workload,
+    WorkloadPhase,
+)
 from connectors.registry import KINDS
 
 Found = TypeVar("Found")
@@ -49,6 +56,8 @@ def a_workload(
     is_borrowed: bool = False,
     is_requeueable: bool = True,
     cluster_user: str | None = None,
+    arguments: tuple[str, ...] = (),
+    batch: BatchLaunch | None = None,
 ) -> Workload:
     """A workload of `ranks` whole nodes that succeeds at once unless `script` says otherwise."""
     if slots is None:
@@ -68,6 +77,8 @@ def a_workload(
         is_borrowed=is_borrowed,
         is_requeueable=is_requeueable,
         cluster_user=cluster_user,
+        arguments=arguments,
+        batch=batch,
     )
 
 

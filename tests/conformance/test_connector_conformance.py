@@ -29,6 +29,7 @@ from builders.connector_builders import (
 from conformance.rigs import LOG_CAP_BYTES, Rig
 from connectors.errors import LogUnavailable, WorkloadRejected
 from connectors.protocol import (
+    BatchLaunch,
     LogChunk,
     Observation,
     Outcome,
@@ -253,6 +254,38 @@ def test_standard_input_is_empty(rig: Rig) -> None:
     rig.start(workload)
     until_released(rig.connector, workload.key)
     assert rig.log(workload.key) == "done\n"
+
+
+def test_the_arguments_of_the_script_arrive_exactly_on_every_node(rig: Rig) -> None:
+    """Planted: arguments of batch jobs only; Kubernetes' own reading of `$(NAME)`."""
+    workload = a_workload(
+        '#!/bin/sh\nprintf "%s|" "$#" "$@"',
+        ranks=2,
+        environment={"A": "value"},
+        arguments=("two words", "-x", "$(A) $$ $A `date`", 'it\'s "so"', "", "ü\nend"),
+    )
+    rig.start(workload)
+    assert until_released(rig.connector, workload.key).outcome is Outcome.SUCCEEDED
+    said = '6|two words|-x|$(A) $$ $A `date`|it\'s "so"||ü\nend|'
+    assert [rig.log(workload.key, rank=rank) for rank in range(2)] == [said, said]
+
+
+def test_a_batch_script_on_one_node_starts_tasks(rig: Rig) -> None:
+    """Planted: no programs on the PATH; a node list without the node's name."""
+    workload = a_workload(
+        "#!/bin/bash\nnode=$(scontrol show hostnames)\n"
+        '[ "$node" = "$TIDEGATE_NODE" ]; echo "$? $1"\n'
+        'echo "$SLURM_NNODES $SLURM_NTASKS $SLURM_JOB_NUM_NODES"\n'
+        "srun -l bash -c 'echo $SLURM_PROCID $SLURM_NTASKS' | sort\n"
+        "srun bash -c 'exit $((SLURM_PROCID + 4))'",
+        arguments=("--first",),
+        batch=BatchLaunch(77, tasks=2, tasks_per_node=2),
+    )
+    rig.start(workload)
+    seen = until_released(rig.connector, workload.key)
+    assert (seen.outcome, dict(seen.exit_codes)) == (Outcome.FAILED, {0: 5})
+    said = [line for line in rig.log(workload.key).splitlines() if not line.startswith("srun:")]
+    assert said == ["0 --first", "1 2 1", "0: 0 2", "1: 1 2"]
 
 
 def test_the_environment_arrives_exactly(rig: Rig) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import pwd
@@ -576,12 +575,9 @@ def test_opening_touches_nothing(tmp_path: Path) -> None:
 # Batch jobs
 
 
-def batch(rig: LocalRig, script: str, **launch: object) -> tuple[Observation, list[str]]:
+def batch(rig: LocalRig, script: str, **launch: int) -> tuple[Observation, list[str]]:
     """Run `script` as a batch job of two nodes, and return its end and its lines."""
-    workload = dataclasses.replace(
-        a_workload(f"#!/bin/bash\n{script}", ranks=2),
-        batch=BatchLaunch(77, **launch),  # type: ignore[arg-type]
-    )
+    workload = a_workload(f"#!/bin/bash\n{script}", ranks=2, batch=BatchLaunch(77, **launch))
     rig.start(workload)
     seen = until_released(rig.connector, workload.key)
     return seen, whole_log(rig.connector, workload.key).splitlines()
@@ -593,14 +589,13 @@ def test_a_batch_script_runs_once_and_starts_tasks_on_all_its_nodes(
     """Planted: the script on every node; RANK and WORLD_SIZE of ranks that are none."""
     seen, said = batch(
         isolated_rig,
-        'echo "$SLURM_JOB_NODELIST $SLURM_NTASKS $1 ${RANK-none} ${WORLD_SIZE-none}"\n'
+        'echo "$SLURM_JOB_NODELIST $SLURM_NTASKS ${RANK-none} ${WORLD_SIZE-none}"\n'
         "srun -l bash -c 'echo $SLURM_PROCID $SLURMD_NODENAME $TIDEGATE_GPU_SLOTS' | sort",
         tasks_per_node=2,
-        arguments=("first argument",),
     )
     assert (seen.outcome, dict(seen.exit_codes)) == (Outcome.SUCCEEDED, {0: 0})
     assert said == [
-        "node-[001-002] 4 first argument none none",
+        "node-[001-002] 4 none none",
         "0: 0 node-001 0,1,2,3,4,5,6,7",
         "1: 1 node-001 0,1,2,3,4,5,6,7",
         "2: 2 node-002 0,1,2,3,4,5,6,7",

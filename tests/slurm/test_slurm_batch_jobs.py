@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -41,11 +40,8 @@ def rig(slurm_bed: SlurmBed) -> Iterator[SlurmRig]:
     opened.close()
 
 
-def run(rig: SlurmRig, script: str, *, ranks: int, **launch: object) -> tuple[Observation, str]:
-    workload = replace(
-        a_workload(f"#!/bin/bash\n{script}", ranks=ranks),
-        batch=BatchLaunch(77, **launch),  # type: ignore[arg-type]
-    )
+def run(rig: SlurmRig, script: str, *, ranks: int, **launch: int) -> tuple[Observation, str]:
+    workload = a_workload(f"#!/bin/bash\n{script}", ranks=ranks, batch=BatchLaunch(77, **launch))
     rig.start(workload)
     seen = until_released(rig.connector, workload.key)
     return seen, rig.log(workload.key)
@@ -54,17 +50,16 @@ def run(rig: SlurmRig, script: str, *, ranks: int, **launch: object) -> tuple[Ob
 def test_a_batch_script_runs_once_and_srun_is_slurms_own(rig: SlurmRig) -> None:
     seen, said = run(
         rig,
-        'echo "$SLURM_JOB_NUM_NODES $SLURM_NTASKS $1 ${RANK-none} ${WORLD_SIZE-none}"\n'
+        'echo "$SLURM_JOB_NUM_NODES $SLURM_NTASKS ${RANK-none} ${WORLD_SIZE-none}"\n'
         "srun -l bash -c 'echo $SLURM_PROCID $SLURM_NODEID' | sort\n"
         "exit 3",
         ranks=2,
         tasks=4,
         tasks_per_node=2,
-        arguments=("first argument",),
     )
     assert (seen.outcome, dict(seen.exit_codes)) == (Outcome.FAILED, {0: 3})
     assert said.splitlines() == [
-        "2 4 first argument none none",
+        "2 4 none none",
         "0: 0 0",
         "1: 1 0",
         "2: 2 1",

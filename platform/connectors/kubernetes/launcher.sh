@@ -1,6 +1,6 @@
 # The first process of every rank's container: it starts the script and tells how it ended.
 #
-#   sh -c THIS tidegate SIGNAL GRACE_S LIMIT_S FIRST_RANK SCRIPT NOTICE MESSAGE
+#   sh -c THIS tidegate SIGNAL GRACE_S LIMIT_S FIRST_RANK SCRIPT NOTICE MESSAGE [ARGUMENT...]
 #
 # SIGNAL goes to the script's process group once, when file NOTICE says "given" and GRACE_S before
 # LIMIT_S (0: no limit), but not before half of it. At LIMIT_S the group is killed. TERM is passed on. MESSAGE gets one line of
@@ -17,6 +17,11 @@
 signal=$1 grace_s=$2 limit_s=$3 first_rank=$4 script=$5 notice_file=$6 message_file=$7
 shift 7
 own_path=${PATH-} has_path=${PATH+1}
+if [ -n "${TIDEGATE_PROGRAMS-}" ]; then
+  own_path=$TIDEGATE_PROGRAMS:${own_path:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+  has_path=1
+  unset TIDEGATE_PROGRAMS
+fi
 PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
 
 tell() { { printf '%s\n' "$1" > "$message_file"; } 2> /dev/null; }
@@ -105,7 +110,7 @@ case $interpreter in
     ;;
 esac
 
-set -- "$interpreter" ${argument:+"$argument"} "$script"
+set -- "$interpreter" ${argument:+"$argument"} "$script" "$@"
 set -m 2> /dev/null
 case $- in
   *m*) sign=- ;;

@@ -202,7 +202,7 @@ def _spec(
         log_cap_bytes=options.log_cap_bytes,
         credentials=owner.credentials,
         batch=_batch_job(workload, files, owner),
-        arguments=() if workload.batch is None else workload.batch.arguments,
+        arguments=workload.arguments,
         sandbox=_sandbox(options, files, owner, workload) if isolation.has_namespaces else None,
         limits=None
         if isolation.level is Level.NONE

@@ -451,7 +451,7 @@ def _settings(workload: Workload) -> str:
         variables.append(f"SLURM_JOB_NAME={workload.name}")
     return (
         f"command=({shlex.join(command_of(workload.script))})\n"
-        f"arguments=({shlex.join(batch.arguments if batch else ())})\n"
+        f"arguments=({shlex.join(workload.arguments)})\n"
         f"is_batch={'1' if batch else ''}\n"
         f"variables=({shlex.join(variables)})\n"
         f"notice_signal={workload.notice_signal}\n"

@@ -14,7 +14,6 @@ from connectors.kubernetes.manifests.jobset import jobset
 from connectors.kubernetes.manifests.mpijob import mpijob
 from connectors.kubernetes.manifests.other_schedulers import pod_group, scheduled_job
 from connectors.kubernetes.manifests.pod_template import (
-    SCRIPT_KEY,
     claim_template_name,
     kueue_labels,
     metadata,
@@ -23,6 +22,7 @@ from connectors.kubernetes.manifests.pod_template import (
 )
 from connectors.kubernetes.manifests.pytorchjob import pytorchjob
 from connectors.kubernetes.manifests.rayjob import rayjob
+from connectors.kubernetes.manifests.scripts import script_data
 from connectors.kubernetes.manifests.trainjob import training_runtime, trainjob
 from connectors.kubernetes.objects.naming import ASKED
 from connectors.kubernetes.objects.resources import CLAIM_TEMPLATE, CONFIG_MAP, SERVICE
@@ -107,7 +107,8 @@ def check_manifest_sizes(objects: WorkloadObjects) -> None:
     for item in (*objects.before, objects.main, *objects.others):
         if item["kind"] == CONFIG_MAP.kind:
             what, limit = "the script has", SCRIPT_BYTES_MAX
-            size = sum(len(text.encode()) for text in item["data"].values())
+            texts = (*item["data"].values(), *item.get("binaryData", {}).values())
+            size = sum(len(text.encode()) for text in texts)
         else:
             what, limit = f"its {item['kind']} would have", MANIFEST_BYTES_MAX
             size = len(json.dumps(item, ensure_ascii=False).encode())
@@ -142,7 +143,7 @@ def _script(workload: Workload, cluster_id: str) -> dict[str, Any]:
         "kind": CONFIG_MAP.kind,
         "metadata": metadata(workload, cluster_id),
         "immutable": True,
-        "data": {SCRIPT_KEY: workload.script},
+        **script_data(workload),
     }
 
 

@@ -18,6 +18,7 @@ from importlib import resources
 from typing import Any
 
 from connectors.errors import WorkloadRejected
+from connectors.kubernetes.manifests import scripts
 from connectors.kubernetes.nodes.features import feature_terms
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.options.images import plain_image
@@ -26,9 +27,6 @@ from connectors.kubernetes.options.pools import HOST_LABEL, WHOLE_MGPU, Kubernet
 from connectors.protocol import Workload
 from primitives.units import DeviceKind
 
-SCRIPT_KEY = "script"
-SCRIPT_DIRECTORY = "/run/tidegate/script"
-SCRIPT_PATH = f"{SCRIPT_DIRECTORY}/{SCRIPT_KEY}"
 POD_DIRECTORY = "/run/tidegate/pod"
 NOTICE_PATH = f"{POD_DIRECTORY}/notice"
 WORK_DIRECTORY = "/run/tidegate/work"
@@ -46,6 +44,7 @@ BACKSTOP_S = 3_600
 LAYER_MIB = 10 << 10
 
 _CLAIM = "gpus"
+_NODE = "TIDEGATE_NODE"
 _DISK = "ephemeral-storage"
 _TASK_GROUP = "ranks"
 _SCRIPT_MODE = 0o555
@@ -307,9 +306,10 @@ def launcher_words(workload: Workload, first_rank: int = 0) -> list[str]:
         str(workload.grace_s),
         str(workload.time_limit_s or 0),
         str(first_rank),
-        SCRIPT_PATH,
+        scripts.PATH,
         NOTICE_PATH,
         MESSAGE_PATH,
+        *workload.arguments,
     ]
 
 
@@ -354,7 +354,7 @@ def _container(workload: Workload, options: KubernetesOptions, ranks: Ranks) -> 
         "terminationMessagePath": MESSAGE_PATH,
         "terminationMessagePolicy": "File",
         "volumeMounts": [
-            {"name": "script", "mountPath": SCRIPT_DIRECTORY, "readOnly": True},
+            {"name": "script", "mountPath": scripts.DIRECTORY, "readOnly": True},
             {"name": "pod", "mountPath": POD_DIRECTORY, "readOnly": True},
             {"name": "work", "mountPath": WORK_DIRECTORY},
             {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - not of this machine
@@ -409,8 +409,24 @@ def _variables(
         index = _field_variable(INDEX_VARIABLE, ranks.index_field)
     return [
         *({"name": name, "value": escaped(value)} for name, value in fixed.items()),
-        _field_variable("TIDEGATE_NODE", "spec.nodeName"),
+        _field_variable(_NODE, "spec.nodeName"),
         index,
+        *_batch_variables(workload, options, ranks),
+    ]
+
+
+def _batch_variables(
+    workload: Workload, options: KubernetesOptions, ranks: Ranks
+) -> list[dict[str, Any]]:
+    # Kubernetes puts in the name of the node, which nobody knows before the start.
+    node = f"$({_NODE})"
+    pool = pool_of(workload, options)
+    gpus = 0 if pool.device is DeviceKind.CPU else units(ranks.mgpu, pool)
+    found = scripts.batch_variables(workload, node=node, gpus=gpus, folder=WORK_DIRECTORY)
+    found.pop(_NODE, None)
+    return [
+        {"name": name, "value": escaped(value).replace(escaped(node), node)}
+        for name, value in found.items()
     ]
 
 
@@ -526,6 +542,7 @@ def _volumes(workload: Workload, options: KubernetesOptions, mgpu: int) -> list[
             "configMap": {
                 "name": naming.workload_name(workload.key),
                 "defaultMode": _SCRIPT_MODE,
+                **scripts.script_items(workload),
             },
         },
         {
