@@ -3,6 +3,28 @@
 import django.contrib.postgres.fields
 from django.db import migrations, models
 
+#: The arbiter reads how a job is launched.
+NOTED = """
+DROP TRIGGER changed_job_is_noted ON jobs_job;
+CREATE TRIGGER changed_job_is_noted
+    AFTER UPDATE OF launch, state, team_id, user_id, pool_id, pools, priority_class_id, cluster_id,
+        mgpu_per_node, node_count, node_count_min, features, image, required_topology,
+        preferred_topology, cpus_per_node, memory_mib_per_node, time_limit_s, is_preemptible,
+        submitted_at ON jobs_job
+    FOR EACH ROW WHEN ((new.attempt_number = old.attempt_number))
+    EXECUTE FUNCTION note_changed_job();
+"""
+NOTED_BEFORE = """
+DROP TRIGGER changed_job_is_noted ON jobs_job;
+CREATE TRIGGER changed_job_is_noted
+    AFTER UPDATE OF state, team_id, user_id, pool_id, pools, priority_class_id, cluster_id,
+        mgpu_per_node, node_count, node_count_min, features, image, required_topology,
+        preferred_topology, cpus_per_node, memory_mib_per_node, time_limit_s, is_preemptible,
+        submitted_at ON jobs_job
+    FOR EACH ROW WHEN ((new.attempt_number = old.attempt_number))
+    EXECUTE FUNCTION note_changed_job();
+"""
+
 
 class Migration(migrations.Migration):
     dependencies = [("jobs", "0003_checkpoints_before_the_start_is_observed")]
@@ -67,4 +89,5 @@ class Migration(migrations.Migration):
                 name="job_has_tasks_if_it_is_a_batch_job",
             ),
         ),
+        migrations.RunSQL(NOTED, NOTED_BEFORE),
     ]

@@ -1,4 +1,4 @@
-"""What a batch job finds on a cluster without Slurm: Slurm's variables and its programs.
+"""Variables and programs of Slurm for batch jobs on a cluster without Slurm.
 
 A script with `#SBATCH` lines runs once, on the first node, and calls `srun` for the other nodes.
 On a real Slurm these programs are Slurm's own. Elsewhere this package provides them.

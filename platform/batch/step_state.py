@@ -1,4 +1,4 @@
-"""What the steps of one job share: the count of steps, and which GPUs the running ones hold.
+"""The state that the steps of one job share: the count of steps, and the GPUs of running ones.
 
 Both are files in a folder of the job, locked while they are changed. A step that was killed leaves
 its claim behind; the next one sees that the process is gone and drops it.

@@ -85,7 +85,7 @@ class Step:
 
 
 class Gpus:
-    """What a step asks for. With neither, each task sees all GPUs of the job on its node."""
+    """The GPUs that a step asks for. With neither, each task sees all that the job has there."""
 
     def __init__(self, *, per_node: int | None = None, per_task: int | None = None) -> None:
         self.per_node = per_node

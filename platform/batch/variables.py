@@ -20,8 +20,8 @@ class BatchJob:
     """A batch job as its script is told about it.
 
     `folder` is the one in which the script starts. `array_number` is the number of the job's array,
-    and `restarts` counts its earlier attempts. What the script's `#SBATCH` lines ask for its tasks
-    follows; None means that they say nothing. `tasks` counts all tasks. Memory is in MiB.
+    and `restarts` counts its earlier attempts. The fields about tasks are those of the `#SBATCH`
+    lines; None means that these say nothing. `tasks` counts all tasks. Memory is in MiB.
     """
 
     def __init__(

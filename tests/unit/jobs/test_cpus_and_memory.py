@@ -168,10 +168,22 @@ def test_a_job_waits_for_cpus_and_its_cluster_is_told_how_many(
 @pytest.mark.parametrize(
     ("lines", "fields", "verdict"),
     [
-        ("-c 8", {"cpus_per_node": 8}, "understood"),
-        ("--cpus-per-task=8\n#SBATCH --ntasks-per-node=4", {"cpus_per_node": 32}, "understood"),
-        ("-c 8\n#SBATCH -N 2\n#SBATCH -n 2", {"cpus_per_node": 8, "nodes": 2}, "understood"),
-        ("-c 8\n#SBATCH -N 2\n#SBATCH -n 16", {"cpus_per_node": 64, "nodes": 2}, "understood"),
+        ("-c 8", {"cpus_per_node": 8, "cpus_per_task": 8}, "understood"),
+        (
+            "--cpus-per-task=8\n#SBATCH --ntasks-per-node=4",
+            {"cpus_per_node": 32, "cpus_per_task": 8, "ntasks_per_node": 4},
+            "understood",
+        ),
+        (
+            "-c 8\n#SBATCH -N 2\n#SBATCH -n 2",
+            {"cpus_per_node": 8, "nodes": 2, "cpus_per_task": 8, "ntasks": 2},
+            "understood",
+        ),
+        (
+            "-c 8\n#SBATCH -N 2\n#SBATCH -n 16",
+            {"cpus_per_node": 64, "nodes": 2, "cpus_per_task": 8, "ntasks": 16},
+            "understood",
+        ),
         ("--mem=64G", {"memory_mib_per_node": 65_536}, "understood"),
         ("--mem=2t", {"memory_mib_per_node": 2 << 20}, "understood"),
         ("--mem=4000", {"memory_mib_per_node": 4_000}, "understood"),
@@ -182,10 +194,10 @@ def test_a_job_waits_for_cpus_and_its_cluster_is_told_how_many(
         ("--mem-per-cpu=4G", {"memory_mib_per_node": 4_096}, "understood"),
         (
             "--mem-per-cpu=4G\n#SBATCH -c 8",
-            {"cpus_per_node": 8, "memory_mib_per_node": 32_768},
+            {"cpus_per_node": 8, "memory_mib_per_node": 32_768, "cpus_per_task": 8},
             "understood",
         ),
-        ("--mem-per-cpu=4G\n#SBATCH -G 8 -n 8", {"gpus": 8}, "ignored"),
+        ("--mem-per-cpu=4G\n#SBATCH -G 8 -n 8", {"gpus": 8, "ntasks": 8}, "ignored"),
         (
             "--mem-per-gpu=4G\n#SBATCH -G 8 -N 2",
             {"gpus": 8, "nodes": 2, "memory_mib_per_node": 16_384},

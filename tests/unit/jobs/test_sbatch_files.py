@@ -23,6 +23,8 @@ def reading_of(name: str) -> SbatchReading:
 READ: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     "torchtitan": (
         {
+            "ntasks": 4,
+            "cpus_per_task": 12,
             "name": "pretrain_multi",
             "nodes": 4,
             "gpus_per_node": 8,
@@ -34,6 +36,8 @@ READ: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     "aws_megatron": ({"name": "megatron_pretrain", "nodes": 2, "whole_nodes": True}, (2, 1)),
     "olmo_lumi": (
         {
+            "ntasks_per_node": 8,
+            "cpus_per_task": 6,
             "name": "lm-7b",
             "nodes": 8,
             "gpus_per_node": 8,
@@ -45,6 +49,8 @@ READ: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     ),
     "ml_eng_torchrun": (
         {
+            "ntasks_per_node": 1,
+            "cpus_per_task": 96,
             "name": "torchrun-launcher",
             "nodes": 2,
             "gpus_per_node": 8,
@@ -66,6 +72,8 @@ READ: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     ),
     "jlu_gb": (
         {
+            "ntasks": 1,
+            "cpus_per_task": 8,
             "name": "PreTrain",
             "gpus_per_node": 1,
             "cpus_per_node": 8,
@@ -77,12 +85,21 @@ READ: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
         (1, 1),
     ),
     "sense_tasks_no_nodes": (
-        {"nodes": 2, "gpus_per_node": 4, "time_limit_s": 7_200, "partition": "llm"},
+        {
+            "ntasks": 8,
+            "ntasks_per_node": 4,
+            "nodes": 2,
+            "gpus_per_node": 4,
+            "time_limit_s": 7_200,
+            "partition": "llm",
+        },
         (8, 4),
     ),
     "raw_ovd_late": ({}, (1, 1)),
     "ephemeral_array": (
         {
+            "ntasks": 1,
+            "cpus_per_task": 4,
             "array": "0-59%15",
             "gpus_per_node": 1,
             "cpus_per_node": 4,
@@ -95,6 +112,8 @@ READ: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     ),
     "ray_alias_tasks_per_node": (
         {
+            "ntasks_per_node": 1,
+            "cpus_per_task": 5,
             "name": "ray",
             "nodes": 4,
             "gpus_per_node": 2,
@@ -105,6 +124,8 @@ READ: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     ),
     "csc_tasks_two_nodes": (
         {
+            "ntasks": 4,
+            "ntasks_per_node": 2,
             "name": "gpu_job",
             "nodes": 2,
             "gpus_per_node": 2,
@@ -244,7 +265,7 @@ def test_other_resources_are_told_beside_the_gpus() -> None:
     [
         ("--gres=gpu:1", {"gpus_per_node": 1}),
         ("--gres=gpu:0", {}),
-        ("-c 8", {"cpus_per_node": 8}),
+        ("-c 8", {"cpus_per_node": 8, "cpus_per_task": 8}),
     ],
 )
 def test_exclusive_is_whole_nodes_only_without_another_size(
