@@ -107,7 +107,7 @@ def create_quota(
     node = visible_node(actor, node_path)
     pool = named_pool(pool_name)
     reason = clean_name(reason, field="reason", length_max=REASON_LENGTH_MAX)
-    _require_parents_right(actor, node, "give it a quota")
+    require_parents_right(actor, node, "give it a quota")
     _refuse_meaningless(node, edit)
     if "guaranteed_mgpu" not in edit and "guaranteed_bp" not in edit:
         raise InvalidRequest(
@@ -310,7 +310,8 @@ def _lacking(where: str, to_do: str) -> Forbidden:
     )
 
 
-def _require_parents_right(actor: Actor, node: Node, to_do: str) -> None:
+def require_parents_right(actor: Actor, node: Node, to_do: str) -> None:
+    """Raise Forbidden unless the actor has `manage_quota` on the parent of `node`."""
     above = _parent_path(node)
     if not actor.holds(Permission.MANAGE_QUOTA, above):
         where = above.rstrip("/") or "the platform"
@@ -321,11 +322,11 @@ def _require_rights(
     actor: Actor, quota: Quota, differing: set[str], had: Mapping[str, int | None]
 ) -> None:
     if differing - {"borrow_limit_mgpu", "lend_limit_mgpu"}:
-        _require_parents_right(actor, quota.node, "change a guarantee or weight")
+        require_parents_right(actor, quota.node, "change a guarantee or weight")
     if "borrow_limit_mgpu" in differing and had["borrow_limit_mgpu"] is not None:
         limit_mgpu = quota.borrow_limit_mgpu
         if limit_mgpu is None or limit_mgpu > had["borrow_limit_mgpu"]:
-            _require_parents_right(
+            require_parents_right(
                 actor,
                 quota.node,
                 "raise or clear a borrow limit, now "

@@ -542,3 +542,53 @@ class AcceptedDifference(models.Model):
 
     def __str__(self) -> str:
         return f"{self.setting} of {self.subject} on {self.cluster}"
+
+
+#: The longest time limit of a job: a year.
+TIME_LIMIT_S_MAX = 31_536_000
+
+
+class TimeLimit(models.Model):
+    """The default and the longest time limit of jobs of one pool, tree node or class (R-114).
+
+    Exactly one of `pool`, `node` and `priority_class` is set. That of a node is for the jobs of all
+    teams below it. A limit of None means none of its own. `version` counts changes and is the ETag.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    pool = models.OneToOneField(Pool, models.PROTECT, null=True, related_name="+")
+    node = models.OneToOneField(Node, models.PROTECT, null=True, related_name="+")
+    priority_class = models.OneToOneField(
+        PriorityClass, models.PROTECT, null=True, related_name="+"
+    )
+    default_s = models.IntegerField(null=True)
+    longest_s = models.IntegerField(null=True)
+    version = models.IntegerField(default=1)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(pool__isnull=False, node=None, priority_class=None)
+                | Q(pool=None, node__isnull=False, priority_class=None)
+                | Q(pool=None, node=None, priority_class__isnull=False),
+                name="time_limit_is_of_one_owner",
+            ),
+            models.CheckConstraint(
+                condition=Q(default_s__isnull=False) | Q(longest_s__isnull=False),
+                name="time_limit_limits_something",
+            ),
+            models.CheckConstraint(
+                condition=(
+                    Q(default_s=None) | Q(default_s__gte=60, default_s__lte=TIME_LIMIT_S_MAX)
+                )
+                & (Q(longest_s=None) | Q(longest_s__gte=60, longest_s__lte=TIME_LIMIT_S_MAX)),
+                name="time_limit_is_a_minute_to_a_year",
+            ),
+            models.CheckConstraint(
+                condition=Q(default_s=None) | Q(longest_s=None) | Q(default_s__lte=F("longest_s")),
+                name="time_limit_default_is_not_above_the_longest",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"time limit of {self.pool or self.node or self.priority_class}"

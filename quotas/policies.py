@@ -332,6 +332,7 @@ def remove_priority_class(class_id: UUID, *, actor: Actor, if_version: int, now:
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             # The model's `delete` would load all jobs of the class first, only to refuse.
+            cursor.execute("DELETE FROM quotas_timelimit WHERE priority_class_id = %s", [found.pk])
             cursor.execute("DELETE FROM quotas_priorityclass WHERE id = %s", [found.pk])
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
             cursor.execute("SET CONSTRAINTS ALL DEFERRED")

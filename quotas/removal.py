@@ -20,6 +20,11 @@ def remove_quotas(node: Node) -> None:
         )
         gone = [pk for (pk,) in cursor.fetchall()]
         cursor.execute("DELETE FROM quotas_quotachange WHERE quota_id = ANY(%s)", [gone])
+        cursor.execute(
+            "DELETE FROM quotas_timelimit t WHERE t.node_id = %(node)s OR t.priority_class_id IN"
+            " (SELECT id FROM quotas_priorityclass WHERE organization_id = %(node)s)",
+            {"node": node.pk},
+        )
         for table in ("quotas_organizationpolicy", "quotas_priorityclass"):
             cursor.execute(f"DELETE FROM {table} WHERE organization_id = %s", [node.pk])  # noqa: S608
         cursor.execute("DELETE FROM quotas_nodeuse WHERE node_id = %s", [node.pk])

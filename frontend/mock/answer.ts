@@ -21,9 +21,10 @@ import { theAuditEvents } from "./audit.ts";
 import kinds from "./cluster-kinds.json" with { type: "json" };
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
 import { theCycles, theDecisionLines, theDecisions } from "./decisions.ts";
+import { may } from "../src/session/access.ts";
 import { aProblem, page, type MockAnswer, type MockRequest } from "./http.ts";
 import { plannedChanges, thePlannedChanges } from "./planned.ts";
-import { priorityClasses, rules, theRules, type TheRules } from "./policy.ts";
+import { priorityClasses, rules, theRules, timeLimits, type TheRules } from "./policy.ts";
 import { aReconciliation, theReconciliations } from "./reconciliation.ts";
 import { theDay } from "./today.ts";
 
@@ -174,6 +175,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return nodes(request, id, action);
     case "priority-classes":
       return priorityClasses(company.rules, request, id);
+    case "time-limits":
+      return timeLimits(company.rules, request, id, may(company.session, "manage_quota", "ai-company"));
     case "tokens":
       if (method === "POST") {
         const { user } = request.body as { user?: string };

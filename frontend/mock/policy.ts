@@ -1,5 +1,5 @@
 /** The company's rules of service. */
-import type { InstallationPolicy, Policy, PriorityClass } from "../src/api/types";
+import type { InstallationPolicy, Policy, PriorityClass, TimeLimit } from "../src/api/types";
 import { aProblem, type MockAnswer, type MockRequest } from "./http.ts";
 import { thePriorityClasses } from "./company.ts";
 
@@ -7,6 +7,7 @@ export interface TheRules {
   policy: Policy;
   classes: PriorityClass[];
   installation: InstallationPolicy;
+  limits: TimeLimit[];
 }
 
 export function theRules(): TheRules {
@@ -24,6 +25,11 @@ export function theRules(): TheRules {
       version: 4,
     },
     classes: thePriorityClasses(),
+    limits: [
+      aLimit(1, { pool: "h100", default_s: 86_400, longest_s: 604_800 }),
+      aLimit(2, { node: "ai-company/research", organization: "ai-company", longest_s: 259_200 }),
+      aLimit(3, { priority_class: "low", organization: "ai-company", default_s: 14_400 }),
+    ],
     installation: {
       grace_period_s_max: 3600,
       starts_max: 1000,
@@ -69,6 +75,37 @@ export function priorityClasses(stored: TheRules, request: MockRequest, id: stri
       return aProblem(409, "conflict", `Jobs use or used the class ${found.name}, so it cannot be removed. Retire it instead.`);
     }
     stored.classes = stored.classes.filter((each) => each !== found);
+    return { status: 204 };
+  }
+  return rules(found, request);
+}
+
+function aLimit(number: number, change: Partial<TimeLimit>): TimeLimit {
+  return {
+    id: `01935000-0000-7000-8000-00000000ee${number}0`,
+    pool: null,
+    node: null,
+    priority_class: null,
+    organization: null,
+    default_s: null,
+    longest_s: null,
+    can_edit: true,
+    version: 1,
+    ...change,
+  };
+}
+
+/** Lists, makes, changes and removes time limits. */
+export function timeLimits(stored: TheRules, request: MockRequest, id: string | undefined, can_edit: boolean): MockAnswer {
+  const found = stored.limits.find((each) => each.id === id);
+  if (found === undefined && request.method === "POST") {
+    const made = aLimit(stored.limits.length + 1, request.body as Partial<TimeLimit>);
+    stored.limits.push(made);
+    return { status: 201, body: made };
+  }
+  if (found === undefined) return { status: 200, body: { items: stored.limits.map((each) => ({ ...each, can_edit })), next: null } };
+  if (request.method === "DELETE") {
+    stored.limits = stored.limits.filter((each) => each !== found);
     return { status: 204 };
   }
   return rules(found, request);

@@ -18,6 +18,7 @@ from clusters.observation import GONE
 from jobs.lifecycle import OPEN
 from jobs.submission.fitting import Fleet
 from quotas.models import PriorityClass
+from quotas.time_limits import Bound
 from tenants.models import Node, User
 from webapi.statements import prepared_cursor
 
@@ -37,6 +38,12 @@ class Offer:
     quotas: Sequence[ArbiterQuota]
     open_jobs: int
     open_jobs_of_user: int
+    time_limits: Sequence[tuple[UUID | None, Bound]]
+
+    def bounds(self, priority_class: PriorityClass, pools: Collection[Pool]) -> list[Bound]:
+        """Return the time limits for the team's jobs of a class, the nearest owner first."""
+        owners = {None, priority_class.pk, *(pool.pk for pool in pools)}
+        return [bound for owner, bound in self.time_limits if owner in owners]
 
     def fleet(self, pool: Pool) -> Fleet:
         """Return the pool's nodes; empty when none is known."""
@@ -61,7 +68,7 @@ def offer_to(team: Node, user: User) -> Offer:
                 "gone": GONE,
             },
         )
-        pools, classes, sizes, quotas, jobs = (
+        pools, classes, sizes, quotas, jobs, limits = (
             json.loads(text) if text is not None else [] for text in cursor.fetchone()
         )
     fleets: dict[UUID, dict[str, dict[int, int]]] = {}
@@ -80,6 +87,10 @@ def offer_to(team: Node, user: User) -> Offer:
         quotas=[ArbiterQuota(*row) for row in quotas],
         open_jobs=jobs[0],
         open_jobs_of_user=jobs[1],
+        time_limits=[
+            (None if pk is None else UUID(pk), Bound(owner, default_s, longest_s))
+            for pk, owner, default_s, longest_s in limits
+        ],
     )
 
 
@@ -98,6 +109,7 @@ def _priority_class(row: Mapping[str, Any]) -> PriorityClass:
     return PriorityClass(**{**row, "id": UUID(row["id"])})
 
 
+# Time limits: the nearest owner first (R-114). Those of a node are for all, so they have no id.
 # Quotas are those of the team's own path, and those that others never lend in full. Both limit the
 # most that the team could ever get. Results are texts, so that the driver's JSON settings do not
 # matter. The states are literals, because for a parameter the planner could not use the index of
@@ -130,5 +142,17 @@ SELECT
      WHERE n.path = ANY(%(paths)s::text[]) OR q.lend_limit_mgpu < q.guaranteed_mgpu),
     (SELECT json_build_array(count(*), count(*) FILTER (WHERE j.user_id = %(user)s::uuid))::text
      FROM jobs_job j
-     WHERE j.organization_id = %(organization)s::uuid AND j.state IN ({_LISTED}))
+     WHERE j.organization_id = %(organization)s::uuid AND j.state IN ({_LISTED})),
+    (SELECT json_agg(json_build_array(
+                coalesce(t.pool_id, t.priority_class_id),
+                coalesce('pool ' || p.name, 'class ' || c.name,
+                         n.kind || ' ' || rtrim(n.path, '/')),
+                t.default_s, t.longest_s)
+            ORDER BY c.id IS NULL, n.id IS NULL, -length(n.path), t.default_s)::text
+     FROM quotas_timelimit t
+     LEFT JOIN clusters_pool p ON p.id = t.pool_id
+     LEFT JOIN quotas_priorityclass c ON c.id = t.priority_class_id
+     LEFT JOIN tenants_node n ON n.id = t.node_id
+     WHERE p.id IS NOT NULL OR c.organization_id = %(organization)s::uuid
+        OR n.path = ANY(%(paths)s::text[]))
 """  # noqa: S608 - the states are ours

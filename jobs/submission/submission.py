@@ -29,6 +29,7 @@ from jobs.submission.requests import Hint, JobRequest, hint_settled, settled
 from jobs.submission.resolved_requests import Predecessor, ResolvedRequest, size_pointer
 from jobs.submission.sbatch_notes import Note, Verdict, refused_of
 from jobs.submission.sizes import laid_out, notes_on, notes_on_array
+from jobs.submission.time_limits import limited
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from primitives.errors import FieldError, InvalidRequest, NotFound
@@ -104,7 +105,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         notes=[note.as_json() for note in resolved.notes],
         state=JobState.HELD.value if request.held else JobState.QUEUED.value,
         submitted_at=now,
-        **kept_by(request),
+        **kept_by(resolved.request),
     )
     if request.array is None:
         insert_row(job)
@@ -175,6 +176,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
             errors=errors,
             notes=[note.as_json() for note in notes],
         )
+    request, limit_notes = limited(request, offer.bounds(priority_class, pools), notes)
     places = [allowing_time(request, place) for place in places]
     fleets = [_fleet(request, offer, place.pool) for place in places]
     size = laid_out(request.size, fleets[0], places[0].clusters)
@@ -184,7 +186,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
             f"gpus_per_node = {gpus_text(size.mgpu_per_node)}: whole nodes of {places[0].pool.name}"
         )
         notes = settled(notes, request.whole_note, Verdict.UNDERSTOOD, told)
-    notes = (*notes, *notes_on(request.size, size), *notes_on_array(request.array))
+    notes = (*notes, *notes_on(request.size, size), *notes_on_array(request.array), *limit_notes)
     found: list[ResolvedRequest] = []
     for place, fleet in zip(places, fleets, strict=True):
         check_units(request, size.mgpu_per_node, place)

@@ -17,6 +17,7 @@ from cli.checkpoint_command import checkpoint
 from cli.context import Commands
 from cli.decisions_command import decisions
 from cli.estimate_command import estimate
+from cli.limit_commands import limits_app
 from cli.organization_commands import organization_app
 from cli.policy_commands import policy_app
 from cli.push_commands import quota_push
@@ -52,6 +53,7 @@ quota_app.command("push")(quota_push)
 app.add_typer(quota_app, name="quota")
 app.add_typer(changes_app, name="quota-changes")
 app.add_typer(policy_app, name="policy")
+app.add_typer(limits_app, name="limits")
 app.add_typer(report_app, name="report")
 app.add_typer(organization_app, name="organization")
 app.add_typer(people_commands.user_app, name="user")

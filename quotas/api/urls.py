@@ -36,6 +36,7 @@ from quotas.api.push_views import (
     QuotaPushDetail,
     QuotaPushList,
 )
+from quotas.api.time_limit_views import TimeLimitDetail, TimeLimitList
 from quotas.api.views import QuotaChanges, QuotaDetail, QuotaList
 
 urlpatterns: list[URLPattern] = [
@@ -46,6 +47,8 @@ urlpatterns: list[URLPattern] = [
     path("quota-changes/<uuid:planned_id>", PlannedChangeDetail.as_view()),
     path("quota-changes/<uuid:planned_id>/apply", PlannedChangeApply.as_view()),
     path("quota-changes/<uuid:planned_id>/cancel", PlannedChangeCancel.as_view()),
+    path("time-limits", TimeLimitList.as_view()),
+    path("time-limits/<uuid:limit_id>", TimeLimitDetail.as_view()),
     path("pools", PoolList.as_view()),
     path("pools/<uuid:pool_id>", PoolDetail.as_view()),
     path("cluster-kinds", ClusterKindList.as_view()),

@@ -29,6 +29,7 @@ from quotas.models import (
     PlannedEdit,
     Quota,
     QuotaPush,
+    TimeLimit,
 )
 
 #: Everybody who may call. research_admin administers the department of the team that
@@ -111,6 +112,7 @@ def a_world() -> World:
             cluster=company.cluster, user=cast.bob, name="bob"
         ).pk,
         "class_id": cast.organization.priority_classes.earliest("name").pk,
+        "limit_id": TimeLimit.objects.create(node=cast.nlp, longest_s=31_536_000).pk,
         "push_id": push.pk,
         "difference_id": AcceptedDifference.objects.create(
             cluster=company.cluster, subject="account nlp", setting="gpus", push=push

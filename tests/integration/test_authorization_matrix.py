@@ -249,6 +249,19 @@ TABLE: dict[tuple[str, str], Case] = {
     ("DELETE", "priority-classes/<uuid:class_id>"): a_case(
         "401 409 409 403 403 403 403 403 403 403 404", If_Match='"v1"'
     ),
+    # Time limits: those of nlp, which are its parent's to set.
+    ("GET", "time-limits"): a_case(CUT_TO_ALL),
+    ("GET", "time-limits/<uuid:limit_id>"): a_case(MEMBERS),
+    ("POST", "time-limits"): a_case(
+        "401 201 201 201 403 403 403 403 403 403 404",
+        {"node": "ai-company/research/vision", "longest_s": 3_600},
+    ),
+    ("PATCH", "time-limits/<uuid:limit_id>"): a_case(
+        BUILDS_200, {"longest_s": 3_600}, If_Match='"v1"'
+    ),
+    ("DELETE", "time-limits/<uuid:limit_id>"): a_case(
+        "401 204 204 204 403 403 403 403 403 403 404", If_Match='"v1"'
+    ),
     # What holds for all is read by all.
     ("GET", "policy"): a_case(CUT_TO_ALL),
     ("PATCH", "policy"): a_case(PLATFORM_ADMIN_200, {"starts_max": 7}, If_Match='"v1"'),

@@ -208,6 +208,12 @@ GOOD: dict[tuple[str, str], dict[str, Any]] = {
         "skips_blocked_within_team": False,
         "time_zone": "Europe/Berlin",
     },
+    ("POST", "time-limits"): {
+        "pool": "h100",
+        "default_s": 3_600,
+        "longest_s": 86_400,
+    },
+    ("PATCH", "time-limits/<uuid:limit_id>"): {"default_s": 3_600, "longest_s": 86_400},
     ("POST", "priority-classes"): {
         "organization": "ai-company",
         "name": "deadline",

@@ -6,12 +6,12 @@ import type { Chargeback, JobState, Page, PriorityClass, Session, TreeNode } fro
 
 const PAGE_LIMIT = 50;
 /** Lists that are needed whole are read in pages of this size, and no more than MAX_PAGES of them. */
-const WHOLE_LIMIT = 500;
+export const WHOLE_LIMIT = 500;
 const MAX_PAGES = 20;
 /** What waits for a cluster's answer is looked at this often. */
 const SOON_MS = 1500;
 
-async function readWhole<T>(read: (cursor: string | undefined) => Promise<Page<T>>): Promise<T[]> {
+export async function readWhole<T>(read: (cursor: string | undefined) => Promise<Page<T>>): Promise<T[]> {
   const items: T[] = [];
   let cursor: string | undefined;
   for (let page = 0; page < MAX_PAGES; page += 1) {

@@ -16,6 +16,7 @@ import { INSTALLATION_FIELDS, POLICY_FIELDS, showValue, type Field } from "./fie
 import { PriorityClasses } from "./PriorityClasses";
 import { installationPolicyQuery, policyQuery } from "./queries";
 import { RulesForm, type Rules } from "./RulesForm";
+import { TimeLimits } from "./TimeLimits";
 import "./policy.css";
 
 /** Rules of service: of an organization, of its priority classes, and of the installation. */
@@ -107,6 +108,7 @@ function OfOrganization({ organization, nodes }: { organization: TreeNode; nodes
         </p>
       </Card>
       <PriorityClasses organization={organization} />
+      <TimeLimits organization={organization} nodes={nodes} />
     </>
   );
 }

@@ -6,10 +6,10 @@ export interface Field {
   label: string;
   meaning: string;
   /**
-   * seconds: typed as a time; gpus: milli-GPU, empty for none; multiplier: parts per million, typed as times;
+   * seconds: typed as a time; optional seconds: empty for none; gpus: milli-GPU, empty for none; multiplier: parts per million, typed as times;
    * rank: paths, the first goes first.
    */
-  kind: "seconds" | "count" | "gpus" | "multiplier" | "yes" | "choice" | "text" | "rank";
+  kind: "seconds" | "optional seconds" | "count" | "gpus" | "multiplier" | "yes" | "choice" | "text" | "rank";
   min?: number;
   max?: number;
   choices?: readonly { value: string; label: string }[];
@@ -129,6 +129,26 @@ export const CLASS_FIELDS: readonly Field[] = [
   },
 ];
 
+/** Time limits of the jobs of a pool, a node or a class. */
+export const LIMIT_FIELDS: readonly Field[] = [
+  {
+    name: "default_s",
+    label: "Default",
+    meaning: "The time limit of jobs that ask for none. Empty: none from here.",
+    kind: "optional seconds",
+    min: 60,
+    max: 365 * DAY_S,
+  },
+  {
+    name: "longest_s",
+    label: "Longest",
+    meaning: "The longest time limit that a job may ask for. Empty: none from here.",
+    kind: "optional seconds",
+    min: 60,
+    max: 365 * DAY_S,
+  },
+];
+
 /** What a class costs is set by who manages prices. */
 export const PRICE_FIELD: Field = {
   name: "price_multiplier_ppm",
@@ -243,6 +263,8 @@ export function typedOf(field: Field, value: Value): Typed {
   switch (field.kind) {
     case "seconds":
       return timeText(Number(value));
+    case "optional seconds":
+      return value === null ? "" : timeText(Number(value));
     case "gpus":
       return value === null ? "" : gpusToDecimal(Number(value));
     case "multiplier":
@@ -259,8 +281,8 @@ export function typedOf(field: Field, value: Value): Typed {
 /** From and to where a number may go, in words. */
 export function rangeText(field: Field): string | null {
   if (field.kind === "multiplier") return `0 to ${field.max ?? 0} times`;
-  if (field.kind !== "seconds" && field.kind !== "count") return null;
-  const show = (value: number) => (field.kind === "seconds" ? formatDuration(value) : formatCount(value));
+  if (!["seconds", "optional seconds", "count"].includes(field.kind)) return null;
+  const show = (value: number) => (field.kind !== "count" ? formatDuration(value) : formatCount(value));
   return `${show(field.min ?? 0)} to ${show(field.max ?? 0)}`;
 }
 
@@ -270,8 +292,10 @@ export function readField(field: Field, typed: Typed): { value: Value } | { erro
   const text = typed.trim();
   switch (field.kind) {
     case "seconds":
+    case "optional seconds":
     case "count": {
-      const read = field.kind === "seconds" ? readDuration(text) : /^\d{1,7}$/.test(text) ? { seconds: Number(text) } : { error: "A whole number." };
+      if (field.kind === "optional seconds" && text === "") return { value: null };
+      const read = field.kind !== "count" ? readDuration(text) : /^\d{1,7}$/.test(text) ? { seconds: Number(text) } : { error: "A whole number." };
       if ("error" in read) return read;
       const value = read.seconds;
       const isOut = value < (field.min ?? 0) || value > (field.max ?? Infinity);
@@ -296,6 +320,7 @@ export function showValue(field: Field, value: Value): string {
   if (value === null) return "none";
   switch (field.kind) {
     case "seconds":
+    case "optional seconds":
       return formatDuration(Number(value));
     case "gpus":
       return formatGpus(Number(value));

@@ -32,6 +32,48 @@ describe("the fields", () => {
 });
 
 describe("the policy page", () => {
+  it("changes, makes and removes time limits", async () => {
+    const company = aCompany();
+    const { user, requests, container } = open("/policy", { company });
+    const card = within(await screen.findByRole("region", { name: "Time limits" }));
+    const table = within(await card.findByRole("table"));
+    expect(table.getAllByRole("row").map((row) => row.textContent)).toEqual([
+      "OfDefaultLongestChange",
+      "pool h10024 h7 dchange",
+      "ai-company/researchnone72 hchange",
+      "class low4 hnonechange",
+    ]);
+    await user.click(card.getByRole("button", { name: "Change the time limits of pool h100" }));
+    const side = within(await screen.findByRole("dialog"));
+    const longest = side.getByRole("textbox", { name: "Longest" });
+    await user.clear(longest);
+    await user.type(longest, "59s");
+    expect(side.getByText("From 1 min to 365 d.")).toBeInTheDocument();
+    await user.clear(longest);
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(side.getByRole("button", { name: "Save" }));
+    await waitFor(() => expect(company.rules.limits[0]?.version).toBe(2));
+    expect(requests.find(({ method }) => method === "PATCH")?.body).toEqual({ longest_s: null });
+
+    await user.click(card.getByRole("button", { name: "New time limits…" }));
+    const made = within(await screen.findByRole("dialog"));
+    await user.click(made.getByRole("combobox", { name: "Of" }));
+    expect(screen.queryByRole("option", { name: "ai-company/research" })).toBeNull();
+    await user.click(await screen.findByRole("option", { name: "ai-company/research/nlp" }));
+    await user.type(made.getByRole("textbox", { name: "Default" }), "2h");
+    await user.click(made.getByRole("button", { name: "Save" }));
+    await waitFor(() => expect(company.rules.limits).toHaveLength(4));
+    expect(requests.find(({ method }) => method === "POST")?.body).toEqual({
+      node: "ai-company/research/nlp",
+      default_s: 7200,
+      longest_s: null,
+    });
+
+    await user.click(await card.findByRole("button", { name: "Change the time limits of class low" }));
+    await user.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Remove" }));
+    await waitFor(() => expect(company.rules.limits.map((each) => each.priority_class)).not.toContain("low"));
+  });
+
   it("sends only what was changed, in the version that was seen", async () => {
     const company = aCompany();
     const { user, requests, container } = open("/policy", { company });

@@ -1,6 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 
 import { client, unwrap } from "../api/client";
+import { readWhole, WHOLE_LIMIT } from "../api/queries";
 
 export function policyQuery(organizationId: string) {
   return queryOptions({
@@ -18,4 +19,12 @@ export function policyQuery(organizationId: string) {
 export const installationPolicyQuery = queryOptions({
   queryKey: ["quotas", "installation-policy"],
   queryFn: ({ signal }) => unwrap(client.GET("/api/v1/policy", { signal })),
+});
+
+export const timeLimitsQuery = queryOptions({
+  queryKey: ["quotas", "time-limits"],
+  queryFn: ({ signal }) =>
+    readWhole((cursor) =>
+      unwrap(client.GET("/api/v1/time-limits", { params: { query: { limit: WHOLE_LIMIT, cursor } }, signal })),
+    ),
 });
