@@ -62,5 +62,7 @@ export default defineConfig(({ command, mode }) => ({
     restoreMocks: true,
     unstubGlobals: true,
     testTimeout: 120_000,
+    // Vitest would leave a core idle, half of a small machine.
+    maxWorkers: "100%",
   },
 }));
