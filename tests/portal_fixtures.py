@@ -79,12 +79,17 @@ def _as_owner(connection: "BaseDatabaseWrapper", *, triggers: bool = True) -> It
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(
-    django_db_modify_db_settings: None, server_plan: ServerPlan
+    django_db_modify_db_settings: None, server_plan: ServerPlan, pytestconfig: pytest.Config
 ) -> None:
-    """Start PostgreSQL; what pytest-django does next, it does as the owner."""
+    """Start PostgreSQL; what pytest-django does next, it does as the owner.
+
+    One of several workers has a copy of what the first of them migrated.
+    """
     from django.db import connection
 
     server_plan.start_postgres()
+    if hasattr(pytestconfig, "workerinput"):
+        connection.settings_dict["TEST"]["TEMPLATE"] = server_plan.migrated_database()
     _use_role(connection, OWNER)
 
 

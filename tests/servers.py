@@ -13,6 +13,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ from embedded.ports import a_free_port
 FOLDER_VARIABLE = "TIDEGATE_TEST_SERVERS"
 _PREFIX = "tidegate-tests-"
 _RUN_RECORD = "test-run"
+_MIGRATED = "tidegate_migrated"
+_REPO = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,32 @@ class ServerPlan:
                 app_password=self.password,
                 for_tests=True,
             )
+
+    def migrated_database(self) -> str:
+        """The name of a database that has our tables, for `CREATE DATABASE ... TEMPLATE`.
+
+        The first process of the run that asks migrates it, which costs seconds of CPU time; a copy
+        costs a tenth of one. Nobody stays connected to it.
+        """
+        with self._lock(), connect_as(self, postgres.OWNER, "postgres") as owner:
+            known = "SELECT 1 FROM pg_database WHERE datname = %s"
+            if owner.execute(known, [_MIGRATED]).fetchone():
+                return _MIGRATED
+            draft = f"{_MIGRATED}_draft"
+            owner.execute(f"CREATE DATABASE {draft}")
+            subprocess.run(
+                [sys.executable, str(_REPO / "manage.py"), "migrate", "--verbosity", "0"],
+                env={
+                    **os.environ,
+                    "DJANGO_SETTINGS_MODULE": "portal.settings",
+                    "TIDEGATE_RUN_AS": "owner",
+                    "TIDEGATE_OWNER_DATABASE_URL": self.url(postgres.OWNER, draft),
+                },
+                check=True,
+                timeout=300,
+            )
+            owner.execute(f"ALTER DATABASE {draft} RENAME TO {_MIGRATED}")
+        return _MIGRATED
 
     def start_valkey(self) -> None:
         """Start Valkey, unless another process of the run has."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,25 +22,31 @@ for _root in (REPO, REPO / "platform", REPO / "tests", REPO / "deploy" / "kube-b
 
 @contextmanager
 def a_database() -> Iterator[None]:
-    """PostgreSQL with our tables, Django set up as the application role."""
-    from servers import plan_servers
+    """PostgreSQL with our tables, Django set up as the application role.
 
+    The servers are those of `bench-smoke`, where that program runs this benchmark.
+    """
+    from embedded.postgres import APP, OWNER
+    from servers import FOLDER_VARIABLE, connect_as, plan_servers
+
+    are_shared = FOLDER_VARIABLE in os.environ
     plan = plan_servers()
     try:
         plan.start_postgres(durable=True)
+        name = f"bench_{os.getpid()}"
+        template = plan.migrated_database()
+        with connect_as(plan, OWNER, "postgres") as owner:
+            owner.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        os.environ["TIDEGATE_DATABASE_URL"] = plan.url(APP, name)
+        os.environ["TIDEGATE_OWNER_DATABASE_URL"] = plan.url(OWNER, name)
         os.environ["DJANGO_SETTINGS_MODULE"] = "portal.settings"
-        subprocess.run(
-            [sys.executable, str(REPO / "manage.py"), "migrate", "--verbosity", "0"],
-            env={**os.environ, "TIDEGATE_RUN_AS": "owner"},
-            check=True,
-            timeout=300,
-        )
         import django
 
         django.setup()
         yield
     finally:
-        plan.stop()
+        if not are_shared:
+            plan.stop()
 
 
 def running_kube_bed() -> KubeBed | None:
