@@ -65,9 +65,9 @@ environment:
 frontend-build: environment
 	@$(PYTHON) deploy/bootstrap.py frontend
 
-# Each stage keeps two cores busy; machines with more run stages side by side.
+# Most of what the stages run keeps one core busy: as many stages as cores run side by side.
 STAGES ?= checks frontend pure
-STAGES_AT_ONCE ?= $(shell expr $$(nproc 2>/dev/null || echo 2) / 2 \| 1)
+STAGES_AT_ONCE ?= $(shell nproc 2>/dev/null || echo 2)
 
 test: environment frontend-build chromium ## Everything, in stages: checks, frontend, pure tests; then the rest
 	@$(MAKE) --no-print-directory --keep-going --output-sync=recurse --jobs=$(STAGES_AT_ONCE) \
@@ -120,17 +120,16 @@ laws: environment ## The laws on examples that nobody has tried yet
 	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/property tests/unit/billing/test_chargeback_laws.py \
 		--hypothesis-profile=new-examples
 
-# Modules stay together, as far as may be, so that few start an installation twice; a worker that is
-# done takes over what waits behind another's long test.
-SIDE_BY_SIDE = -n $(PYTEST_WORKERS) --dist worksteal
 PURE = $(shell $(BIN)/python tests/pure_folders.py)
 
 pure: environment ## The tests that need neither Django nor a server
-	$(BIN)/pytest $(SIDE_BY_SIDE) $(PURE)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(PURE)
 
 # These tests wait for real servers for half of their time: twice as many workers keep the cores busy.
+# A file stays with one worker, so that nobody starts its installation twice, and the long ones come
+# first (tests/long_tests.py).
 rest: environment frontend-build chromium ## The tests that are not pure, browser included
-	$(BIN)/pytest $(SIDE_BY_SIDE) -n $$((2 * $(PYTEST_WORKERS))) $(PURE:%=--ignore=%)
+	$(BIN)/pytest -n $$((2 * $(PYTEST_WORKERS))) --dist loadfile --no-loadscope-reorder $(PURE:%=--ignore=%)
 
 e2e: environment frontend-build chromium ## The story in a real browser
 	$(BIN)/pytest tests/e2e
@@ -179,8 +178,7 @@ bench: environment frontend-build ## The figures of speed; TRACE=... QUOTAS=...:
 		echo "== $$file $$words"; $(BIN)/python $$file $$words || exit 1; done
 
 bench-smoke: environment frontend-build ## The benchmarks with small numbers: that they run
-	@for file in tests/performance/bench_*.py; do \
-		echo "== $$file --smoke"; $(BIN)/python $$file --smoke || exit 1; done
+	@$(BIN)/python tests/performance/smoke.py
 
 lock: environment ## Resolve pyproject.toml into both lock files anew
 	$(COMPILE_LOCK) --extra server --output-file requirements.lock

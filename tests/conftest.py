@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from long_tests import by_length
 from pure_folders import PURE
 
 # The conftest of a folder that is asked for alone imports them before they are plugins.
@@ -60,6 +61,13 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
         and "hypothesis" in collector.path.read_text()
     ):
         _load_profile(collector.config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Start what takes longest first where workers share the tests; else the last worker is alone
+    with it. Among files of one kind the order stays the random one."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: by_length(item.path))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
