@@ -33,7 +33,7 @@ from clusters.node_requests import node_shard
 from clusters.observation import check_is_no_other, record_inventory, record_silence
 from clusters.outside import OutsideUse, record_outside_use
 from connectors.errors import ConnectorError
-from connectors.protocol import ClusterConnector, Listing, Observation, TellsNews
+from connectors.protocol import ClusterConnector, Listing, Observation, ReportsNews
 from connectors.registry import kind_named
 from jobs.execution.connecting import connector_of
 from jobs.execution.dispatch import handlers
@@ -203,7 +203,7 @@ class ClusterAgent:
         ends the pause.
         """
         connector = None if self._opened is None else self._opened[1]
-        return connector.news if isinstance(connector, TellsNews) else self._look_now
+        return connector.news if isinstance(connector, ReportsNews) else self._look_now
 
     def _serve(self, shard_of: Callable[[UUID], str]) -> None:
         news = self._news[shard_of]

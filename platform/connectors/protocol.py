@@ -466,7 +466,7 @@ class ClusterConnector(Protocol):
 
 
 @runtime_checkable
-class TellsNews(Protocol):
+class ReportsNews(Protocol):
     """A connector that its cluster notifies of changes.
 
     Other clusters are polled; this one can be observed as soon as there is news.

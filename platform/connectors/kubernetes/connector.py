@@ -26,10 +26,10 @@ from connectors.kubernetes.admission.admission_check import (
     workload_path,
 )
 from connectors.kubernetes.admission.gate_watch import GateWatch
-from connectors.kubernetes.admission.kueue_health import AWAY, KueueWatch, told_of_kueue
+from connectors.kubernetes.admission.kueue_health import AWAY, KueueWatch, with_kueue_away
 from connectors.kubernetes.admission.refusals import Refusals
 from connectors.kubernetes.admission.unqueued import unqueued_alert
-from connectors.kubernetes.attempts.finding import Finder, beside
+from connectors.kubernetes.attempts.finding import Finder, in_same_namespace
 from connectors.kubernetes.attempts.looking import Looker
 from connectors.kubernetes.attempts.reconciler import Tender, notice_patch
 from connectors.kubernetes.attempts.stopping import Stopper, is_held, may_still_run
@@ -257,7 +257,7 @@ class KubernetesConnector:
             # is still ending is not waited for: others wait for its GPUs.
             self._keeper.catch_up(_ended(listing), LOG_WAIT_S)
         if self._kueue is not None and self._kueue.is_away:
-            return told_of_kueue(listing)
+            return with_kueue_away(listing)
         return listing
 
     def find_ended(self, key: str, native_id: str) -> Observation | None:
@@ -287,7 +287,7 @@ class KubernetesConnector:
         self._start()
         failure: ClusterUnavailable | None = None
         attempts = self._finder.attempts_of(key)
-        counting = {attempt.uid for attempt in beside(attempts, native_id) or attempts}
+        counting = {attempt.uid for attempt in in_same_namespace(attempts, native_id) or attempts}
         # A failure to stop another attempt of this key must not affect the recorded one.
         for attempt in sorted(attempts, key=lambda one: one.uid not in counting):
             self._allowed.forbid(attempt.uid)
@@ -335,7 +335,7 @@ class KubernetesConnector:
         self._start()
         attempts = self._finder.attempts_of(key)
         if native_id is not None:
-            attempts = beside(attempts, native_id)
+            attempts = in_same_namespace(attempts, native_id)
         for attempt in attempts:
             seen = self._looker.observation(attempt)
             if seen is None or not seen.is_released:
@@ -358,7 +358,9 @@ class KubernetesConnector:
         if self._gate is None or self._kueue is None:
             return ()
         return tuple(
-            told for told in (self._kueue.complaint(), self._gate.state().complaint) if told
+            complaint
+            for complaint in (self._kueue.complaint(), self._gate.state().complaint)
+            if complaint
         )
 
     def _api_version(self) -> str:

@@ -32,7 +32,7 @@ WORKLOADS = f"/apis/{KUEUE_VERSION}/workloads"
 CHECK_PATH = f"/apis/{KUEUE_VERSION}/admissionchecks/{ADMISSION_CHECK}"
 CHECKED_EVERY_S = 5.0
 #: Seconds after which the check's message is updated with our last time of voting.
-TOLD_EVERY_S = 30.0
+REPORTED_EVERY_S = 30.0
 #: Seconds for which a release counts. The release is repeated after every listing.
 ALLOWED_S = 60.0
 ALLOWED_MAX = 100_000
@@ -112,8 +112,11 @@ class CheckKeeper:
         now = self._now()
         if active is not None and active.get("status") == "True":
             self._since = str(active.get("lastTransitionTime"))
-            told_at = last_voted_at(str(active.get("message", "")))
-            if told_at is not None and 0 <= (now - told_at).total_seconds() < TOLD_EVERY_S:
+            reported_at = last_voted_at(str(active.get("message", "")))
+            if (
+                reported_at is not None
+                and 0 <= (now - reported_at).total_seconds() < REPORTED_EVERY_S
+            ):
                 return False
         else:
             self._since = rfc3339(now)

@@ -95,17 +95,17 @@ class GateWatch:
                     wrong.append(f"{what} is missing")
                 continue
             except Forbidden as error:
-                return GateState(is_in_place=False, complaint=_told([f"{what}: {error}"]))
+                return GateState(is_in_place=False, complaint=_complaint([f"{what}: {error}"]))
             if not is_wanted:
                 has_unwanted = True
             elif not is_part(manifest["spec"], found.get("spec")):
                 wrong.append(f"{what} is another one")
         if wrong:
-            return GateState(is_in_place=False, complaint=_told(wrong, self._portal))
+            return GateState(is_in_place=False, complaint=_complaint(wrong, self._portal))
         return GateState(is_in_place=True, complaint=TAKES_ANYWAY if has_unwanted else "")
 
 
-def _told(wrong: Sequence[str], portal: str = PORTAL) -> str:
+def _complaint(wrong: Sequence[str], portal: str = PORTAL) -> str:
     more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
     named = "" if portal == PORTAL else f", with {portal} in place of {PORTAL}"
     return (
@@ -134,16 +134,16 @@ def is_part(wanted: object, found: object) -> bool:
 def _own_name(api: KubeApi) -> str:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
-        told = api.create(WHOAMI_PATH, body)
+        answer = api.create(WHOAMI_PATH, body)
     except NotFound:
         return PORTAL
-    return str(((told.get("status") or {}).get("userInfo") or {}).get("username") or PORTAL)
+    return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or PORTAL)
 
 
 def _served(api: KubeApi) -> frozenset[str]:
     """Return the resources in our version of the admission policy API."""
     try:
-        told = api.get(f"/apis/{API}")
+        answer = api.get(f"/apis/{API}")
     except NotFound:
         return frozenset()
-    return frozenset(str(one.get("name")) for one in told.get("resources") or ())
+    return frozenset(str(one.get("name")) for one in answer.get("resources") or ())

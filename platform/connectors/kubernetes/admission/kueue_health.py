@@ -73,7 +73,7 @@ class KueueWatch:
         return ""
 
 
-def told_of_kueue(listing: Listing) -> Listing:
+def with_kueue_away(listing: Listing) -> Listing:
     """Return the listing while Kueue is away: workloads that wait for admission say so."""
     waiting = (WorkloadPhase.HELD, WorkloadPhase.STARTING)
     observations = {

@@ -28,7 +28,7 @@ def unqueued_alert(listing: Listing, pools: Mapping[str, KubernetesPool]) -> str
     count = len({native.name for native in everything})
     ordered = sorted(found, key=lambda place: (-sum(one.mgpu for one in found[place]), place))
     named = [
-        f"{_held(found[place], pools)} in {place} ({_names(found[place])})"
+        f"{_sum(found[place], pools)} in {place} ({_names(found[place])})"
         for place in ordered[:_NAMED_MAX]
     ]
     more = f" and {len(ordered) - _NAMED_MAX} more namespaces" if len(ordered) > _NAMED_MAX else ""
@@ -38,13 +38,13 @@ def unqueued_alert(listing: Listing, pools: Mapping[str, KubernetesPool]) -> str
         else (f"{count} Pods in namespaces of teams hold")
     )
     return (
-        f"{holds} {_held(everything, pools)} outside of the teams' queues, and nobody is charged: "
+        f"{holds} {_sum(everything, pools)} outside of the teams' queues, and nobody is charged: "
         f"{', '.join(named)}{more}. Delete what should not be there, and have it submitted to the "
         "queue."
     )
 
 
-def _held(natives: list[NativeWorkload], pools: Mapping[str, KubernetesPool]) -> str:
+def _sum(natives: list[NativeWorkload], pools: Mapping[str, KubernetesPool]) -> str:
     """Return the sum that `natives` hold, by kind of device."""
     sums: dict[str, int] = defaultdict(int)
     devices = {pools[native.pool].device for native in natives}

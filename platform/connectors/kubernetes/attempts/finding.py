@@ -99,7 +99,7 @@ class Finder:
         return tuple(pod for pod in listed if naming.key_of(pod, self._cluster_id) == attempt.key)
 
 
-def beside(attempts: Sequence[Attempt], native_id: str | None) -> tuple[Attempt, ...]:
+def in_same_namespace(attempts: Sequence[Attempt], native_id: str | None) -> tuple[Attempt, ...]:
     """Return the recorded attempt of one key, and the other attempts in its namespace.
 
     Anybody can write the key onto an object of another namespace. Such an object must not block

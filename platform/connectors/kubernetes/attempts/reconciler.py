@@ -79,14 +79,14 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class Notify:
     """Notify this Pod that it will be stopped."""
 
     uid: str
     pod: Object
 
 
-Duty = Vote | Deactivate | Kill | Tell
+Duty = Vote | Deactivate | Kill | Notify
 
 
 def duties(
@@ -104,16 +104,16 @@ def duties(
         if is_allowed and not is_stopped and may_vote(item, workload, pools):
             yield Vote(uid, workload)
         elif not is_inactive(workload) and (
-            is_stopped or was_evicted(workload) or _is_started_anew(item, workload)
+            is_stopped or was_evicted(workload) or _is_restarted(item, workload)
         ):
             yield Deactivate(uid, workload)
-    is_told = is_marked(item, NOTICE) or is_marked(workload, NOTICE)
+    is_notified = is_marked(item, NOTICE) or is_marked(workload, NOTICE)
     for pod in attempt.pods:
         if not is_over(pod):
             if is_stopped and not _is_being_killed(pod):
                 yield Kill(uid, pod)
-            elif is_told and not is_marked(pod, NOTICE):
-                yield Tell(uid, pod)
+            elif is_notified and not is_marked(pod, NOTICE):
+                yield Notify(uid, pod)
 
 
 def is_over(pod: Object) -> bool:
@@ -136,7 +136,7 @@ def pod_path(pod: Object) -> str:
     return POD.path(pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
-def _is_started_anew(item: Object, workload: Object) -> bool:
+def _is_restarted(item: Object, workload: Object) -> bool:
     """Return whether Kueue made a new Workload for an object that started under another one."""
     return was_changed(item) and not is_true(workload, "Admitted") and _is_suspended(item)
 

@@ -487,8 +487,8 @@ class KubeApi:
         if code == 403 and "is forbidden: User " in words and not self._is_ready():
             return ClusterUnavailable(f"the API server is not ready yet: {words}")
         details = status.get("details")
-        told = details.get("causes") if isinstance(details, dict) else None
-        causes = tuple(_cause(one) for one in told or ()) if _are_mappings(told) else ()
+        listed = details.get("causes") if isinstance(details, dict) else None
+        causes = tuple(_cause(one) for one in listed or ()) if _are_mappings(listed) else ()
         if _SEVERAL_BUDGETS in words or any(one.reason == _BUDGET for one in causes):
             return MayNotGo(code, reason, words, causes)
         if code == 401:
@@ -535,10 +535,10 @@ def _version_of(path: str | None) -> tuple[int, int, int] | None:
     if path is None:
         return None
     try:
-        told = os.stat(path)
+        found = os.stat(path)
     except OSError:
         return None
-    return told.st_ino, told.st_mtime_ns, told.st_size
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _open_client(kubeconfig: str | None, context: str | None) -> Any:

@@ -69,7 +69,7 @@ class Caches:
         self._of_cores = core_pools(options.pools)
         self._nodes_with_cores: set[str] = set()
         self._has_claims = any(pool.device_class for pool in options.pools.values())
-        self._tell_pod = pod_changed
+        self._on_pod_change = pod_changed
         self._starting = threading.Lock()
         self._lock = threading.Lock()
         self._gone_objects: OrderedDict[str, Json] = OrderedDict()
@@ -248,7 +248,7 @@ class Caches:
     def _pod_changed(self, before: Json | None, now: Json | None) -> None:
         self.attempts.pod_changed(before, now)
         if self.attempts.has_pod(now or before or {}):
-            self._tell_pod(before, now)
+            self._on_pod_change(before, now)
         if self._is_ours(before, now) or (
             _pod_matters(before) != _pod_matters(now) and self._may_matter(now or before or {})
         ):

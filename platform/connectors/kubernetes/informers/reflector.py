@@ -85,7 +85,7 @@ class Reflector:
         self._condition = threading.Condition()
         # Held from a change until its callback has run, so that callbacks run in order. It is
         # always taken before the condition.
-        self._telling = threading.RLock()
+        self._reporting = threading.RLock()
         self._objects: dict[str, Json] = {}
         self._deleted: OrderedDict[str, None] = OrderedDict()
         self._version = ""
@@ -138,7 +138,7 @@ class Reflector:
     def offer(self, found: Json) -> None:
         """Add an object that the server has just returned, unless a newer version is known."""
         uid = _uid(found)
-        with self._telling:
+        with self._reporting:
             with self._condition:
                 if uid in self._deleted:
                     return
@@ -258,7 +258,7 @@ class Reflector:
     def _keep(self, found: Json) -> None:
         uid = _uid(found)
         kept = self._trim(found)
-        with self._telling:
+        with self._reporting:
             with self._condition:
                 before = self._objects.get(uid)
                 if before is not None and _version(before) > _version(found):
@@ -272,7 +272,7 @@ class Reflector:
 
     def _drop(self, found: Json) -> None:
         uid = _uid(found)
-        with self._telling:
+        with self._reporting:
             with self._condition:
                 before = self._objects.pop(uid, None)
                 self._deleted[uid] = None

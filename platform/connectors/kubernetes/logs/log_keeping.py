@@ -87,7 +87,7 @@ class LogKeeper:
         self._followers = 0
         self._is_closed = False
         self._lock: int | None = None
-        self._told_s = 0.0
+        self._tended_s = 0.0
         self._ask_at_s = 0.0
 
     def tend(self, pods: Iterable[tuple[str, int, Object]]) -> None:
@@ -95,26 +95,26 @@ class LogKeeper:
 
         Returns at once. A Pod of an earlier call that is missing now is gone.
         """
-        told: dict[str, PodLog] = {}
+        listed: dict[str, PodLog] = {}
         for key, rank, pod in pods:
             with contextlib.suppress(Odd):
                 one = log_of(key, rank, pod)
-                one.was_told = True
-                told[one.uid] = one
+                one.was_listed = True
+                listed[one.uid] = one
         with self._changed:
-            self._told_s = time.monotonic()
+            self._tended_s = time.monotonic()
             if self._is_closed or not self._holds_lock():
                 return
-            self._forgotten &= {one.key for one in told.values()}
-            for uid, new in told.items():
+            self._forgotten &= {one.key for one in listed.values()}
+            for uid, new in listed.items():
                 known = self._logs.get(uid)
                 if known is not None:
-                    known.was_told = True
+                    known.was_listed = True
                     take_over(known, new)
                 elif new.key not in self._forgotten:
                     self._logs[uid] = new
             # A Pod that only a change reported may be newer than this list of Pods.
-            for uid in [u for u, one in self._logs.items() if one.was_told and u not in told]:
+            for uid in [u for u, one in self._logs.items() if one.was_listed and u not in listed]:
                 gone = self._logs[uid]
                 if gone.is_complete:
                     del self._logs[uid]
@@ -137,8 +137,8 @@ class LogKeeper:
         is_gone = now is None
         with self._changed:
             # A process without calls of `tend` does not store the logs.
-            is_told = time.monotonic() - self._told_s <= IDLE_S
-            if self._is_closed or self._lock is None or not is_told or new.key in self._forgotten:
+            is_tended = time.monotonic() - self._tended_s <= IDLE_S
+            if self._is_closed or self._lock is None or not is_tended or new.key in self._forgotten:
                 return
             known = self._logs.get(new.uid)
             if known is not None:
@@ -278,7 +278,7 @@ class LogKeeper:
         with self._changed:
             while True:
                 now = time.monotonic()
-                if not self._is_closed and now - self._told_s > IDLE_S:
+                if not self._is_closed and now - self._tended_s > IDLE_S:
                     for one in self._logs.values():
                         stop(one)
                     self._logs.clear()

@@ -77,9 +77,9 @@ class LineReader:
         self._nano: int | None = None
         self._length = 0
         # Lines in place of expected repeated ones that are newer than all stored lines.
-        self._held: list[bytes] = []
-        self._held_bytes = 0
-        self._held_nano = -1
+        self._buffered: list[bytes] = []
+        self._buffered_bytes = 0
+        self._buffered_nano = -1
         self._pieces: list[bytes] = []
 
     def take(self, chunk: bytes) -> bytes:
@@ -162,9 +162,9 @@ class LineReader:
         if self._nano is None:
             return
         if self._again:
-            if self._nano > self.position.last_nano and self._held_bytes < self._cap_bytes:
+            if self._nano > self.position.last_nano and self._buffered_bytes < self._cap_bytes:
                 self._pieces.append(piece)
-                self._held_bytes += len(piece)
+                self._buffered_bytes += len(piece)
         else:
             new = piece[max(0, self._within - self._length) :]
             added.append(new)
@@ -181,9 +181,9 @@ class LineReader:
         if self._again:
             self._digest = self._with_line
             self._again -= 1
-            self._held += self._pieces
+            self._buffered += self._pieces
             if self._pieces:
-                self._held_nano = max(self._held_nano, self._nano)
+                self._buffered_nano = max(self._buffered_nano, self._nano)
             if self._again == 0 and self._digest.hexdigest() != position.digest:
                 self._rotated(added)
             return
@@ -204,17 +204,17 @@ class LineReader:
         if position.within:
             # The rest of the incomplete line is lost.
             added.append(b"\n")
-        added.extend(self._held)
-        position.last_nano = max(position.last_nano, self._held_nano)
+        added.extend(self._buffered)
+        position.last_nano = max(position.last_nano, self._buffered_nano)
         position.lines, position.digest, position.within = 0, "", 0
         self._again = self._within = 0
         self._digest = hashlib.sha256()
         self._is_by_time = True
 
     def _capped(self, new: bytes) -> bytes:
-        room = max(0, self._cap_bytes - self.position.size)
-        if len(new) > room:
-            new = new[:room]
+        left_bytes = max(0, self._cap_bytes - self.position.size)
+        if len(new) > left_bytes:
+            new = new[:left_bytes]
             self.position.is_truncated = True
         self.position.size += len(new)
         return new

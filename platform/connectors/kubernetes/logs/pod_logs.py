@@ -50,7 +50,7 @@ class PodLog:
     is_ended: bool = False
     is_gone: bool = False
     #: A list of all Pods has contained it: if a later list does not, it is gone.
-    was_told: bool = False
+    was_listed: bool = False
     is_urgent: bool = False
     is_complete: bool = False
     is_busy: bool = False

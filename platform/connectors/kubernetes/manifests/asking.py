@@ -60,7 +60,7 @@ def asks_as_submitted(item: Object, workload: Object, pools: Mapping[str, Kubern
         return False
 
 
-def told(item: Object, workload: Object, pools: Mapping[str, KubernetesPool]) -> str:
+def difference_text(item: Object, workload: Object, pools: Mapping[str, KubernetesPool]) -> str:
     """Return for people what `workload` asks for, and what was submitted. Raises Odd."""
     submitted = texts(item, "metadata", "annotations").get(naming.ASKED, "nothing that is known")
     try:

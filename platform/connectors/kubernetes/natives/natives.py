@@ -200,7 +200,7 @@ class KubernetesNatives:
         if workload is not None and not (is_marked(workload, STOPPED) and is_inactive(workload)):
             path = workload_path(workload)
             self._change(lambda: self._api.merge_patch(path, {**mark, "spec": {"active": False}}))
-            self._tell(workload, "False", "Cancelled", "It was cancelled in Tidegate.")
+            self._report(workload, "False", "Cancelled", "It was cancelled in Tidegate.")
         self._kill(ref, native)
 
     def notify(self, ref: NativeRef) -> None:
@@ -231,7 +231,7 @@ class KubernetesNatives:
         native = self._find(ref)
         if native is not None and native.workload is not None and not native.is_over:
             reason = "".join(word.capitalize() for word in code.split("_"))
-            self._tell(native.workload, "False", reason, sentence)
+            self._report(native.workload, "False", reason, sentence)
 
     def _asks_for(self, workload: Object, granted: NativeSize | None) -> bool:
         """Return whether `workload` asks for exactly what was `granted`."""
@@ -261,16 +261,16 @@ class KubernetesNatives:
             return
         path, body = workload_path(workload), vote_body(workload, datetime.now(UTC))
         self._change(lambda: self._api.apply(path, body, force=True, subresource="status"))
-        told = conditions(workload).get(GRANTED)
-        if told is not None and told.get("status") != "True":
-            self._tell(workload, "True", "Granted", "Tidegate has granted its GPUs.")
+        known = conditions(workload).get(GRANTED)
+        if known is not None and known.get("status") != "True":
+            self._report(workload, "True", "Granted", "Tidegate has granted its GPUs.")
 
-    def _tell(self, workload: Object, status: str, reason: str, sentence: str) -> None:
+    def _report(self, workload: Object, status: str, reason: str, sentence: str) -> None:
         message = sentence[:_SENTENCE_MAX]
-        told = conditions(workload).get(GRANTED) or {}
-        if (told.get("status"), told.get("message")) == (status, message):
+        known = conditions(workload).get(GRANTED) or {}
+        if (known.get("status"), known.get("message")) == (status, message):
             return
-        since = told.get("lastTransitionTime") if told.get("status") == status else None
+        since = known.get("lastTransitionTime") if known.get("status") == status else None
         name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
         condition = {
             "type": GRANTED,

@@ -34,7 +34,7 @@ _OWN_GRACE_S = 30
 #: Seconds after the first eviction in which further ones begin. The next call handles the rest, and
 #: no other process takes over the request meanwhile.
 _ROUND_S = 15.0
-_REFUSALS_TOLD = 3
+_REFUSALS_REPORTED = 3
 _REFUSAL_LENGTH_MAX = 400
 
 
@@ -114,7 +114,7 @@ class KubernetesNodeEviction:
                 # A budget or a policy refuses this one Pod.
                 why = " ".join((error.message, *(cause.message for cause in error.causes)))
                 refusals.append(f"{namespace}/{name}: {why}"[:_REFUSAL_LENGTH_MAX])
-        return tuple(sorted(refusals)[:_REFUSALS_TOLD])
+        return tuple(sorted(refusals)[:_REFUSALS_REPORTED])
 
 
 def must_go(pod: Object) -> bool:

@@ -44,9 +44,9 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
     asked = asked_by_native(workload, look.pools)
     if _asks_gpus(asked, look):
         # For example, a leader without GPUs that its owner placed on nodes of a CPU pool.
-        beside = [pod for pod in run.alive if pod.gpus and not _asks_gpus(pod.gpus, look)]
-        look.foreign.extend(beside)
-        run.alive = [replace(pod, gpus={}) if pod in beside else pod for pod in run.alive]
+        on_other_pools = [pod for pod in run.alive if pod.gpus and not _asks_gpus(pod.gpus, look)]
+        look.foreign.extend(on_other_pools)
+        run.alive = [replace(pod, gpus={}) if pod in on_other_pools else pod for pod in run.alive]
     item = run.item or workload
     finish = finish_of(run.item or {}, workload)
     is_over = finish is not None or admission.is_admitted
@@ -207,10 +207,10 @@ def _started_at(run: Run, phase: WorkloadPhase, admitted_at: int | None) -> int 
         return None
     # Deleted Pods may belong to an earlier run.
     pods = [*run.alive, *run.over]
-    began = [pod.held_from for pod in run.pods if (pod.held_from or 0) >= admitted_at]
+    began = [pod.holds_from for pod in run.pods if (pod.holds_from or 0) >= admitted_at]
     if first := min((at for at in began if at is not None), default=None):
         return first
-    if any(pod.held_from is not None or pod.has_begun for pod in pods):
+    if any(pod.holds_from is not None or pod.has_begun for pod in pods):
         return admitted_at
     return None if pods or phase is WorkloadPhase.STARTING else admitted_at
 

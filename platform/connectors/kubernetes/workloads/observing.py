@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from connectors.kubernetes.manifests.asking import asks_as_submitted, told
+from connectors.kubernetes.manifests.asking import asks_as_submitted, difference_text
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.cluster_state import KubeState
 from connectors.kubernetes.objects.reading import Object, Odd, moment, number, text
@@ -216,7 +216,7 @@ def _phase(
             return WorkloadPhase.STARTING, "QuotaReserved", admission.wait, admission.raw
         if admission.is_reserved:
             if not asks_as_submitted(item, run.workload, look.pools):
-                raw = told(item, run.workload, look.pools)
+                raw = difference_text(item, run.workload, look.pools)
                 return WorkloadPhase.HELD, "QuotaReserved", _CHANGED, raw
             return WorkloadPhase.HELD, "QuotaReserved", None, ""
         is_new = admission.wait is not None and admission.wait.code is WaitCode.EVALUATING

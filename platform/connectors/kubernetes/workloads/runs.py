@@ -46,7 +46,7 @@ class Pod:
     """The needed parts of one Pod.
 
     `gpus` is the milli-GPU that it asks for, by pool ("" for an unknown pool). `end` is how its
-    main container ended. `started_at` is the start of its main container. `held_from` is the start
+    main container ended. `started_at` is the start of its main container. `holds_from` is the start
     of its first container, including init containers, which are all the author's in a native Pod.
     Our own Pods have no init containers except those that the cluster adds.
     """
@@ -62,7 +62,7 @@ class Pod:
     gpus: Mapping[str, int]
     is_deleting: bool
     started_at: int | None
-    held_from: int | None
+    holds_from: int | None
     ended_at: int | None
     end: RankEnd | None
     source: Object
@@ -346,7 +346,7 @@ class Look:
             gpus=self._gpus(source),
             is_deleting=bool(text(source, "metadata", "deletionTimestamp")),
             started_at=started_at,
-            held_from=_first_start(source),
+            holds_from=_first_start(source),
             ended_at=ended_at,
             end=end,
             source=source,
@@ -418,9 +418,9 @@ def has_changed(item: Object) -> bool:
 
 def _pods_max(run: Run) -> int | None:
     """Return how many Pods `run` can have at once; None where unknown. Raises Odd."""
-    is_told = run.workload is not None and parts(run.workload, "spec", "podSets")
+    is_known = run.workload is not None and parts(run.workload, "spec", "podSets")
     is_job = run.item is not None and run.item.get("kind") == JOB.kind
-    return rank_count(run.item or {}, run.workload) if is_told or is_job else None
+    return rank_count(run.item or {}, run.workload) if is_known or is_job else None
 
 
 def _is_newer(one: Object, other: Object) -> bool:

@@ -18,7 +18,7 @@ from connectors.kubernetes.admission.admission_check import (
     may_vote,
     vote_body,
 )
-from connectors.kubernetes.attempts.reconciler import Deactivate, Kill, Tell, Tender, Vote, duties
+from connectors.kubernetes.attempts.reconciler import Deactivate, Kill, Notify, Tender, Vote, duties
 from connectors.kubernetes.objects.attempts import Attempt, Attempts
 from connectors.kubernetes.objects.naming import ASKED, NOTICE, STOPPED
 
@@ -143,7 +143,7 @@ def test_pods_of_what_was_stopped_are_killed_until_they_are_being_killed() -> No
     found = [
         (type(duty), duty.pod["metadata"]["uid"])
         for duty in duties(an_attempt(None, workload, *pods), is_allowed=False, pools=POOLS)
-        if isinstance(duty, Kill | Tell)
+        if isinstance(duty, Kill | Notify)
     ]
     assert found == [(Kill, "runs"), (Kill, "ends")]
 
@@ -153,7 +153,7 @@ def test_every_pod_is_told_of_a_notice_also_one_that_comes_later() -> None:
     job = a_kube_job(is_suspended=False, generation=2)
     pods = (a_kube_pod("new"), a_kube_pod("told", annotations={NOTICE: "given"}))
     found = list(duties(an_attempt(job, workload, *pods), is_allowed=True, pools=POOLS))
-    assert [(type(one), one.uid) for one in found] == [(Tell, "j1")]
+    assert [(type(one), one.uid) for one in found] == [(Notify, "j1")]
 
 
 # For how long a release counts

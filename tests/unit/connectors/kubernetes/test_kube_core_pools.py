@@ -18,7 +18,7 @@ from builders.kube_states import (
     alone,
     pools_of,
 )
-from connectors.kubernetes.manifests.asking import asked_by_native, asked_by_pool, told
+from connectors.kubernetes.manifests.asking import asked_by_native, asked_by_pool, difference_text
 from connectors.kubernetes.nodes.cores import cpu_milli_of, memory_mib_of, use_of_nodes
 from connectors.kubernetes.nodes.inventory import core_shares_mib, nodes_of, pools_of_nodes
 from connectors.kubernetes.objects import naming
@@ -402,7 +402,7 @@ def test_what_asks_for_gpus_asks_for_no_cores() -> None:
 def test_what_was_changed_is_told_in_devices(submitted: str, asks_for: Json, words: str) -> None:
     """Mutants: thousandths; GPUs whatever the pool; what somebody wrote there is taken for ours."""
     item = {"metadata": {"annotations": {naming.ASKED: submitted}}}
-    assert told(item, a_workload(asks_for), POOLS) == words
+    assert difference_text(item, a_workload(asks_for), POOLS) == words
 
 
 def test_a_leader_without_gpus_on_a_node_of_cores_is_held_outside() -> None:

@@ -12,7 +12,7 @@ from connectors.kubernetes.admission.kueue_health import (
     LOOKED_EVERY_S,
     PATH,
     KueueWatch,
-    told_of_kueue,
+    with_kueue_away,
 )
 from connectors.kubernetes.client.api import Forbidden
 from connectors.protocol import Listing, Observation, WorkloadPhase
@@ -63,7 +63,7 @@ def test_what_waits_for_a_kueue_that_is_away_says_so() -> None:
     held = Observation("tg-1", "1", "Suspended", WorkloadPhase.HELD)
     odd = replace(held, key="tg-2", message="Its quota was taken.")
     running = replace(held, key="tg-3", phase=WorkloadPhase.RUNNING)
-    told = told_of_kueue(Listing(0, {one.key: one for one in (held, odd, running)}))
+    told = with_kueue_away(Listing(0, {one.key: one for one in (held, odd, running)}))
     assert {key: one.message for key, one in told.observations.items()} == {
         "tg-1": "Kueue does not answer, so the job is not admitted there yet.",
         "tg-2": "Its quota was taken.",
