@@ -1,4 +1,4 @@
-"""The settlement of credits: transfers, limits, lots that expire, dividend, holds (R-89 to R-94).
+"""The settlement of credits: transfers, limits, expiry, dividend, holds (R-89 to R-94).
 
 The model follows Karma (Vuppalapati et al., OSDI 2023), with the whole guarantee protected. All
 amounts are integers in millionths of a GPU-second of the reference GPU: milli-GPU-seconds times the
@@ -41,7 +41,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Lot:
+class Earning:
     """Earnings that are not spent yet. POOL gets the rest of them at `expires_at`."""
 
     amount: int
@@ -52,15 +52,15 @@ class Lot:
 class Account:
     """The credits of one team.
 
-    `guaranteed` is the worth of the team's guarantee per second, in milli-GPU times weight. `lots`
-    are ordered by when they were earned, first to last. They sum to the balance where it is above
-    0.
+    `guaranteed` is the worth of the team's guarantee per second, in milli-GPU times weight.
+    `earnings` are ordered by when they were earned, first to last. They sum to the balance where it
+    is above 0.
     """
 
     team: str
     guaranteed: int
     balance: int = 0
-    lots: tuple[Lot, ...] = ()
+    earnings: tuple[Earning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +153,11 @@ def expire(accounts: Iterable[Account], pool: int, *, at: int) -> Settlement:
     books = {account.team: account for account in sorted(accounts, key=lambda one: one.team)}
     transfers = []
     for team, account in books.items():
-        dead = sum(lot.amount for lot in account.lots if lot.expires_at <= at)
+        dead = sum(earning.amount for earning in account.earnings if earning.expires_at <= at)
         if dead:
             transfers.append(Transfer(team, None, dead, TransferKind.EXPIRED))
-            lots = tuple(lot for lot in account.lots if lot.expires_at > at)
-            books[team] = replace(account, balance=account.balance - dead, lots=lots)
+            earnings = tuple(earning for earning in account.earnings if earning.expires_at > at)
+            books[team] = replace(account, balance=account.balance - dead, earnings=earnings)
             pool += dead
     return Settlement(tuple(books.values()), pool, tuple(transfers), {}, {}, {})
 
@@ -177,7 +177,7 @@ def share_out(
     if pool > 0 and weights:
         shares = largest_remainder(pool, weights, out_of=sum(weights.values()))
         for team, share in shares.items():
-            amount = min(share, _room(books[team], limits))
+            amount = min(share, _earnable(books[team], limits))
             if amount > 0:
                 transfers.append(Transfer(None, team, amount, TransferKind.DIVIDEND))
     pool = _book(books, pool, transfers, expires_at)
@@ -193,7 +193,7 @@ class Hold:
     renewed_at: int
 
 
-def held(holds: Iterable[Hold], *, at: int, settled_every_s: int) -> dict[str, int]:
+def reserved_credits(holds: Iterable[Hold], *, at: int, settled_every_s: int) -> dict[str, int]:
     """Return the reserved credits by team.
 
     A hold expires at the second settlement in a row that did not renew it. So no hold lasts for
@@ -214,7 +214,7 @@ def _richness(account: Account) -> int:
     return exact_ratio(account.balance, max(1, account.guaranteed))
 
 
-def _room(account: Account, limits: Limits) -> int:
+def _earnable(account: Account, limits: Limits) -> int:
     """Return how much the account may still earn before it reaches its cap."""
     return max(0, limits.cap_s * account.guaranteed - account.balance)
 
@@ -269,9 +269,9 @@ def _matched(
     """Match payers with payees: the richest payer with the poorest lender first, POOL last."""
     payees: list[tuple[str | None, int, TransferKind]] = []
     for team in sorted(earned, key=lambda team: (_richness(books[team]), team)):
-        kept = min(earned[team], _room(books[team], limits))
-        payees.append((team, kept, TransferKind.LENT))
-        payees.append((None, earned[team] - kept, TransferKind.ABOVE_CAP))
+        accepted = min(earned[team], _earnable(books[team], limits))
+        payees.append((team, accepted, TransferKind.LENT))
+        payees.append((None, earned[team] - accepted, TransferKind.ABOVE_CAP))
     rest = sum(paid.values()) - sum(earned.values())
     payees.append((None, rest, TransferKind.COMMON))
     transfers = []
@@ -316,28 +316,28 @@ def _book(
 
 
 def _spend(account: Account, amount: int) -> Account:
-    """Return the account reduced by `amount`; the lots that were earned first are spent first."""
-    lots, left, spent = account.lots, amount, 0
-    while spent < len(lots) and lots[spent].amount <= left:
-        left -= lots[spent].amount
+    """Return the account reduced by `amount`; the oldest earnings are spent first."""
+    earnings, left, spent = account.earnings, amount, 0
+    while spent < len(earnings) and earnings[spent].amount <= left:
+        left -= earnings[spent].amount
         spent += 1
-    lots = lots[spent:]
-    if left and lots:
-        lots = (Lot(lots[0].amount - left, lots[0].expires_at), *lots[1:])
-    return Account(account.team, account.guaranteed, account.balance - amount, lots)
+    earnings = earnings[spent:]
+    if left and earnings:
+        earnings = (Earning(earnings[0].amount - left, earnings[0].expires_at), *earnings[1:])
+    return Account(account.team, account.guaranteed, account.balance - amount, earnings)
 
 
 def _earn(account: Account, amount: int, expires_at: int) -> Account:
-    """Return the account increased by `amount`; the part that pays off no debt becomes a lot."""
+    """Return the account increased by `amount`; what pays off no debt becomes an earning."""
     balance = account.balance + amount
-    lots = account.lots
+    earnings = account.earnings
     fresh = min(amount, balance)
     if fresh > 0:
-        if lots and lots[-1].expires_at == expires_at:
-            fresh += lots[-1].amount
-            lots = lots[:-1]
-        lots = (*lots, Lot(fresh, expires_at))
-    return Account(account.team, account.guaranteed, balance, lots)
+        if earnings and earnings[-1].expires_at == expires_at:
+            fresh += earnings[-1].amount
+            earnings = earnings[:-1]
+        earnings = (*earnings, Earning(fresh, expires_at))
+    return Account(account.team, account.guaranteed, balance, earnings)
 
 
 def _above_0(amounts: Mapping[str, int]) -> dict[str, int]:

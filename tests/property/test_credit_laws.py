@@ -1,4 +1,4 @@
-"""Laws of the settlement: nothing comes from nothing, limits hold, and lots are what is owned
+"""Laws of the settlement: nothing comes from nothing, limits hold, and earnings are what is owned
 (R-89 to R-94)."""
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def check(before: tuple[Account, ...], pool: int, after: Settlement) -> None:
                 was[team] += sign * transfer.amount
     assert (was, pool) == (now, after.pool)
     for account in after.accounts:
-        assert all(lot.amount > 0 for lot in account.lots)
-        assert sum(lot.amount for lot in account.lots) == max(0, account.balance)
-        ends = [lot.expires_at for lot in account.lots]
+        assert all(earning.amount > 0 for earning in account.earnings)
+        assert sum(earning.amount for earning in account.earnings) == max(0, account.balance)
+        ends = [earning.expires_at for earning in account.earnings]
         assert ends == sorted(set(ends))
 
 
@@ -48,7 +48,7 @@ def test_credits_only_move_within_their_limits(data: st.DataObject) -> None:
     at once, the poorest lends first, and everything idle and borrowed is accounted for.
 
     Mutants that die here: the part above the cap is lost; POOL keeps the dividend that it gives;
-    payment goes on below the floor; a lot is made of what repays a debt; lots are spent
+    payment goes on below the floor; an earning is made of what repays a debt; earnings are spent
     last in first out (their order is lost); lenders are paid in order of their names; a unit
     of rounding is dropped; unpaid use earns something for the lenders.
     """
@@ -70,7 +70,11 @@ def test_credits_only_move_within_their_limits(data: st.DataObject) -> None:
         if data.draw(st.booleans()):
             expired = expire(accounts, pool, at=step - 2)
             check(accounts, pool, expired)
-            assert all(lot.expires_at > step - 2 for one in expired.accounts for lot in one.lots)
+            assert all(
+                earning.expires_at > step - 2
+                for one in expired.accounts
+                for earning in one.earnings
+            )
             accounts, pool = expired.accounts, expired.pool
         if data.draw(st.booleans()):
             shared = share_out(accounts, pool, expires_at=step, limits=LIMITS)

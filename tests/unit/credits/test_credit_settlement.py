@@ -1,4 +1,4 @@
-"""The settlement of credits: the worked example to the unit, limits, lots, dividend and holds
+"""The settlement of credits: the worked example to the unit, limits, earnings, dividend and holds
 (R-89 to R-94)."""
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import pytest
 from arbiter.api.snapshot import PoolWeight
 from credits.settlement import (
     Account,
+    Earning,
     Hold,
     Interval,
     Limits,
-    Lot,
     Settlement,
     Transfer,
     TransferKind,
     expire,
-    held,
+    reserved_credits,
     settle,
     share_out,
 )
@@ -80,8 +80,8 @@ def test_the_worked_example_comes_out_to_the_unit() -> None:
 def test_the_first_earned_is_spent_first_and_the_rest_expires_into_the_pool() -> None:
     """A's lot of day 1 is gone on day 4; 20 of day 2's remain."""
     last = five_days()[-1]
-    lots = {account.team: account.lots for account in last.accounts}
-    assert lots == {"A": (Lot(20, 101),), "B": (), "C": ()}
+    earnings = {account.team: account.earnings for account in last.accounts}
+    assert earnings == {"A": (Earning(20, 101),), "B": (), "C": ()}
     assert expire(last.accounts, last.pool, at=100).transfers == ()
     expired = expire(last.accounts, last.pool, at=101)
     assert expired.transfers == (Transfer("A", None, 20, TransferKind.EXPIRED),)
@@ -90,10 +90,10 @@ def test_the_first_earned_is_spent_first_and_the_rest_expires_into_the_pool() ->
 
 def test_the_richest_payer_is_matched_with_the_poorest_lender() -> None:
     accounts = [
-        Account("p", 10, 5, (Lot(5, 9),)),
-        Account("q", 10, 20, (Lot(20, 9),)),
+        Account("p", 10, 5, (Earning(5, 9),)),
+        Account("q", 10, 20, (Earning(20, 9),)),
         Account("x", 10, -30),
-        Account("y", 10, 5, (Lot(5, 9),)),
+        Account("y", 10, 5, (Earning(5, 9),)),
     ]
     used = {"p": 20, "q": 15, "x": 0, "y": 0}
     settled = settle(accounts, 0, Interval(1, used), expires_at=50)
@@ -129,7 +129,7 @@ def test_what_may_not_be_lent_earns_nothing() -> None:
 
 
 def test_earnings_above_the_cap_go_to_the_pool() -> None:
-    accounts = [Account("a", 10), Account("b", 10, 15, (Lot(15, 7),))]
+    accounts = [Account("a", 10), Account("b", 10, 15, (Earning(15, 7),))]
     settled = settle(accounts, -15, Interval(1, {"a": 20, "b": 0}), expires_at=9, limits=TWO_DAYS)
     assert settled.transfers == (
         Transfer("a", "b", 5, TransferKind.LENT),
@@ -147,7 +147,7 @@ def test_below_the_floor_nothing_is_paid_and_nothing_is_earned_by_it() -> None:
 
 
 def test_a_dividend_stays_in_the_pool_where_it_would_lift_a_team_above_its_cap() -> None:
-    accounts = [Account("a", 10, 18, (Lot(18, 7),)), Account("b", 10, -58), Account("c", 0)]
+    accounts = [Account("a", 10, 18, (Earning(18, 7),)), Account("b", 10, -58), Account("c", 0)]
     shared = share_out(accounts, 40, expires_at=9, limits=TWO_DAYS)
     assert [(one.payee, one.amount) for one in shared.transfers] == [("a", 2), ("b", 20)]
     assert shared.pool == 18
@@ -158,14 +158,14 @@ def test_a_dividend_stays_in_the_pool_where_it_would_lift_a_team_above_its_cap()
 def test_a_debt_takes_up_what_is_earned_before_a_lot_is_made() -> None:
     accounts = [Account("a", 10, 0), Account("b", 10, -4)]
     settled = settle(accounts, 4, Interval(1, {"a": 20, "b": 0}), expires_at=9)
-    assert settled.accounts[1] == Account("b", 10, 6, (Lot(6, 9),))
+    assert settled.accounts[1] == Account("b", 10, 6, (Earning(6, 9),))
 
 
 def test_a_hold_dies_at_the_second_settlement_that_did_not_renew_it() -> None:
     holds = [Hold("a", 5, 0), Hold("a", 7, 900), Hold("b", 3, 901)]
-    assert held(holds, at=1_799, settled_every_s=900) == {"a": 12, "b": 3}
-    assert held(holds, at=1_800, settled_every_s=900) == {"a": 7, "b": 3}
-    assert held(holds, at=2_700, settled_every_s=900) == {"b": 3}
+    assert reserved_credits(holds, at=1_799, settled_every_s=900) == {"a": 12, "b": 3}
+    assert reserved_credits(holds, at=1_800, settled_every_s=900) == {"a": 7, "b": 3}
+    assert reserved_credits(holds, at=2_700, settled_every_s=900) == {"b": 3}
 
 
 # -- over-reporting -----------------------------------------------------------------------------
