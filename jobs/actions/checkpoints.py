@@ -64,7 +64,7 @@ def attempt_of_token(token: str, job_id: UUID) -> int | None:
     return int(number) if any(ours) else None
 
 
-def tell_checkpoint(
+def report_checkpoint(
     job_id: UUID, *, actor: Actor, attempt: int | None, at: datetime | None, now: datetime
 ) -> Checkpoint:
     """Record the actor's report that the job saved its work at `at` (None: now).

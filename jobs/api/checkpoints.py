@@ -17,7 +17,7 @@ from jobs.actions.checkpoints import (
     TOKEN_PREFIX,
     attempt_of_token,
     record_checkpoint,
-    tell_checkpoint,
+    report_checkpoint,
 )
 from primitives.clock import SystemClock
 from primitives.errors import Forbidden, Unauthenticated
@@ -113,7 +113,7 @@ class JobCheckpoints(APIView):
                 raise Forbidden(f"This token is that of attempt {own.number}.")
             known = record_checkpoint(job_id, attempt=own.number, at=at, now=now, is_own=True)
         else:
-            known = tell_checkpoint(
+            known = report_checkpoint(
                 job_id, actor=actor_from(request), attempt=attempt, at=at, now=now
             )
         return Response(CheckpointSerializer(known).data)

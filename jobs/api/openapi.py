@@ -15,7 +15,7 @@ from drf_spectacular.extensions import (
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
 
-from jobs.submission.job_members import KEPT, JobMembers
+from jobs.submission.job_members import STORED, JobMembers
 
 
 class AttemptScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
@@ -54,28 +54,28 @@ class RequestedJob(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
 
 
 class ShownMembers(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
-    """A body that shows kept members of the job request beside its own fields."""
+    """A body that shows stored members of the job request beside its own fields."""
 
-    target_class = "jobs.api.serializers.ShowsKept"
+    target_class = "jobs.api.serializers.ShowsStored"
     match_subclasses = True
 
     def map_serializer(self, auto_schema: AutoSchema, direction: str) -> dict[str, Any]:
-        """Return the schema of the fields and of the kept members, which are all required."""
+        """Return the schema of the fields and of the stored members, which are all required."""
         schema: dict[str, Any] = auto_schema._map_serializer(  # type: ignore[no-untyped-call]
             self.target, direction, bypass_extensions=True
         )
         declared = JobMembers.model_json_schema()
-        for name in self.target.kept:
+        for name in self.target.stored:
             shown = _member(declared["properties"][name], declared.get("$defs", {}))
             shown = {key: shown[key] for key in _SHAPE & shown.keys()}
             if getattr(JobMembers.model_fields[name], "default", ...) is None:
                 shown["type"] = [shown["type"], "null"]
                 if "enum" in shown:
                     shown["enum"] = [*shown["enum"], None]
-            if KEPT[name].help:
-                shown["description"] = KEPT[name].help
+            if STORED[name].help:
+                shown["description"] = STORED[name].help
             schema["properties"][name] = shown
-        schema["required"] = sorted({*schema.get("required", ()), *self.target.kept})
+        schema["required"] = sorted({*schema.get("required", ()), *self.target.stored})
         return schema
 
 

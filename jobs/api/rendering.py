@@ -21,7 +21,7 @@ from jobs.reading.explaining import waiting_explanation
 from jobs.reading.giving_back import beneficiary_of
 from jobs.reading.queries import AttemptRow, DependencyRow, JobContent, JobRow, JobView
 from jobs.submission.job_arrays import ArrayView
-from jobs.submission.job_members import kept_by
+from jobs.submission.job_members import stored_by
 from jobs.whatif.preview import Preview
 from primitives.units import MGPU_PER_GPU, DeviceKind
 from tenants.access import Actor
@@ -76,7 +76,7 @@ def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
         "node_count_min": job.least_node_count,
         "mgpu": job.mgpu,
         "mgpu_min": job.mgpu_per_node * job.least_node_count,
-        **job.kept,
+        **job.stored,
         **_cores(job.pool__device, job.mgpu_per_node),
         "cluster": job.cluster__name,
         "array": None
@@ -120,7 +120,7 @@ def detail_body(
         "script": content.script,
         "environment": content.environment,
         "notes": content.notes,
-        **content.kept,
+        **content.stored,
         "depends_on": [_dependency_body(row, actor=rights.actor) for row in dependencies],
     }
 
@@ -260,7 +260,7 @@ def plan_body(preview: Preview) -> dict[str, Any]:
             "node_count_min": resolved.node_count,
             "mgpu": resolved.mgpu_max,
             "mgpu_min": resolved.mgpu,
-            **kept_by(wanted),
+            **stored_by(wanted),
             **_cores(resolved.pool.device, resolved.mgpu_per_node),
             "begin_at": None if wanted.begin_at is None else iso(wanted.begin_at),
             "cluster": None if resolved.cluster is None else resolved.cluster.name,

@@ -30,7 +30,7 @@ from jobs.queue.withholding import (
 )
 from jobs.reading import explaining
 from jobs.reading.giving_back import NoticeHandling
-from jobs.submission.job_members import KEPT_IN_LISTS, KEPT_ON_PAGES
+from jobs.submission.job_members import STORED_IN_LISTS, STORED_ON_PAGES
 from jobs.submission.sbatch_notes import Verdict
 from webapi.serializers import DEVICE_HELP, DEVICES
 
@@ -52,10 +52,10 @@ EXPLANATION_CODES = [
 ACTIONS = ["cancel", "hold", "release", "logs"]
 
 
-class ShowsKept(serializers.Serializer[Any]):
+class ShowsStored(serializers.Serializer[Any]):
     """A body that also has members of the job request, which `jobs.api.openapi` describes."""
 
-    kept: tuple[str, ...] = ()
+    stored: tuple[str, ...] = ()
 
 
 class SlotSerializer(serializers.Serializer[Any]):
@@ -196,10 +196,10 @@ class ArrayTaskSerializer(serializers.Serializer[Any]):
     size = serializers.IntegerField(help_text="Number of tasks of the array")
 
 
-class JobSerializer(ShowsKept):
+class JobSerializer(ShowsStored):
     """A job."""
 
-    kept = KEPT_IN_LISTS
+    stored = STORED_IN_LISTS
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -279,7 +279,7 @@ class DependencySerializer(serializers.Serializer[Any]):
 class JobDetailSerializer(JobSerializer):
     """A job with its script, environment and dependencies."""
 
-    kept = (*KEPT_IN_LISTS, *KEPT_ON_PAGES)
+    stored = (*STORED_IN_LISTS, *STORED_ON_PAGES)
 
     script = serializers.CharField(allow_null=True, help_text="null if the caller may not read it")
     environment = serializers.DictField(
@@ -301,10 +301,10 @@ class JobRequestSerializer(serializers.Serializer[Any]):
     """Stands for `jobs.submission.job_members.JobMembers` in OpenAPI (`jobs.api.openapi`)."""
 
 
-class ResolvedJobSerializer(ShowsKept):
+class ResolvedJobSerializer(ShowsStored):
     """A request with every default and choice filled in."""
 
-    kept = (*KEPT_IN_LISTS, *KEPT_ON_PAGES)
+    stored = (*STORED_IN_LISTS, *STORED_ON_PAGES)
 
     name = serializers.CharField()
     type = serializers.ChoiceField(choices=JobType.values)

@@ -132,7 +132,7 @@ class Memory:
                     known = _whole(since, now, around, known.use)
                 else:
                     if _AROUND not in noted:
-                        _tell_wrong(around, before)
+                        _log_mismatch(around, before)
                     _bring_up_to_date(known, around, changed)
                     _touch(known, noted)
                     known.since, known.at = since, now
@@ -154,7 +154,7 @@ class Memory:
             since, noted = _unfinished_since(), _noted(known.since)
             if _AROUND not in noted and len(noted) <= CHANGED_MAX:
                 # The next reading compares the other data with its earlier state.
-                _tell_jobs(known, noted)
+                _update_jobs(known, noted)
                 _touch(known, noted)
                 known.use.read_again(noted)
                 known.since = since
@@ -267,7 +267,7 @@ def _changed(
     return None if len(changed) > CHANGED_MAX else changed
 
 
-def _tell_wrong(around: Surroundings, before: Surroundings) -> None:
+def _log_mismatch(around: Surroundings, before: Surroundings) -> None:
     """Log an error for data that changed although no change was noted."""
     if around.fleet is not before.fleet:
         log.error("cycle: nodes were remembered wrongly")
@@ -304,20 +304,20 @@ def _bring_up_to_date(known: _Known, around: Surroundings, changed: Collection[s
     if (devices, around.clusters) != (before.fleet.devices, before.clusters):
         core.set_devices(devices, around.clusters)
     core.set_usage(around.usage)
-    _tell_claims(known, around)
+    _update_claims(known, around)
     # Keep the old object, which has already computed its answers.
     known.around = around._replace(usable=before.usable)
-    _tell_jobs(known, changed)
+    _update_jobs(known, changed)
 
 
-def _tell_jobs(known: _Known, changed: Collection[str]) -> None:
+def _update_jobs(known: _Known, changed: Collection[str]) -> None:
     known.reading += 1
     if changed:
-        _tell_queued(known, changed, queued_jobs(known.around, changed))
-        _tell_running(known, changed, running_attempts(changed))
+        _update_queued(known, changed, queued_jobs(known.around, changed))
+        _update_running(known, changed, running_attempts(changed))
 
 
-def _tell_claims(known: _Known, around: Surroundings) -> None:
+def _update_claims(known: _Known, around: Surroundings) -> None:
     before = {claim.job: claim for claim in known.around.claims}
     after = {claim.job: claim for claim in around.claims}
     for job_id in before.keys() | after.keys():
@@ -328,7 +328,7 @@ def _tell_claims(known: _Known, around: Surroundings) -> None:
                 known.core.claim(after[job_id])
 
 
-def _tell_queued(known: _Known, changed: Iterable[str], queued: Iterable[QueuedJob]) -> None:
+def _update_queued(known: _Known, changed: Iterable[str], queued: Iterable[QueuedJob]) -> None:
     found = {job.id: job for job in queued}
     for job_id in changed:
         job = found.get(job_id)
@@ -340,7 +340,7 @@ def _tell_queued(known: _Known, changed: Iterable[str], queued: Iterable[QueuedJ
             known.core.queue(job)
 
 
-def _tell_running(known: _Known, changed: Iterable[str], running: Iterable[RunningJob]) -> None:
+def _update_running(known: _Known, changed: Iterable[str], running: Iterable[RunningJob]) -> None:
     found: dict[str, dict[str, RunningJob]] = {}
     for run in running:
         found.setdefault(run.job, {})[run.attempt] = run

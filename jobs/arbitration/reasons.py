@@ -114,18 +114,18 @@ def reason_document(
             "latest": _iso_epoch(waiting.latest),
             "method": waiting.method,
         }
-    told, pool = sentence(waiting, job, names), None
+    text, pool = sentence(waiting, job, names), None
     elsewhere = [_obstacle(one, job, names) for one in waiting.elsewhere]
     if waiting.pool is not None:
         pool = names.get(waiting.pool, waiting.pool)
-        told = sentence(waiting, job.in_pool(waiting.pool), names)
-        told = " ".join(
+        text = sentence(waiting, job.in_pool(waiting.pool), names)
+        text = " ".join(
             f"{name}: {why}"
-            for name, why in ((pool, told), *((one["pool"], one["sentence"]) for one in elsewhere))
+            for name, why in ((pool, text), *((one["pool"], one["sentence"]) for one in elsewhere))
         )
     return {
         "code": waiting.code.value,
-        "sentence": told,
+        "sentence": text,
         "numbers": dict(waiting.numbers),
         "node": None if waiting.node is None else names.get(waiting.node),
         "jobs_ahead": waiting.jobs_ahead,

@@ -13,7 +13,7 @@ from outbox.recording import intend
 #: Retention time of logs and of the cluster's own record of an ended attempt.
 LOGS_KEPT_FOR = timedelta(days=14)
 #: Retention time of a job's reasons after its end. Writing bounds the lines of each job
-#: (`jobs.queue.reason_lines.KEPT`).
+#: (`jobs.queue.reason_lines.LINES_MAX`).
 REASONS_KEPT_FOR = timedelta(days=90)
 #: The most lines that one statement deletes, and that one run of the timer deletes.
 _REASONS_AT_ONCE = 10_000

@@ -69,7 +69,7 @@ STARTERS = 3
 #: Messages that a thread claims together, so that one query serves them all.
 CLAIMED_AT_ONCE = 8
 #: Maximum number of complaints about nodes.
-ODD_NODES_TOLD = 3
+ODD_NODES_SHOWN = 3
 PLAN_DAYS_EVERY_S = 60.0
 
 
@@ -147,7 +147,7 @@ class ClusterAgent:
         A call to the cluster that is under way may take until its time-out.
         """
         self.stopping.set()
-        self.tell()
+        self.wake()
         self._news_there().set()
 
     @property
@@ -169,7 +169,7 @@ class ClusterAgent:
         for thread in self._threads:
             thread.join(timeout=max(0.0, deadline_s - monotonic()))
 
-    def tell(self) -> None:
+    def wake(self) -> None:
         """Wake the threads, because there is something new to carry out."""
         for event in self._news.values():
             event.set()
@@ -288,7 +288,7 @@ class ClusterAgent:
                 record_silence(cluster, f"Nothing is started there yet: {problem}", now=now)
             return RETRY_S
         complaints: list[str] = []
-        odd = list(inventory.complaints[:ODD_NODES_TOLD])
+        odd = list(inventory.complaints[:ODD_NODES_SHOWN])
         leadership = self._leadership
 
         def settle_held() -> None:
@@ -374,7 +374,7 @@ class ClusterAgent:
         except ConnectorError as error:
             return error
         if had_waited:
-            self.tell()
+            self.wake()
         return None
 
     def _connector(self, cluster: Cluster) -> ClusterConnector:

@@ -70,7 +70,7 @@ def run_observer(stopping: Event, clock: Clock, pulse: Pulse | None = None) -> N
                     leadership.note_work()
                     if listener.wait(CLUSTERS_AGAIN_S):
                         for agent in agents.values():
-                            agent.tell()
+                            agent.wake()
         finally:
             # Without waiting for them: a call to a cluster may take until its time-out. Their later
             # writes are refused, because the term is over.

@@ -14,7 +14,7 @@ from jobs.execution.withdrawing import StillHeld
 
 log = logging.getLogger(__name__)
 
-One = TypeVar("One")
+Item = TypeVar("Item")
 
 #: Maximum number of calls of each kind after one listing. The next listing continues.
 CALLS_MAX = 20
@@ -59,16 +59,16 @@ class Asking:
         self._now = now
         self._calls: dict[str, int] = {}
 
-    def in_turn(
-        self, kinds: Collection[str], ones: Iterable[One], key_of: Callable[[One], UUID]
-    ) -> list[One]:
-        """Return `ones`, ordered by the last call for any of `kinds`, the longest ago first."""
+    def least_recent_first(
+        self, kinds: Collection[str], items: Iterable[Item], key_of: Callable[[Item], UUID]
+    ) -> list[Item]:
+        """Return `items`, ordered by the last call for any of `kinds`, the longest ago first."""
 
-        def turn(one: One) -> tuple[datetime, UUID]:
-            key = key_of(one)
+        def last_call(item: Item) -> tuple[datetime, UUID]:
+            key = key_of(item)
             return max(self._asked.get((kind, key), _NEVER) for kind in kinds), key
 
-        return sorted(ones, key=turn)
+        return sorted(items, key=last_call)
 
     def call(self, kind: str, job: UUID, act: Callable[[NativeRef], None], ref: NativeRef) -> bool:
         """Call the cluster for the job; return whether the call succeeded.

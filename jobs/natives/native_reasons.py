@@ -82,7 +82,7 @@ def explain(
         for key, (_, code, sentence) in wanted.items()
         if _is_news(reported.get(key), code, sentence, now)
     ]
-    for key in asking.in_turn(("explain",), news, lambda key: key):
+    for key in asking.least_recent_first(("explain",), news, lambda key: key):
         ref, code, sentence = wanted[key]
         write = partial(starter.explain, code=code, sentence=sentence)
         if asking.call("explain", key, write, ref):

@@ -128,7 +128,7 @@ def apply_natives(
         for native in listing.natives
         if not is_possible(native)
     }
-    if complain is not None and (odd := odd_ones(held.values(), listing, control)):
+    if complain is not None and (odd := complaint_of(held.values(), listing, control)):
         complain(odd)
     waiting = [native for native in listing.natives if not native.slots and not native.is_released]
     return outside_use(listing, held, waiting)
@@ -144,7 +144,7 @@ def is_possible(native: NativeWorkload) -> bool:
     )
 
 
-def odd_ones(
+def complaint_of(
     held: Iterable[tuple[NativeWorkload, Stranger]], listing: Listing, control: NativeControl
 ) -> str:
     """Return sentences on workloads that could not be counted or read.
@@ -157,15 +157,15 @@ def odd_ones(
         if why is Stranger.ODD
     ]
     odd += [f"job {one.native_id}: {one.why[:200]}" for one in listing.unread if one.native_id]
-    told = []
+    complaints = []
     if odd:
-        told.append(
+        complaints.append(
             "The cluster reports some of its jobs in a form that makes no sense. They count for no "
             f"team: {_first_of(odd)}. Look at them with {control.tool}."
         )
     if doubts := [one.why[:200] for one in listing.unread if not one.native_id]:
-        told.append(f"No missing job is called lost now: {_first_of(doubts)}.")
-    return " ".join(told)
+        complaints.append(f"No missing job is called lost now: {_first_of(doubts)}.")
+    return " ".join(complaints)
 
 
 def _first_of(odd: Sequence[str]) -> str:

@@ -58,6 +58,7 @@ from jobs.natives.native_reasons import CHANGED_TOO_MUCH, explain
 from jobs.natives.natives import (
     Owner,
     UnusedGuarantees,
+    complaint_of,
     conclude_ended,
     count_running,
     ended_since,
@@ -68,7 +69,6 @@ from jobs.natives.natives import (
     job_of,
     mgpu_of,
     observation_of,
-    odd_ones,
     outside_use,
     owners_of,
     running_attempt,
@@ -136,7 +136,9 @@ def apply_waiting_natives(
     memory.forget_all_but(look.listed.keys() | jobs.keys())
     look.follow(questions.in_turn("native", list(attempts.values())), questions, memory)
     strangers: dict[UUID, Stranger] = {}
-    for job in look.asking.in_turn(("cancel", "ask", "stop"), jobs.values(), lambda job: job.id):
+    for job in look.asking.least_recent_first(
+        ("cancel", "ask", "stop"), jobs.values(), lambda job: job.id
+    ):
         native = look.listed.get(job.id)
         if job.id in attempts:
             continue
@@ -177,7 +179,7 @@ def apply_waiting_natives(
         for native in listing.natives
         if not is_possible(native)
     }
-    if complain is not None and (odd := odd_ones(held.values(), listing, control)):
+    if complain is not None and (odd := complaint_of(held.values(), listing, control)):
         complain(odd)
     known = look.taken_up | {pk for pk, job in jobs.items() if job.state in lifecycle.OPEN}
     return outside_use(
@@ -255,7 +257,9 @@ class _Look:
                     to_start.append(attempt)
             else:
                 self._close(attempt, native)
-        for attempt in self.asking.in_turn(("start",), to_start, lambda attempt: attempt.job_id):
+        for attempt in self.asking.least_recent_first(
+            ("start",), to_start, lambda attempt: attempt.job_id
+        ):
             start = partial(self._starter.start, granted=granted_to(attempt))
             self.asking.call("start", attempt.job_id, start, ref_of(attempt))
         overdue = memory.still_held.overdue([attempt.id for attempt in held], self._now)
@@ -483,7 +487,7 @@ class _Look:
         except ConnectorError as error:
             log.warning("whose natives there are is not known: %s", error)
             return dict.fromkeys(unknown, Stranger.NOT_YET)
-        for key, why in self.asking.in_turn(
+        for key, why in self.asking.least_recent_first(
             ("start_free",), strangers.items(), lambda item: item[0]
         ):
             native = unknown[key]

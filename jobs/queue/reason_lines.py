@@ -1,7 +1,7 @@
 """The history of a job's reasons for waiting: one line for each change of the cause.
 
 Numbers change in nearly every cycle, and only the job itself has the latest ones. A line has the
-numbers of the moment at which its cause began. Each job keeps its latest `KEPT` lines.
+numbers of the moment at which its cause began. Each job keeps its latest `LINES_MAX` lines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jobs.queue.reason_documents import HELD_BY_USER, stored_reason
 
 #: The number of lines that each job keeps. A job whose cause changes in every cycle keeps some
 #: minutes.
-KEPT = 100
+LINES_MAX = 100
 
 #: Few jobs have so many lines; for the others no line is searched.
 _DROP_OLD = """
@@ -59,21 +59,21 @@ def write_reasons(documents: Sequence[Mapping[str, Any]], now: datetime) -> list
             ), dropped AS ({_DROP_OLD})
             SELECT id, organization_id FROM written
             """,  # noqa: S608 - the part is a constant of this module
-            [orjson.dumps(documents).decode(), now, now, KEPT, KEPT],
+            [orjson.dumps(documents).decode(), now, now, LINES_MAX, LINES_MAX],
         )
         return list(cursor.fetchall())
 
 
-def note_held(held: Sequence[tuple[UUID, str]], now: datetime) -> None:
+def note_held(newly_held: Sequence[tuple[UUID, str]], now: datetime) -> None:
     """Add a line with the reason to the history of each of these newly held jobs.
 
     Their rows must be locked, or new.
     """
-    if not held:
+    if not newly_held:
         return
     lines = [
         {"id": str(job), "document": stored_reason(HELD_BY_USER, sentence, now)}
-        for job, sentence in held
+        for job, sentence in newly_held
     ]
     with connection.cursor() as cursor:
         cursor.execute(
@@ -87,5 +87,5 @@ def note_held(held: Sequence[tuple[UUID, str]], now: datetime) -> None:
                 RETURNING job_id, number
             ) {_DROP_OLD}
             """,  # noqa: S608 - the part is a constant of this module
-            [now, orjson.dumps(lines).decode(), KEPT, KEPT],
+            [now, orjson.dumps(lines).decode(), LINES_MAX, LINES_MAX],
         )

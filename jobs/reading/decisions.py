@@ -342,7 +342,8 @@ def _because(
         case Right.BORROWED:
             borrowed = own.run.mgpu - own.guaranteed_mgpu
             return _joined(
-                f"{count(borrowed)} of it were borrowed.", _standing("Its team", standings, count)
+                f"{count(borrowed)} of it were borrowed.",
+                _use_sentence("Its team", standings, count),
             )
     above = next(
         (one for one in standings[1:] if one["in_use_mgpu"] > one["guaranteed_mgpu"]), None
@@ -350,11 +351,14 @@ def _because(
     if above is None:
         return "Its team's department as a whole had borrowed."
     return _joined(
-        "Its team's department as a whole had borrowed.", _standing(above["node"], [above], count)
+        "Its team's department as a whole had borrowed.",
+        _use_sentence(above["node"], [above], count),
     )
 
 
-def _standing(who: str, standings: Sequence[Mapping[str, Any]], count: Callable[[int], str]) -> str:
+def _use_sentence(
+    who: str, standings: Sequence[Mapping[str, Any]], count: Callable[[int], str]
+) -> str:
     if not standings:
         return ""
     first = standings[0]

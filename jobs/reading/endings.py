@@ -60,8 +60,8 @@ def exit_code_meaning(
         return _MEANINGS.get(code, "an exit code of the program's own")
     why = _SIGNAL_MEANINGS.get(killed_by, "")
     if killed_by is signal.SIGKILL:
-        told = f"{native_state} {message}".lower()
-        if any(words in told for words in _MEMORY_WORDS):
+        report = f"{native_state} {message}".lower()
+        if any(words in report for words in _MEMORY_WORDS):
             why = "out of memory"
         elif outcome == Outcome.STOPPED:
             why = "stopped by force"

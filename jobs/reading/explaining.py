@@ -30,7 +30,7 @@ NOT_WAITING = "not_waiting"
 WOULD_START = "would_start"
 
 #: States whose reason is known without the arbiter.
-_ALWAYS_TOLD = (JobState.HELD.value, JobState.STARTING.value)
+_ALWAYS_EXPLAINED = (JobState.HELD.value, JobState.STARTING.value)
 
 
 def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, Any]:
@@ -240,7 +240,7 @@ def _too_long(job: JobRow, cluster: str, limit_s: int) -> str:
     """Return that the job's time limit is longer than a cluster allows."""
     return (
         f"{cluster} lets no job run for longer than {duration_text(limit_s)}, and this one asks "
-        f"for {duration_text(job.kept['time_limit_s'])}."
+        f"for {duration_text(job.stored['time_limit_s'])}."
     )
 
 
@@ -293,10 +293,10 @@ def waiting_explanation(view: JobView, *, actor: Actor, now: datetime) -> dict[s
     None for a job that does not wait, or that is not decided yet.
     """
     job = view.job
-    is_told = job.state in _ALWAYS_TOLD or (
+    is_explained = job.state in _ALWAYS_EXPLAINED or (
         job.state == JobState.QUEUED and job.explanation is not None
     )
-    return explanation_of(view, actor=actor, now=now) if is_told else None
+    return explanation_of(view, actor=actor, now=now) if is_explained else None
 
 
 def plain_explanation(

@@ -31,7 +31,7 @@ from jobs.models import Attempt, AttemptState, Dependency, Job, JobEvent, JobSta
 from jobs.queue.dependencies import array_states
 from jobs.queue.withholding import ARRAY_LIMIT_REACHED, DEPENDENCY, FirstTask, first_tasks
 from jobs.reading.listing import JobFilter, ids_of_page
-from jobs.submission.job_members import KEPT_IN_LISTS, KEPT_ON_PAGES
+from jobs.submission.job_members import STORED_IN_LISTS, STORED_ON_PAGES
 from outbox.models import Message
 from outbox.quarantine import open_quarantine, sentence_of
 from primitives.errors import Forbidden, NotFound
@@ -58,8 +58,8 @@ _EVENTS_SEARCHED = 200
 _BETWEEN_STATES = frozenset({AttemptState.RESERVED, AttemptState.STARTING, AttemptState.STOPPING})
 _WAITING = array_text(state.value for state in WAITING)
 _PLACED = (JobState.STARTING, JobState.RUNNING)
-_TOLD_OUTCOMES = ("unknown", NOT_STARTED)
-_TOLD_KINDS = ("start_attempt", "notify_attempt", "stop_attempt")
+_SHOWN_OUTCOMES = ("unknown", NOT_STARTED)
+_SHOWN_KINDS = ("start_attempt", "notify_attempt", "stop_attempt")
 
 
 def require_log(view: JobView, actor: Actor) -> None:
@@ -71,7 +71,7 @@ def require_log(view: JobView, actor: Actor) -> None:
 class JobRow(NamedTuple):
     """A job as lists show it. The members have the order of `_PAGE`.
 
-    `kept` are the members of its request that lists show (`jobs.submission.job_members`).
+    `stored` are the members of its request that lists show (`jobs.submission.job_members`).
     """
 
     id: UUID
@@ -104,7 +104,7 @@ class JobRow(NamedTuple):
     array_id: UUID | None
     array_index: int | None
     array__size: int | None
-    kept: Mapping[str, Any]
+    stored: Mapping[str, Any]
 
     @property
     def mgpu(self) -> int:
@@ -237,14 +237,14 @@ class JobView:
 class JobContent:
     """The content of a job, which only the page of that job shows.
 
-    Script and environment are None if the actor may not read them. `kept` are the members of the
+    Script and environment are None if the actor may not read them. `stored` are the members of the
     request that only this page shows.
     """
 
     script: str | None
     environment: Mapping[str, str] | None
     notes: Sequence[Mapping[str, Any]]
-    kept: Mapping[str, Any]
+    stored: Mapping[str, Any]
 
 
 def list_jobs(
@@ -309,13 +309,13 @@ def get_content(view: JobView, *, actor: Actor, now: datetime) -> JobContent:
     A platform administrator who reads the content of another user's job leaves an audit event.
     """
     script, environment, notes, *values = Job.objects.values_list(
-        "script", "environment", "notes", *KEPT_ON_PAGES
+        "script", "environment", "notes", *STORED_ON_PAGES
     ).get(pk=view.job.id)
-    kept = dict(zip(KEPT_ON_PAGES, values, strict=True))
+    stored = dict(zip(STORED_ON_PAGES, values, strict=True))
     if not may_read_content(actor, user_id=view.job.user_id, team_path=view.job.team__path):
-        return JobContent(None, None, notes, kept)
+        return JobContent(None, None, notes, stored)
     record_reading(view.job, "script", actor=actor, now=now)
-    return JobContent(script, environment, notes, kept)
+    return JobContent(script, environment, notes, stored)
 
 
 def record_reading(job: JobRow, what: str, *, actor: Actor, now: datetime) -> None:
@@ -438,8 +438,8 @@ def row_of(job: Job) -> JobRow:
             found = None if found is None else getattr(found, step)
         return found
 
-    kept = {name: getattr(job, name) for name in KEPT_IN_LISTS}
-    return JobRow._make([*(value(path) for path in JobRow._fields[:-1]), kept])
+    stored = {name: getattr(job, name) for name in STORED_IN_LISTS}
+    return JobRow._make([*(value(path) for path in JobRow._fields[:-1]), stored])
 
 
 def _require_visible(job_id: UUID, actor: Actor) -> None:
@@ -455,9 +455,9 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
     with prepared_cursor() as cursor:
         cursor.execute(_PAGE, {"jobs": job_ids, "waiting": _WAITING, "now": now})
         found = cursor.fetchall()
-    job_start, job_end = len(KEPT_IN_LISTS), len(KEPT_IN_LISTS) + len(JobRow._fields) - 1
+    job_start, job_end = len(STORED_IN_LISTS), len(STORED_IN_LISTS) + len(JobRow._fields) - 1
     rows = [
-        JobRow._make((*values[job_start:job_end], dict(zip(KEPT_IN_LISTS, values, strict=False))))
+        JobRow._make((*values[job_start:job_end], dict(zip(STORED_IN_LISTS, values, strict=False))))
         for values in found
     ]
     victims = _victims([row.id for row in rows if _waits_for_victims(row)])
@@ -506,7 +506,7 @@ def _ended_attempts(job_ids: Sequence[UUID]) -> Mapping[UUID, AttemptRow]:
     if not job_ids:
         return {}
     latest = Attempt.objects.filter(
-        job__in=job_ids, number=F("job__attempt_number"), outcome__in=_TOLD_OUTCOMES
+        job__in=job_ids, number=F("job__attempt_number"), outcome__in=_SHOWN_OUTCOMES
     )
     rows = (AttemptRow(*values) for values in latest.values_list(*AttemptRow._fields))
     return {row.job_id: row for row in rows}
@@ -531,7 +531,7 @@ def _troubles(attempt_ids: Sequence[UUID]) -> Mapping[UUID, Trouble]:
     }
     # The last message wins: an attempt to be stopped need not start any more.
     for message in (
-        Message.objects.filter(kind__in=_TOLD_KINDS, subject__in=attempt_ids, done_at=None)
+        Message.objects.filter(kind__in=_SHOWN_KINDS, subject__in=attempt_ids, done_at=None)
         .exclude(error="")
         .order_by("pk")
     ):
@@ -542,13 +542,13 @@ def _troubles(attempt_ids: Sequence[UUID]) -> Mapping[UUID, Trouble]:
     return found
 
 
-# The columns are the kept members of the request, those of JobRow, then those of AttemptRow: of the
+# The columns are the stored members of the request, then JobRow, then AttemptRow: of the
 # latest attempt, unless the job waits again. The last two are since when its cluster is silent, and
 # the use of the job so far.
 # Names from small tables are sub-selects, because planning takes longer with more orders of joins:
 # 2 ms with sub-selects, 20 ms with joins.
 _PAGE = f"""
-SELECT {", ".join(f"j.{name}" for name in KEPT_IN_LISTS)},
+SELECT {", ".join(f"j.{name}" for name in STORED_IN_LISTS)},
        j.id, j.name, j.type, j.origin, j.state,
        j.organization_id, split_part(t.path, '/', 1), t.path, j.user_id, u.username,
        (SELECT name FROM clusters_pool WHERE id = j.pool_id),

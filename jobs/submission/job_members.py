@@ -4,10 +4,10 @@ The declaration of a member says its name, type, bounds, default and help. From 
 
 - what `POST /jobs` accepts and what it says of errors (`jobs.submission.requests`),
 - OpenAPI, and with it the types of the frontend (`jobs.api.openapi`),
-- for a member that is `Kept`: the job's column that stores it, the pages and plans that show it,
+- for a member that is `Stored`: the job's column that stores it, the pages and plans that show it,
   and the alternatives that ask for it again.
 
-A kept member needs a column of its name in `jobs.models.Job`, and nothing else here.
+A stored member needs a column of its name in `jobs.models.Job`, and nothing else here.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _Signal = Annotated[str, one_of(NOTICE_SIGNALS)]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Marks a member that the job keeps in a column of the same name, and shows.
+class Stored:
+    """Marks a member that is stored in a column of the job with the same name, and shown.
 
     `help` describes it where it is shown. With `in_lists` False it is left out of lists.
     """
@@ -110,7 +110,7 @@ class JobMembers(BaseModel):
     sbatch: str | None = Field(None, description="At most 1 MiB of UTF-8")
     launch: Annotated[
         Annotated[Launch, one_of(Launch, Launch)] | None,
-        Kept("Whether the script runs once, on the first node, or on every node"),
+        Stored("Whether the script runs once, on the first node, or on every node"),
     ] = Field(
         None,
         description="`batch`: the script runs once, on the first node, and starts tasks on the "
@@ -123,24 +123,24 @@ class JobMembers(BaseModel):
             checks.arguments,
             Annotated[list[str], Field(max_length=ARGUMENTS_MAX)],
         ),
-        Kept("Arguments of the script", in_lists=False),
+        Stored("Arguments of the script", in_lists=False),
     ] = Field((), description="Arguments of the script")
-    ntasks: Annotated[int | None, Kept("Tasks of a batch job", in_lists=False)] = Field(
+    ntasks: Annotated[int | None, Stored("Tasks of a batch job", in_lists=False)] = Field(
         None, ge=1, le=TASKS_OF_JOB_MAX, description="Of a batch job: how many tasks `srun` starts"
     )
     ntasks_per_node: Annotated[
-        int | None, Kept("Tasks of a batch job on each node", in_lists=False)
+        int | None, Stored("Tasks of a batch job on each node", in_lists=False)
     ] = Field(None, ge=1, le=TASKS_OF_JOB_MAX, description="Of a batch job: the same by node")
     cpus_per_task: Annotated[
-        int | None, Kept("CPUs of each task of a batch job", in_lists=False)
+        int | None, Stored("CPUs of each task of a batch job", in_lists=False)
     ] = Field(None, ge=1, le=CPUS_PER_NODE_MAX, description="Of a batch job: CPUs of each task")
     gpus_per_task: Annotated[
-        int | None, Kept("GPUs of each task of a batch job", in_lists=False)
+        int | None, Stored("GPUs of each task of a batch job", in_lists=False)
     ] = Field(None, ge=1, le=1_024, description="Of a batch job: GPUs that each task sees")
     time_limit: str | None = Field(
         None, description="Duration with a unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds"
     )
-    time_limit_s: Annotated[int | None, Kept()] = Field(
+    time_limit_s: Annotated[int | None, Stored()] = Field(
         None,
         ge=1,
         le=TIME_LIMIT_S_MAX,
@@ -151,9 +151,9 @@ class JobMembers(BaseModel):
     environment: Annotated[Mapping[str, str], checked(checks.environment, dict[str, str])] = Field(
         default_factory=dict
     )
-    is_preemptible: Annotated[bool, Kept()] = False
-    is_requeueable: Annotated[bool, Kept()] = True
-    checkpoint_path: Annotated[_Path | None, Kept()] = Field(None, description="Absolute path")
+    is_preemptible: Annotated[bool, Stored()] = False
+    is_requeueable: Annotated[bool, Stored()] = True
+    checkpoint_path: Annotated[_Path | None, Stored()] = Field(None, description="Absolute path")
     cluster: _Name | None = Field(None, description="Pin the job to this cluster")
     features: Annotated[
         tuple[str, ...],
@@ -164,22 +164,22 @@ class JobMembers(BaseModel):
                 Field(max_length=checks.FEATURES_MAX),
             ],
         ),
-        Kept("Features that each of its nodes must have"),
+        Stored("Features that each of its nodes must have"),
     ] = Field((), description="Features that each of its nodes must have")
-    image: Annotated[_Image | None, Kept("Container image")] = Field(
+    image: Annotated[_Image | None, Stored("Container image")] = Field(
         None,
         description="Container image, on clusters that support containers: "
         "`nvcr.io#nvidia/pytorch:24.05-py3`, `docker://...`, or the path of a .sqsh file",
     )
     required_topology: Annotated[
-        _Topology | None, Kept("All its nodes are in one such domain; it waits until they can be")
+        _Topology | None, Stored("All its nodes are in one such domain; it waits until they can be")
     ] = Field(
         None,
         description="All its nodes must be in one such domain; the job waits until they can be",
     )
     preferred_topology: Annotated[
         _Topology | None,
-        Kept("All its nodes are in one such domain if possible, else as close as possible"),
+        Stored("All its nodes are in one such domain if possible, else as close as possible"),
     ] = Field(
         None,
         description="All its nodes should be in one such domain, else as close together as "
@@ -187,7 +187,7 @@ class JobMembers(BaseModel):
     )
     cpus_per_node: Annotated[
         int | None,
-        Kept(
+        Stored(
             "null: the default for its GPUs on that node. In a pool of CPU cores: "
             "`mgpu_per_node` in whole cores, rounded down"
         ),
@@ -199,7 +199,7 @@ class JobMembers(BaseModel):
         "cores, without GPUs: the cores that count for quota and price",
     )
     memory_mib_per_node: Annotated[
-        int | None, Kept("null: the default for its GPUs or cores on that node")
+        int | None, Stored("null: the default for its GPUs or cores on that node")
     ] = Field(
         None,
         ge=1,
@@ -208,11 +208,11 @@ class JobMembers(BaseModel):
     )
     notice_signal: Annotated[
         _Signal,
-        Kept("Signal that the job gets before a preemption or cancellation", in_lists=False),
+        Stored("Signal that the job gets before a preemption or cancellation", in_lists=False),
     ] = "TERM"
     held: bool = False
     begin_at: Annotated[
-        Annotated[datetime, checked(checks.begin_time, datetime)] | None, Kept("Earliest start")
+        Annotated[datetime, checked(checks.begin_time, datetime)] | None, Stored("Earliest start")
     ] = Field(None, description="Earliest start, with a time zone; at most 366 days ahead")
     depends_on: Annotated[
         tuple[Wish, ...],
@@ -236,21 +236,21 @@ class JobMembers(BaseModel):
 #: Every member of the body of POST /jobs.
 FIELDS = frozenset(JobMembers.model_fields)
 
-#: The marks of the kept members, in the order of their declaration.
-KEPT: Mapping[str, Kept] = {
+#: The marks of the stored members, in the order of their declaration.
+STORED: Mapping[str, Stored] = {
     name: mark
     for name, field in JobMembers.model_fields.items()
     for mark in field.metadata
-    if isinstance(mark, Kept)
+    if isinstance(mark, Stored)
 }
-#: The kept members that lists show, and those that only the page of a job shows.
-KEPT_IN_LISTS = tuple(name for name, mark in KEPT.items() if mark.in_lists)
-KEPT_ON_PAGES = tuple(name for name, mark in KEPT.items() if not mark.in_lists)
+#: The stored members that lists show, and those that only the page of a job shows.
+STORED_IN_LISTS = tuple(name for name, mark in STORED.items() if mark.in_lists)
+STORED_ON_PAGES = tuple(name for name, mark in STORED.items() if not mark.in_lists)
 
 
-def kept_by(request: JobMembers) -> dict[str, Any]:
+def stored_by(request: JobMembers) -> dict[str, Any]:
     """Return the columns of the job that `request` asks for."""
-    columns = {name: getattr(request, name) for name in KEPT}
+    columns = {name: getattr(request, name) for name in STORED}
     return {
         name: list(value) if isinstance(value, tuple) else value for name, value in columns.items()
     }

@@ -20,7 +20,7 @@ from jobs.queue.reason_documents import held_sentence
 from jobs.queue.reason_lines import note_held
 from jobs.submission.fitting import Fleet, why_never
 from jobs.submission.job_arrays import insert_array
-from jobs.submission.job_members import kept_by
+from jobs.submission.job_members import stored_by
 from jobs.submission.never_fits import never_fits
 from jobs.submission.offers import Offer, offer_to
 from jobs.submission.pool_places import allowing_time, check_units, place_in, running_batch
@@ -105,7 +105,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         notes=[note.as_json() for note in resolved.notes],
         state=JobState.HELD.value if request.held else JobState.QUEUED.value,
         submitted_at=now,
-        **kept_by(resolved.request),
+        **stored_by(resolved.request),
     )
     if request.array is None:
         insert_row(job)

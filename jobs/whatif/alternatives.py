@@ -47,7 +47,7 @@ from jobs.whatif.variants import (
     limits_of,
     on_fitting,
     outcome,
-    room_of,
+    possible_mgpu_of,
     variants_of,
 )
 from primitives.errors import InvalidRequest
@@ -153,7 +153,7 @@ def alternatives_to(
             if monotonic_s() >= until_s:
                 break
         untried = len(asked) - len(found)
-        if (gathered := _gathered(found, body, device, hints.room_mgpu, further)) is not None:
+        if (gathered := _gathered(found, body, device, hints.possible_mgpu, further)) is not None:
             # It is larger than any other part that starts now, so it is the smallest concession.
             found.insert(0, gathered)
     own_latest = _latest(explanation)
@@ -188,10 +188,10 @@ def _body_of(job: JobRow, content: JobContent) -> dict[str, Any]:
         "team": job.team__path.rstrip("/"),
         "name": job.name if index is None else job.name.removesuffix(f"[{index}]"),
         **({"pool": pools[0]} if len(pools) == 1 else {"pools": pools}),
-        **job.kept,
-        **content.kept,
+        **job.stored,
+        **content.stored,
         "begin_at": None,
-        "features": list(job.kept["features"]) or None,
+        "features": list(job.stored["features"]) or None,
         **_size_of(job),
         "priority_class": job.priority_class__name,
         "type": None if job.type in {by_default, JobType.ARRAY} else job.type,
@@ -210,7 +210,7 @@ def _size_of(job: JobRow) -> dict[str, Any]:
     if job.pool__device == DeviceKind.CPU:
         return {"cpus_per_node": whole, **nodes}
     each = job.mgpu_per_node / MGPU_PER_GPU if rest else whole
-    return {"gpus_per_node": each, **nodes, "cpus_per_node": job.kept["cpus_per_node"]}
+    return {"gpus_per_node": each, **nodes, "cpus_per_node": job.stored["cpus_per_node"]}
 
 
 def _hints(view: JobView, explanation: Mapping[str, Any], offer: Offer, now: datetime) -> Hints:
@@ -223,10 +223,10 @@ def _hints(view: JobView, explanation: Mapping[str, Any], offer: Offer, now: dat
     allowed_s = [max(limit_s for _, limit_s in view.too_short)] if view.too_short else []
     # It may start in any of its pools, so the pool with the most room counts.
     reasons = [explanation, *explanation["elsewhere"]]
-    rooms = [room_of(reason["code"], reason["numbers"]) for reason in reasons]
+    bounds = [possible_mgpu_of(reason["code"], reason["numbers"]) for reason in reasons]
     numbers = [reason["numbers"] for reason in reasons]
     return Hints(
-        room_mgpu=max((room for room in rooms if room is not None), default=None),
+        possible_mgpu=max((bound for bound in bounds if bound is not None), default=None),
         is_about_nodes=any(reason["code"] in ABOUT_NODES for reason in reasons),
         is_about_quota=all(reason["code"] in ABOUT_QUOTA for reason in reasons),
         limits_s=limits_of(numbers, allowed_s, at=int(now.timestamp())),
@@ -247,7 +247,7 @@ def _gathered(
     found: Sequence[Alternative],
     body: Mapping[str, Any],
     device: DeviceKind,
-    room_mgpu: int | None,
+    possible_mgpu: int | None,
     further: Callable[[Variant], Alternative | None],
 ) -> Alternative | None:
     """Return a request for all nodes with enough free devices, where free devices are scattered.
@@ -258,7 +258,7 @@ def _gathered(
     """
     if not any(map(_fitting, found)):
         return None
-    parts = [one for one in map(further, in_smaller_parts(body, device, room_mgpu)) if one]
+    parts = [one for one in map(further, in_smaller_parts(body, device, possible_mgpu)) if one]
     most_mgpu, best = 0, None
     for one in (*found, *parts):
         variant: Variant | None = one.variant

@@ -192,8 +192,8 @@ def _preview_of(
         withheld = Withheld(job.id, BEGIN_TIME, numbers)
         explanation = plain_explanation(BEGIN_TIME, withheld_sentence(withheld), now, numbers)
     elif unmet:
-        told = waited_for_sentence([(one.name, one.condition, one.state) for one in unmet], 0)
-        explanation = plain_explanation(DEPENDENCY, told, now, {"jobs_waited_for": len(unmet)})
+        text = waited_for_sentence([(one.name, one.condition, one.state) for one in unmet], 0)
+        explanation = plain_explanation(DEPENDENCY, text, now, {"jobs_waited_for": len(unmet)})
     return Preview(
         resolved=resolved,
         fits=resolved.hopeless is None and not refused and not is_lost,

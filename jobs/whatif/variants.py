@@ -34,14 +34,14 @@ ABOUT_QUOTA = frozenset(
 #: Members of a request that a change of its size may set.
 _SIZE = frozenset({"gpus_per_node", "cpus_per_node", "memory_mib_per_node", "nodes", "nodes_min"})
 #: Numbers of a reason that bound what could start now, in milli-GPU.
-_ROOMS = ("available_by_quota_mgpu", "largest_free_on_a_cluster_mgpu", "free_mgpu")
+_BOUNDS = ("available_by_quota_mgpu", "largest_free_on_a_cluster_mgpu", "free_mgpu")
 
 
 @dataclass(frozen=True, slots=True)
 class Hints:
     """Facts about a waiting job that tell which variants may help.
 
-    - `room_mgpu`: the most milli-GPU that such a job could have; None: unknown.
+    - `possible_mgpu`: the most milli-GPU that such a job could have; None: unknown.
     - `is_about_nodes`: whether it waits because of its nodes, not because of its total size.
     - `is_about_quota`: whether it waits only because of its team's quota.
     - `limits_s`: time limits in seconds with which it could start.
@@ -50,7 +50,7 @@ class Hints:
     - `lower_class`: the next lower priority class, if its own class has a cap.
     """
 
-    room_mgpu: int | None = None
+    possible_mgpu: int | None = None
     is_about_nodes: bool = False
     is_about_quota: bool = False
     limits_s: tuple[int, ...] = ()
@@ -89,23 +89,23 @@ def variants_of(body: Mapping[str, Any], device: DeviceKind, hints: Hints) -> li
         found += _spread(body, device) if hints.is_about_nodes else ()
         found += _shorter(body, hints.limits_s or (SHORT_S,))
     found += _lower(hints)
-    found += _smaller(body, device, hints.room_mgpu)
+    found += _smaller(body, device, hints.possible_mgpu)
     pools = [*_elsewhere(body, device, hints.pools)]
     kept = VARIANTS_MAX - min(len(pools), POOLS_TRIED_MIN)
     return sorted([*found[:kept], *pools][:VARIANTS_MAX], key=lambda one: one.is_part)
 
 
 def in_smaller_parts(
-    body: Mapping[str, Any], device: DeviceKind, room_mgpu: int | None
+    body: Mapping[str, Any], device: DeviceKind, possible_mgpu: int | None
 ) -> Iterator[Variant]:
-    """Yield requests that fit into `room_mgpu`, with a half or a quarter on each node."""
-    if room_mgpu is None or body.get("required_topology") == Level.NODE:
+    """Yield requests that fit into `possible_mgpu`, with a half or a quarter on each node."""
+    if possible_mgpu is None or body.get("required_topology") == Level.NODE:
         return
     _, mgpu, _, least = _size(body, device)
     for parts in (2, 4):
         if mgpu % (parts * MGPU_PER_GPU):
             return
-        count = min(room_mgpu, mgpu * least) * parts // mgpu
+        count = min(possible_mgpu, mgpu * least) * parts // mgpu
         if count > 0:
             yield _parts_on(count, body, device, parts)
 
@@ -123,7 +123,7 @@ def on_fitting(
     return _parts_on(fitting, body, device, parts)
 
 
-def room_of(code: str, numbers: Mapping[str, int]) -> int | None:
+def possible_mgpu_of(code: str, numbers: Mapping[str, int]) -> int | None:
     """Return the most milli-GPU that a job with this reason could have now.
 
     With the reason `never_fits` it is the most that the job could ever have. None if the reason
@@ -133,10 +133,10 @@ def room_of(code: str, numbers: Mapping[str, int]) -> int | None:
         return numbers.get("could_ever_mgpu")
     if code == Code.CLASS_CAP_REACHED:
         return numbers["class_cap_mgpu"] - numbers["class_in_use_mgpu"]
-    rooms = [numbers[name] for name in _ROOMS if name in numbers]
+    bounds = [numbers[name] for name in _BOUNDS if name in numbers]
     if "nodes_fitting" in numbers:
-        rooms.append(numbers["nodes_fitting"] * numbers["mgpu_per_node"])
-    return min(rooms, default=None)
+        bounds.append(numbers["nodes_fitting"] * numbers["mgpu_per_node"])
+    return min(bounds, default=None)
 
 
 def limits_of(
@@ -283,7 +283,7 @@ def _lower(hints: Hints) -> Iterator[Variant]:
 
 
 def _smaller(
-    body: Mapping[str, Any], device: DeviceKind, room_mgpu: int | None
+    body: Mapping[str, Any], device: DeviceKind, possible_mgpu: int | None
 ) -> Iterator[Variant]:
     """Yield requests for the available devices, for a half, and for a quarter.
 
@@ -293,8 +293,8 @@ def _smaller(
     member, mgpu, nodes, least = _size(body, device)
     asked_mgpu = mgpu * least
     wanted = {asked_mgpu // 2, asked_mgpu // 4}
-    if room_mgpu is not None:
-        wanted.add(min(room_mgpu, asked_mgpu))
+    if possible_mgpu is not None:
+        wanted.add(min(possible_mgpu, asked_mgpu))
     tested = {asked_mgpu}
     for part_mgpu in sorted(wanted, reverse=True):
         fewer = part_mgpu // mgpu

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from builders.kept_members import KEPT
+from builders.stored_members import STORED
 from cli import api
 from cli.main import app
 
@@ -40,7 +40,7 @@ def a_shown_job(**changes: Any) -> dict[str, Any]:
         "node_count_min": 2,
         "mgpu": 16_000,
         "mgpu_min": 16_000,
-        **KEPT,
+        **STORED,
         "time_limit_s": 3_600,
         "cluster": None,
         "device": "gpu",

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from builders.job_builders import a_body
-from builders.kept_members import KEPT as KEPT_UNLESS_GIVEN
-from builders.kept_members import KEPT_ON_PAGES as ON_PAGES_UNLESS_GIVEN
+from builders.stored_members import STORED as STORED_UNLESS_GIVEN
+from builders.stored_members import STORED_ON_PAGES as ON_PAGES_UNLESS_GIVEN
 from jobs.models import Job
-from jobs.submission.job_members import KEPT, KEPT_IN_LISTS, KEPT_ON_PAGES, kept_by
+from jobs.submission.job_members import STORED, STORED_IN_LISTS, STORED_ON_PAGES, stored_by
 from jobs.submission.requests import read_job_request
 from primitives.errors import InvalidRequest
 
@@ -93,10 +93,10 @@ def test_an_id_of_a_line_is_a_job_or_an_array_and_one_of_a_body_says_which() -> 
 
 def test_a_kept_member_has_a_column_and_a_default() -> None:
     """Planted: a column for `held`, which a job has not."""
-    assert set(KEPT) <= {field.name for field in Job._meta.concrete_fields}
-    assert kept_by(read_job_request(a_body())) == {**KEPT_UNLESS_GIVEN, **ON_PAGES_UNLESS_GIVEN}
-    assert set(KEPT_UNLESS_GIVEN) == set(KEPT_IN_LISTS)
-    assert set(ON_PAGES_UNLESS_GIVEN) == set(KEPT_ON_PAGES)
+    assert set(STORED) <= {field.name for field in Job._meta.concrete_fields}
+    assert stored_by(read_job_request(a_body())) == {**STORED_UNLESS_GIVEN, **ON_PAGES_UNLESS_GIVEN}
+    assert set(STORED_UNLESS_GIVEN) == set(STORED_IN_LISTS)
+    assert set(ON_PAGES_UNLESS_GIVEN) == set(STORED_ON_PAGES)
 
 
 def test_what_is_given_is_kept() -> None:
@@ -111,6 +111,6 @@ def test_what_is_given_is_kept() -> None:
         "memory_mib_per_node": 5,
         "notice_signal": "USR1",
     }
-    kept = kept_by(read_job_request(a_body(features=["b", "a"], **given)))
-    assert {name: kept[name] for name in given} == given
-    assert kept["features"] == ["a", "b"]
+    stored = stored_by(read_job_request(a_body(features=["b", "a"], **given)))
+    assert {name: stored[name] for name in given} == given
+    assert stored["features"] == ["a", "b"]

@@ -11,7 +11,6 @@ from audit.models import AuditEvent
 from billing.models import RateCard, RateLine
 from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job, an_attempt
-from builders.kept_members import KEPT, KEPT_ON_PAGES
 from builders.loop_builders import Fenced
 from builders.portal_builders import (
     NOW,
@@ -19,6 +18,7 @@ from builders.portal_builders import (
     a_company,
     a_priority_class,
 )
+from builders.stored_members import STORED, STORED_ON_PAGES
 from clusters.models import Cluster, ClusterNode
 from connectors.kubernetes.quotas.wanted_objects import team_subject
 from jobs.arbitration.arbitration import Cycles
@@ -110,8 +110,8 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
             "mgpu": 12_000,
             "mgpu_min": 12_000,
             "cluster": None,
-            **KEPT,
-            **KEPT_ON_PAGES,
+            **STORED,
+            **STORED_ON_PAGES,
             "held": False,
             "tasks": 1,
             "tasks_at_once": None,

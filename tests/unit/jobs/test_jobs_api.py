@@ -10,11 +10,11 @@ from audit.models import AuditEvent
 from builders.api_callers import as_nobody, by_session, by_token
 from builders.job_builders import SCRIPT, a_body, a_job, an_attempt
 from builders.jobs_world import World, names
-from builders.kept_members import KEPT
 from builders.portal_builders import (
     a_grant,
     a_user,
 )
+from builders.stored_members import STORED
 from jobs.models import Job
 from tenants.roles import Role
 from webapi.models import IdempotentAnswer
@@ -49,7 +49,7 @@ def test_a_submitted_job_is_answered_whole(world: World) -> None:
         "mgpu_min": 1_000,
         "node_count_min": 1,
         "mgpu": 1_000,
-        **KEPT,
+        **STORED,
         "time_limit_s": 60,
         "cluster": None,
         "array": None,

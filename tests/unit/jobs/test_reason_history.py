@@ -118,7 +118,7 @@ def test_holding_and_releasing_again_and_again_keeps_no_more_lines(
     waiting: Job, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: only cycles drop old lines."""
-    monkeypatch.setattr(reason_lines, "KEPT", 2)
+    monkeypatch.setattr(reason_lines, "LINES_MAX", 2)
     for second in range(0, 10, 2):
         hold_job(waiting.pk, actor=actor_of(bob), now=after(second))
         release_job(waiting.pk, actor=actor_of(bob), now=after(second + 1))
@@ -137,7 +137,7 @@ def test_only_the_latest_lines_are_kept(
     count: int, waiting: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: the first line that is too many is kept until there is another."""
-    monkeypatch.setattr(reason_lines, "KEPT", 2)
+    monkeypatch.setattr(reason_lines, "LINES_MAX", 2)
     for second in range(count):
         document = {"code": f"cause_{second}", "node": None}
         write_reasons([{"id": str(waiting.pk), "document": document}], after(second))

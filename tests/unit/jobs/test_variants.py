@@ -13,7 +13,7 @@ from jobs.whatif.variants import (
     limits_of,
     on_fitting,
     outcome,
-    room_of,
+    possible_mgpu_of,
     variants_of,
 )
 from primitives.units import DeviceKind
@@ -59,7 +59,9 @@ def test_a_gang_asks_for_less_step_by_step() -> None:
 def test_against_a_quota_only_less_another_class_and_another_pool_help() -> None:
     """Planted: a shorter limit; other nodes."""
     body = a_request(required_topology="rack", features=["ib"], time_limit_s=...)
-    hints = Hints(is_about_quota=True, room_mgpu=24_000, lower_class="low", pools={"a100": 8_000})
+    hints = Hints(
+        is_about_quota=True, possible_mgpu=24_000, lower_class="low", pools={"a100": 8_000}
+    )
     assert list(found(body, hints)) == [
         "In the priority class low",
         "In pool a100",
@@ -167,7 +169,7 @@ def test_an_elastic_job_is_content_with_less() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room_mgpu", "labels"),
+    ("possible_mgpu", "labels"),
     [
         (None, ["With 16 GPUs on 2 nodes", "With 8 GPUs on 1 node"]),
         # 29 GPUs are three whole nodes.
@@ -181,18 +183,18 @@ def test_an_elastic_job_is_content_with_less() -> None:
         (-8_000, ["With 16 GPUs on 2 nodes", "With 8 GPUs on 1 node"]),
     ],
 )
-def test_as_much_as_there_is_room_for(room_mgpu: int | None, labels: list[str]) -> None:
+def test_as_much_as_there_is_room_for(possible_mgpu: int | None, labels: list[str]) -> None:
     """Planted: the room rounded up to nodes; more than it asked for."""
-    told = found(a_request(), Hints(room_mgpu=room_mgpu))
+    told = found(a_request(), Hints(possible_mgpu=possible_mgpu))
     assert list(told) == labels
 
 
 def test_what_there_is_room_for_in_smaller_parts() -> None:
     """Planted: more than was asked for; parts of a node that must stay whole; half a GPU."""
 
-    def parts(room_mgpu: int | None, **changes: Any) -> dict[str, Any]:
+    def parts(possible_mgpu: int | None, **changes: Any) -> dict[str, Any]:
         body = a_request(**changes)
-        return {one.label: one.changes for one in in_smaller_parts(body, GPU, room_mgpu)}
+        return {one.label: one.changes for one in in_smaller_parts(body, GPU, possible_mgpu)}
 
     assert parts(14_000, cpus_per_node=30) == {
         "With 12 GPUs on 3 nodes with 4 GPUs each": {
@@ -326,7 +328,7 @@ def test_there_are_at_most_seven_and_two_of_them_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "numbers", "room_mgpu"),
+    ("code", "numbers", "possible_mgpu"),
     [
         ("never_fits", {"need_mgpu": 9_000, "could_ever_mgpu": 8_000}, 8_000),
         ("never_fits", {"need_mgpu": 9_000}, None),
@@ -350,9 +352,9 @@ def test_there_are_at_most_seven_and_two_of_them_elsewhere() -> None:
     ],
 )
 def test_the_room_that_a_reason_tells_of(
-    code: str, numbers: dict[str, int], room_mgpu: int | None
+    code: str, numbers: dict[str, int], possible_mgpu: int | None
 ) -> None:
-    assert room_of(code, numbers) == room_mgpu
+    assert possible_mgpu_of(code, numbers) == possible_mgpu
 
 
 def test_limits_that_clusters_allow_or_that_end_before_a_reservation() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-KEPT: dict[str, Any] = {
+STORED: dict[str, Any] = {
     "launch": "per_node",
     "begin_at": None,
     "time_limit_s": None,
@@ -19,7 +19,7 @@ KEPT: dict[str, Any] = {
     "memory_mib_per_node": None,
 }
 #: Shown on the page of a job and in plans, not in lists.
-KEPT_ON_PAGES: dict[str, Any] = {
+STORED_ON_PAGES: dict[str, Any] = {
     "arguments": [],
     "ntasks": None,
     "ntasks_per_node": None,
