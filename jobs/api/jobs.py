@@ -16,6 +16,7 @@ from rest_framework.views import APIView
 from billing.models import UsageClass
 from jobs.actions.cancellation import cancel_job, hold_job, release_job
 from jobs.api import serializers as shapes
+from jobs.api.job_tokens import WITH_JOBS
 from jobs.api.rendering import (
     Rights,
     detail_body,
@@ -104,6 +105,8 @@ class SubmissionParameters(Parameters):
 class JobList(APIView):
     """The list of jobs, and the submission of a job."""
 
+    authentication_classes = WITH_JOBS
+
     @extend_schema(
         operation_id="list_jobs",
         summary="Jobs",
@@ -170,6 +173,8 @@ class JobList(APIView):
 class JobDetail(APIView):
     """One job."""
 
+    authentication_classes = WITH_JOBS
+
     @extend_schema(
         operation_id="get_job",
         summary="One job",
@@ -192,6 +197,8 @@ class JobDetail(APIView):
 class JobExplanation(APIView):
     """The reason why a job waits."""
 
+    authentication_classes = WITH_JOBS
+
     @extend_schema(
         operation_id="get_job_explanation",
         summary="Why a job waits",
@@ -207,6 +214,8 @@ class JobExplanation(APIView):
 
 class JobCancel(APIView):
     """The cancellation of a job."""
+
+    authentication_classes = WITH_JOBS
 
     @extend_schema(
         operation_id="cancel_job",

@@ -35,6 +35,23 @@ class AttemptScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
         }
 
 
+class JobTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """The token of a running job in OpenAPI."""
+
+    target_class = "jobs.api.job_tokens.JobTokenAuthentication"
+    name = "jobToken"
+    priority = 1
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        """Return the definition of HTTP bearer authentication."""
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "tgj_, the job, the attempt's number and a signature",
+            "description": "The token of a running job, in its TIDEGATE_TOKEN.",
+        }
+
+
 class RequestedJob(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
     """The job request, as `JobMembers` declares it."""
 

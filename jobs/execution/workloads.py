@@ -5,6 +5,7 @@ from __future__ import annotations
 from batch.variables import job_number
 from connectors.protocol import BatchLaunch, RankSlot, Workload
 from jobs.actions.checkpoints import reporting_environment
+from jobs.actions.job_tokens import client_environment
 from jobs.models import Attempt, Launch
 from tenants.places import path_at
 
@@ -37,7 +38,7 @@ def workload_of(attempt: Attempt) -> Workload:
         }
     if job.checkpoint_path:
         environment["TIDEGATE_CHECKPOINT_PATH"] = job.checkpoint_path
-    environment |= reporting_environment(job.id, attempt.number)
+    environment |= reporting_environment(job.id, attempt.number) | client_environment(attempt)
     return Workload(
         key=attempt.key,
         name=job.name,

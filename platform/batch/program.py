@@ -8,8 +8,6 @@ from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
-    if sys.argv[1] == "srun":
-        from batch.srun import main
-    else:
-        from batch.scontrol import main
-    sys.exit(main(sys.argv[2:], os.environ))
+    from batch.programs import run
+
+    sys.exit(run(sys.argv[1], sys.argv[2:], os.environ))

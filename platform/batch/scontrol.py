@@ -2,34 +2,55 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 
+from batch.command_line import Refused
+from batch.job_texts import STATES, duration_text, nodes_of, reason, run_time_s, time_text
+from batch.portal import Portal
 from primitives.hostlist import contract, expand
+
+_OFFERED = "`show hostnames`, `show hostlist`, `show job` and `requeue` are"
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Carry out a subcommand of scontrol and return its exit code."""
     words = [word for word in arguments if not word.startswith("-")]
+    is_one_line = any(word in ("-o", "--oneliner") for word in arguments)
     try:
-        if words[:1] == ["show"] and words[1:2] == ["hostnames"]:
-            for name in expand(words[2] if len(words) > 2 else _nodes(environment)):
-                print(name)
-            return 0
-        if words[:1] == ["show"] and words[1:2] == ["hostlist"]:
-            names = words[2].split(",") if len(words) > 2 else []
-            print(contract(names))
-            return 0
+        match words:
+            case ["show", "hostnames" | "hostname", *names]:
+                text = ",".join(names) or environment.get("SLURM_JOB_NODELIST", "")
+                print("\n".join(expand(text)))
+            case ["show", "hostlist", names]:
+                print(contract(names.split(",")))
+            case ["show", "job" | "jobs", *jobs] if len(jobs) < 2:
+                lines = _job(jobs[0] if jobs else "", environment)
+                print((" " if is_one_line else "\n   ").join(lines))
+            case ["requeue", job]:
+                portal = Portal(environment)
+                portal.post(f"jobs/{portal.id_of(job)}/requeue")
+            case _:
+                raise Refused(
+                    f"`scontrol {' '.join(words[:2])}` is not offered on this cluster; {_OFFERED}."
+                )
     except ValueError as error:
-        print(f"scontrol: error: {error}", file=sys.stderr)
-        return 1
-    print(
-        f"scontrol: error: `scontrol {' '.join(words[:2])}` is not offered on this cluster; "
-        "`scontrol show hostnames` and `scontrol show hostlist` are.",
-        file=sys.stderr,
-    )
-    return 1
+        raise Refused(f"{error}.") from None
+    return 0
 
 
-def _nodes(environment: Mapping[str, str]) -> str:
-    return environment.get("SLURM_JOB_NODELIST", "")
+def _job(name: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the lines about a job: the one named, or the one in which this runs."""
+    portal = Portal(environment)
+    number = environment.get("SLURM_JOB_ID", "")
+    job = portal.get(f"jobs/{portal.id_of(name) if name else portal.own_id()}")
+    shown = number if job["id"] == portal.own_id() else job["id"]
+    return [
+        f"JobId={shown} JobName={job['name']}",
+        f"UserId={job['user']} Account={job['team']} QOS={job['priority_class']}",
+        f"JobState={STATES[job['state']][0]} Reason={reason(job)}",
+        f"Requeue={int(job['is_requeueable'])} Restarts={max(0, job['attempt'] - 1)}",
+        f"RunTime={duration_text(run_time_s(job))} TimeLimit={duration_text(job['time_limit_s'])}",
+        f"SubmitTime={time_text(job['submitted_at'])} StartTime={time_text(job['started_at'])}",
+        f"Partition={job['pool']} NumNodes={job['node_count']}",
+        f"NodeList={contract(nodes_of(job)) or '(null)'}",
+    ]

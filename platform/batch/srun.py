@@ -14,9 +14,10 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
+from batch.command_line import Refused
 from batch.places import PLACES_VARIABLE, Place, read_places
 from batch.step_environment import exported, step_variables, task_variables
-from batch.step_options import Refused, read_options
+from batch.step_options import read_options
 from batch.step_state import StepState
 from batch.steps import Step, Task, plan_step
 from batch.task_streams import Streams
@@ -34,24 +35,23 @@ _NOT_FOUND = 2
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the step that `arguments` describe, and return srun's exit code."""
-    try:
-        options, command = read_options(arguments)
-        if not command:
-            raise Refused("there is no command to start.")
-        job = environment.get("SLURM_JOB_ID")
-        if options.get("jobid", job) != job:
-            raise Refused(f"job {options['jobid']} is not the job in which this runs.")
-        step = plan_step(options, environment, _places(environment))
-        state = StepState(_state_folder(environment))
-        held: list[Sequence[int]] = [place.devices for place in step.places]
-        if step.reserves:
-            held = [*state.claim(step.places, step.needs())]
-        run = _Run(step, held, state.next_number(), options, environment)
-        return run.until_all_end(command)
-    except Refused as error:
-        print(f"srun: error: {error}", file=sys.stderr)
-        return 1
+    """Run the step that `arguments` describe, and return srun's exit code.
+
+    Raises Refused for what cannot run here.
+    """
+    options, command = read_options(arguments)
+    if not command:
+        raise Refused("there is no command to start.")
+    job = environment.get("SLURM_JOB_ID")
+    if options.get("jobid", job) != job:
+        raise Refused(f"job {options['jobid']} is not the job in which this runs.")
+    step = plan_step(options, environment, _places(environment))
+    state = StepState(_state_folder(environment))
+    held: list[Sequence[int]] = [place.devices for place in step.places]
+    if step.reserves:
+        held = [*state.claim(step.places, step.needs())]
+    run = _Run(step, held, state.next_number(), options, environment)
+    return run.until_all_end(command)
 
 
 def _places(environment: Mapping[str, str]) -> list[Place]:

@@ -7,20 +7,10 @@ something that is not offered are refused with a sentence.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
 
+from batch.command_line import Argument, Options, Refused, read_command_line
 
-class Refused(Exception):
-    """The command cannot be run here; its text is the sentence for the user."""
-
-
-class _Argument(Enum):
-    NONE = 0
-    REQUIRED = 1
-    OPTIONAL = 2
-
-
-_NONE, _REQUIRED, _OPTIONAL = _Argument.NONE, _Argument.REQUIRED, _Argument.OPTIONAL
+_NONE, _REQUIRED, _OPTIONAL = Argument.NONE, Argument.REQUIRED, Argument.OPTIONAL
 
 #: Long name: short name, argument.
 _READ = {
@@ -115,19 +105,28 @@ _REFUSED = {
     "task-prolog": ("", _REQUIRED, "Let the task's own command do it."),
 }
 #: They belong to a job, which has its values already.
-_OF_JOBS = (
-    *("account", "begin", "cluster-constraint", "clusters", "constraint", "dependency"),
-    *("licenses", "mail-type", "mail-user", "partition", "priority", "qos", "tmp"),
-)
+_OF_JOBS = {
+    "account": ("A", _REQUIRED),
+    "begin": ("", _REQUIRED),
+    "cluster-constraint": ("", _REQUIRED),
+    "clusters": ("", _REQUIRED),
+    "constraint": ("C", _REQUIRED),
+    "dependency": ("d", _REQUIRED),
+    "licenses": ("", _REQUIRED),
+    "mail-type": ("", _REQUIRED),
+    "mail-user": ("", _REQUIRED),
+    "partition": ("p", _REQUIRED),
+    "priority": ("", _REQUIRED),
+    "qos": ("q", _REQUIRED),
+    "tmp": ("", _REQUIRED),
+}
 
-_OPTIONS: dict[str, tuple[str, _Argument]] = {
+_OPTIONS: Options = {
     **_READ,
     **_IGNORED,
     **{name: (short, argument) for name, (short, argument, _) in _REFUSED.items()},
-    **dict.fromkeys(_OF_JOBS, ("", _REQUIRED)),
+    **_OF_JOBS,
 }
-_SHORT = {short: name for name, (short, _) in _OPTIONS.items() if short}
-_SHORT.update(A="account", C="constraint", p="partition", q="qos", d="dependency")
 _ALIASES = {"tasks-per-node": "ntasks-per-node"}
 
 
@@ -136,67 +135,11 @@ def read_options(arguments: Sequence[str]) -> tuple[Mapping[str, str], list[str]
 
     An option without a value has "". Unknown, ambiguous and refused options raise `Refused`.
     """
+    given, command = read_command_line("srun", _OPTIONS, arguments)
     found: dict[str, str] = {}
-    rest = list(arguments)
-    while rest and rest[0].startswith("-") and rest[0] != "-":
-        word = rest.pop(0)
-        if word == "--":
-            break
-        if word.startswith("--"):
-            _read_long(word[2:], rest, found)
-        else:
-            _read_short(word[1:], rest, found)
-    return found, rest
-
-
-def _read_long(word: str, rest: list[str], found: dict[str, str]) -> None:
-    typed, equals, value = word.partition("=")
-    name = _long_name(typed)
-    argument = _OPTIONS[name][1]
-    if argument is _NONE and equals:
-        raise Refused(f"option --{name} takes no value, and got {value!r}.")
-    if argument is _REQUIRED and not equals:
-        value = _next(name, rest)
-    _take(name, value, found)
-
-
-def _long_name(typed: str) -> str:
-    """Return the option that `typed` names: whole, or by a beginning that only it has."""
-    if typed in _OPTIONS:
-        return typed
-    names = sorted(name for name in _OPTIONS if name.startswith(typed))
-    if not names:
-        raise Refused(f"--{typed} is not an option of srun.")
-    if len(names) > 1:
-        raise Refused(f"--{typed} may mean {' or '.join(f'--{name}' for name in names)}.")
-    return names[0]
-
-
-def _read_short(letters: str, rest: list[str], found: dict[str, str]) -> None:
-    while letters:
-        letter, letters = letters[0], letters[1:]
-        name = _SHORT.get(letter)
-        if name is None:
-            raise Refused(f"-{letter} is not an option of srun.")
-        argument = _OPTIONS[name][1]
-        if argument is _NONE:
-            _take(name, "", found)
-        elif argument is _OPTIONAL:
-            _take(name, letters, found)
-            return
-        else:
-            _take(name, letters or _next(name, rest), found)
-            return
-
-
-def _next(name: str, rest: list[str]) -> str:
-    if not rest:
-        raise Refused(f"option --{name} needs a value.")
-    return rest.pop(0)
-
-
-def _take(name: str, value: str, found: dict[str, str]) -> None:
-    if name in _REFUSED:
-        raise Refused(f"--{name} is not offered on this cluster. {_REFUSED[name][2]}")
-    if name in _READ:
-        found[_ALIASES.get(name, name)] = value
+    for name, value in given:
+        if name in _REFUSED:
+            raise Refused(f"--{name} is not offered on this cluster. {_REFUSED[name][2]}")
+        if name in _READ:
+            found[_ALIASES.get(name, name)] = value
+    return found, command

@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from batch.command_line import Refused
 from batch.places import Place
-from batch.step_options import Refused
 
 _RETRY_S = 0.2
 _CLAIMS_MAX = 10_000

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from batch.command_line import Refused
 from batch.places import Place
-from batch.step_options import Refused
 from batch.variables import tasks_by_node
 from primitives.hostlist import expand
 

@@ -9,8 +9,8 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 
+from batch.command_line import Refused
 from batch.file_names import file_name, has_task
-from batch.step_options import Refused
 from batch.steps import Task
 from batch.task_output import Outputs
 

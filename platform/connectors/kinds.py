@@ -85,6 +85,8 @@ class ClusterKind:
     has_users: bool = False
     #: Whether jobs run on the portal's own machine, as user numbers that the portal gives out.
     runs_on_portal_machine: bool = False
+    #: Whether only the owner of a job can read its environment there.
+    keeps_environments: bool = False
     #: Whether connectors hold submissions (`ClusterConnector.submits_held`).
     submits_held: bool = False
     #: Whether a submission creates several objects, the workload first. A listed workload does not

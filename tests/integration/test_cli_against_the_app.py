@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import uvicorn
-from django.core.asgi import get_asgi_application
 from django.db import connection
 from typer.testing import CliRunner
 
 from builders.api_callers import a_token
-from builders.connector_builders import eventually
+from builders.app_server import serving
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import Company, a_company, a_grant, a_user
 from cli.main import app
@@ -53,26 +49,14 @@ def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     Cluster.objects.update(seen_at=SystemClock().now())
     bob = a_user(company.organization, "bob")
     a_grant(bob, Role.RESEARCHER, company.nlp)
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(get_asgi_application(), log_level="warning", lifespan="off")
-    )
-    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-    thread.start()
-    eventually(lambda: server.started or None)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.delenv("TIDEGATE_TOKEN", raising=False)
     monkeypatch.delenv("TIDEGATE_SERVER", raising=False)
-    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    site = Site(company, bob)
-    site.run("login", "--server", address, "--token", "-", stdin=a_token(bob)[1])
-    yield site
-    server.should_exit = True
-    thread.join(timeout=30)
-    listener.close()
-    assert not thread.is_alive()
+    with serving() as address:
+        site = Site(company, bob)
+        site.run("login", "--server", address, "--token", "-", stdin=a_token(bob)[1])
+        yield site
 
 
 def test_a_job_from_submission_to_its_end(site: Site, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ LOCAL = ClusterKind(
     operator_options=trust.operator_options,
     shows_options=True,
     runs_on_portal_machine=True,
+    keeps_environments=True,
     gpu_unit=unit_mgpu,
     control_nodes=control_nodes,
 )

@@ -190,6 +190,6 @@ def test_scontrol_lists_the_nodes_of_the_job(job: Job) -> None:
         1,
         [
             "scontrol: error: `scontrol update job` is not offered on this cluster; "
-            "`scontrol show hostnames` and `scontrol show hostlist` are."
+            "`show hostnames`, `show hostlist`, `show job` and `requeue` are."
         ],
     )

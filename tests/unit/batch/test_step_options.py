@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from batch.step_options import Refused, read_options
+from batch.command_line import Refused
+from batch.step_options import read_options
 
 
 @pytest.mark.parametrize(

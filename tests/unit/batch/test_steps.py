@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from batch.command_line import Refused
 from batch.places import Place
-from batch.step_options import Refused, read_options
+from batch.step_options import read_options
 from batch.steps import Step, plan_step
 
 FOUR = [Place(f"n{number}", range(8)) for number in (1, 2, 3, 4)]

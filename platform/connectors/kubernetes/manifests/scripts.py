@@ -7,6 +7,7 @@ from typing import Any
 
 from batch.bundle import bundle
 from batch.places import Place
+from batch.programs import PROGRAMS
 from batch.variables import BatchJob, job_variables
 from connectors.protocol import BatchLaunch, Workload
 
@@ -17,7 +18,6 @@ PROGRAMS_VARIABLE = "TIDEGATE_PROGRAMS"
 
 _SCRIPT = "script"
 _BUNDLE = "programs.pyz"
-_PROGRAMS = ("srun", "scontrol")
 _PROGRAMS_DIRECTORY = f"{DIRECTORY}/bin"
 _PROGRAM = """#!/bin/sh
 # Slurm's command for batch jobs on clusters without Slurm.
@@ -33,7 +33,7 @@ def script_data(workload: Workload) -> dict[str, Any]:
     """Return the data of the ConfigMap that has the script."""
     if workload.batch is None:
         return {"data": {_SCRIPT: workload.script}}
-    programs = {name: _PROGRAM % {"name": name} for name in _PROGRAMS}
+    programs = {name: _PROGRAM % {"name": name} for name in PROGRAMS}
     return {
         "data": {_SCRIPT: workload.script, **programs},
         "binaryData": {_BUNDLE: base64.b64encode(bundle()).decode("ascii")},
@@ -44,9 +44,7 @@ def script_items(workload: Workload) -> dict[str, Any]:
     """Return where the keys of the ConfigMap lie in the volume, as members of the volume."""
     if workload.batch is None:
         return {}
-    paths = {name: name for name in (_SCRIPT, _BUNDLE)} | {
-        name: f"bin/{name}" for name in _PROGRAMS
-    }
+    paths = {name: name for name in (_SCRIPT, _BUNDLE)} | {name: f"bin/{name}" for name in PROGRAMS}
     return {"items": [{"key": key, "path": path} for key, path in paths.items()]}
 
 
