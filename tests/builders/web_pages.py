@@ -1,8 +1,7 @@
-"""Every page of the frontend, served by Vite with made-up answers, for tests in a real browser."""
+"""Every built page of the frontend, with made-up answers, for tests in a real browser."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import time
@@ -18,7 +17,7 @@ from embedded.ports import a_free_port
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
 SERVER_WITHIN_S = 120
-WAIT_MS = 60_000  # Vite compiles what a page is made of when it is first asked for
+WAIT_MS = 60_000
 PERIOD = "start=2026-10-01T00:00:00Z&end=2026-11-01T00:00:00Z"
 
 
@@ -73,15 +72,11 @@ def routes() -> set[str]:
 
 @contextmanager
 def made_up_answers() -> Iterator[str]:
-    """Serve the pages with made-up answers; the value is their address."""
+    """Serve the built pages with made-up answers; the value is their address."""
+    assert (FRONTEND / "dist/index.html").is_file(), "Run `make frontend-build`."
     port = a_free_port()
-    vite = [str(FRONTEND / "node_modules/.bin/vite"), "--mode", "extreme", "--strictPort"]
-    server = subprocess.Popen(
-        [*vite, "--port", str(port)],
-        cwd=FRONTEND,
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "PATH": f"{FRONTEND.parent}/.venv/bin:{os.environ['PATH']}"},
-    )
+    node = str(FRONTEND.parent / ".venv/bin/node")
+    server = subprocess.Popen([node, "mock/built.ts", str(port)], cwd=FRONTEND)
     try:
         wait_for(f"http://127.0.0.1:{port}/")
         yield f"http://127.0.0.1:{port}"
