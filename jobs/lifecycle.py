@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from jobs.models import JobState, StopReason
@@ -62,6 +62,12 @@ NOT_STARTED = "not_started"
 NOT_STARTED_MAX = 10
 
 
+#: In `requeue_on`: the job reached its time limit. All other entries are exit codes.
+TIME_LIMIT = "time_limit"
+#: Outcomes of attempts that may be requeued for their exit code.
+ENDED_BY_CODE = frozenset({"failed", "timed_out"})
+
+
 def verdict(
     *,
     outcome: str,
@@ -71,9 +77,14 @@ def verdict(
     ended_before_notice: bool,
     earlier: int = 0,
     is_native: bool = False,
+    exit_code: int | None = None,
+    requeue_on: Collection[str] = (),
 ) -> Verdict:
-    """Return the consequence of an attempt's end for its job (R-68 to R-70).
+    """Return the consequence of an attempt's end for its job (R-68 to R-70, R-107).
 
+    - A job that somebody asked to requeue is, whatever its end, unless it was cancelled.
+    - A job that reached its time limit, or ended with an exit code, in `requeue_on` is requeued.
+      The caller leaves `requeue_on` empty after too many of these ends.
     - A cancelled job ends as cancelled, unless its attempt ended before the request
       (`ended_before_notice`).
     - A preempted job is requeued even after exit code 0: after a notice that means "saved", not
@@ -94,6 +105,13 @@ def verdict(
         "failed": Verdict(S.FAILED, "exit_code"),
         "start_failed": Verdict(S.FAILED, "rejected_by_cluster"),
     }
+    if not is_cancelled:
+        if stop_reason == StopReason.REQUEUED:
+            return Verdict(S.QUEUED, "requeued")
+        if outcome == "timed_out" and TIME_LIMIT in requeue_on:
+            natural[outcome] = Verdict(S.QUEUED, "time_limit")
+        elif outcome in ENDED_BY_CODE and str(exit_code) in requeue_on:
+            natural[outcome] = Verdict(S.QUEUED, "exit_code")
     if ended_before_notice and outcome in natural:
         return natural[outcome]
     if is_cancelled:

@@ -31,6 +31,12 @@ CPUS_PER_NODE_MAX = 65_536
 MEMORY_MIB_PER_NODE_MAX = 1 << 30
 
 
+#: Limits of restarts after ends in `Job.requeue_on`, and of the list itself.
+REQUEUES_DEFAULT = 10
+REQUEUES_MAX = 1_000
+REQUEUE_CAUSES_MAX = 16
+
+
 class JobType(models.TextChoices):
     """The kind of work of a job: a hint for people and policies."""
 
@@ -132,6 +138,9 @@ class Job(models.Model):
     `required_topology`, or if possible of `preferred_topology`. Each node gives it `cpus_per_node`
     and `memory_mib_per_node`; None means the share that comes with its GPUs.
 
+    After a preemption or a fault the job is queued again if it `is_requeueable`. After an end in
+    `requeue_on` ("time_limit", or an exit code as text) it is, too, at most `requeue_max` times.
+
     `launch` says where the script runs. `ntasks`, `ntasks_per_node`, `cpus_per_task` and
     `gpus_per_task` are what a batch job says about the tasks that its script starts; None means
     that it says nothing. `arguments` follow the script on its command line.
@@ -188,6 +197,8 @@ class Job(models.Model):
     checkpoint_path = models.CharField(max_length=1024, null=True)
     is_preemptible = models.BooleanField(default=False)
     is_requeueable = models.BooleanField(default=True)
+    requeue_on = ArrayField(models.CharField(max_length=10), default=list)
+    requeue_max = models.IntegerField(default=REQUEUES_DEFAULT)
     state = models.CharField(max_length=10, choices=JobState.choices)
     submitted_at = models.DateTimeField()
     begin_at = models.DateTimeField(null=True)
@@ -255,6 +266,14 @@ class Job(models.Model):
                 condition=Q(launch="batch")
                 | Q(ntasks=None, ntasks_per_node=None, cpus_per_task=None, gpus_per_task=None),
                 name="job_has_tasks_if_it_is_a_batch_job",
+            ),
+            models.CheckConstraint(
+                condition=Q(requeue_on__len__lte=REQUEUE_CAUSES_MAX),
+                name="job_requeues_on_16_causes_at_most",
+            ),
+            models.CheckConstraint(
+                condition=Q(requeue_max__gte=1, requeue_max__lte=REQUEUES_MAX),
+                name="job_is_requeued_a_bounded_number_of_times",
             ),
             models.CheckConstraint(
                 condition=Q(time_limit_s=None) | Q(time_limit_s__gte=1),
@@ -459,6 +478,7 @@ class StopReason(models.TextChoices):
     CANCELLED = "cancelled"
     PREEMPTED = "preempted"
     WITHDRAWN = "withdrawn"
+    REQUEUED = "requeued"
 
 
 def attempt_id(job_id: UUID, number: int) -> UUID:

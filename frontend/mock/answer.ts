@@ -450,6 +450,8 @@ function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
       return page(job.current_attempt === null ? [] : [job.current_attempt], query);
     case "cancel":
       return { status: 200, body: { ...job, state: "cancelled", can: [] } };
+    case "requeue":
+      return { status: 200, body: { ...job, can: ["logs"] } };
     case "hold":
       return { status: 200, body: { ...job, state: "held", can: ["release", "cancel"] } };
     case "release":
@@ -471,6 +473,8 @@ function theAlternatives(job: JobDetail): JobAlternatives {
     is_preemptible: job.is_preemptible,
     is_requeueable: job.is_requeueable,
     notice_signal: job.notice_signal,
+    requeue_on: job.requeue_on,
+    requeue_max: job.requeue_max,
     environment: job.environment ?? undefined,
     script: job.script ?? undefined,
     ...change,
@@ -568,6 +572,8 @@ function aPlan(request: Partial<JobRequest>, job: JobDetail, startsNow: boolean)
     job: {
       ...job,
       notice_signal: request.notice_signal ?? "TERM",
+      requeue_on: request.requeue_on ?? [],
+      requeue_max: request.requeue_max ?? 10,
       held: request.held ?? false,
       begin_at: request.begin_at ?? null,
       tasks: last === undefined ? 1 : Number(last) + 1,

@@ -91,6 +91,8 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     script: "#!/bin/bash\nset -euo pipefail\nsrun python train.py --config configs/vision.yaml\n",
     environment: { NCCL_DEBUG: "WARN", RUN_NAME: "vision-07" },
     notice_signal: "TERM",
+    requeue_on: [],
+    requeue_max: 10,
     notes: [],
     depends_on: [],
     array: null,

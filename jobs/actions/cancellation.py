@@ -1,4 +1,4 @@
-"""Actions of a person on an existing job: cancel, hold, release."""
+"""Actions of a person on an existing job: cancel, requeue, hold, release."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bulk.updating import update_rows
 from jobs import lifecycle
 from jobs.access import visible_jobs
 from jobs.intentions import stop_intention
-from jobs.models import Attempt, AttemptState, Job, JobState, StopReason
+from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, StopReason
 from jobs.queue.dependencies import close_dependencies
 from jobs.queue.reason_documents import held_sentence
 from jobs.queue.reason_lines import note_held
@@ -23,6 +23,7 @@ from live.waking import wake
 from outbox.recording import intend, withdraw_unsent
 from primitives.errors import Conflict, Forbidden, NotFound
 from primitives.state_words import state_phrase
+from quotas.queries import graces_s
 from tenants.access import Actor
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
@@ -110,6 +111,50 @@ def cancel_locked(
             ),
         ]
     )
+
+
+@transaction.atomic
+def requeue_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
+    """Stop a running job, by notice and grace, and queue it again at its old place (R-107).
+
+    Repeating changes nothing. Raises NotFound, Forbidden, and Conflict for a job that does not run.
+    """
+    job = _job_to_manage(job_id, actor)
+    if _ask_to_requeue(job, actor.user.username, now=now):
+        _audit("job_requeued", job, actor, now)
+    return job
+
+
+def _ask_to_requeue(job: Job, by: str, *, now: datetime) -> bool:
+    """Ask the attempt of a locked job to end; return whether it had not been asked before.
+
+    A job may ask for itself before its start is observed.
+    """
+    attempt = Attempt.objects.select_for_update().filter(job=job, released_at=None).first()
+    if job.cancel_requested_at is not None:
+        raise Conflict("The job is being cancelled, so it cannot be requeued.", state=job.state)
+    if attempt is not None and attempt.stop_reason == StopReason.REQUEUED:
+        return False
+    if job.state == JobState.PREEMPTING and job.is_requeueable:
+        return False
+    is_sent = attempt is not None and attempt.state != AttemptState.RESERVED
+    if job.state not in lifecycle.ACTIVE or attempt is None or not is_sent:
+        raise Conflict(
+            f"Only a running job can be requeued; this one {state_phrase(job.state)}."
+            + (" Submit it again." if job.state in lifecycle.FINAL else ""),
+            state=job.state,
+        )
+    if job.origin == JobOrigin.NATIVE:
+        raise Conflict("The job was given to its cluster directly; requeue it there.")
+    if attempt.state in (AttemptState.STOPPING, AttemptState.ENDED):
+        attempt.stop_reason = StopReason.REQUEUED
+        attempt.save(update_fields=["stop_reason"])
+    else:
+        grace = timedelta(seconds=graces_s([job.priority_class_id])[job.priority_class_id])
+        ask_to_stop([attempt], StopReason.REQUEUED, grace=grace, now=now)
+    record_events([Happening(job.id, now, "requeue_requested", {"by": by})])
+    publish("jobs", ids=[job.id], organization_id=job.organization_id)
+    return True
 
 
 def ask_to_stop(

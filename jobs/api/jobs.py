@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from billing.models import UsageClass
-from jobs.actions.cancellation import cancel_job, hold_job, release_job
+from jobs.actions.cancellation import cancel_job, hold_job, release_job, requeue_job
 from jobs.api import serializers as shapes
 from jobs.api.job_tokens import WITH_JOBS
 from jobs.api.rendering import (
@@ -39,7 +39,9 @@ from jobs.submission.requests import read_job_request
 from jobs.submission.submission import submit_job_here
 from jobs.whatif.preview import preview_job
 from primitives.clock import SystemClock
-from tenants.api.authentication import actor_from
+from tenants.api.authentication import (
+    actor_from,
+)
 from webapi.idempotency import respond_once
 from webapi.paging import (
     Page,
@@ -227,6 +229,24 @@ class JobCancel(APIView):
     def post(self, request: Request, job_id: UUID) -> Response:
         """Cancel the job and return it."""
         return _changed(request, job_id, cancel_job)
+
+
+class JobRequeue(APIView):
+    """The stop of a running job that is queued again."""
+
+    authentication_classes = WITH_JOBS
+
+    @extend_schema(
+        operation_id="requeue_job",
+        summary="Stop a running job and queue it again",
+        description="The job gets its notice signal, and its grace period to end. Then it is "
+        "queued again at its old place, whatever its exit code.",
+        request=None,
+        responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, job_id: UUID) -> Response:
+        """Requeue the job and return it."""
+        return _changed(request, job_id, requeue_job)
 
 
 class JobHold(APIView):

@@ -206,6 +206,8 @@ def allowed_actions(job: JobRow, rights: Rights) -> list[str]:
     if may_manage:
         if job.state not in FINAL and job.cancel_requested_at is None:
             actions.append("cancel")
+            if job.state == JobState.RUNNING and job.origin == JobOrigin.PORTAL:
+                actions.append("requeue")
         if job.state == JobState.QUEUED:
             actions.append("hold")
         if job.state == JobState.HELD:

@@ -21,7 +21,7 @@ from webapi.serializers import DEVICE_HELP, DEVICES, answers
 
 _DAY = timedelta(days=1)
 _LOST = ["failed", "timed_out", "preempted", "withdrawn", "node_lost"]
-_ENDS = ["succeeded", "cancelled", *_LOST, "unknown"]
+_ENDS = ["succeeded", "cancelled", "requeued", *_LOST, "unknown"]
 _WITHDRAWN_HELP = (
     "`withdrawn`: Tidegate requeued it, because its cluster requeued it or it was changed there"
 )

@@ -43,6 +43,7 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:job_id>/log-summary", JobLogSummary.as_view()),
     path("jobs/<uuid:job_id>/checkpoints", JobCheckpoints.as_view()),
     path("jobs/<uuid:job_id>/cancel", jobs.JobCancel.as_view()),
+    path("jobs/<uuid:job_id>/requeue", jobs.JobRequeue.as_view()),
     path("jobs/<uuid:job_id>/hold", jobs.JobHold.as_view()),
     path("jobs/<uuid:job_id>/release", jobs.JobRelease.as_view()),
     path("job-arrays/<uuid:array_id>", JobArrayDetail.as_view()),

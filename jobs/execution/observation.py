@@ -556,6 +556,8 @@ def _conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Hap
         ended_before_notice=asked_at is not None and attempt.ended_at < asked_at,
         earlier=_earlier(attempt),
         is_native=job.origin == JobOrigin.NATIVE,
+        exit_code=worst_exit_code(attempt.exit_codes),
+        requeue_on=_requeue_on(job, attempt),
     )
     lifecycle.check_move(job.state, end.state)
     job.state = end.state
@@ -584,6 +586,22 @@ def _conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Hap
         job.end_reason = end.reason
         job.exit_code = worst_exit_code(attempt.exit_codes)
         happenings.append(Happening(job.id, attempt.ended_at, end.state.value, detail))
+
+
+def _requeue_on(job: Job, attempt: Attempt) -> Sequence[str]:
+    """Return the ends after which the job is requeued; none after `requeue_max` of them.
+
+    Without a query unless the job names such ends and this attempt may have had one.
+    """
+    if not job.requeue_on or attempt.outcome not in lifecycle.ENDED_BY_CODE:
+        return ()
+    earlier = Attempt.objects.filter(
+        job=attempt.job_id,
+        number__lt=attempt.number,
+        outcome__in=lifecycle.ENDED_BY_CODE,
+        stop_reason=None,
+    )
+    return () if earlier.count() >= job.requeue_max else job.requeue_on
 
 
 def _earlier(attempt: Attempt) -> int:

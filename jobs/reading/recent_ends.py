@@ -156,7 +156,8 @@ WITH theirs AS (
     SELECT j.id, j.name, j.end_reason, j.exit_code, u.username AS "user", n.path, p.device,
            t.number, t.mgpu, t.ended_at, t.checkpoint_at,
            CASE WHEN t.number = j.attempt_number AND t.ended_at = j.ended_at THEN j.state
-                WHEN t.stop_reason IN ('preempted', 'withdrawn') THEN t.stop_reason
+                WHEN t.stop_reason IN ('preempted', 'withdrawn', 'requeued') THEN t.stop_reason
+                WHEN t.outcome IN ('timed_out', 'failed') THEN t.outcome
                 WHEN t.outcome = 'preempted' THEN 'preempted'
                 WHEN t.outcome IN ('node_failed', 'lost') THEN 'node_lost'
                 ELSE 'unknown' END AS how,

@@ -25,6 +25,9 @@ from jobs.models import (
     CPUS_PER_NODE_MAX,
     MEMORY_MIB_PER_NODE_MAX,
     POOLS_MAX,
+    REQUEUE_CAUSES_MAX,
+    REQUEUES_DEFAULT,
+    REQUEUES_MAX,
     TOPOLOGIES,
     JobType,
     Launch,
@@ -153,6 +156,30 @@ class JobMembers(BaseModel):
     )
     is_preemptible: Annotated[bool, Stored()] = False
     is_requeueable: Annotated[bool, Stored()] = True
+    requeue_on: Annotated[
+        tuple[str, ...],
+        checked(
+            checks.requeue_on,
+            Annotated[
+                list[Annotated[str, Field(pattern="^(time_limit|[1-9][0-9]{0,2})$")]],
+                Field(max_length=REQUEUE_CAUSES_MAX),
+            ],
+        ),
+        Stored("Further ends after which the job is queued again", in_lists=False),
+    ] = Field(
+        (),
+        description="Further ends after which the job is queued again, beside preemptions and "
+        "faults of the cluster (`is_requeueable`): `time_limit`, or an exit code from 1 to 255",
+    )
+    requeue_max: Annotated[
+        int, Stored("How often it is queued again after an end in `requeue_on`", in_lists=False)
+    ] = Field(
+        REQUEUES_DEFAULT,
+        ge=1,
+        le=REQUEUES_MAX,
+        description="How often the job is queued again after an end in `requeue_on`. Then this "
+        "end is its own",
+    )
     checkpoint_path: Annotated[_Path | None, Stored()] = Field(None, description="Absolute path")
     cluster: _Name | None = Field(None, description="Pin the job to this cluster")
     features: Annotated[

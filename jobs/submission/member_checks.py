@@ -19,7 +19,7 @@ from connectors.workload_checks import (
     ARGUMENTS_MAX,
     RESERVED_ENVIRONMENT,
 )
-from jobs.models import POOLS_MAX, Condition
+from jobs.models import POOLS_MAX, REQUEUE_CAUSES_MAX, Condition
 from jobs.queue.dependencies import DEPENDENCIES_MAX
 from jobs.submission.array_text import ArrayShape, parse_array
 from jobs.submission.problems import Problem, Problems, refused
@@ -41,6 +41,7 @@ _ENVIRONMENT_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _DENIED_KEYS = frozenset({"BASH_ENV", "ENV", "PROMPT_COMMAND"})
 _DENIED_PREFIXES = ("SLURM_", "SBATCH_", "LD_", "TIDEGATE_")
 _IMAGE = re.compile(rf"[!-~]{{1,{IMAGE_MAX}}}")
+_EXIT_CODE = re.compile(r"[1-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5]", re.ASCII)
 _JOB_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -107,6 +108,22 @@ def text(value: Any) -> str:
     if not isinstance(value, str):
         raise refused(Problem("must be a text", "wrong_type"))
     return value
+
+
+def requeue_on(value: Any) -> tuple[str, ...]:
+    """Return the ends after which a job is queued again: "time_limit", or exit codes as text."""
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise refused(Problem('must be a list of texts such as ["time_limit", "75"]', "wrong_type"))
+    if len(value) > REQUEUE_CAUSES_MAX:
+        raise refused(Problem(f"has more than {REQUEUE_CAUSES_MAX} entries", "out_of_range"))
+    for each in value:
+        if each in ("preemption", "node_failure"):
+            raise refused(Problem(f"{each} is a matter of is_requeueable; leave it out here"))
+        if each != "time_limit" and not _EXIT_CODE.fullmatch(each):
+            raise refused(
+                Problem(f"{each[:20]!r} is neither time_limit nor an exit code from 1 to 255")
+            )
+    return tuple(dict.fromkeys(value))
 
 
 def job_name(value: Any) -> str:

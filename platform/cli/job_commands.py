@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from cli import api as api_module
 from cli.api import Api
-from cli.context import open_api
+from cli.context import environment, open_api
 from cli.error_lines import print_error_lines
 from cli.errors import CANCELLED, REFUSED, STILL_OPEN, TIMED_OUT, CliError, Refused, Unreachable
 from cli.job_lookup import (
@@ -20,6 +20,7 @@ from cli.job_lookup import (
     JOB_HELP,
     OPEN,
     QUEUED,
+    RUNNING,
     array_of,
     id_of_array,
     id_of_job,
@@ -185,6 +186,17 @@ def submit(
     no_requeue: Annotated[
         bool, typer.Option("--no-requeue", help="Fail instead of being requeued when preempted.")
     ] = False,
+    requeue_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CAUSE",
+            help="Queue it again after this end, too: time_limit, or an exit code. Repeatable.",
+        ),
+    ] = None,
+    requeue_max: Annotated[
+        int | None,
+        typer.Option(help="How often it is queued again after such an end. Default: 10."),
+    ] = None,
     hold: Annotated[bool, typer.Option("--hold", help="Submit the job on hold.")] = False,
     begin: Annotated[
         str | None,
@@ -251,6 +263,8 @@ def submit(
             "notice_signal": signal,
             "is_preemptible": True if preemptible else None,
             "is_requeueable": False if no_requeue else None,
+            "requeue_on": requeue_on or None,
+            "requeue_max": requeue_max,
             "held": True if hold else None,
             "begin_at": begin_time(begin, now=now_utc()),
             "array": array,
@@ -575,6 +589,19 @@ def cancel(
     _change(ctx, jobs, "cancel", OPEN)
 
 
+def requeue(
+    ctx: typer.Context, jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...")] = None
+) -> None:
+    """Stop running jobs, by notice and grace, and queue them again at their old place.
+
+    Inside a job no JOB means the job itself.
+    """
+    own = environment().get("TIDEGATE_JOB_ID")
+    if not jobs and not own:
+        raise CliError("Which jobs? Give their ids. They are optional only inside a job.")
+    _change(ctx, jobs or [str(own)], "requeue", RUNNING)
+
+
 def hold(ctx: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]) -> None:
     """Hold queued jobs, so that they do not start."""
     _change(ctx, jobs, "hold", QUEUED)
@@ -600,7 +627,8 @@ def _change(ctx: typer.Context, jobs: Sequence[str], action: str, states: Sequen
             tell(f"Error: {job}: {error.message}")
         else:
             is_ending = action == "cancel" and found["state"] not in FINAL
-            typer.echo(f"{found['id']}  {'cancelling' if is_ending else found['state']}")
+            ending = "cancelling" if is_ending else "requeuing" if action == "requeue" else ""
+            typer.echo(f"{found['id']}  {ending or found['state']}")
     if failed is not None:
         raise typer.Exit(failed.exit_code)
 
@@ -664,4 +692,4 @@ def exit_code_of(job: dict[str, Any]) -> int:
     return 128 - code if code < 0 else min(code, 255)
 
 
-COMMANDS: Sequence[Callable[..., None]] = (ls, get, logs, cancel, hold, release, wait)
+COMMANDS: Sequence[Callable[..., None]] = (ls, get, logs, cancel, requeue, hold, release, wait)

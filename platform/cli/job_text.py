@@ -87,6 +87,7 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("with each node", _beside(job)),
             ("class", job["priority_class"]),
             ("time limit", _limit(job["time_limit_s"])),
+            ("requeued after", _requeued_after(job)),
             ("submitted", job["submitted_at"]),
             ("begins", job["begin_at"]),
             ("started", job["started_at"]),
@@ -369,3 +370,10 @@ def range_text(estimate: Mapping[str, Any]) -> str:
     if latest:
         return f"by {latest} at the latest (by {estimate['method']})"
     return f"not before {earliest} (by {estimate['method']})" if earliest else "unknown"
+
+
+def _requeued_after(job: Mapping[str, Any]) -> str | None:
+    """Return the further ends after which the job is queued again; None for none."""
+    causes = job.get("requeue_on") or ()
+    words = ["its time limit" if one == "time_limit" else f"exit code {one}" for one in causes]
+    return f"{', '.join(words)}; at most {job['requeue_max']} times" if words else None

@@ -15,6 +15,7 @@ _HOW = {
     "timed_out": "reached its time limit",
     "withdrawn": "withdrawn from its cluster",
     "node_lost": "lost its node",
+    "requeued": "requeued as asked",
     "unknown": "outcome unknown",
 }
 

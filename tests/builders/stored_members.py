@@ -20,6 +20,8 @@ STORED: dict[str, Any] = {
 }
 #: Shown on the page of a job and in plans, not in lists.
 STORED_ON_PAGES: dict[str, Any] = {
+    "requeue_on": [],
+    "requeue_max": 10,
     "arguments": [],
     "ntasks": None,
     "ntasks_per_node": None,

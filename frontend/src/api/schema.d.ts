@@ -762,6 +762,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/requeue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop a running job and queue it again
+         * @description The job gets its notice signal, and its grace period to end. Then it is queued again at its old place, whatever its exit code.
+         */
+        post: operations["requeue_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes": {
         parameters: {
             query?: never;
@@ -2780,6 +2800,7 @@ export interface components {
              *
              *     * `succeeded` - succeeded
              *     * `cancelled` - cancelled
+             *     * `requeued` - requeued
              *     * `failed` - failed
              *     * `timed_out` - timed_out
              *     * `preempted` - preempted
@@ -2799,6 +2820,7 @@ export interface components {
         /**
          * @description * `succeeded` - succeeded
          *     * `cancelled` - cancelled
+         *     * `requeued` - requeued
          *     * `failed` - failed
          *     * `timed_out` - timed_out
          *     * `preempted` - preempted
@@ -2807,7 +2829,7 @@ export interface components {
          *     * `unknown` - unknown
          * @enum {string}
          */
-        EndedAttemptHowEnum: "succeeded" | "cancelled" | "failed" | "timed_out" | "preempted" | "withdrawn" | "node_lost" | "unknown";
+        EndedAttemptHowEnum: "succeeded" | "cancelled" | "requeued" | "failed" | "timed_out" | "preempted" | "withdrawn" | "node_lost" | "unknown";
         /** @description The sum of all ended attempts on devices of one kind. */
         EndedTotal: {
             attempts: number;
@@ -3013,12 +3035,13 @@ export interface components {
         };
         /**
          * @description * `cancel` - cancel
+         *     * `requeue` - requeue
          *     * `hold` - hold
          *     * `release` - release
          *     * `logs` - logs
          * @enum {string}
          */
-        JobAction: "cancel" | "hold" | "release" | "logs";
+        JobAction: "cancel" | "requeue" | "hold" | "release" | "logs";
         /** @description Another request for the same work, and its plan. */
         JobAlternative: {
             /** @description Members of the request that differ from the job's; null: left out */
@@ -3180,6 +3203,10 @@ export interface components {
             /** @description All its nodes are in one such domain if possible, else as close as possible */
             preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
+            /** @description How often it is queued again after an end in `requeue_on` */
+            requeue_max: number;
+            /** @description Further ends after which the job is queued again */
+            requeue_on: string[];
             /** @description All its nodes are in one such domain; it waits until they can be */
             required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             /** @description null if the caller may not read it */
@@ -3394,6 +3421,13 @@ export interface components {
             preferred_topology?: components["schemas"]["TopologyLevel"];
             /** @default normal */
             priority_class?: string;
+            /**
+             * @description How often the job is queued again after an end in `requeue_on`. Then this end is its own
+             * @default 10
+             */
+            requeue_max?: number;
+            /** @description Further ends after which the job is queued again, beside preemptions and faults of the cluster (`is_requeueable`): `time_limit`, or an exit code from 1 to 255 */
+            requeue_on?: string[];
             /** @description All its nodes must be in one such domain; the job waits until they can be */
             required_topology?: components["schemas"]["TopologyLevel"];
             /** @description At most 1 MiB of UTF-8 */
@@ -3485,6 +3519,13 @@ export interface components {
             preferred_topology?: components["schemas"]["TopologyLevel"];
             /** @default normal */
             priority_class?: string;
+            /**
+             * @description How often the job is queued again after an end in `requeue_on`. Then this end is its own
+             * @default 10
+             */
+            requeue_max?: number;
+            /** @description Further ends after which the job is queued again, beside preemptions and faults of the cluster (`is_requeueable`): `time_limit`, or an exit code from 1 to 255 */
+            requeue_on?: string[];
             /** @description All its nodes must be in one such domain; the job waits until they can be */
             required_topology?: components["schemas"]["TopologyLevel"];
             /** @description At most 1 MiB of UTF-8 */
@@ -4889,6 +4930,10 @@ export interface components {
             /** @description All its nodes are in one such domain if possible, else as close as possible */
             preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
+            /** @description How often it is queued again after an end in `requeue_on` */
+            requeue_max: number;
+            /** @description Further ends after which the job is queued again */
+            requeue_on: string[];
             /** @description All its nodes are in one such domain; it waits until they can be */
             required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             /** @description Number of tasks of the array; 1 for a single job */
@@ -8007,6 +8052,67 @@ export interface operations {
         };
     };
     release_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    requeue_job: {
         parameters: {
             query?: never;
             header?: never;

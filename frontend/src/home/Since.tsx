@@ -36,6 +36,7 @@ const END_WORDS: Record<End["how"], string> = {
   ...LOST_WORDS,
   succeeded: "succeeded",
   cancelled: "cancelled",
+  requeued: "requeued as asked",
   unknown: "ended; outcome unknown",
 };
 const EVENTS_SHOWN = 12;

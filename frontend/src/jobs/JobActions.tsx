@@ -16,6 +16,7 @@ import { isEnded } from "./words";
 const ACTIONS = {
   hold: { label: "Hold", done: "is held", path: "/api/v1/jobs/{job_id}/hold" },
   release: { label: "Release", done: "is queued again", path: "/api/v1/jobs/{job_id}/release" },
+  requeue: { label: "Requeue", done: "ends and is queued again", path: "/api/v1/jobs/{job_id}/requeue" },
   cancel: { label: "Cancel", done: "is being cancelled", path: "/api/v1/jobs/{job_id}/cancel" },
 } as const;
 type Action = keyof typeof ACTIONS;
@@ -40,7 +41,7 @@ export function JobActions({ job }: { job: JobDetail }) {
       setAsked(null);
     },
   });
-  const offered = (["hold", "release", "cancel"] as const).filter((action) => job.can.includes(action));
+  const offered = (["hold", "release", "requeue", "cancel"] as const).filter((action) => job.can.includes(action));
   const holdsGpus = job.current_attempt !== null && job.current_attempt.state !== "ended";
   return (
     <div className="inline">
@@ -74,6 +75,8 @@ export function JobActions({ job }: { job: JobDetail }) {
           (holdsGpus
             ? `Its processes are stopped and ${formatGpuCount(job.mgpu, job.device)} come free. This cannot be undone.`
             : "It leaves the queue. This cannot be undone; a clone starts at the end of the queue.")}
+        {asked === "requeue" &&
+          "It gets its notice signal and its grace period to save its work. Then it is queued again at its old place."}
         {asked === "hold" && "It keeps its place and does not start until it is released."}
         {asked === "release" && "It may start with the next decision."}
       </Confirm>

@@ -15,7 +15,7 @@ import { Fact, Facts } from "../ui/Facts";
 import { NoPage, Page, PageLoading } from "../ui/Page";
 import { QueryView } from "../ui/states";
 import { Countdown, Time } from "../ui/Time";
-import { DEVICE_HEADS, DEVICE_WORDS, deviceTime, formatDuration, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
+import { DEVICE_HEADS, DEVICE_WORDS, deviceTime, formatCount, formatDuration, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
 import { JOB_TABS } from "./search";
 import { describeDetail } from "./history";
 import { ArrayCard } from "./ArrayCard";
@@ -271,6 +271,12 @@ function PlanCard({ job }: { job: JobDetail }) {
             {job.is_preemptible ? "yes" : used === "guaranteed" ? "not inside the guarantee" : "while borrowed"}
           </Fact>
           <Fact name="After preemption">{job.is_requeueable ? "requeued" : "ends as failed"}</Fact>
+          {job.requeue_on.length > 0 && (
+            <Fact name="Requeued also after">
+              {job.requeue_on.map((cause) => (cause === "time_limit" ? "its time limit" : `exit code ${cause}`)).join(", ")}
+              <div className="small faint">at most {formatCount(job.requeue_max)} times</div>
+            </Fact>
+          )}
           <Fact name="Time limit">{job.time_limit_s === null ? "none" : formatDuration(job.time_limit_s)}</Fact>
           {job.time_limit_s !== null && (
             <Fact name="At most">{formatGpuHours(job.mgpu * job.time_limit_s)} {deviceTime(job.device, "h")}</Fact>

@@ -371,6 +371,12 @@ export function FormFields({
             label="Requeue after a preemption or a lost node"
             {...form.getInputProps("isRequeueable", { type: "checkbox" })}
           />
+          <TextInput
+            label="Requeue also after"
+            description="time_limit, or exit codes; at most 10 times. Empty: then the job has ended."
+            placeholder="time_limit, 75"
+            {...form.getInputProps("requeueOn")}
+          />
           <Checkbox
             label="Allow preemption inside the guarantee"
             {...form.getInputProps("isPreemptible", { type: "checkbox" })}

@@ -40,6 +40,8 @@ export interface Draft {
   environment: string;
   isPreemptible: boolean;
   isRequeueable: boolean;
+  /** "time_limit" and exit codes, separated by commas or spaces. */
+  requeueOn: string;
   checkpointPath: string;
   cluster: string | null;
   features: string[];
@@ -87,6 +89,7 @@ export function emptyDraft(): Draft {
     environment: "",
     isPreemptible: false,
     isRequeueable: true,
+    requeueOn: "",
     checkpointPath: "",
     cluster: null,
     features: [],
@@ -99,6 +102,11 @@ export function emptyDraft(): Draft {
     dependsOn: "",
     array: "",
   };
+}
+
+/** The ends after which a job is queued again, as they were typed. */
+function causesOf(text: string): string[] {
+  return text.split(/[\s,]+/).filter((cause) => cause !== "");
 }
 
 /** The same request as an earlier job's, to change and send again. */
@@ -131,6 +139,7 @@ export function draftOf(job: JobDetail): Draft {
       .join("\n"),
     isPreemptible: job.is_preemptible,
     isRequeueable: job.is_requeueable,
+    requeueOn: job.requeue_on.join(", "),
     checkpointPath: job.checkpoint_path ?? "",
     cluster: job.cluster,
     dependsOn: job.depends_on
@@ -339,6 +348,8 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     else if (Object.keys(environment).length > 0) request.environment = environment;
     if (draft.isPreemptible) request.is_preemptible = true;
     if (!draft.isRequeueable) request.is_requeueable = false;
+    const requeueOn = causesOf(draft.requeueOn);
+    if (requeueOn.length > 0) request.requeue_on = requeueOn;
     if (draft.checkpointPath.trim() !== "") request.checkpoint_path = draft.checkpointPath.trim();
     if (draft.cluster !== null) request.cluster = draft.cluster;
     if (draft.features.length > 0) request.features = draft.features;
@@ -397,6 +408,7 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   environment: "environment",
   is_preemptible: "isPreemptible",
   is_requeueable: "isRequeueable",
+  requeue_on: "requeueOn",
   checkpoint_path: "checkpointPath",
   cluster: "cluster",
   features: "features",
@@ -479,6 +491,7 @@ export function submitCommand(draft: Draft): string {
     option("signal", draft.noticeSignal);
     if (draft.isPreemptible) parts.push("--preemptible");
     if (!draft.isRequeueable) parts.push("--no-requeue");
+    for (const cause of causesOf(draft.requeueOn)) option("requeue-on", cause);
     if (draft.isHeld) parts.push("--hold");
     option("begin", utcOf(draft.beginAt));
     for (const { job, array, condition } of parseDependencies(draft.dependsOn).dependencies) {

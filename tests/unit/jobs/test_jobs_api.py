@@ -263,7 +263,7 @@ def test_actions_that_are_offered(world: World) -> None:
         "held": ["cancel", "release"],
         "queued": ["cancel", "hold"],
         "succeeded": [],
-        "running": ["cancel", "logs"],
+        "running": ["cancel", "requeue", "logs"],
     }
     assert by_token(world.bob, ["read"]).get(f"jobs/{running.pk}").json()["can"] == ["logs"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from jobs import lifecycle
@@ -17,6 +19,8 @@ def a_verdict(
     is_requeueable: bool = True,
     ended_before_notice: bool = False,
     earlier: int = 0,
+    exit_code: int | None = None,
+    requeue_on: Sequence[str] = (),
 ) -> Verdict:
     return verdict(
         outcome=outcome,
@@ -25,6 +29,8 @@ def a_verdict(
         is_requeueable=is_requeueable,
         ended_before_notice=ended_before_notice,
         earlier=earlier,
+        exit_code=exit_code,
+        requeue_on=requeue_on,
     )
 
 
@@ -113,3 +119,52 @@ def test_what_ended_before_the_notice_ended_by_itself(stop_reason: str) -> None:
 def test_faults_requeue_ten_times_and_no_more() -> None:
     assert a_verdict("node_failed", earlier=9) == Verdict(S.QUEUED, "node_failed")
     assert a_verdict("node_failed", earlier=10) == Verdict(S.FAILED, "node_failed")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "expected"),
+    [
+        ("timed_out", None, Verdict(S.QUEUED, "time_limit")),
+        ("timed_out", 0, Verdict(S.QUEUED, "time_limit")),
+        ("failed", 75, Verdict(S.QUEUED, "exit_code")),
+        ("failed", 76, Verdict(S.FAILED, "exit_code")),
+        ("failed", None, Verdict(S.FAILED, "exit_code")),
+        ("succeeded", 0, Verdict(S.SUCCEEDED, None)),
+        ("start_failed", 75, Verdict(S.FAILED, "rejected_by_cluster")),
+    ],
+)
+def test_a_job_is_requeued_after_the_ends_that_it_names(
+    outcome: str, code: int | None, expected: Verdict
+) -> None:
+    """Planted: every failure; the code of a start that failed."""
+    asked = ["time_limit", "75"]
+    assert a_verdict(outcome, exit_code=code, requeue_on=asked) == expected
+    assert a_verdict(outcome, exit_code=code, requeue_on=asked, is_requeueable=False) == expected
+    cancelled = a_verdict(outcome, exit_code=code, requeue_on=asked, is_cancelled=True)
+    assert cancelled == Verdict(S.CANCELLED, "cancelled_by_user")
+
+
+def test_an_exit_code_counts_at_the_time_limit_too() -> None:
+    """A handler that exits with the chosen code at the notice of the limit."""
+    assert a_verdict("timed_out", exit_code=75, requeue_on=["75"]) == Verdict(S.QUEUED, "exit_code")
+    assert a_verdict("timed_out", exit_code=75, requeue_on=["76"]) == Verdict(
+        S.TIMED_OUT, "time_limit"
+    )
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "stopped", "timed_out", "lost"])
+@pytest.mark.parametrize("ended_before_notice", [True, False])
+def test_a_job_that_was_asked_to_requeue_is(outcome: str, ended_before_notice: bool) -> None:
+    """A job that asks and exits at once ends in the same second, perhaps "before" its notice.
+
+    Planted: the test of the stop reason after that of the notice.
+    """
+    asked = a_verdict(
+        outcome,
+        stop_reason="requeued",
+        is_requeueable=False,
+        ended_before_notice=ended_before_notice,
+    )
+    assert asked == Verdict(S.QUEUED, "requeued")
+    cancelled = a_verdict(outcome, stop_reason="requeued", is_cancelled=True)
+    assert cancelled.state == S.CANCELLED
