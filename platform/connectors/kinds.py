@@ -12,6 +12,7 @@ from connectors.natives import NativeControl
 from connectors.node_control import NodeControl, NodeEviction
 from connectors.protocol import ClusterConnector, LogReader
 from connectors.recalling import Recaller
+from manifests.jobs import ManifestJob
 
 #: The options of a cluster, as stored.
 Options = Mapping[str, Any]
@@ -36,6 +37,19 @@ class KindWords:
     limit_objects: str = "accounts, members and limits"
     #: By the first words of a subject in a comparison of limits: the name of such objects there.
     subjects: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPlace:
+    """How a cluster runs a manifest in one pool: `refusal` says why it does not ("": it does).
+
+    `required_topology` and `preferred_topology` are the levels that the manifest asks for, where
+    the portal has names for them.
+    """
+
+    refusal: str
+    required_topology: str | None = None
+    preferred_topology: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +112,12 @@ class ClusterKind:
     #: The most nodes of a batch job, whose script runs once and starts tasks on the others (None:
     #: any number).
     batch_nodes_max: int | None = None
+    #: Whether the cluster runs Kubernetes manifests, by options.
+    runs_manifests: Callable[[Options], bool] = lambda options: False
+    #: How it runs one in a pool, by options and the pool's name.
+    place_manifest: Callable[[Options, str, ManifestJob], ManifestPlace] = (
+        lambda options, pool, job: ManifestPlace("it runs no Kubernetes manifests")
+    )
     #: Whether jobs may name a container image, by options.
     runs_images: Callable[[Options], bool] = lambda options: False
     #: Why a job cannot run because of its image or the lack of one, by options, pool and image ("":

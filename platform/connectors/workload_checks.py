@@ -89,9 +89,14 @@ def check_key(key: str) -> str:
     return key
 
 
-def check_workload(workload: Workload) -> None:
-    """Raise WorkloadRejected, saying what to change, for a workload that no cluster may get."""
+def check_workload(workload: Workload, *, takes_manifests: bool = False) -> None:
+    """Raise WorkloadRejected, saying what to change, for a workload that no cluster may get.
+
+    A cluster that `takes_manifests` may get Kubernetes manifests, too.
+    """
     check_key(workload.key)
+    if workload.is_manifest and not takes_manifests:
+        raise WorkloadRejected("this cluster runs no Kubernetes manifests; choose one that does")
     for field in ("name", "pool", "user", "script"):
         _check_text(field, getattr(workload, field))
     if len(workload.script.encode()) > SCRIPT_BYTES_MAX:

@@ -177,6 +177,9 @@ def _check_spec(spec: Field) -> None:
                     "the team's namespace allows no such volume; use persistentVolumeClaim, "
                     "emptyDir, configMap or secret"
                 )
+        for source in volume.at("projected", "sources").each():
+            if source.at("serviceAccountToken").is_given:
+                source.at("serviceAccountToken").refuse("the Pods of jobs get no token; remove it")
     _check_security(spec.at("securityContext"))
 
 

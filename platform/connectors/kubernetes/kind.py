@@ -9,6 +9,7 @@ from connectors.kubernetes.connector import (
     open_kubernetes,
     open_kubernetes_logs,
 )
+from connectors.kubernetes.manifests.manifest_places import place_manifest, runs_manifests
 from connectors.kubernetes.natives.natives import control_natives
 from connectors.kubernetes.node_control.evicting import control_eviction
 from connectors.kubernetes.node_control.node_control import control_nodes
@@ -74,6 +75,8 @@ KUBERNETES = ClusterKind(
     submits_in_parts=True,
     gpu_unit=unit_mgpu,
     batch_nodes_max=1,
+    runs_manifests=runs_manifests,
+    place_manifest=place_manifest,
     runs_images=names_images,
     refuse_image=job_image_refusal,
     default_images=default_images,

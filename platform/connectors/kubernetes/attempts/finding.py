@@ -14,7 +14,7 @@ from connectors.kubernetes.informers.writing import path_to
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.attempts import Attempt, has_controller
 from connectors.kubernetes.objects.reading import Object
-from connectors.kubernetes.objects.resources import POD, resource_of
+from connectors.kubernetes.objects.resources import JOB, JOBSET, POD, Resource, resource_of
 from connectors.kubernetes.options.options import KubernetesOptions
 
 
@@ -46,15 +46,7 @@ class Finder:
         known = self._caches.attempts.of_key(key)
         if known and is_fresh:
             return known
-        name = naming.workload_name(key)
-        items = [
-            *self._api.list(
-                self._options.resource.collection(),
-                labels=naming.selector(self._cluster_id),
-                fields=f"metadata.name={name}",
-            ).items,
-            *self._of_earlier_kinds(known),
-        ]
+        items = [*self._of_kinds(naming.workload_name(key)), *self._of_earlier_kinds(known)]
         found: list[Attempt] = []
         for item in items:
             if naming.key_of(item, self._cluster_id) == key and not has_controller(item):
@@ -67,10 +59,31 @@ class Finder:
         selector = naming.selector(self._cluster_id)
         return self._api.list(POD.collection(namespace), labels=selector).items
 
+    def _kinds(self) -> tuple[Resource, ...]:
+        """Return the kinds of new objects: that of the option, and those of manifests."""
+        own = self._options.resource
+        if not self._options.has_kueue:
+            return (own,)
+        return (own, *(kind for kind in (JOB, JOBSET) if kind is not own))
+
+    def _of_kinds(self, name: str) -> Iterator[dict[str, Any]]:
+        """Yield our objects with this name."""
+        for kind in self._kinds():
+            try:
+                yield from self._api.list(
+                    kind.collection(),
+                    labels=naming.selector(self._cluster_id),
+                    fields=f"metadata.name={name}",
+                ).items
+            except NotFound:
+                # The operator of a manifest's kind may not be installed.
+                if kind is self._options.resource:
+                    raise
+
     def _of_earlier_kinds(self, known: Sequence[Attempt]) -> Iterator[dict[str, Any]]:
         """Yield the current objects of `known` attempts that an earlier option `kind` made."""
         for attempt in known:
-            if resource_of(attempt.item) is not self._options.resource:
+            if resource_of(attempt.item) not in self._kinds():
                 with contextlib.suppress(NotFound):
                     now = self._api.get(path_to(attempt.item))
                     if now["metadata"]["uid"] == attempt.uid:

@@ -4,7 +4,8 @@
 - It deactivates an attempt that was evicted, or that others changed after its start. The attempt
   must not run a second time, nor hold Kueue's quota.
 - It kills the Pods of a stopped attempt, including Pods that appear later.
-- It passes the notice to the Pods of a notified attempt, including Pods that appear later.
+- It passes the notice to the Pods of a notified attempt, including Pods that appear later. A
+  notified manifest is deactivated instead: Kubernetes then ends its Pods with their own grace.
 
 It also keeps our AdmissionCheck Active.
 """
@@ -35,7 +36,7 @@ from connectors.kubernetes.admission.admission_check import (
 )
 from connectors.kubernetes.client.api import Conflict, KubeApi, NotFound
 from connectors.kubernetes.objects.attempts import Attempt, Attempts
-from connectors.kubernetes.objects.naming import NOTICE, NOTICE_GIVEN, STOPPED
+from connectors.kubernetes.objects.naming import NOTICE, NOTICE_GIVEN, STOPPED, manifest_pods
 from connectors.kubernetes.objects.reading import is_true
 from connectors.kubernetes.objects.resources import POD, was_changed
 from connectors.kubernetes.options.pools import KubernetesPool
@@ -100,19 +101,25 @@ def duties(
     if workload is not None and not is_owned_by(workload, item):
         workload = None
     is_stopped = is_marked(item, STOPPED) or is_marked(workload, STOPPED)
+    is_notified = is_marked(item, NOTICE) or is_marked(workload, NOTICE)
+    # Nothing in the Pods of a manifest reads the notice. Kubernetes ends them with their signal and
+    # their own grace.
+    is_manifest = manifest_pods(item) is not None
     if workload is not None and not is_true(workload, "Finished"):
         if is_allowed and not is_stopped and may_vote(item, workload, pools):
             yield Vote(uid, workload)
         elif not is_inactive(workload) and (
-            is_stopped or was_evicted(workload) or _is_restarted(item, workload)
+            is_stopped
+            or was_evicted(workload)
+            or _is_restarted(item, workload)
+            or (is_notified and is_manifest)
         ):
             yield Deactivate(uid, workload)
-    is_notified = is_marked(item, NOTICE) or is_marked(workload, NOTICE)
     for pod in attempt.pods:
         if not is_over(pod):
             if is_stopped and not _is_being_killed(pod):
                 yield Kill(uid, pod)
-            elif is_notified and not is_marked(pod, NOTICE):
+            elif is_notified and not is_manifest and not is_marked(pod, NOTICE):
                 yield Notify(uid, pod)
 
 

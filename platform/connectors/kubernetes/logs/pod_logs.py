@@ -92,9 +92,12 @@ def log_of(key: str, rank: int, pod: Object) -> PodLog:
 
 
 def _container_of(pod: Object) -> str:
-    """Return the name of the container that runs the script; some operators dictate it."""
+    """Return the name of the container that runs the script; some operators dictate it.
+
+    In the Pods of a manifest it is the first container.
+    """
     names = [text(one, "name") for one in parts(pod, "spec", "containers")]
-    return next((name for name in names if name in CONTAINERS), CONTAINER)
+    return next((name for name in names if name in CONTAINERS), (names or [CONTAINER])[0])
 
 
 def query_of(container: str, position: Position, *, is_following: bool) -> dict[str, str]:

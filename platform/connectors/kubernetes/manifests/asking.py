@@ -52,6 +52,15 @@ def asked_for(workload: Workload, options: KubernetesOptions) -> str:
     return _words(counts)
 
 
+def asked_of_pods(pods: Iterable[tuple[int, Object]], pools: Mapping[str, KubernetesPool]) -> str:
+    """Return the request of Pods for `naming.ASKED`, by count and template, as Kueue counts it."""
+    pod_sets = [
+        {"name": str(number), "count": count, "template": template}
+        for number, (count, template) in enumerate(pods)
+    ]
+    return _asks({"spec": {"podSets": pod_sets}}, pools)
+
+
 def asks_as_submitted(item: Object, workload: Object, pools: Mapping[str, KubernetesPool]) -> bool:
     """Return whether Kueue's `workload` asks for what was submitted as our object `item`."""
     try:

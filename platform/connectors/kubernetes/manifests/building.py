@@ -23,6 +23,7 @@ from connectors.kubernetes.manifests.pod_template import (
 from connectors.kubernetes.manifests.pytorchjob import pytorchjob
 from connectors.kubernetes.manifests.rayjob import rayjob
 from connectors.kubernetes.manifests.scripts import script_data
+from connectors.kubernetes.manifests.submitted_manifest import manifest_objects
 from connectors.kubernetes.manifests.trainjob import training_runtime, trainjob
 from connectors.kubernetes.objects.naming import ASKED
 from connectors.kubernetes.objects.resources import CLAIM_TEMPLATE, CONFIG_MAP, SERVICE
@@ -58,7 +59,9 @@ def objects_for(
     The same workload always gives the same objects. Raises WorkloadRejected, saying what to change,
     for a workload that this cluster can never run.
     """
-    check_workload(workload)
+    check_workload(workload, takes_manifests=True)
+    if workload.is_manifest:
+        return WorkloadObjects(*manifest_objects(workload, options, cluster_id))
     others = (
         _script(workload, cluster_id),
         *_claim_templates(workload, options, cluster_id),

@@ -31,6 +31,10 @@ NOTICE_GIVEN = "given"
 STOPPED = "tidegate.io/stopped"
 #: Annotation of Pods: the rank of the Pod whose index is 0, where that is not 0.
 FIRST_RANK = "tidegate.io/first-rank"
+#: Annotation of Pods: how many ranks each copy of a JobSet's Job has, where it has several.
+RANKS_OF_COPY = "tidegate.io/ranks-of-copy"
+#: Annotation of the object of a manifest: how many of its Pods hold GPUs at once.
+MANIFEST = "tidegate.io/manifest"
 #: Label: "true" on all that belongs to an attempt.
 ATTEMPT = "tidegate.io/attempt"
 #: Label: the installation's cluster, see `cluster_label`.
@@ -79,6 +83,8 @@ _INDEX = re.compile(r"[0-9]{1,6}", re.ASCII)
 #: Annotations or labels with a Pod's index, by kind of workload; the first present one counts.
 INDEX_OF_JOB = "batch.kubernetes.io/job-completion-index"
 INDEX_OF_REPLICA = "training.kubeflow.org/replica-index"
+#: Label of Pods: which copy of a JobSet's Job they belong to.
+INDEX_OF_COPY = "jobset.sigs.k8s.io/job-index"
 _INDEXES = (INDEX_OF_JOB, INDEX_OF_REPLICA)
 
 
@@ -144,9 +150,21 @@ def rank_of(pod: Mapping[str, Any]) -> int | None:
         if name in annotations or name in pod_labels:
             index = str(annotations.get(name, pod_labels.get(name)))
             break
-    if not _INDEX.fullmatch(first) or not _INDEX.fullmatch(index):
+    copy, of_copy = "0", "0"
+    if RANKS_OF_COPY in annotations:
+        copy, of_copy = str(pod_labels.get(INDEX_OF_COPY)), str(annotations[RANKS_OF_COPY])
+    if not all(_INDEX.fullmatch(one) for one in (first, index, copy, of_copy)):
         return None
-    return int(first) + int(index)
+    return int(first) + int(index) + int(copy) * int(of_copy)
+
+
+def manifest_pods(item: Mapping[str, Any]) -> int | None:
+    """Return how many Pods of the object of a manifest hold GPUs at once.
+
+    None for an object that the portal made of a script.
+    """
+    count = ((item.get("metadata") or {}).get("annotations") or {}).get(MANIFEST)
+    return int(count) if isinstance(count, str) and _INDEX.fullmatch(count) else None
 
 
 def master_port(key: str) -> int:

@@ -125,7 +125,10 @@ def outcome_of(run: Run, admission: Admission, finish: Finish | None) -> tuple[O
     if finish.outcome is Outcome.SUCCEEDED:
         if any(end.is_timed_out for end in ends):
             return Outcome.TIMED_OUT, ""
-        is_failed = any(end.code not in (None, 0) for end in ends)
+        # A manifest may let Pods fail and run again.
+        is_failed = naming.manifest_pods(run.item or {}) is None and any(
+            end.code not in (None, 0) for end in ends
+        )
         return (Outcome.FAILED if is_failed else Outcome.SUCCEEDED), ""
     for pod in run.pods:
         found = disruption(pod.source)

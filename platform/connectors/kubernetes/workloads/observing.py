@@ -100,6 +100,10 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
     admission = admission_of(run.workload, look.check)
     finish = finish_of_run(run, item)
     ranks = [pod for pod in run.pods if pod.rank is not None] or run.pods
+    at_once = naming.manifest_pods(item)
+    if at_once is not None:
+        # Of a rank that ran again, the last Pod counts.
+        ranks.sort(key=lambda pod: pod.created_at)
     exit_codes = {
         pod.rank if pod.rank is not None else n: pod.end.code
         for n, pod in enumerate(ranks)
@@ -142,7 +146,7 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
         exit_codes=exit_codes if started_at is not None else {},
         message=message,
         submitted_at=moment(item, "metadata", "creationTimestamp"),
-        slots=None if is_partial else _slots(ranks),
+        slots=None if is_partial else _slots(ranks, at_once),
         is_stuck=wait is not None and wait.is_stuck,
         is_held_by_others=wait is not None and wait.is_held_by_others,
         account=text(item, "metadata", "namespace"),
@@ -233,6 +237,9 @@ def _phase(
 def _phase_of_pods(
     look: Look, run: Run, item: Object, admission: Admission
 ) -> tuple[WorkloadPhase, str, Wait | None, str]:
+    if run.has_begun and naming.manifest_pods(item) is not None:
+        # Its Pods may end and others follow, until its object has ended.
+        return WorkloadPhase.RUNNING, "Admitted", None, ""
     wanted = rank_count(item, run.workload)
     running = sum(pod.phase == "Running" for pod in run.alive)
     if not run.alive and (run.over or run.gone):
@@ -256,9 +263,17 @@ def _phase_of_pods(
     return WorkloadPhase.STARTING, "Admitted", wait, raw
 
 
-def _slots(pods: Sequence[Pod]) -> tuple[RankSlot, ...] | None:
-    """Return the places of the ranks; None while a rank has no node."""
+def _slots(pods: Sequence[Pod], at_once: int | None = None) -> tuple[RankSlot, ...] | None:
+    """Return the places of the ranks; None while a rank has no node.
+
+    The Pods of a manifest may run one after the other, of which `at_once` hold GPUs together. None
+    also while another number does.
+    """
     holding = [pod for pod in pods if pod.mgpu > 0]
+    if at_once is not None:
+        holding = [pod for pod in holding if not pod.is_over]
+        if len(holding) != at_once:
+            return None
     if not holding or not all(pod.node for pod in holding):
         return None
     return tuple(RankSlot(pod.node, pod.mgpu) for pod in holding)

@@ -438,8 +438,10 @@ def _is_newer(one: Object, other: Object) -> bool:
 def _container_times(source: Object) -> tuple[int | None, int | None, RankEnd | None]:
     """Return when the Pod's main container started and ended, and how it ended. Raises Odd."""
     statuses = parts(source, "status", "containerStatuses")
+    first = next((text(one, "name") for one in parts(source, "spec", "containers")), "")
+    names = {text(one, "name") for one in statuses} & naming.CONTAINERS or {first}
     status = next(
-        (one for one in statuses if text(one, "name") in naming.CONTAINERS),
+        (one for one in statuses if text(one, "name") in names),
         statuses[0] if statuses else None,
     )
     if status is None:

@@ -1,0 +1,303 @@
+"""Translates an attempt of a manifest job into objects. Pure.
+
+The objects are those that the person wrote. The portal sets the namespace, the queue, its marks,
+the suspension and the place of the Pods. It also fills in what Pod Security `restricted` demands
+and the manifest leaves open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from connectors.errors import WorkloadRejected
+from connectors.kubernetes.manifests.asking import asked_of_pods
+from connectors.kubernetes.manifests.manifest_places import place_on
+from connectors.kubernetes.manifests.pod_template import TTL_S, kueue_labels, metadata, pool_of
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.resources import CLAIM_TEMPLATE, JOB
+from connectors.kubernetes.options.options import KubernetesOptions
+from connectors.kubernetes.options.pools import KubernetesPool
+from connectors.protocol import Workload
+from manifests.documents import Path
+from manifests.jobs import ManifestJob, PodSet
+from manifests.kinds import MAX_SECONDS, MIN_PARALLELISM
+from manifests.pods import PRIORITY, QUEUE
+from manifests.reading import Manifest, read_manifest
+
+#: The annotation with which the completions of an elastic Job follow its parallelism.
+_EQUAL = "kueue.x-k8s.io/job-completions-equal-parallelism"
+_REPLACED = frozenset({QUEUE, PRIORITY, MIN_PARALLELISM, MAX_SECONDS, _EQUAL, naming.MANAGED_BY})
+_TOPOLOGY = "kueue.x-k8s.io/podset-"
+Json = dict[str, Any]
+
+
+def manifest_objects(
+    workload: Workload, options: KubernetesOptions, cluster_id: str
+) -> tuple[Json, tuple[Json, ...]]:
+    """Return the suspended object of a manifest job, and its claim templates.
+
+    Raises WorkloadRejected, saying what to change.
+    """
+    manifest = read_manifest(workload.script)
+    job = manifest.job
+    if job is None or not manifest.is_accepted:
+        told = [f"{one.where}: {one.detail}" for one in manifest.refusals[:3]]
+        raise WorkloadRejected("; ".join(told) or "the manifest is no single job")
+    pool = pool_of(workload, options)
+    if refusal := place_on(options, workload.pool, job).refusal:
+        raise WorkloadRejected(refusal)
+    _check_size(workload, job, pool)
+    claims = {
+        str(one.value["metadata"]["name"]): f"{naming.workload_name(workload.key)}-claim-{number}"
+        for number, one in enumerate(manifest.claims)
+    }
+    item: Json = _copied(job.document.value)
+    if job.kind == "Pod":
+        item = _job_of_pod(item)
+    _set_counts(item, workload, job)
+    templates = {one.name: _at(item, _path_in(job, one)) for one in job.pod_sets}
+    for pods in job.pod_sets:
+        _Template(workload, options, cluster_id, pool, claims).fill(templates[pods.name], pods)
+    if job.kind == "JobSet":
+        _rename_hosts(item, job, naming.workload_name(workload.key))
+    item["spec"]["suspend"] = True
+    item["spec"]["ttlSecondsAfterFinished"] = TTL_S
+    counted = [(_count(one, workload), templates[one.name]) for one in job.pod_sets]
+    item["metadata"] = metadata(
+        workload,
+        cluster_id,
+        labels=_labels(item, workload),
+        annotations={
+            **_others(item["metadata"].get("annotations")),
+            naming.MANIFEST: str(len(workload.slots)),
+            naming.ASKED: asked_of_pods(counted, options.pools),
+        },
+    )
+    return item, tuple(_claim_templates(workload, cluster_id, manifest, claims))
+
+
+def _check_size(workload: Workload, job: ManifestJob, pool: KubernetesPool) -> None:
+    assert job.gpus is not None
+    each = job.gpus.units * pool.mgpu_per_unit
+    if {slot.mgpu for slot in workload.slots} != {each}:
+        raise WorkloadRejected("the GPUs of its Pods are not those that it was submitted with")
+    if not job.nodes_min <= len(workload.slots) <= job.nodes:
+        raise WorkloadRejected("the number of its Pods is not the one that it was submitted with")
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy in which no part is shared, as parts behind aliases are in the original."""
+    if isinstance(value, dict):
+        return {name: _copied(one) for name, one in value.items()}
+    return [_copied(one) for one in value] if isinstance(value, list) else value
+
+
+def _job_of_pod(pod: Json) -> Json:
+    """Return the Job that runs a single Pod once."""
+    spec = pod["spec"]
+    if spec.get("restartPolicy") != "OnFailure":
+        spec["restartPolicy"] = "Never"
+    spec.pop("activeDeadlineSeconds", None)
+    marks = {name: pod["metadata"].get(name) or {} for name in ("labels", "annotations")}
+    topology = {
+        name: value for name, value in marks["annotations"].items() if name.startswith(_TOPOLOGY)
+    }
+    template = {"metadata": {"labels": marks["labels"], "annotations": topology}, "spec": spec}
+    return {
+        "apiVersion": JOB.api_version,
+        "kind": JOB.kind,
+        "metadata": pod["metadata"],
+        "spec": {"backoffLimit": 0, "template": template},
+    }
+
+
+def _path_in(job: ManifestJob, pods: PodSet) -> Path:
+    return ("spec", "template") if job.kind == "Pod" else pods.template
+
+
+def _at(item: Json, path: Path) -> Json:
+    found: Any = item
+    for step in path:
+        found = found[step]
+    return found  # type: ignore[no-any-return]
+
+
+def _count(pods: PodSet, workload: Workload) -> int:
+    """Return how many Pods of the set run at once; an elastic Job has as many as were granted."""
+    return pods.count if pods.count_min is None else len(workload.slots)
+
+
+def _set_counts(item: Json, workload: Workload, job: ManifestJob) -> None:
+    """Set the number of Pods of an elastic Job, and an index for each Pod."""
+    for pods in job.pod_sets:
+        spec: Json = _at(item, _path_in(job, pods)[:-1])
+        if pods.total // pods.copies > 1:
+            spec.setdefault("parallelism", 1)
+            spec["completions"] = pods.total // pods.copies
+            spec["completionMode"] = "Indexed"
+        if pods.count_min is not None:
+            spec["parallelism"] = _count(pods, workload)
+            marks = item["metadata"].get("annotations") or {}
+            if marks.get(_EQUAL) == "true":
+                spec["completions"] = spec["parallelism"]
+
+
+def _labels(item: Json, workload: Workload) -> dict[str, str]:
+    """Return the labels of the object: the person's, its queue and its longest run in Kueue."""
+    limit = {} if workload.time_limit_s is None else {MAX_SECONDS: str(workload.time_limit_s)}
+    return {**_others(item["metadata"].get("labels")), **kueue_labels(workload), **limit}
+
+
+def _others(marks: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the labels or annotations without those that the portal sets."""
+    return {
+        name: value
+        for name, value in (marks or {}).items()
+        if name not in _REPLACED and not name.startswith(_TOPOLOGY)
+    }
+
+
+class _Template:
+    """Fills in the templates of the Pods of one workload."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        options: KubernetesOptions,
+        cluster_id: str,
+        pool: KubernetesPool,
+        claims: Mapping[str, str],
+    ) -> None:
+        self._workload = workload
+        self._options = options
+        self._cluster_id = cluster_id
+        self._pool = pool
+        self._claims = claims
+
+    def fill(self, template: Json, pods: PodSet) -> None:
+        """Add our marks, the place and the demands of the namespace to `template`."""
+        meta = _part(template, "metadata")
+        annotations = {naming.KEY: self._workload.key}
+        if pods.ranks_from:
+            annotations[naming.FIRST_RANK] = str(pods.ranks_from)
+        if pods.copies > 1:
+            annotations[naming.RANKS_OF_COPY] = str(pods.total // pods.copies)
+        holds = pods.needs.gpus is not None
+        known = dict(meta.get("annotations") or {})
+        if holds and not any(name.startswith(_TOPOLOGY) for name in known):
+            annotations |= _topology(self._pool)
+        meta["annotations"] = {**known, **annotations}
+        meta["labels"] = {
+            **_others(meta.get("labels")),
+            **naming.labels(self._cluster_id, self._workload.team),
+            naming.ROLE: naming.ROLE_RANK,
+        }
+        for name in ("name", "namespace"):
+            meta.pop(name, None)
+        spec: Json = template["spec"]
+        self._secure(spec)
+        if holds:
+            self._place(spec)
+        for claim in spec.get("resourceClaims") or ():
+            claim["resourceClaimTemplateName"] = self._claims[claim["resourceClaimTemplateName"]]
+
+    def _secure(self, spec: Json) -> None:
+        """Fill in what Pod Security demands, and whose identity the Pods have."""
+        options = self._options
+        for name in ("priority", "priorityClassName", "serviceAccount", "serviceAccountName"):
+            spec.pop(name, None)
+        if options.service_account is not None:
+            spec["serviceAccountName"] = options.service_account
+        spec["automountServiceAccountToken"] = False
+        if options.pull_secrets:
+            known = list(spec.get("imagePullSecrets") or ())
+            spec["imagePullSecrets"] = [*known, *({"name": one} for one in options.pull_secrets)]
+        if spec.get("terminationGracePeriodSeconds") is None:
+            spec["terminationGracePeriodSeconds"] = max(1, self._workload.grace_s)
+        security = _part(spec, "securityContext")
+        security.setdefault("runAsNonRoot", True)
+        security.setdefault("seccompProfile", {"type": "RuntimeDefault"})
+        if "runAsUser" not in security:
+            security["runAsUser"] = options.run_as_user
+            security.setdefault("runAsGroup", options.run_as_user)
+            security.setdefault("fsGroup", options.run_as_user)
+        for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+            own = _part(container, "securityContext")
+            own.setdefault("allowPrivilegeEscalation", False)
+            _part(own, "capabilities")["drop"] = ["ALL"]
+
+    def _place(self, spec: Json) -> None:
+        """Send Pods with GPUs to the nodes of their pool."""
+        pool = self._pool
+        if pool.node_selector:
+            spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **pool.node_selector}
+        if pool.tolerations:
+            known = list(spec.get("tolerations") or ())
+            spec["tolerations"] = [*known, *(dict(one) for one in pool.tolerations)]
+        if pool.runtime_class is not None:
+            spec["runtimeClassName"] = pool.runtime_class
+
+
+def _part(item: Json, name: str) -> Json:
+    """Return the mapping `name` of `item`, made if there is none."""
+    found: Json = item.get(name) or {}
+    item[name] = found
+    return found
+
+
+def _topology(pool: KubernetesPool) -> dict[str, str]:
+    """Return the annotations for the pool's own topology, which the administrator chose."""
+    if pool.required_topology is not None:
+        return {f"{_TOPOLOGY}required-topology": pool.required_topology}
+    if pool.preferred_topology is not None:
+        return {f"{_TOPOLOGY}preferred-topology": pool.preferred_topology}
+    return {}
+
+
+def _claim_templates(
+    workload: Workload, cluster_id: str, manifest: Manifest, names: Mapping[str, str]
+) -> list[Json]:
+    return [
+        {
+            "apiVersion": CLAIM_TEMPLATE.api_version,
+            "kind": CLAIM_TEMPLATE.kind,
+            "metadata": metadata(
+                workload, cluster_id, name=names[str(one.value["metadata"]["name"])]
+            ),
+            "spec": _copied(one.value["spec"]),
+        }
+        for one in manifest.claims
+    ]
+
+
+def _rename_hosts(item: Json, job: ManifestJob, name: str) -> None:
+    """Write the name that the JobSet has here where its containers name its Pods' hosts.
+
+    A Pod's host is JOBSET-JOB-NUMBER-INDEX, in the subdomain JOBSET unless the JobSet names one.
+    """
+    if job.name is None:
+        return
+    jobs = "|".join(re.escape(one.name) for one in job.pod_sets)
+    host = re.compile(
+        rf"(?<![\w.-]){re.escape(job.name)}(-(?:{jobs})-[0-9]+-[0-9]+)(?:\.({re.escape(job.name)}))?"
+        r"(?![\w-])"
+    )
+
+    def renamed(text: str) -> str:
+        return host.sub(lambda found: f"{name}{found[1]}{f'.{name}' if found[2] else ''}", text)
+
+    for pods in job.pod_sets:
+        spec = _at(item, pods.template)["spec"]
+        for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+            for member in ("command", "args"):
+                if member in container:
+                    container[member] = _mapped(container[member], renamed)
+            for variable in container.get("env") or ():
+                if isinstance(variable.get("value"), str):
+                    variable["value"] = renamed(variable["value"])
+
+
+def _mapped(words: Any, change: Callable[[str], str]) -> Any:
+    return [change(one) if isinstance(one, str) else one for one in words or ()]
