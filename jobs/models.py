@@ -14,6 +14,7 @@ from uuid_utils.compat import uuid7
 from arbiter.api.decisions import Kind, Right
 from arbiter.api.snapshot import Level
 from clusters.models import Cluster, Pool
+from manifests.reading import read_manifest
 from primitives.units import MGPU_MAX
 from quotas.models import PriorityClass
 from tenants.models import Node, User
@@ -69,10 +70,14 @@ class JobOrigin(models.TextChoices):
 
 
 class Launch(models.TextChoices):
-    """How a job's script runs: once, on the first node, or once on every node."""
+    """How a job's script runs: once, on the first node, or once on every node.
+
+    The script of a manifest job is a Kubernetes manifest, which says itself what runs.
+    """
 
     BATCH = "batch"
     PER_NODE = "per_node"
+    MANIFEST = "manifest"
 
 
 class JobArray(models.Model):
@@ -141,7 +146,8 @@ class Job(models.Model):
     After a preemption or a fault the job is queued again if it `is_requeueable`. After an end in
     `requeue_on` ("time_limit", or an exit code as text) it is, too, at most `requeue_max` times.
 
-    `launch` says where the script runs. `ntasks`, `ntasks_per_node`, `cpus_per_task` and
+    `launch` says where the script runs. The `script` of a manifest job is its manifest, as it was
+    given. `ntasks`, `ntasks_per_node`, `cpus_per_task` and
     `gpus_per_task` are what a batch job says about the tasks that its script starts; None means
     that it says nothing. `arguments` follow the script on its command line.
 
@@ -592,7 +598,10 @@ class Attempt(models.Model):
 
     @property
     def ranks(self) -> int:
-        """How many times its script runs, each with a log of its own."""
+        """How many times its script runs, or how many Pods its manifest has, each with a log."""
+        if self.job.launch == Launch.MANIFEST:
+            job = read_manifest(self.job.script).job
+            return len(self.slots) if job is None else job.ranks
         return 1 if self.job.launch == Launch.BATCH else len(self.slots)
 
     @property

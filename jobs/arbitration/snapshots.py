@@ -162,6 +162,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
         pinned: str | None,
         image: str | None,
         batch_nodes: int,
+        is_manifest: bool,
         is_native: bool,
     ) -> frozenset[str] | None:
         found = usable.of(
@@ -173,6 +174,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
             pinned=pinned,
             image=image,
             batch_nodes=batch_nodes,
+            is_manifest=is_manifest,
             is_native=is_native,
         )
         return usable.without(found, avoided[job]) if job in avoided else found
@@ -206,6 +208,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
                 pinned,
                 image,
                 batch_nodes,
+                is_manifest,
                 is_native,
             ),
             # The same holds for features.
@@ -231,6 +234,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
                         pinned,
                         image,
                         batch_nodes,
+                        is_manifest,
                         is_native,
                     ),
                 )
@@ -259,6 +263,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
             cpu_milli,
             memory_mib,
             batch_nodes,
+            is_manifest,
             is_native,
         ) in _rows(sql, parameters)
         if job not in left_out
@@ -273,7 +278,8 @@ SELECT id::text, team_id::text, user_id::text, coalesce(pools[1], pool_id)::text
        required_topology, preferred_topology,
        CASE WHEN node_count_min IS NOT NULL THEN node_count END,
        nullif(array_to_string(pools[2:], ' '), ''), cpus_per_node * 1000, memory_mib_per_node,
-       CASE WHEN launch = 'batch' THEN node_count ELSE 0 END, origin = 'native'
+       CASE WHEN launch = 'batch' THEN node_count ELSE 0 END, launch = 'manifest',
+       origin = 'native'
 FROM jobs_job WHERE state = 'queued'
 """
 _NOT_DEPENDENT = """

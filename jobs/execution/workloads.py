@@ -60,6 +60,7 @@ def workload_of(attempt: Attempt) -> Workload:
         required_topology=job.required_topology,
         preferred_topology=job.preferred_topology,
         arguments=tuple(job.arguments),
+        is_manifest=job.launch == Launch.MANIFEST,
         batch=_batch(attempt) if job.launch == Launch.BATCH else None,
     )
 

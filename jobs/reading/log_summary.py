@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from connectors.protocol import Outcome
-from jobs.models import Attempt, AttemptState
+from jobs.models import Attempt, AttemptState, Launch
 from jobs.reading.logs import STREAMS, read_log
 from primitives.errors import NotFound
 
@@ -74,10 +74,12 @@ def summarize_log(job_id: UUID, *, attempt: int | None, rank: int | None) -> Log
         with_text = [stream for stream in reversed(STREAMS) if tails.get(stream, "").strip()]
         error_stream = with_text[0] if with_text else None
     slots = found.slots
+    # The ranks of a manifest are all its Pods, and its slots only those with GPUs.
+    has_places = found.job.launch != Launch.MANIFEST
     return LogSummary(
         attempt=found.number,
         rank=rank or 0,
-        node=slots[rank or 0]["node"] if (rank or 0) < len(slots) else None,
+        node=slots[rank or 0]["node"] if has_places and (rank or 0) < len(slots) else None,
         ranks=ranks,
         has_output={stream: tails.get(stream, "") != "" for stream in STREAMS},
         error_stream=error_stream,

@@ -78,8 +78,8 @@ class JobMembers(BaseModel):
 
     - Size: `gpus` in total (Tidegate chooses the nodes if `nodes` is absent), or `gpus_per_node`
       and `nodes`. In a pool of CPU cores: `cpus_per_node` and `nodes`.
-    - Content: either `script`, or `sbatch` with `#SBATCH` directives. Other members of the
-      request override the directives.
+    - Content: `script`, `sbatch` with `#SBATCH` directives, or `manifest`. Other members of the
+      request override the directives. A manifest has its own size, image and environment.
     """
 
     model_config = ConfigDict(
@@ -111,14 +111,21 @@ class JobMembers(BaseModel):
     # These three are read before the others, by `jobs.submission.requests`.
     script: str | None = Field(None, description="At most 1 MiB of UTF-8")
     sbatch: str | None = Field(None, description="At most 1 MiB of UTF-8")
+    manifest: str | None = Field(
+        None,
+        description="A Kubernetes manifest (YAML or JSON) instead of `script`: a Job, JobSet or "
+        "Pod, and the ResourceClaimTemplates that it names. It says itself what its size is. At "
+        "most 256 KiB",
+    )
     launch: Annotated[
         Annotated[Launch, one_of(Launch, Launch)] | None,
-        Stored("Whether the script runs once, on the first node, or on every node"),
+        Stored("Whether the script runs once, on the first node, or on every node, or is a manifest"),
     ] = Field(
         None,
         description="`batch`: the script runs once, on the first node, and starts tasks on the "
-        "others with `srun`, as under Slurm. `per_node`: it runs once on every node. Default: "
-        "`batch` for an `sbatch` text with `#SBATCH` lines, else `per_node`",
+        "others with `srun`, as under Slurm. `per_node`: it runs once on every node. `manifest`: "
+        "the objects of a Kubernetes manifest run as they are. Default: `manifest` for a "
+        "`manifest`, `batch` for an `sbatch` text with `#SBATCH` lines, else `per_node`",
     )
     arguments: Annotated[
         tuple[str, ...],

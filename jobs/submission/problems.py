@@ -45,9 +45,14 @@ def refused(*problems: Problem) -> PydanticCustomError:
 
 
 class Problems:
-    """The errors of one body. `lines` are the lines of the sbatch text that members came from."""
+    """The errors of one body.
+
+    `lines` are the lines of the text that members came from: `source` names the member with the
+    text, "sbatch" or "manifest".
+    """
 
     def __init__(self) -> None:
+        self.source = "sbatch"
         self.lines: dict[str, int] = {}
         self._errors: list[FieldError] = []
 
@@ -55,7 +60,7 @@ class Problems:
         """Add an error at the member, or at the line of the sbatch text that it came from."""
         if name in self.lines:
             detail = f"line {self.lines[name]}: {name} {detail}"
-            name = "sbatch"
+            name = self.source
         pointer = "".join(
             "/" + step[:_STEP_MAX].replace("~", "~0").replace("/", "~1") for step in (name, *steps)
         )
@@ -63,7 +68,7 @@ class Problems:
 
     def pointer(self, name: str, *steps: str) -> str:
         """Return the JSON pointer for an error about the member that is found later."""
-        return "/sbatch" if name in self.lines else "/" + "/".join((name, *steps))
+        return f"/{self.source}" if name in self.lines else "/" + "/".join((name, *steps))
 
     def take(self, found: ValidationError, model: type[BaseModel]) -> set[str]:
         """Add what pydantic found in the members of `model`. Return their names."""
@@ -78,11 +83,13 @@ class Problems:
     def raise_any(self, notes: Sequence[Note] = ()) -> None:
         """Raise InvalidRequest with all errors in the order of their pointers, if any.
 
-        `notes` say what became of the lines of an sbatch text. Its refused lines are errors, too.
+        `notes` say what became of the lines of the text. Its refused lines are errors, too. Those
+        of a manifest are errors even alone: nothing else is known of it.
         """
-        if self._errors:
+        refusals = refused_lines(notes, self.source)
+        if self._errors or (refusals and self.source == "manifest"):
             errors = sorted(self._errors, key=lambda error: error.pointer)
-            errors += refused_lines(notes)
+            errors += refusals
             raise InvalidRequest(
                 "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in errors[:_TOLD_MAX]),
                 errors=errors[:_ERRORS_MAX],
@@ -90,10 +97,10 @@ class Problems:
             )
 
 
-def refused_lines(notes: Iterable[Note]) -> list[FieldError]:
-    """Return an error for each refused line of an sbatch text."""
+def refused_lines(notes: Iterable[Note], source: str = "sbatch") -> list[FieldError]:
+    """Return an error for each refused line of the text in the member `source`."""
     return [
-        FieldError("/sbatch", f"line {note.line}: {note.text}: {note.detail}", "refused")
+        FieldError(f"/{source}", f"line {note.line}: {note.text}: {note.detail}", "refused")
         for note in refused_of(notes)
     ]
 

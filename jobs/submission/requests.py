@@ -18,12 +18,14 @@ from connectors.workload_checks import SCRIPT_BYTES_MAX
 from jobs.models import JobType, Launch
 from jobs.submission.array_text import STORED_BYTES_MAX, task_name
 from jobs.submission.job_members import FIELDS, TIME_LIMIT_MAX, TIME_LIMIT_S_MAX, JobMembers
+from jobs.submission.manifest_requests import ManifestReading, take_manifest
 from jobs.submission.member_checks import NAME_MAX
 from jobs.submission.problems import Problems
 from jobs.submission.sbatch import SbatchReading, parse_sbatch, unread_directives
 from jobs.submission.sbatch_notes import Note, Verdict
 from jobs.submission.sbatch_shape import Own
 from jobs.submission.sizes import Size, read_size
+from manifests.jobs import ManifestJob
 from primitives.durations import seconds_of_time_limit
 from primitives.units import DeviceKind
 
@@ -55,7 +57,7 @@ class JobRequest(JobMembers):
     None, the portal chooses. Hints are then tried first, in order. `image_note` is the number of
     the note of the sbatch line that names the image, if there is one, `whole_note` that of the line
     that asks for whole nodes. `cpus_per_node` are CPUs beside GPUs; the
-    cores of a job without GPUs are its `size`.
+    cores of a job without GPUs are its `size`. `manifest_job` is the job of a manifest.
     """
 
     name: str
@@ -67,6 +69,7 @@ class JobRequest(JobMembers):
     class_hint: Hint | None = None
     image_note: int | None = None
     whole_note: int | None = None
+    manifest_job: ManifestJob | None = None
 
     @property
     def cpu_milli_per_node(self) -> int | None:
@@ -88,7 +91,14 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
     given = {name: value for name, value in body.items() if value is not None}
     problems = Problems()
     _read_time_limit(given, problems)
-    script, reading, notes = _script(given, problems)
+    reading: SbatchReading | None = None
+    notes: tuple[Note, ...]
+    manifest: ManifestReading | None = None
+    if "manifest" in given:
+        script, manifest = _manifest(given, problems)
+        notes = manifest.notes
+    else:
+        script, reading, notes = _script(given, problems)
     if reading is not None:
         # Notes on the whole text stand before those of the lines.
         sources = {
@@ -97,7 +107,10 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         notes = _merge(given, problems, reading, sources, notes)
     members = _members(given, problems)
     whole = None if reading is None else sources.get("whole_nodes")
-    size = read_size(members, given.keys(), problems, takes_whole_nodes=whole is not None)
+    if manifest is None:
+        size = read_size(members, given.keys(), problems, takes_whole_nodes=whole is not None)
+    else:
+        size = manifest.size
     if members.required_topology is not None and members.preferred_topology is not None:
         problems.fail(
             "preferred_topology", "is given beside required_topology; give one of the two"
@@ -113,6 +126,10 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
     launch = members.launch or (
         Launch.PER_NODE if reading is None or reading.is_plain else Launch.BATCH
     )
+    if manifest is not None:
+        launch = Launch.MANIFEST
+    elif launch is Launch.MANIFEST:
+        problems.fail("launch", "is manifest only for a job that is given as a manifest")
     if launch is Launch.PER_NODE:
         for member in _OF_TASKS:
             if getattr(members, member) is not None:
@@ -128,6 +145,11 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         "cpus_per_node": None if size.device is DeviceKind.CPU else members.cpus_per_node,
         "notes": notes,
     }
+    if manifest is not None:
+        derived["manifest_job"] = manifest.job
+        if manifest.job is not None and manifest.class_note is not None:
+            named = str(manifest.job.priority_class)
+            derived["class_hint"] = Hint(named, manifest.class_note)
     if reading is not None:
         if "pool" not in given and "pools" not in given:
             derived["pool_hints"] = tuple(_hints(reading, sources, "gpu_type", "partition"))
@@ -244,28 +266,9 @@ def _script(
         else:
             problems.fail("script", "is required (or sbatch)", "required")
         return "", None, ()
-    ((name, text),) = texts.items()
-    if not isinstance(text, str):
-        problems.fail(name, "must be a text", "wrong_type")
-        return "", None, ()
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        problems.fail(name, "is not valid Unicode")
-        return "", None, ()
-    if size > SCRIPT_BYTES_MAX:
-        problems.fail(
-            name,
-            f"has {size:,} bytes; at most {SCRIPT_BYTES_MAX:,} are allowed. Put large content "
-            "into files",
-            "too_large",
-        )
-        return "", None, ()
-    if "\x00" in text:
-        problems.fail(name, "contains a NUL character")
-        return "", None, ()
-    if not text.strip():
-        problems.fail(name, "is empty", "required")
+    ((name, given_text),) = texts.items()
+    text = _text(name, given_text, problems)
+    if not text:
         return "", None, ()
     notes: tuple[Note, ...] = ()
     if "\r\n" in text:
@@ -275,6 +278,44 @@ def _script(
         return text, None, (*notes, *unread_directives(text))
     reading = parse_sbatch(text, _own_size(given))
     return text, reading, (*notes, *reading.notes)
+
+
+def _manifest(given: dict[str, Any], problems: Problems) -> tuple[str, ManifestReading]:
+    """Take the manifest out of the body, and return it with what it says."""
+    text = _text("manifest", given.pop("manifest"), problems)
+    for name in ("script", "sbatch"):
+        if given.pop(name, None) is not None:
+            problems.fail(name, "give a script or a manifest, not both")
+    if not text:
+        return "", ManifestReading(None, (), Size(), None)
+    return text, take_manifest(given, text, problems)
+
+
+def _text(name: str, text: Any, problems: Problems) -> str:
+    """Return the text of a script or manifest; "" for one that is refused."""
+    if not isinstance(text, str):
+        problems.fail(name, "must be a text", "wrong_type")
+        return ""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        problems.fail(name, "is not valid Unicode")
+        return ""
+    if size > SCRIPT_BYTES_MAX:
+        problems.fail(
+            name,
+            f"has {size:,} bytes; at most {SCRIPT_BYTES_MAX:,} are allowed. Put large content "
+            "into files",
+            "too_large",
+        )
+        return ""
+    if "\x00" in text:
+        problems.fail(name, "contains a NUL character")
+        return ""
+    if not text.strip():
+        problems.fail(name, "is empty", "required")
+        return ""
+    return text
 
 
 def _own_size(given: Mapping[str, Any]) -> Own:

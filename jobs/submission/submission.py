@@ -21,6 +21,7 @@ from jobs.queue.reason_lines import note_held
 from jobs.submission.fitting import Fleet, why_never
 from jobs.submission.job_arrays import insert_array
 from jobs.submission.job_members import stored_by
+from jobs.submission.manifest_places import placed, pools_for
 from jobs.submission.never_fits import never_fits
 from jobs.submission.offers import Offer, offer_to
 from jobs.submission.pool_places import allowing_time, check_units, place_in, running_batch
@@ -178,6 +179,9 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
         )
     request, limit_notes = limited(request, offer.bounds(priority_class, pools), notes)
     places = [allowing_time(request, place) for place in places]
+    if request.manifest_job is not None:
+        request, note, places = placed(request, request.manifest_job, offer, places)
+        notes = (*notes, note)
     fleets = [_fleet(request, offer, place.pool) for place in places]
     size = laid_out(request.size, fleets[0], places[0].clusters)
     places = [running_batch(request, size.node_count_max, place) for place in places]
@@ -288,6 +292,14 @@ def _pools(
                 if named
                 else f"there is no pool of that name; you have {_listed(offered)}",
             )
+    fitting: Iterable[str]
+    if not named and request.manifest_job is not None:
+        fitting = pools_for(request.manifest_job, offer)
+        if len(fitting) > 1:
+            told = f"is required, because the manifest may run in several: {_listed(fitting)}"
+            errors.append(FieldError("/pool", told, "required"))
+            return [], notes
+        named = fitting
     if not named:
         fitting = [name for name, pool in offered.items() if pool.kind is request.size.device]
         named = tuple(offered if len(offered) == 1 else fitting if len(fitting) == 1 else ())

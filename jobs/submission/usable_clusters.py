@@ -31,6 +31,11 @@ class UsableClusters:
             for pk, (kind, _) in self._rules.items()
             if (most := kind_named(kind).batch_nodes_max) is not None
         }
+        self._without_manifests = frozenset(
+            pk
+            for pk, (kind, options) in self._rules.items()
+            if not kind_named(kind).runs_manifests(options)
+        )
         unisolated = {str(one.pk) for one in rows if is_for_the_demo(one)}
         self._needs_user = unisolated | frozenset(
             pk for pk, (kind, _) in self._rules.items() if kind_named(kind).has_users
@@ -76,12 +81,14 @@ class UsableClusters:
         pinned: str | None,
         image: str | None,
         batch_nodes: int = 0,
+        is_manifest: bool = False,
         is_native: bool = False,
     ) -> frozenset[str] | None:
         """Return the clusters that may run such a job; None when all may.
 
         The job belongs to `user` in `team` and `pool`, and asks for `mgpu_per_node` for
-        `time_limit_s` seconds. `batch_nodes` are the most nodes of a batch job, 0 for other jobs.
+        `time_limit_s` seconds. `batch_nodes` are the most nodes of a batch job, 0 for other
+        jobs. A job that `is_manifest` runs only where manifests do.
 
         Rules about GPU parts and images hold only for jobs that the portal submits. A native job
         waits on its cluster as that has accepted it, possibly with parts of CPU cores.
@@ -93,6 +100,8 @@ class UsableClusters:
         refusing = self._too_short(pool, time_limit_s) | self._unprepared.get(team, _NONE)
         if batch_nodes:
             refusing |= self._too_small_for_batch(batch_nodes)
+        if is_manifest:
+            refusing |= self._without_manifests
         if not (pinned or asks_image or self._needs_user or has_units or refusing):
             return None
         key = (

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from arbiter.api.plan import Code
 from jobs.arbitration.snapshots import one_instant
-from jobs.models import JobOrigin, JobType
+from jobs.models import JobOrigin, JobType, Launch
 from jobs.queue.reason_documents import HELD_BY_USER, iso
 from jobs.queue.withholding import (
     ARRAY_LIMIT_REACHED,
@@ -171,6 +171,10 @@ def _why_none(view: JobView, explanation: Mapping[str, Any]) -> str:
         return str(text)
     if view.job.origin == JobOrigin.NATIVE:
         return "It was submitted directly to its cluster, so it can be changed only there."
+    if view.job.kept["launch"] == Launch.MANIFEST:
+        return (
+            "Its size is in its manifest: to ask for less, change the manifest and submit it anew."
+        )
     if code == NOT_YET_DECIDED:
         return f"{text} Ask again in a few seconds."
     return f"{text} {_DOES_NOT_HELP}" if code in _NO_HELP or view.quarantine else ""

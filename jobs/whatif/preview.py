@@ -241,6 +241,7 @@ def _usable(
         pinned=None if resolved.cluster is None else str(resolved.cluster.pk),
         image=resolved.request.image,
         batch_nodes=resolved.node_count_max if resolved.request.launch == Launch.BATCH else 0,
+        is_manifest=resolved.request.launch == Launch.MANIFEST,
     )
 
 

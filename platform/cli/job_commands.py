@@ -90,9 +90,9 @@ def submit(
         str | None,
         typer.Argument(
             metavar="[FILE [ARG...] | -- COMMAND...]",
-            help="A batch script (with #SBATCH lines), a .yaml file with the members of a job "
-            "request, or - for a script on standard input. Arguments of the script that start with "
-            "a dash come after --: FILE -- --lr 0.1.",
+            help="A batch script (with #SBATCH lines), a .yaml file with a Kubernetes manifest or "
+            "with the members of a job request, or - for a script on standard input. Arguments of "
+            "the script that start with a dash come after --: FILE -- --lr 0.1.",
         ),
     ] = None,
     arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
@@ -552,6 +552,9 @@ def _follow_once(reader: LogReader, job: dict[str, Any], *, is_fixed: bool) -> b
     ranks = len((job["current_attempt"] or {}).get("slots", ())) or reader.rank + 1
     if job["launch"] == "batch":
         ranks = 1
+    elif job["launch"] == "manifest":
+        # Every Pod has a log, those without GPUs too. The server knows how many there are.
+        ranks = reader.rank + 1
     if reader.rank >= ranks:
         raise CliError(f"The job has {ranks} ranks, the last of them is rank {ranks - 1}.")
     while True:

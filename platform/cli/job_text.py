@@ -117,7 +117,12 @@ def print_job(job: Mapping[str, Any]) -> None:
 
 
 def _launch(job: Mapping[str, Any]) -> str | None:
-    """Return how a batch job starts its tasks; None for a script that runs on every node."""
+    """Return how a batch job starts its tasks, or that the job is a manifest.
+
+    None for a script that runs on every node.
+    """
+    if job["launch"] == "manifest":
+        return "Kubernetes manifest"
     if job["launch"] != "batch":
         return None
     tasks = job.get("ntasks")

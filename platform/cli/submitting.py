@@ -26,6 +26,8 @@ _NUMBERS = {
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _MEMORY = re.compile(r"([0-9]{1,9})([MGTmgt])?")
 _MEMORY_SHIFTS = {"M": 0, "G": 10, "T": 20}
+#: The field that every Kubernetes object has at its top, in YAML or JSON.
+_OBJECT = re.compile(r"^(?:apiVersion|[ \t{]*\"apiVersion\")[ \t]*:", re.MULTILINE)
 _LARGE = re.compile(r"[0-9]{10,}(?:\.[0-9]+)?")
 
 
@@ -34,7 +36,8 @@ def body_of(
 ) -> dict[str, Any]:
     """Return the body to send.
 
-    `source` is a file: YAML by its ending, or else a batch script; "-" is standard input. `command`
+    `source` is a file: a Kubernetes manifest or the members of a request in YAML, by its ending and
+    its content, or else a batch script; "-" is standard input. `command`
     has the words after `--`: the arguments of the file, or a command that runs unchanged. Options
     that are None are absent. Raises CliError without both, and for a file that cannot be read.
     """
@@ -50,7 +53,12 @@ def body_of(
         if command:
             options = {**options, "arguments": [*(options.get("arguments") or ()), *command]}
         text = _read(source)
-        body = _from_yaml(text, source) if source.endswith((".yaml", ".yml")) else {"sbatch": text}
+        if _is_manifest(text, source):
+            body = {"manifest": text}
+        elif source.endswith((".yaml", ".yml")):
+            body = _from_yaml(text, source)
+        else:
+            body = {"sbatch": text}
     given = {name: value for name, value in options.items() if value is not None}
     overruled = set()
     if "gpus" in given:
@@ -168,6 +176,16 @@ def _read(source: str) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise CliError(f"{source} is not UTF-8 text.") from error
+
+
+def _is_manifest(text: str, source: str) -> bool:
+    """Return whether the file has Kubernetes objects: by its ending, and by their first field.
+
+    On standard input, where there is no ending, a script begins with "#!".
+    """
+    if not source.endswith((".yaml", ".yml", ".json", "-")) or text.startswith("#!"):
+        return False
+    return _OBJECT.search(text) is not None
 
 
 def _from_yaml(text: str, source: str) -> dict[str, Any]:

@@ -90,8 +90,8 @@ class Workload:
     - Each rank gets `cpus_per_node` CPUs and `memory_mib_per_node` MiB. None means the cluster's
       default for that many GPUs.
     - `arguments` follow the script on its command line.
-    - With `is_manifest` the script is a Kubernetes manifest. Its Pods with GPUs are the `slots`,
-      and its own images, commands and requests count.
+    - With `is_manifest` the script is a Kubernetes manifest. Its Pods with GPUs have the GPUs of
+      the `slots`, several perhaps of one. Its own images, commands and requests count.
     - With `batch` the script runs once, on the node of the first slot, and starts tasks on the
       others itself. Without, it runs once on every node.
     """

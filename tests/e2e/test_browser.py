@@ -70,7 +70,7 @@ def test_an_sbatch_script_is_read_line_by_line(tidegate: Tidegate, page: Page) -
     page.goto(f"{tidegate.address}/submit?door=sbatch")
     # Ana's only team is chosen already.
     expect(page.get_by_role("combobox", name="Team")).to_have_value("ai-company/research/nlp")
-    page.get_by_role("textbox", name="sbatch script").fill(
+    page.get_by_role("textbox", name="sbatch script or manifest").fill(
         "#!/bin/bash\n#SBATCH --job-name=from-sbatch\n#SBATCH --gpus=2\n#SBATCH --mail-type=END\n"
         "echo $TIDEGATE_GPUS_PER_NODE\n"
     )

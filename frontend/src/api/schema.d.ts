@@ -2985,7 +2985,7 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
-            /** @description Whether the script runs once, on the first node, or on every node */
+            /** @description Whether the script runs once, on the first node, or on every node, or is a manifest */
             launch: components["schemas"]["LaunchEnum"] | components["schemas"]["NullEnum"];
             /** @description null: the default for its GPUs or cores on that node */
             memory_mib_per_node: number | null;
@@ -3166,7 +3166,7 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
-            /** @description Whether the script runs once, on the first node, or on every node */
+            /** @description Whether the script runs once, on the first node, or on every node, or is a manifest */
             launch: components["schemas"]["LaunchEnum"] | components["schemas"]["NullEnum"];
             /** @description null: the default for its GPUs or cores on that node */
             memory_mib_per_node: number | null;
@@ -3349,8 +3349,8 @@ export interface components {
          *
          *     - Size: `gpus` in total (Tidegate chooses the nodes if `nodes` is absent), or `gpus_per_node`
          *       and `nodes`. In a pool of CPU cores: `cpus_per_node` and `nodes`.
-         *     - Content: either `script`, or `sbatch` with `#SBATCH` directives. Other members of the
-         *       request override the directives.
+         *     - Content: `script`, `sbatch` with `#SBATCH` directives, or `manifest`. Other members of the
+         *       request override the directives. A manifest has its own size, image and environment.
          */
         JobRequest: {
             /** @description Arguments of the script */
@@ -3399,8 +3399,10 @@ export interface components {
             is_preemptible?: boolean;
             /** @default true */
             is_requeueable?: boolean;
-            /** @description `batch`: the script runs once, on the first node, and starts tasks on the others with `srun`, as under Slurm. `per_node`: it runs once on every node. Default: `batch` for an `sbatch` text with `#SBATCH` lines, else `per_node` */
+            /** @description `batch`: the script runs once, on the first node, and starts tasks on the others with `srun`, as under Slurm. `per_node`: it runs once on every node. `manifest`: the objects of a Kubernetes manifest run as they are. Default: `manifest` for a `manifest`, `batch` for an `sbatch` text with `#SBATCH` lines, else `per_node` */
             launch?: components["schemas"]["LaunchEnum"];
+            /** @description A Kubernetes manifest (YAML or JSON) instead of `script`: a Job, JobSet or Pod, and the ResourceClaimTemplates that it names. It says itself what its size is. At most 256 KiB */
+            manifest?: string;
             /** @description Memory on each node, instead of the default for its GPUs or cores */
             memory_mib_per_node?: number;
             name?: string;
@@ -3447,8 +3449,8 @@ export interface components {
          *
          *     - Size: `gpus` in total (Tidegate chooses the nodes if `nodes` is absent), or `gpus_per_node`
          *       and `nodes`. In a pool of CPU cores: `cpus_per_node` and `nodes`.
-         *     - Content: either `script`, or `sbatch` with `#SBATCH` directives. Other members of the
-         *       request override the directives.
+         *     - Content: `script`, `sbatch` with `#SBATCH` directives, or `manifest`. Other members of the
+         *       request override the directives. A manifest has its own size, image and environment.
          */
         JobRequestRequest: {
             /** @description Arguments of the script */
@@ -3497,8 +3499,10 @@ export interface components {
             is_preemptible?: boolean;
             /** @default true */
             is_requeueable?: boolean;
-            /** @description `batch`: the script runs once, on the first node, and starts tasks on the others with `srun`, as under Slurm. `per_node`: it runs once on every node. Default: `batch` for an `sbatch` text with `#SBATCH` lines, else `per_node` */
+            /** @description `batch`: the script runs once, on the first node, and starts tasks on the others with `srun`, as under Slurm. `per_node`: it runs once on every node. `manifest`: the objects of a Kubernetes manifest run as they are. Default: `manifest` for a `manifest`, `batch` for an `sbatch` text with `#SBATCH` lines, else `per_node` */
             launch?: components["schemas"]["LaunchEnum"];
+            /** @description A Kubernetes manifest (YAML or JSON) instead of `script`: a Job, JobSet or Pod, and the ResourceClaimTemplates that it names. It says itself what its size is. At most 256 KiB */
+            manifest?: string;
             /** @description Memory on each node, instead of the default for its GPUs or cores */
             memory_mib_per_node?: number;
             name?: string;
@@ -3590,7 +3594,7 @@ export interface components {
             guaranteed_mgpu_s: number;
         };
         /** @enum {string} */
-        LaunchEnum: "batch" | "per_node";
+        LaunchEnum: "batch" | "per_node" | "manifest";
         /**
          * @description * `started` - started
          *     * `claimed` - claimed
@@ -4908,7 +4912,7 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
-            /** @description Whether the script runs once, on the first node, or on every node */
+            /** @description Whether the script runs once, on the first node, or on every node, or is a manifest */
             launch: components["schemas"]["LaunchEnum"] | components["schemas"]["NullEnum"];
             /** @description null: the default for its GPUs or cores on that node */
             memory_mib_per_node: number | null;
@@ -5161,7 +5165,7 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
-            /** @description Whether the script runs once, on the first node, or on every node */
+            /** @description Whether the script runs once, on the first node, or on every node, or is a manifest */
             launch: components["schemas"]["LaunchEnum"] | components["schemas"]["NullEnum"];
             /** @description null: the default for its GPUs or cores on that node */
             memory_mib_per_node: number | null;

@@ -321,6 +321,7 @@ function PlanCard({ job }: { job: JobDetail }) {
             </Fact>
           )}
           {job.launch === "batch" && <Fact name="Script">{batchText(job)}</Fact>}
+          {job.launch === "manifest" && <Fact name="Script">Kubernetes manifest</Fact>}
           <Fact name="Type">{job.type.replaceAll("_", " ")}</Fact>
           {job.checkpoint_path && (
             <Fact name="Checkpoint">

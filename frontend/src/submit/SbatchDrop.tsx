@@ -4,7 +4,7 @@ import { useRef, useState } from "react";
 import { MAX_SCRIPT_BYTES } from "./draft";
 import "./submit.css";
 
-/** A script as it is given to sbatch: pasted, dropped as a file, or chosen. */
+/** A script as it is given to sbatch, or a manifest as it is given to kubectl: pasted, dropped as a file, or chosen. */
 export function SbatchDrop({
   value,
   error,
@@ -43,8 +43,8 @@ export function SbatchDrop({
       }}
     >
       <Textarea
-        label="sbatch script"
-        description="Paste it, or drop a file here. Its #SBATCH lines are read; what is not understood is said below."
+        label="sbatch script or manifest"
+        description="Paste a script or a Kubernetes manifest, or drop a file here. Its #SBATCH lines or fields are read; what is not understood is said below."
         placeholder={"#!/bin/bash\n#SBATCH --gpus=8\n#SBATCH --time=12:00:00\nsrun python train.py"}
         autosize
         minRows={10}

@@ -20,6 +20,7 @@ import { toastDone } from "../ui/toast";
 import {
   draftOf,
   emptyDraft,
+  isManifest,
   newIdempotencyKey,
   placeRefusals,
   readDraft,
@@ -120,7 +121,7 @@ function SubmitForm({
   nodes: readonly TreeNode[];
   initial: Draft;
 }) {
-  const { door = "form", scope } = useSearch({ from: "/shell/submit" });
+  const { door = initial.door, scope } = useSearch({ from: "/shell/submit" });
   const navigate = useNavigate();
   const queryClient = useQueryClient();
   const teams = teamsWhereIMay(session, "submit_jobs", nodes).map((node) => node.path);
@@ -194,13 +195,13 @@ function SubmitForm({
             aria-label="How to describe the job"
             data={[
               { value: "form", label: "Form" },
-              { value: "sbatch", label: "sbatch script" },
+              { value: "sbatch", label: "Script or manifest" },
             ]}
             value={door}
             onChange={(next) =>
               void navigate({
                 to: "/submit",
-                search: (before) => ({ ...before, door: next === "sbatch" ? "sbatch" : undefined }),
+                search: (before) => ({ ...before, door: next === "sbatch" ? "sbatch" : "form" }),
                 replace: true,
               })
             }
@@ -224,7 +225,7 @@ function SubmitForm({
                 error={errors.sbatch}
                 onChange={(sbatch) => form.setFieldValue("sbatch", sbatch)}
               />
-              <ArgumentsInput form={form} />
+              {!isManifest(draft.sbatch) && <ArgumentsInput form={form} />}
             </>
           )}
         </Card>

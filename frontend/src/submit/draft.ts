@@ -125,7 +125,9 @@ export function draftOf(job: JobDetail): Draft {
     memory: job.memory_mib_per_node === null ? "" : memoryText(job.memory_mib_per_node),
     script: job.script ?? "#!/bin/bash\n",
     arguments: job.arguments.join("\n"),
-    launch: job.launch ?? "per_node",
+    // A manifest says itself what it is; its whole text stands in the second door.
+    launch: job.launch === "batch" ? "batch" : "per_node",
+    ...(job.launch === "manifest" ? { door: "sbatch" as const, sbatch: job.script ?? "" } : {}),
     tasks: countText(job.ntasks),
     tasksPerNode: countText(job.ntasks_per_node),
     cpusPerTask: countText(job.cpus_per_task),
@@ -269,6 +271,11 @@ export function parseArray(text: string): { size: number; atOnce: number | null 
   return { size: indices.size, atOnce: limit === undefined ? null : Number(limit) };
 }
 
+/** Whether a text is a Kubernetes manifest: every object has this field at its top, in YAML or JSON. */
+export function isManifest(text: string): boolean {
+  return !text.startsWith("#!") && /^(?:apiVersion|[ \t{]*"apiVersion")[ \t]*:/m.test(text);
+}
+
 /** The request to send, or what is wrong with which field. Only what was filled in is sent. */
 export function readDraft(draft: Draft): { request: JobRequest | null; errors: DraftErrors } {
   const errors: DraftErrors = {};
@@ -280,7 +287,7 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
   else if (new TextEncoder().encode(script).length > MAX_SCRIPT_BYTES) {
     errors[field] = "A script may have at most 1 MiB. Put data into files and read them from the script.";
   }
-  request[field] = script;
+  request[field === "sbatch" && isManifest(script) ? "manifest" : field] = script;
   const words = argumentsOf(draft);
   if (words.length > 0) request.arguments = words;
 
@@ -402,6 +409,7 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   cpus_per_task: "cpusPerTask",
   gpus_per_task: "gpusPerTask",
   sbatch: "sbatch",
+  manifest: "sbatch",
   time_limit_s: "timeLimit",
   priority_class: "priorityClass",
   type: "type",
@@ -422,8 +430,9 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   array: "array",
 };
 
-/** The arguments of the script; empty lines are none. */
+/** The arguments of the script; empty lines are none, and a manifest has none. */
 function argumentsOf(draft: Draft): string[] {
+  if (draft.door === "sbatch" && isManifest(draft.sbatch)) return [];
   return draft.arguments.split("\n").filter((line) => line !== "");
 }
 
@@ -499,7 +508,7 @@ export function submitCommand(draft: Draft): string {
     }
     option("array", draft.array);
   }
-  parts.push(draft.door === "form" ? "job.sh" : "job.sbatch");
+  parts.push(draft.door === "form" ? "job.sh" : isManifest(draft.sbatch) ? "job.yaml" : "job.sbatch");
   const words = argumentsOf(draft);
   if (words.length > 0) parts.push("--", ...words.map(shellQuote));
   return parts.join(" ");

@@ -18,6 +18,18 @@ describe("the draft", () => {
     expect(request).toEqual({ team: VISION, gpus: 8, time_limit_s: 259_200, script: "run" });
   });
 
+  it("sends a Kubernetes manifest as one, and shows an earlier job's whole", () => {
+    const manifest = "apiVersion: batch/v1\nkind: Job\n";
+    const draft = { ...emptyDraft(), team: VISION, door: "sbatch", sbatch: manifest, arguments: "left over" } as const;
+    expect(readDraft(draft).request).toEqual({ team: VISION, manifest });
+    expect(submitCommand(draft)).toMatch(/ job\.yaml$/);
+    expect(readDraft({ ...draft, sbatch: '{\n  "apiVersion": "v1"}' }).request).toHaveProperty("manifest");
+    expect(readDraft({ ...draft, sbatch: "#!/bin/sh\napiVersion: x\n" }).request).toHaveProperty("sbatch");
+    expect(placeRefusals({ manifest: "has a fault" }, draft).errors).toEqual({ sbatch: "has a fault" });
+    const again = draftOf({ ...aJob(), launch: "manifest", script: manifest });
+    expect([again.door, again.sbatch, again.launch]).toEqual(["sbatch", manifest, "per_node"]);
+  });
+
   it("counts per node when asked so, and leaves all to the script in an sbatch", () => {
     const draft = { ...emptyDraft(), team: VISION, script: "run" };
     expect(readDraft({ ...draft, shape: "per_node", gpusPerNode: "8", nodes: "25" }).request).toMatchObject({
@@ -445,7 +457,7 @@ describe("the submit page", () => {
 
   it("says line by line what of an sbatch script was understood", async () => {
     const { user, container } = open(`/submit?door=sbatch&scope=${VISION}`);
-    const script = await screen.findByRole("textbox", { name: "sbatch script" });
+    const script = await screen.findByRole("textbox", { name: "sbatch script or manifest" });
     await user.click(script);
     await user.paste("#!/bin/bash\n#SBATCH --gpus=8\n#SBATCH --mail-user=a@b\n#SBATCH --reservation=x\nsrun x\n");
     const notes = await screen.findByRole("table", { name: "What was read from the script" });
@@ -463,7 +475,7 @@ describe("the submit page", () => {
 
   it("reads a script from a file, again after it was edited, and none that is too large", async () => {
     const { user, container } = open("/submit?door=sbatch");
-    const script = await screen.findByRole("textbox", { name: "sbatch script" });
+    const script = await screen.findByRole("textbox", { name: "sbatch script or manifest" });
     const input = container.querySelector<HTMLInputElement>('input[type="file"]');
     if (input === null) throw new Error("the button has an input of its own");
     expect(screen.getByRole("button", { name: "Choose a file" })).toBeInTheDocument();

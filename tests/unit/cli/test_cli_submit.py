@@ -125,6 +125,32 @@ def test_a_yaml_file_and_options_that_win(server: Server, tmp_path: Path) -> Non
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "member"),
+    [
+        ("job.yaml", "# a Job\napiVersion: batch/v1\nkind: Job\n", "manifest"),
+        ("job.yml", "kind: Job\napiVersion: batch/v1\n", "manifest"),
+        ("job.json", '{\n  "apiVersion": "batch/v1"\n}', "manifest"),
+        ("one.json", '{"apiVersion": "batch/v1"}', "manifest"),
+        ("train.sh", "apiVersion: batch/v1\n", "sbatch"),
+        ("job.json", '{"gpus": 1}', "sbatch"),
+        ("-", "apiVersion: batch/v1\n", "manifest"),
+        ("-", "#!/bin/sh\ncat <<END\napiVersion: v1\nEND\n", "sbatch"),
+    ],
+)
+def test_a_manifest_is_sent_as_it_is(
+    server: Server, tmp_path: Path, name: str, text: str, member: str
+) -> None:
+    """Planted: each .yaml file as the members of a request."""
+    server.routes["POST jobs"] = created()
+    path = name
+    if name != "-":
+        path = str(tmp_path / name)
+        Path(path).write_text(text)
+    assert server.run("submit", path, "--team", TEAM, stdin=text).exit_code == 0
+    assert server.body() == {"team": TEAM, member: text}
+
+
 def test_several_pools_and_the_ones_of_a_file_that_they_win_over(
     server: Server, tmp_path: Path
 ) -> None:

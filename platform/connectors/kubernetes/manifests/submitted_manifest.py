@@ -48,7 +48,7 @@ def manifest_objects(
     pool = pool_of(workload, options)
     if refusal := place_on(options, workload.pool, job).refusal:
         raise WorkloadRejected(refusal)
-    _check_size(workload, job, pool)
+    pods_at_once = _pods_of(workload, job, pool)
     claims = {
         str(one.value["metadata"]["name"]): f"{naming.workload_name(workload.key)}-claim-{number}"
         for number, one in enumerate(manifest.claims)
@@ -56,7 +56,7 @@ def manifest_objects(
     item: Json = _copied(job.document.value)
     if job.kind == "Pod":
         item = _job_of_pod(item)
-    _set_counts(item, workload, job)
+    _set_counts(item, pods_at_once, job)
     templates = {one.name: _at(item, _path_in(job, one)) for one in job.pod_sets}
     for pods in job.pod_sets:
         _Template(workload, options, cluster_id, pool, claims).fill(templates[pods.name], pods)
@@ -64,27 +64,34 @@ def manifest_objects(
         _rename_hosts(item, job, naming.workload_name(workload.key))
     item["spec"]["suspend"] = True
     item["spec"]["ttlSecondsAfterFinished"] = TTL_S
-    counted = [(_count(one, workload), templates[one.name]) for one in job.pod_sets]
+    counted = [(_count(one, pods_at_once), templates[one.name]) for one in job.pod_sets]
     item["metadata"] = metadata(
         workload,
         cluster_id,
         labels=_labels(item, workload),
         annotations={
             **_others(item["metadata"].get("annotations")),
-            naming.MANIFEST: str(len(workload.slots)),
+            naming.MANIFEST: str(pods_at_once),
             naming.ASKED: asked_of_pods(counted, options.pools),
         },
     )
     return item, tuple(_claim_templates(workload, cluster_id, manifest, claims))
 
 
-def _check_size(workload: Workload, job: ManifestJob, pool: KubernetesPool) -> None:
+def _pods_of(workload: Workload, job: ManifestJob, pool: KubernetesPool) -> int:
+    """Return how many Pods hold the GPUs of the slots. A slot may be for several Pods.
+
+    Raises WorkloadRejected if that is no number that the manifest allows.
+    """
     assert job.gpus is not None
-    each = job.gpus.units * pool.mgpu_per_unit
-    if {slot.mgpu for slot in workload.slots} != {each}:
-        raise WorkloadRejected("the GPUs of its Pods are not those that it was submitted with")
-    if not job.nodes_min <= len(workload.slots) <= job.nodes:
-        raise WorkloadRejected("the number of its Pods is not the one that it was submitted with")
+    each_mgpu = job.gpus.units * pool.mgpu_per_unit
+    pods, rest = divmod(sum(slot.mgpu for slot in workload.slots), each_mgpu)
+    if rest or not job.nodes_min <= pods <= job.nodes:
+        raise WorkloadRejected(
+            "the GPUs of its Pods have another size on this cluster than when it was submitted; "
+            "submit it anew"
+        )
+    return pods
 
 
 def _copied(value: Any) -> Any:
@@ -124,12 +131,12 @@ def _at(item: Json, path: Path) -> Json:
     return found  # type: ignore[no-any-return]
 
 
-def _count(pods: PodSet, workload: Workload) -> int:
+def _count(pods: PodSet, granted: int) -> int:
     """Return how many Pods of the set run at once; an elastic Job has as many as were granted."""
-    return pods.count if pods.count_min is None else len(workload.slots)
+    return pods.count if pods.count_min is None else granted
 
 
-def _set_counts(item: Json, workload: Workload, job: ManifestJob) -> None:
+def _set_counts(item: Json, granted: int, job: ManifestJob) -> None:
     """Set the number of Pods of an elastic Job, and an index for each Pod."""
     for pods in job.pod_sets:
         spec: Json = _at(item, _path_in(job, pods)[:-1])
@@ -138,7 +145,7 @@ def _set_counts(item: Json, workload: Workload, job: ManifestJob) -> None:
             spec["completions"] = pods.total // pods.copies
             spec["completionMode"] = "Indexed"
         if pods.count_min is not None:
-            spec["parallelism"] = _count(pods, workload)
+            spec["parallelism"] = _count(pods, granted)
             marks = item["metadata"].get("annotations") or {}
             if marks.get(_EQUAL) == "true":
                 spec["completions"] = spec["parallelism"]

@@ -1,0 +1,309 @@
+"""The objects of a manifest job: those of the person, with what the portal sets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.kubernetes_builders import (
+    BLOCK,
+    CLUSTER_ID,
+    RACK,
+    a_kube_workload,
+    a_pool_with,
+    some_options,
+)
+from connectors.errors import WorkloadRejected
+from connectors.kubernetes.manifests.building import objects_for
+from connectors.kubernetes.manifests.manifest_places import place_manifest, place_on
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.options.options import KubernetesOptions
+from connectors.protocol import RankSlot
+from connectors.workload_checks import check_workload
+from manifests.jobs import ManifestJob
+from manifests.reading import read_manifest
+
+RECORDINGS = Path(__file__).parents[3] / "recordings" / "manifests"
+TOPOLOGY = {"topology_name": "fabric", "topology_levels": [BLOCK, RACK]}
+
+
+def recorded(name: str) -> str:
+    return (RECORDINGS / f"{name}.yaml").read_text()
+
+
+def job_of(text: str) -> ManifestJob:
+    job = read_manifest(text).job
+    assert job is not None
+    return job
+
+
+def objects_of(
+    text: str, *slots: int, options: KubernetesOptions | None = None, **changes: Any
+) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    workload = replace(
+        a_kube_workload(text, slots=tuple(RankSlot("n", mgpu) for mgpu in slots)),
+        is_manifest=True,
+        **changes,
+    )
+    made = objects_for(workload, options or some_options(), cluster_id=CLUSTER_ID)
+    return dict(made.main), made.others
+
+
+def test_a_job_gets_queue_marks_place_and_security() -> None:
+    """Planted: the person's queue; a Job that removes itself; labels of the object only."""
+    item, others = objects_of(recorded("job"), 3_000, time_limit_s=600, grace_s=45)
+    key = "tg-0197a8c0-1111-7222-8333-444444444444"
+    namespace = naming.team_namespace("ai-company/research/nlp")
+    assert others == ()
+    assert item["metadata"] == {
+        "name": key,
+        "namespace": namespace,
+        "labels": {
+            **naming.labels(CLUSTER_ID, "ai-company/research/nlp"),
+            "kueue.x-k8s.io/queue-name": "main",
+            "kueue.x-k8s.io/priority-class": "tidegate-guaranteed",
+            "kueue.x-k8s.io/max-exec-time-seconds": "600",
+        },
+        "annotations": {
+            naming.KEY: key,
+            naming.PATH: "ai-company/research/nlp",
+            naming.MANIFEST: "3",
+            naming.ASKED: "3x1000 h100",
+        },
+    }
+    spec = item["spec"]
+    assert {name: spec[name] for name in spec if name != "template"} == {
+        "parallelism": 3,
+        "completions": 3,
+        "completionMode": "Indexed",
+        "suspend": True,
+        "ttlSecondsAfterFinished": 7 * 86_400,
+    }
+    template = spec["template"]
+    assert template["metadata"] == {
+        "annotations": {naming.KEY: key},
+        "labels": {**naming.labels(CLUSTER_ID, "ai-company/research/nlp"), naming.ROLE: "rank"},
+    }
+    assert template["spec"] == {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 45,
+        "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+            "runAsUser": 1_000,
+            "runAsGroup": 1_000,
+            "fsGroup": 1_000,
+        },
+        "containers": [
+            {
+                "name": "main",
+                "image": "registry.example.com/train:1",
+                "command": ["sleep", "30"],
+                "resources": {"limits": {"nvidia.com/gpu": 1}},
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+            }
+        ],
+    }
+
+
+def test_what_the_person_said_of_security_stays() -> None:
+    text = recorded("job").replace(
+        "restartPolicy: Never",
+        "restartPolicy: Never\n      terminationGracePeriodSeconds: 9\n"
+        "      securityContext: {runAsUser: 4711}",
+    )
+    spec = objects_of(text, 3_000)[0]["spec"]["template"]["spec"]
+    assert spec["terminationGracePeriodSeconds"] == 9
+    assert spec["securityContext"]["runAsUser"] == 4_711
+    assert "fsGroup" not in spec["securityContext"]
+
+
+@pytest.mark.parametrize(("granted", "pods"), [(5_000, 5), (12_000, 12), (20_000, 20)])
+def test_an_elastic_job_has_as_many_pods_as_were_granted(granted: int, pods: int) -> None:
+    """Planted: completions reduced as well, so that work was left out."""
+    item, _ = objects_of(recorded("elastic-job"), granted)
+    assert (item["spec"]["parallelism"], item["spec"]["completions"]) == (pods, 20)
+    assert "kueue.x-k8s.io/job-min-parallelism" not in item["metadata"]["annotations"]
+    assert item["metadata"]["annotations"][naming.ASKED] == f"{pods}x1000 h100"
+
+
+@pytest.mark.parametrize("granted", [4_000, 21_000, 5_500])
+def test_another_size_than_the_manifest_allows_is_refused(granted: int) -> None:
+    with pytest.raises(WorkloadRejected, match="submit it anew"):
+        objects_of(recorded("elastic-job"), granted)
+
+
+def test_a_pod_becomes_a_job_that_runs_once() -> None:
+    item, _ = objects_of(recorded("pod"), 1_000)
+    assert (item["kind"], item["spec"]["backoffLimit"]) == ("Job", 0)
+    assert item["spec"]["template"]["spec"]["restartPolicy"] == "Never"
+    assert item["metadata"]["namespace"] != "default"
+
+
+def test_claims_are_copied_under_names_of_the_attempt() -> None:
+    """Planted: the person's name, which the next attempt would have found taken."""
+    options = some_options(pool=a_pool_with(device_class="gpu.nvidia.com"))
+    item, (template,) = objects_of(recorded("job-with-claim"), 1_000, options=options)
+    name = "tg-0197a8c0-1111-7222-8333-444444444444-claim-0"
+    assert template["metadata"]["name"] == name
+    claims = item["spec"]["template"]["spec"]["resourceClaims"]
+    assert claims == [{"name": "gpu", "resourceClaimTemplateName": name}]
+    assert item["metadata"]["annotations"][naming.ASKED] == f"1x{name}"
+
+
+def test_a_jobset_has_ranks_of_each_copy_and_its_new_host_names() -> None:
+    text = recorded("jobset-in-a-rack").replace(
+        "              - sleep\n              - '30'",
+        "              - --master=jobset-tas-workers-0-0.jobset-tas:29500\n"
+        "              - jobset-tas-workers-0-0x",
+    )
+    options = some_options(pool=a_pool_with(**TOPOLOGY))
+    item, _ = objects_of(text, *[8_000] * 8, options=options)
+    template = item["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    key = "tg-0197a8c0-1111-7222-8333-444444444444"
+    assert template["metadata"]["annotations"] == {
+        "kueue.x-k8s.io/podset-required-topology": RACK,
+        naming.KEY: key,
+        naming.RANKS_OF_COPY: "4",
+    }
+    assert template["spec"]["containers"][0]["command"] == [
+        f"--master={key}-workers-0-0.{key}:29500",
+        "jobset-tas-workers-0-0x",
+    ]
+    assert item["metadata"]["annotations"][naming.ASKED] == "8x8000 h100"
+
+
+def test_aliases_do_not_share_what_is_filled_in() -> None:
+    """Planted: a deep copy that keeps what is shared; the second template had the first's rank."""
+    text = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: two}
+spec:
+  replicatedJobs:
+  - name: a
+    template: &job
+      spec:
+        template:
+          spec:
+            restartPolicy: Never
+            containers:
+            - {name: m, image: i, resources: {limits: {nvidia.com/gpu: 1}}}
+  - name: b
+    template: *job
+"""
+    item, _ = objects_of(text, 1_000, 1_000)
+    first, second = (
+        one["template"]["spec"]["template"]["metadata"]["annotations"]
+        for one in item["spec"]["replicatedJobs"]
+    )
+    assert naming.FIRST_RANK not in first
+    assert second[naming.FIRST_RANK] == "1"
+
+
+def test_other_clusters_refuse_a_manifest() -> None:
+    with pytest.raises(WorkloadRejected, match="runs no Kubernetes manifests"):
+        check_workload(replace(a_kube_workload("kind: Job"), is_manifest=True))
+
+
+def a_pool_of(**settings: Any) -> KubernetesOptions:
+    return some_options(pool=a_pool_with(**settings))
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "refusal"),
+    [
+        (some_options(), "job", ""),
+        (
+            some_options(scheduler="volcano"),
+            "job",
+            "only Kueue holds manifests until they start, and it has none",
+        ),
+        (
+            some_options(allowed_registries=["nvcr.io"]),
+            "job",
+            "images of registry.example.com/train may not be run here; use one of nvcr.io",
+        ),
+        (
+            a_pool_of(resource="nvidia.com/mig-3g.40gb"),
+            "job-with-mig",
+            "pool h100 has nvidia.com/mig-3g.40gb, and the manifest asks for "
+            "nvidia.com/mig-1g.10gb",
+        ),
+        (
+            a_pool_of(device_class="gpu.nvidia.com"),
+            "job",
+            "the GPUs of pool h100 are claimed from device class gpu.nvidia.com, and the manifest "
+            "asks for nvidia.com/gpu",
+        ),
+        (
+            some_options(),
+            "job-with-claim",
+            "pool h100 has no device class gpu.nvidia.com",
+        ),
+        (
+            some_options(),
+            "jobset-in-a-rack",
+            f"pool h100 has no topology level {RACK}; it has none",
+        ),
+    ],
+)
+def test_why_a_cluster_does_not_run_it(options: KubernetesOptions, name: str, refusal: str) -> None:
+    assert place_on(options, "h100", job_of(recorded(name))).refusal == refusal
+
+
+def test_another_nodes_label_is_another_pool() -> None:
+    text = recorded("job").replace(
+        "restartPolicy: Never",
+        "restartPolicy: Never\n      nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100}",
+    )
+    assert place_on(some_options(), "h100", job_of(text)).refusal == (
+        "nodes of pool h100 have nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3, and the manifest "
+        "selects NVIDIA-A100"
+    )
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "volumes: [{name: s, secret: {secretName: pull}}]",
+        "volumes: [{name: s, projected: {sources: [{secret: {name: pull}}]}}]",
+        "initContainers: [{name: i, image: i, envFrom: [{secretRef: {name: pull}}]}]",
+    ],
+)
+def test_the_secret_for_pulling_images_is_nobodys(part: str) -> None:
+    """Against: a person who reads the registry's password."""
+    text = recorded("job").replace("restartPolicy: Never", f"restartPolicy: Never\n      {part}")
+    options = some_options(pull_secrets=["pull"])
+    assert place_on(options, "h100", job_of(text)).refusal == (
+        "the Secret pull is for pulling images only; name another"
+    )
+
+
+def test_invalid_options_refuse() -> None:
+    assert place_manifest({}, "h100", job_of(recorded("job"))).refusal == "its options are invalid"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "rank"),
+    [
+        ({naming.INDEX_OF_JOB: "3"}, {}, 3),
+        ({naming.INDEX_OF_JOB: "3", naming.FIRST_RANK: "2"}, {}, 5),
+        ({naming.INDEX_OF_JOB: "3", naming.RANKS_OF_COPY: "4"}, {naming.INDEX_OF_COPY: "1"}, 7),
+        ({naming.RANKS_OF_COPY: "1", naming.FIRST_RANK: "1"}, {naming.INDEX_OF_COPY: "2"}, 3),
+        ({naming.RANKS_OF_COPY: "4"}, {}, None),
+    ],
+)
+def test_the_rank_of_a_pod_of_several_copies(
+    annotations: dict[str, str], labels: dict[str, str], rank: int | None
+) -> None:
+    pod = {"metadata": {"annotations": annotations, "labels": {naming.ROLE: "rank", **labels}}}
+    assert naming.rank_of(pod) == rank

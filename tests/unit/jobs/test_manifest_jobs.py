@@ -1,0 +1,275 @@
+"""Jobs that are Kubernetes manifests, from the request to what their cluster is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.api_callers import by_token
+from builders.job_builders import an_attempt
+from builders.kubernetes_builders import BLOCK, RACK
+from builders.portal_builders import Company, a_company
+from clusters.models import Cluster
+from jobs.arbitration.snapshots import load_snapshot
+from jobs.execution.workloads import workload_of
+from jobs.models import Job
+from jobs.submission.requests import read_job_request
+from primitives.clock import SystemClock
+from primitives.errors import InvalidRequest
+from tenants.models import User
+
+RECORDINGS = Path(__file__).parents[2] / "recordings" / "manifests"
+TEAM = "ai-company/research/nlp"
+POOL = {
+    "node_selector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"},
+    "topology_name": "fabric",
+    "topology_levels": [BLOCK, RACK],
+}
+
+
+def recorded(name: str) -> str:
+    return (RECORDINGS / f"{name}.yaml").read_text()
+
+
+def a_body(name: str = "job", **changes: Any) -> dict[str, Any]:
+    return {"team": TEAM, "manifest": recorded(name), **changes}
+
+
+def errors_of(body: dict[str, Any]) -> list[tuple[str, str]]:
+    with pytest.raises(InvalidRequest) as refusal:
+        read_job_request(body)
+    return [(error.pointer, error.detail) for error in refusal.value.errors]
+
+
+def test_a_manifest_gives_name_size_image_and_limit() -> None:
+    """Planted: the most Pods of an elastic Job as its least, too."""
+    text = recorded("elastic-job").replace("spec:\n", "spec:\n  activeDeadlineSeconds: 600\n", 1)
+    request = read_job_request({"team": TEAM, "manifest": text, "time_limit": "1h"})
+    assert (request.name, request.launch, request.script) == ("partial", "manifest", text)
+    size = request.size
+    assert (size.mgpu_per_node, size.node_count, size.node_count_min) == (1_000, 20, 5)
+    assert (request.image, request.time_limit_s) == ("registry.example.com/train:1", 600)
+    assert [(note.line, note.verdict) for note in request.notes][-2:] == [
+        (9, "understood"),
+        (10, "understood"),
+    ]
+
+
+def test_what_is_in_the_manifest_is_not_given_beside_it() -> None:
+    wrong = {"gpus": 4, "image": "x:1", "environment": {"A": "1"}, "script": "true"}
+    assert errors_of(a_body(**wrong, array="0-3", launch="batch")) == [
+        ("/array", "is of scripts; in a Job, completions runs a Pod for each index"),
+        ("/environment", "is not given beside a manifest; change it in the manifest"),
+        ("/gpus", "is not given beside a manifest; change it in the manifest"),
+        ("/image", "is not given beside a manifest; change it in the manifest"),
+        ("/launch", "is manifest for a manifest; leave it out"),
+        ("/script", "give a script or a manifest, not both"),
+    ]
+
+
+def test_a_script_is_no_manifest() -> None:
+    body = {"team": TEAM, "gpus": 1, "script": "true", "launch": "manifest"}
+    assert errors_of(body) == [
+        ("/launch", "is manifest only for a job that is given as a manifest")
+    ]
+
+
+def test_each_refusal_names_its_line_and_field() -> None:
+    """Planted: the first of them only."""
+    text = recorded("job").replace(
+        "      restartPolicy: Never\n",
+        "      restartPolicy: Never\n      hostNetwork: true\n      nodeName: gpu-1\n",
+    )
+    assert errors_of({"team": TEAM, "manifest": text}) == [
+        (
+            "/manifest",
+            "line 14: document 1, Job: spec.template.spec.hostNetwork: the team's namespace "
+            "allows no access to the node; leave it out",
+        ),
+        (
+            "/manifest",
+            "line 15: document 1, Job: spec.template.spec.nodeName: the scheduler chooses the "
+            "node; write nodeSelector or leave it out",
+        ),
+    ]
+
+
+def test_a_text_that_is_no_yaml_is_refused_with_its_line() -> None:
+    assert errors_of({"team": TEAM, "manifest": "a: [1\nb: 2\n"}) == [
+        (
+            "/manifest",
+            "line 2: manifest: is no YAML: did not find expected ',' or ']'",
+        )
+    ]
+
+
+@pytest.fixture
+def company(db: None) -> Company:
+    company = a_company()
+    options = {"kubeconfig": "/etc/x", "pools": {"h100": POOL}}
+    Cluster.objects.update(kind="kubernetes", options=options, seen_at=SystemClock().now())
+    return company
+
+
+def submit(user: User, body: dict[str, Any], *, is_plan: bool = False) -> Any:
+    path = "jobs?dry_run=true" if is_plan else "jobs"
+    return by_token(user).post(path, body)
+
+
+def test_a_plan_shows_size_start_and_notes(company: Company, bob: User) -> None:
+    answer = submit(bob, a_body(), is_plan=True)
+    assert answer.status_code == 200, answer.content
+    plan = answer.json()
+    job = plan["job"]
+    assert (job["name"], job["launch"], job["mgpu_per_node"], job["node_count"]) == (
+        "sample",
+        "manifest",
+        3_000,
+        1,
+    )
+    assert (plan["pool"], plan["would_start_now"], plan["cluster"]) == ("h100", True, "local")
+    assert [(note["text"], note["detail"]) for note in plan["notes"]] == [
+        (
+            "document 1, Job: metadata.labels.kueue.x-k8s.io/queue-name",
+            "the job goes to its team's queue",
+        ),
+        (
+            "document 1, Job: spec.completionMode",
+            "Indexed, so that each Pod has a log of its own",
+        ),
+        (
+            "",
+            "3 Pods with 1 GPU each. The job is planned with 3 GPUs on each node, and its cluster "
+            "places each Pod.",
+        ),
+    ]
+    assert not Job.objects.exists()
+
+
+def test_a_manifest_is_kept_as_it_was_given(company: Company, bob: User) -> None:
+    answer = submit(bob, a_body(priority_class="normal", is_preemptible=True))
+    assert answer.status_code == 201, answer.content
+    job = Job.objects.get()
+    assert (job.script, job.launch, job.mgpu_per_node, job.node_count) == (
+        recorded("job"),
+        "manifest",
+        3_000,
+        1,
+    )
+    assert (job.image, job.is_preemptible) == ("registry.example.com/train:1", True)
+    detail = by_token(bob).get(f"jobs/{job.id}").json()
+    assert (detail["launch"], detail["script"]) == ("manifest", job.script)
+    attempt = an_attempt(job, cluster=company.cluster, nodes=("a",))
+    workload = workload_of(attempt)
+    assert (workload.is_manifest, workload.batch, workload.script) == (True, None, job.script)
+    assert attempt.ranks == 3
+
+
+def test_an_elastic_job_has_its_least_and_most(company: Company, bob: User) -> None:
+    answer = submit(bob, a_body("elastic-job"))
+    assert answer.status_code == 201, answer.content
+    job = Job.objects.get()
+    assert (job.mgpu_per_node, job.node_count_min, job.node_count) == (5_000, 1, 4)
+
+
+def test_required_topology_becomes_a_level_of_the_portal(company: Company, bob: User) -> None:
+    """Planted: the annotation only, of which the arbiter knew nothing."""
+    options = {"kubeconfig": "/etc/x", "pools": {"h100": {**POOL, "topology_domains": None}}}
+    Cluster.objects.update(options=options)
+    answer = submit(bob, a_body("jobset-in-a-rack"), is_plan=True)
+    assert answer.status_code == 200, answer.content
+    assert answer.json()["job"]["required_topology"] == "rack"
+    Cluster.objects.update(
+        options={"kubeconfig": "/etc/x", "pools": {"h100": {"node_selector": {}}}}
+    )
+    assert submit(bob, a_body("jobset-in-a-rack")).json()["errors"] == [
+        {
+            "pointer": "/manifest",
+            "detail": "no cluster runs it (local: pool h100 has no topology level "
+            f"{RACK}; it has none)",
+            "code": "unavailable",
+        }
+    ]
+
+
+def test_parts_of_gpus_have_the_size_of_their_pool(company: Company, bob: User) -> None:
+    """Planted: one unit of the resource as a whole GPU."""
+    mig = {**POOL, "resource": "nvidia.com/mig-1g.10gb", "mgpu_per_unit": 125}
+    Cluster.objects.update(options={"kubeconfig": "/etc/x", "pools": {"h100": mig}})
+    plan = submit(bob, a_body("job-with-mig"), is_plan=True).json()
+    assert plan["job"]["mgpu_per_node"] == 125
+    assert submit(bob, a_body()).json()["errors"][0]["detail"] == (
+        "no cluster runs it (local: pool h100 has nvidia.com/mig-1g.10gb, and the manifest asks "
+        "for nvidia.com/gpu)"
+    )
+
+
+def test_claims_find_the_pool_of_their_device_class(company: Company, bob: User) -> None:
+    dra = {**POOL, "device_class": "gpu.nvidia.com"}
+    Cluster.objects.update(options={"kubeconfig": "/etc/x", "pools": {"h100": dra}})
+    plan = submit(bob, a_body("job-with-claim"), is_plan=True).json()
+    assert (plan["pool"], plan["job"]["mgpu_per_node"]) == ("h100", 1_000)
+
+
+def test_only_clusters_that_run_manifests_remain(company: Company, bob: User) -> None:
+    """Planted: a manifest on a local cluster, which would have run it as a script."""
+    Cluster.objects.update(kind="local", options={})
+    answer = submit(bob, a_body())
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["detail"] == (
+        "no cluster runs it (local: it runs no Kubernetes manifests)"
+    )
+
+
+def test_the_scheduler_offers_it_only_to_such_clusters(company: Company, bob: User) -> None:
+    """Planted: the check at submission only, so that a later cluster of another kind got it."""
+    assert submit(bob, a_body()).status_code == 201
+    own = company.cluster
+    other = Cluster.objects.create(name="other", kind="local", options={}, seen_at=own.seen_at)
+    (queued,) = load_snapshot(SystemClock().now()).queued
+    assert queued.clusters == {str(own.pk)}
+    assert str(other.pk) not in queued.clusters
+
+
+def test_a_priority_class_that_the_portal_knows_counts(company: Company, bob: User) -> None:
+    text = recorded("job").replace(
+        "restartPolicy: Never", "restartPolicy: Never\n      priorityClassName: normal"
+    )
+    plan = submit(bob, {"team": TEAM, "manifest": text}, is_plan=True).json()
+    assert plan["notes"][-2] == {
+        "line": 0,
+        "text": "priority class normal",
+        "verdict": "understood",
+        "detail": "priority_class = normal",
+    }
+
+
+def test_there_are_no_alternatives_to_a_manifest(company: Company, bob: User) -> None:
+    """Planted: variants of its size, which the manifest would not have followed."""
+    job = submit(bob, a_body()).json()
+    Job.objects.update(explanation={"code": "waiting_for_free_gpus", "sentence": "It waits."})
+    found = by_token(bob).post(f"jobs/{job['id']}/alternatives", {}).json()
+    assert (found["items"], found["sentence"]) == (
+        [],
+        "Its size is in its manifest: to ask for less, change the manifest and submit it anew.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "gpus", "size"),
+    [(3, 1, (3_000, 1)), (20, 1, (5_000, 4)), (4, 8, (8_000, 4)), (2, 4, (8_000, 1))],
+)
+def test_pods_share_nodes(
+    company: Company, bob: User, parallelism: int, gpus: int, size: tuple[int, int]
+) -> None:
+    """Planted: a node for each Pod, of which 20 never fitted on 4 nodes."""
+    text = (
+        recorded("job")
+        .replace("parallelism: 3", f"parallelism: {parallelism}")
+        .replace("completions: 3", f"completions: {parallelism}")
+        .replace("nvidia.com/gpu: 1", f"nvidia.com/gpu: {gpus}")
+    )
+    plan = submit(bob, {"team": TEAM, "manifest": text}, is_plan=True).json()
+    assert (plan["job"]["mgpu_per_node"], plan["job"]["node_count"]) == size
