@@ -83,8 +83,8 @@ class Problems:
     def raise_any(self, notes: Sequence[Note] = ()) -> None:
         """Raise InvalidRequest with all errors in the order of their pointers, if any.
 
-        `notes` say what became of the lines of the text. Its refused lines are errors, too. Those
-        of a manifest are errors even alone: nothing else is known of it.
+        `notes` say what became of the lines of the text. Its refused lines are errors, too.
+        Refused lines of a manifest raise by themselves, since nothing else is known of it.
         """
         refusals = refused_lines(notes, self.source)
         if self._errors or (refusals and self.source == "manifest"):

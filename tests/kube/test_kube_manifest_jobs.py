@@ -258,7 +258,7 @@ def test_a_time_limit_ends_it_as_timed_out(rig: KubernetesRig) -> None:
 def test_a_submission_whose_answer_was_lost_is_one_object(rig: KubernetesRig) -> None:
     """Another connector, whose watches know nothing yet, finds the JobSet by its key.
 
-    Planted: only objects of the cluster's own kind are looked for.
+    Against: a second object, since only objects of the cluster's own kind are looked for.
     """
     workload = a_manifest(JOBSET_TEXT, "sleep 100")
     uid = rig.connector.submit(workload)

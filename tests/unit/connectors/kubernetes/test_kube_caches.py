@@ -224,12 +224,17 @@ def test_pods_without_gpus_are_kept_where_there_is_a_pool_of_cores_and_are_news_
     assert not is_news()
 
 
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
+
+
 class AClusterApart:
     """A connector whose watches are silent, and what the server has meanwhile."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.connector = KubernetesConnector(some_options(), CLUSTER_ID)
         self.jobs: list[Json] = []
+        #: None where the server does not know the kind.
+        self.jobsets: list[Json] | None = None
         self.others: dict[str, Json] = {}
         self.workloads: list[Json] = []
         self.written: list[str] = []
@@ -246,7 +251,10 @@ class AClusterApart:
     def _list(self, path: str, *, labels: str = "", fields: str = "") -> KubeList:
         if self.is_away:
             raise ClusterUnavailable("it does not answer")
-        items = {JOBS: self.jobs}.get(path, self.workloads if "/workloads" in path else [])
+        if path == JOBSETS and self.jobsets is None:
+            raise NotFound(404, "NotFound", "the server could not find the requested resource", ())
+        known = {JOBS: self.jobs, JOBSETS: self.jobsets or []}
+        items = known.get(path, self.workloads if "/workloads" in path else [])
         return KubeList(items, "9", 0)
 
     def _get(self, path: str) -> Json:
@@ -317,11 +325,22 @@ def test_what_was_stopped_behind_our_back_is_not_released(monkeypatch: pytest.Mo
 
 def test_one_of_an_earlier_kind_is_asked_for_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     apart = AClusterApart(monkeypatch)
-    earlier = a_kube_job("s1") | {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
-    path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets/{KEY}"
+    earlier = a_kube_job("s1") | {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
+    path = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/pytorchjobs/{KEY}"
     apart.attempts.item_changed(None, earlier)
     assert apart.connector._finder.attempts_of(KEY) == ()
-    apart.others[path] = a_kube_job("another") | {"kind": "JobSet"}
+    apart.others[path] = a_kube_job("another") | {"kind": "PyTorchJob"}
     assert apart.connector._finder.attempts_of(KEY) == ()
     apart.others[path] = earlier
+    assert [one.uid for one in apart.connector._finder.attempts_of(KEY)] == ["s1"]
+
+
+def test_the_object_of_a_manifest_is_found_whatever_the_kind_of_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: only objects of the cluster's own kind are looked for."""
+    apart = AClusterApart(monkeypatch)
+    jobset = a_kube_job("s1") | {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+    assert apart.connector._finder.attempts_of(KEY) == ()
+    apart.jobsets = [jobset]
     assert [one.uid for one in apart.connector._finder.attempts_of(KEY)] == ["s1"]

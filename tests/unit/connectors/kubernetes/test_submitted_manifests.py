@@ -54,7 +54,9 @@ def objects_of(
 
 def test_a_job_gets_queue_marks_place_and_security() -> None:
     """Planted: the person's queue; a Job that removes itself; labels of the object only."""
-    item, others = objects_of(recorded("job"), 3_000, time_limit_s=600, grace_s=45)
+    text = recorded("job").replace("queue-name: main", "queue-name: theirs")
+    text = text.replace("suspend: true", "ttlSecondsAfterFinished: 5")
+    item, others = objects_of(text, 3_000, time_limit_s=600, grace_s=45)
     key = "tg-0197a8c0-1111-7222-8333-444444444444"
     namespace = naming.team_namespace("ai-company/research/nlp")
     assert others == ()

@@ -1,0 +1,74 @@
+"""A manifest job from the queue to its usage on a real Kubernetes: lent, taken back, run again."""
+
+from __future__ import annotations
+
+import pytest
+
+from billing.models import UsageSegment
+from builders.kube_loop import KubernetesLoop
+from builders.loop_builders import a_job
+from builders.portal_builders import Company, a_company, a_user
+from conformance.rigs import KubernetesRig
+from jobs.models import Attempt, Launch
+from jobs.submission.requests import read_job_request
+from quotas.models import Quota
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.kube]
+
+MANIFEST = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: lent}
+spec:
+  parallelism: 4
+  completions: 4
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: trainer
+        image: registry.example.com/train:1
+        command: [/bin/sh, -c, "sleep 1000 & wait"]
+        resources: {limits: {nvidia.com/gpu: 8}}
+"""
+
+
+def metered_mgpu(attempt: Attempt) -> list[int]:
+    segments = UsageSegment.objects.filter(attempt_id=attempt.id)
+    return [one.guaranteed_mgpu + one.borrowed_mgpu for one in segments]
+
+
+def test_a_manifest_gives_back_what_it_borrowed_and_runs_again(
+    kubernetes_rig: KubernetesRig,
+) -> None:
+    """Inference borrows all 32 GPUs with a manifest of 4 Pods. The other team takes its 8 back.
+
+    Planted: objects of one name for both attempts, of which the second was refused.
+    """
+    company: Company = a_company()
+    company.cluster.nodes.all().delete()
+    bob = a_user(company.organization, "bob")
+    loop = KubernetesLoop(company.cluster, kubernetes_rig, company.nlp, company.inference)
+    Quota.objects.filter(node=company.organization).update(borrow_limit_mgpu=0)
+    size = read_job_request({"team": "x", "manifest": MANIFEST}).size
+    assert (size.mgpu_per_node, size.node_count) == (8_000, 4)
+    lent = a_job(
+        company.inference,
+        bob,
+        company.pool,
+        gpus=8,
+        nodes=4,
+        script=MANIFEST,
+        launch=Launch.MANIFEST.value,
+    )
+    loop.until(lent, "running", "failed")
+    assert lent.state == "running"
+    wanted = a_job(company.nlp, bob, company.pool, gpus=8, script="sleep 1")
+    loop.until(wanted, "succeeded", "failed")
+    loop.until(lent, "running")
+    assert (wanted.state, lent.attempt_number) == ("succeeded", 2)
+    first = Attempt.objects.get(job=lent, number=1)
+    assert (first.outcome, first.stop_reason) == ("stopped", "preempted")
+    assert first.notice_at is not None
+    assert metered_mgpu(first) == [32_000]
+    assert sorted(slot["mgpu"] for slot in first.slots) == [8_000] * 4
