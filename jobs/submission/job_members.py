@@ -119,7 +119,9 @@ class JobMembers(BaseModel):
     )
     launch: Annotated[
         Annotated[Launch, one_of(Launch, Launch)] | None,
-        Stored("Whether the script runs once, on the first node, or on every node, or is a manifest"),
+        Stored(
+            "Whether the script runs once, on the first node, or on every node, or is a manifest"
+        ),
     ] = Field(
         None,
         description="`batch`: the script runs once, on the first node, and starts tasks on the "

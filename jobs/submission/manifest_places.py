@@ -65,7 +65,7 @@ def placed(
     A unit of its resource is a part of a GPU in some pools. Raises InvalidRequest if a pool has no
     cluster left, or if the pools have units of several sizes.
     """
-    kept: list[PoolPlace] = []
+    left: list[PoolPlace] = []
     units: dict[int, None] = {}
     first: ManifestPlace | None = None
     for place in places:
@@ -83,7 +83,7 @@ def placed(
         for cluster, one in running.values():
             units[kind_named(cluster.kind).gpu_unit_mgpu(cluster.options, pool.name)] = None
             first = first or one
-        kept.append(place._replace(clusters=frozenset(running)))
+        left.append(place._replace(clusters=frozenset(running)))
     assert first is not None
     assert job.gpus is not None
     if len(units) > 1:
@@ -96,7 +96,7 @@ def placed(
     largest_mgpu = min(
         (
             largest
-            for place in kept
+            for place in left
             if (largest := offer.fleet(place.pool).largest_node_mgpu(place.clusters)) is not None
         ),
         default=each_mgpu,
@@ -109,7 +109,7 @@ def placed(
             "preferred_topology": _level(first.preferred_topology),
         }
     )
-    return Placed(sized, _note_on(job, each_mgpu, size), kept)
+    return Placed(sized, _note_on(job, each_mgpu, size), left)
 
 
 def _grouped(job: ManifestJob, each_mgpu: int, largest_mgpu: int) -> Size:
@@ -155,10 +155,10 @@ def _place_on(cluster: Cluster, pool: str, job: ManifestJob) -> ManifestPlace:
     return kind_named(cluster.kind).place_manifest(cluster.options, pool, job)
 
 
-def _refused(told: Mapping[str, object]) -> InvalidRequest:
+def _refused(reasons: Mapping[str, object]) -> InvalidRequest:
     """Return the refusal with the reason of each cluster."""
-    listed = "; ".join(list(told)[:_LISTED_MAX]) or "there is no cluster with a pool of yours"
-    more = "; and more" if len(told) > _LISTED_MAX else ""
+    listed = "; ".join(list(reasons)[:_LISTED_MAX]) or "there is no cluster with a pool of yours"
+    more = "; and more" if len(reasons) > _LISTED_MAX else ""
     detail = f"no cluster runs it ({listed}{more})"
     return InvalidRequest(
         f"manifest: {detail}", errors=[FieldError("/manifest", detail, "unavailable")]

@@ -296,8 +296,8 @@ def _pools(
     if not named and request.manifest_job is not None:
         fitting = pools_for(request.manifest_job, offer)
         if len(fitting) > 1:
-            told = f"is required, because the manifest may run in several: {_listed(fitting)}"
-            errors.append(FieldError("/pool", told, "required"))
+            detail = f"is required, because the manifest may run in several: {_listed(fitting)}"
+            errors.append(FieldError("/pool", detail, "required"))
             return [], notes
         named = fitting
     if not named:

@@ -171,7 +171,7 @@ def _why_none(view: JobView, explanation: Mapping[str, Any]) -> str:
         return str(text)
     if view.job.origin == JobOrigin.NATIVE:
         return "It was submitted directly to its cluster, so it can be changed only there."
-    if view.job.kept["launch"] == Launch.MANIFEST:
+    if view.job.stored["launch"] == Launch.MANIFEST:
         return (
             "Its size is in its manifest: to ask for less, change the manifest and submit it anew."
         )

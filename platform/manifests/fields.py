@@ -48,17 +48,17 @@ class Field:
 
     def refuse(self, detail: str) -> None:
         """Refuse the manifest because of this field. `detail` says what to write."""
-        self._tell(Verdict.REFUSED, detail)
+        self._add(Verdict.REFUSED, detail)
 
     def ignore(self, detail: str) -> None:
         """Say that this field does not count, and what does."""
-        self._tell(Verdict.IGNORED, detail)
+        self._add(Verdict.IGNORED, detail)
 
     def note(self, detail: str) -> None:
         """Say what this field means here."""
-        self._tell(Verdict.UNDERSTOOD, detail)
+        self._add(Verdict.UNDERSTOOD, detail)
 
-    def _tell(self, verdict: Verdict, detail: str) -> None:
+    def _add(self, verdict: Verdict, detail: str) -> None:
         self._findings.add(self._document.line_of(self.path), self.where, verdict, detail)
 
     def at(self, *path: str) -> Field:

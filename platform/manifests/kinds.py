@@ -30,11 +30,11 @@ Reader = Callable[[Field, Claims, Mapping[str, str]], Shape]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object. `told` is why jobs of it are not run here, "" where they are."""
+    """A kind of object. `refusal` is why jobs of it are not run here, "" where they are."""
 
     api_version: str
     read: Reader
-    told: str = ""
+    refusal: str = ""
 
 
 def _job(item: Field, claims: Claims, marks: Mapping[str, str]) -> Shape:

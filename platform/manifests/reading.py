@@ -160,13 +160,13 @@ class _Reading:
             kind=name,
             name=_job_name(top),
             pod_sets=shape.pod_sets,
-            is_run=not kind.told,
+            is_run=not kind.refusal,
             time_limit_s=_limit_of(top, marks, shape.time_limit_s),
             priority_class=marks.get(PRIORITY) or _pod_priority(shape.pod_sets),
         )
         self._jobs.append(job)
-        if kind.told:
-            top.at("kind").refuse(_told(job, kind))
+        if kind.refusal:
+            top.at("kind").refuse(_kind_refusal(job, kind))
         else:
             _check_sizes(top, job)
 
@@ -208,12 +208,12 @@ def _unknown(group: str, name: str) -> str:
     )
 
 
-def _told(job: ManifestJob, kind: Kind) -> str:
+def _kind_refusal(job: ManifestJob, kind: Kind) -> str:
     """Return why the kind is not run, with the size that was read."""
     if job.gpus is None:
-        return kind.told
+        return kind.refusal
     each = f"{job.gpus.units} {job.gpus.name}"
-    return f"{kind.told}. It has {job.nodes} Pods with {each} each"
+    return f"{kind.refusal}. It has {job.nodes} Pods with {each} each"
 
 
 def _job_name(top: Field) -> str | None:

@@ -43,8 +43,8 @@ def manifest_objects(
     manifest = read_manifest(workload.script)
     job = manifest.job
     if job is None or not manifest.is_accepted:
-        told = [f"{one.where}: {one.detail}" for one in manifest.refusals[:3]]
-        raise WorkloadRejected("; ".join(told) or "the manifest is no single job")
+        refusals = [f"{one.where}: {one.detail}" for one in manifest.refusals[:3]]
+        raise WorkloadRejected("; ".join(refusals) or "the manifest is no single job")
     pool = pool_of(workload, options)
     if refusal := place_on(options, workload.pool, job).refusal:
         raise WorkloadRejected(refusal)
