@@ -226,6 +226,8 @@ const NUMBER_LABELS: Record<string, string> = {
   limit_mgpu: "Limit",
   held_mgpu: "In use under the limit",
   leaving_mgpu: "Being stopped",
+  unlimited_jobs: "Jobs without a time limit",
+  unlimited_mgpu: "Held by these jobs",
   capacity_mgpu: "Working in the pool",
   could_ever_mgpu: "Most possible",
   nodes_needed: "Nodes needed",

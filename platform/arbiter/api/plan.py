@@ -51,6 +51,8 @@ NUMBERS: Mapping[str, str] = {
     "limit_mgpu": "limit of the binding node: guarantee and borrow limit",
     "held_mgpu": "use of the binding node, and claims below it",
     "leaving_mgpu": "part of that in jobs that are being stopped; absent if there is none",
+    "unlimited_jobs": "running jobs without a time limit, only where one of them has to end first",
+    "unlimited_mgpu": "GPUs that they hold",
     "capacity_mgpu": "working capacity of the pool; only where more than that is guaranteed and no"
     " limit refuses a job within the guarantee",
     "could_ever_mgpu": "most that quota or the fleet could ever give such a job",

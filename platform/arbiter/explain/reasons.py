@@ -124,6 +124,64 @@ class SpareTaken:
         )
 
 
+class Unlimited:
+    """The running jobs without a time limit, of which nobody knows when they end at the latest.
+
+    Nothing is computed before the first request.
+    """
+
+    __slots__ = ("_left", "_of_cluster", "_pool")
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        #: By cluster, the number and milli-GPU of these jobs; None until it is needed.
+        self._of_cluster: dict[str, tuple[int, int]] | None = None
+        #: By cluster, what the jobs leave to others on each node, in ascending order.
+        self._left: dict[str, list[int]] = {}
+
+    def numbers(self, shape: Shape) -> dict[str, int]:
+        """Return how many there are and what they hold, if one must end before `shape` fits.
+
+        Empty if other jobs' ends are enough.
+        """
+        if self._of_cluster is None:
+            self._of_cluster = self._look()
+        usable = [
+            c for c in self._pool.config.offered if shape.clusters is None or c in shape.clusters
+        ]
+        found = [self._of_cluster.get(cluster, (0, 0)) for cluster in usable]
+        jobs, mgpu = sum(one[0] for one in found), sum(one[1] for one in found)
+        if not jobs or any(self._nodes(cluster, shape) >= shape.node_count for cluster in usable):
+            return {}
+        return {"unlimited_jobs": jobs, "unlimited_mgpu": mgpu}
+
+    def _nodes(self, cluster: str, shape: Shape) -> int:
+        """Return how many nodes have room for a rank beside the jobs without a time limit."""
+        left = self._left.get(cluster)
+        if left is None:
+            left = self._left[cluster] = sorted(self._pool.config.offered[cluster].values())
+        return len(left) - bisect_left(left, shape.mgpu)
+
+    def _look(self) -> dict[str, tuple[int, int]]:
+        found: dict[str, tuple[int, int]] = {}
+        held: dict[str, dict[str, int]] = {}
+        for holding in self._pool.holdings.all.values():
+            run = holding.run
+            if run.time_limit_s is not None or holding.is_going:
+                continue
+            jobs, mgpu = found.get(run.cluster, (0, 0))
+            found[run.cluster] = jobs + 1, mgpu + holding.mgpu
+            nodes = held.setdefault(run.cluster, {})
+            for slot in run.slots:
+                nodes[slot.node] = nodes.get(slot.node, 0) + slot.mgpu
+        for cluster, nodes in held.items():
+            offered = self._pool.config.offered.get(cluster, {})
+            self._left[cluster] = sorted(
+                mgpu - nodes.get(node, 0) for node, mgpu in offered.items()
+            )
+        return found
+
+
 class Reasons:
     """Finds the reasons of one pool's classes; common values are looked up once.
 
@@ -133,7 +191,7 @@ class Reasons:
 
     __slots__ = (
         *("_available", "_being_freed", "_free", "_is_overcommitted", "_leaving", "_pool"),
-        *("_spare_taken", "_used"),
+        *("_spare_taken", "_unlimited", "_used"),
     )
 
     def __init__(self, pool: Pool, spare_taken: SpareTaken, used: InUse) -> None:
@@ -141,6 +199,7 @@ class Reasons:
         self._pool = pool
         self._spare_taken = spare_taken
         self._used = used
+        self._unlimited = Unlimited(pool)
         #: The milli-GPU of claims, by the nodes at or above their teams.
         self._being_freed = Counter[int]()
         for earmark in pool.earmarks.values():
@@ -281,8 +340,10 @@ class Reasons:
                 numbers.update(wants_numbers(pool.config, shape))
             if shape.is_bound:
                 numbers["nodes_in_one_domain"] = pool.free.together(shape)
+            numbers.update(self._unlimited.numbers(shape))
             return Reason(Code.TOPOLOGY_FRAGMENTED, numbers)
         if not is_entitled:
+            numbers.update(self._unlimited.numbers(shape))
             return Reason(Code.WAITING_FOR_FREE_GPUS, numbers)
         if self._is_overcommitted:
             numbers["capacity_mgpu"] = pool.config.healthy_mgpu

@@ -278,7 +278,24 @@ def _held_text(numbers: Mapping[str, int]) -> str:
     return held
 
 
+def _unlimited(waiting: Waiting, terms: _Terms) -> str:
+    """Return that jobs without a time limit have to end first; "" if none has to."""
+    jobs = waiting.numbers.get("unlimited_jobs", 0)
+    if not jobs:
+        return ""
+    held = terms.count(waiting.numbers["unlimited_mgpu"])
+    if jobs == 1:
+        told = f"1 job without a time limit holds {held}; it has"
+    else:
+        told = f"{jobs:,} jobs without a time limit hold {held}; one of them has"
+    return f" {told} to end first, so no latest start is known."
+
+
 def _waiting_for_free_gpus(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    return _free_gpus(waiting, job, terms) + _unlimited(waiting, terms)
+
+
+def _free_gpus(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
     free, largest = numbers["free_mgpu"], numbers["largest_free_on_a_cluster_mgpu"]
     if largest >= numbers["need_mgpu"]:
@@ -413,6 +430,7 @@ def _topology_fragmented(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str
     return (
         f"{terms.count(free)} {_are(free)} free on one cluster, but scattered:"
         f" it needs {nodes} {gpus_text(numbers['mgpu_per_node'])} free{each}, and {has}."
+        f"{_unlimited(waiting, terms)}"
     )
 
 

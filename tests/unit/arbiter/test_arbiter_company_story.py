@@ -190,4 +190,6 @@ def test_a_department_at_its_guarantee_reclaims_nothing() -> None:
         "guaranteed_mgpu": 200 * GPU,
         "in_use_mgpu": 280 * GPU,
         "protected_mgpu": 200 * GPU,
+        "unlimited_jobs": 29,
+        "unlimited_mgpu": 1_000 * GPU,
     }

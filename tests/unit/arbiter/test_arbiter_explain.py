@@ -273,3 +273,39 @@ def test_it_would_delay_a_job_that_comes_first() -> None:
 def test_every_code_has_a_sentence() -> None:
     """Planted: a new code in the plan, and in nothing else."""
     assert set(sentences._WRITERS) == set(Code)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "held", "more"),
+    [
+        (
+            3,
+            16,
+            " 3 jobs without a time limit hold 16 GPUs; one of them has to end first, so no latest"
+            " start is known.",
+        ),
+        (
+            1,
+            1,
+            " 1 job without a time limit holds 1 GPU; it has to end first, so no latest start is"
+            " known.",
+        ),
+        (0, 0, ""),
+    ],
+)
+def test_jobs_without_a_time_limit_are_named(jobs: int, held: int, more: str) -> None:
+    """Planted: told where there are none."""
+    numbers = {"unlimited_jobs": jobs} if jobs else {}
+    gpus = {**FREE, "unlimited": held} if jobs else FREE
+    told_free = told(Code.WAITING_FOR_FREE_GPUS, gpus=gpus, **numbers)
+    assert told_free == f"It needs 8 GPUs; 3 are free.{more}"
+    scattered = {"nodes_needed": 25, "nodes_fitting": 1}
+    text = told(
+        Code.TOPOLOGY_FRAGMENTED,
+        job=GANG,
+        **scattered,
+        **numbers,
+        mgpu_per_node=8 * GPU,
+        gpus={"largest_free_on_a_cluster": 200, **({"unlimited": held} if jobs else {})},
+    )
+    assert text.endswith(f"and 1 has.{more}")
