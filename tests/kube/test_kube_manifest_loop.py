@@ -43,7 +43,7 @@ def test_a_manifest_gives_back_what_it_borrowed_and_runs_again(
 ) -> None:
     """Inference borrows all 32 GPUs with a manifest of 4 Pods. The other team takes its 8 back.
 
-    Planted: objects of one name for both attempts, of which the second was refused.
+    Against: objects of one name for both attempts, of which the second was refused.
     """
     company: Company = a_company()
     company.cluster.nodes.all().delete()

@@ -227,7 +227,11 @@ def test_the_scheduler_offers_it_only_to_such_clusters(company: Company, bob: Us
     """Planted: the check at submission only, so that a later cluster of another kind got it."""
     assert submit(bob, a_body()).status_code == 201
     own = company.cluster
-    other = Cluster.objects.create(name="other", kind="local", options={}, seen_at=own.seen_at)
+    # It runs images, as the manifest has one.
+    options = {"kubeconfig": "/etc/y", "scheduler": "volcano", "pools": {"h100": POOL}}
+    other = Cluster.objects.create(
+        name="other", kind="kubernetes", options=options, seen_at=own.seen_at
+    )
     (queued,) = load_snapshot(SystemClock().now()).queued
     assert queued.clusters == {str(own.pk)}
     assert str(other.pk) not in queued.clusters
