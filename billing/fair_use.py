@@ -160,13 +160,15 @@ FROM billing_decayeduse u JOIN tenants_node n ON n.id = u.team_id
 _USES = """
 SELECT a.job_id::text, NULL::bigint, a.team_id::text, a.user_id::text, a.pool_id::text,
        a.organization_id::text, date_part('epoch', GREATEST(s.start, %(since)s))::bigint,
-       date_part('epoch', s."end")::bigint, s.guaranteed_mgpu + s.borrowed_mgpu
+       date_part('epoch', s."end")::bigint,
+       (s.guaranteed_mgpu + s.borrowed_mgpu) * a.use_factor_percent / 100
 FROM billing_usagesegment s JOIN billing_meteredattempt a ON a.id = s.attempt_id
 WHERE (s."end" > %(since)s OR s."end" IS NULL) {of_jobs}
 UNION ALL
 SELECT a.job_id::text, l.id, a.team_id::text, a.user_id::text, a.pool_id::text,
        a.organization_id::text, date_part('epoch', LEAST(l.start, %(since)s))::bigint,
-       date_part('epoch', LEAST(l."end", %(since)s))::bigint, l.mgpu
+       date_part('epoch', LEAST(l."end", %(since)s))::bigint,
+       l.mgpu * a.use_factor_percent / 100
 FROM billing_lateuse l JOIN billing_meteredattempt a ON a.id = l.attempt_id
 WHERE true {of_jobs}
 """

@@ -43,7 +43,8 @@ class AttemptNotMetered(LookupError):
 class Grant:
     """An attempt as the arbiter granted it at `at`, with its owner and first class.
 
-    `multiplier_ppm` is the price multiplier of its priority class at that time.
+    `multiplier_ppm` is the price multiplier of its priority class at that time, and
+    `use_factor_percent` how much of its use counts for fair-share.
     """
 
     attempt_id: UUID
@@ -60,6 +61,7 @@ class Grant:
     mgpu: int
     guaranteed_mgpu: int
     at: datetime
+    use_factor_percent: int = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ def register_attempts(grants: Sequence[Grant], *, now: datetime) -> None:
                 "cluster_id": grant.cluster_id,
                 "priority_class": grant.priority_class,
                 "multiplier_ppm": grant.multiplier_ppm,
+                "use_factor_percent": grant.use_factor_percent,
                 "mgpu": grant.mgpu,
                 "classed_at": times[grant.attempt_id].counts,
                 "guaranteed_mgpu": grant.guaranteed_mgpu,

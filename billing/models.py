@@ -44,9 +44,9 @@ class MeteredAttempt(models.Model):
     """The account that is charged for an attempt, as of its grant.
 
     `id` is the attempt's. `multiplier_ppm` is the price multiplier of its priority class at that
-    time. `MeteredParty` ensures that the named objects exist. From `classed_at` on,
-    `guaranteed_mgpu` are inside the team's guarantee, until an event changes that. An older account
-    has an event for its first class too.
+    time, and `use_factor_percent` how much of its use counts for fair-share. `MeteredParty` ensures
+    that the named objects exist. From `classed_at` on, `guaranteed_mgpu` are inside the team's
+    guarantee, until an event changes that. An older account has an event for its first class too.
     """
 
     id = models.UUIDField(primary_key=True, editable=False)
@@ -68,6 +68,7 @@ class MeteredAttempt(models.Model):
     )
     priority_class = models.CharField(max_length=63)
     multiplier_ppm = models.PositiveIntegerField(default=PPM)
+    use_factor_percent = models.PositiveIntegerField(default=100)
     mgpu = models.BigIntegerField()
     classed_at = models.DateTimeField(null=True)
     guaranteed_mgpu = models.BigIntegerField(null=True)

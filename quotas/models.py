@@ -39,6 +39,9 @@ INSTALLATION_RANGES = {
 CLASS_ORDER_MAX = 1_000_000
 #: Highest price of a priority class, as a multiple of the normal price.
 PRICE_MULTIPLIER_PPM_MAX = 100 * PPM
+#: How much of a use counts for fair-share, in percent: normally, and at most.
+USE_FACTOR_NORMAL = 100
+USE_FACTOR_MAX = 1_000
 
 
 class Quota(models.Model):
@@ -384,6 +387,7 @@ class PriorityClass(models.Model):
     grace_period_s = models.PositiveIntegerField(default=300)
     team_cap_mgpu = models.BigIntegerField(null=True)
     price_multiplier_ppm = models.PositiveIntegerField(default=PPM)
+    use_factor_percent = models.PositiveIntegerField(default=USE_FACTOR_NORMAL)
     description = models.CharField(max_length=200, blank=True)
     is_retired = models.BooleanField(default=False)
     version = models.IntegerField(default=1)
@@ -404,6 +408,10 @@ class PriorityClass(models.Model):
             models.CheckConstraint(
                 condition=Q(price_multiplier_ppm__lte=PRICE_MULTIPLIER_PPM_MAX),
                 name="priority_class_price_is_at_most_hundredfold",
+            ),
+            models.CheckConstraint(
+                condition=Q(use_factor_percent__lte=USE_FACTOR_MAX),
+                name="priority_class_use_counts_at_most_tenfold",
             ),
             models.CheckConstraint(
                 condition=Q(team_cap_mgpu=None) | Q(team_cap_mgpu__gte=0),

@@ -15,7 +15,7 @@ from audit.recording import record
 from live.publishing import publish
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from primitives.units import PPM
-from quotas.models import OrganizationPolicy, PriorityClass
+from quotas.models import USE_FACTOR_NORMAL, OrganizationPolicy, PriorityClass
 from tenants.access import Actor, get_visible, require, under, visible_node
 from tenants.models import Node, NodeKind
 from tenants.names import check_slug, check_time_zone
@@ -34,6 +34,7 @@ class ClassRules:
     grace_period_s: int = 300
     team_cap_mgpu: int | None = None
     price_multiplier_ppm: int = PPM
+    use_factor_percent: int = USE_FACTOR_NORMAL
     description: str = ""
 
 
@@ -59,6 +60,7 @@ class ClassEdit(TypedDict, total=False):
     grace_period_s: int
     team_cap_mgpu: int | None
     price_multiplier_ppm: int
+    use_factor_percent: int
     description: str
     is_retired: bool
 

@@ -86,8 +86,9 @@ def quota_snapshot(pools: Collection[UUID] | None = None) -> QuotaSnapshot:
                 min(grace_s, graces_s.get(organization, grace_s)),
                 cap_mgpu,
                 preempts_across,
+                factor,
             )
-            for pk, organization, order, preempts, grace_s, cap_mgpu, preempts_across in (
+            for pk, organization, order, preempts, grace_s, cap_mgpu, preempts_across, factor in (
                 PriorityClass.objects.order_by("pk").values_list(
                     "pk",
                     "organization_id",
@@ -96,6 +97,7 @@ def quota_snapshot(pools: Collection[UUID] | None = None) -> QuotaSnapshot:
                     "grace_period_s",
                     "team_cap_mgpu",
                     "preempts_across_teams",
+                    "use_factor_percent",
                 )
             )
         ),

@@ -397,6 +397,7 @@ export function thePriorityClasses(): PriorityClass[] {
     version: 1,
     grace_period_s: 300,
     team_cap_mgpu: null,
+    use_factor_percent: name === "low" ? 50 : 100,
     price_multiplier_ppm: name === "critical" ? 1_500_000 : 1_000_000,
     description,
     is_retired: false,

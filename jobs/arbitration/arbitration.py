@@ -219,6 +219,7 @@ class _Started(NamedTuple):
     attempt_number: int
     priority_class: str
     multiplier_ppm: int
+    use_factor_percent: int
     held: Held | None = None
 
 
@@ -229,7 +230,8 @@ def _mark_starting(planned: Mapping[UUID, Start]) -> list[tuple[_Started, _Grant
         cursor.execute(
             f"""
             SELECT j.id, j.organization_id, j.team_id, j.user_id, j.pool_id, j.name,
-                   {NEXT_NUMBER}, c.name, c.price_multiplier_ppm, j.attempt_number
+                   {NEXT_NUMBER}, c.name, c.price_multiplier_ppm, c.use_factor_percent,
+                   j.attempt_number
             FROM jobs_job j JOIN quotas_priorityclass c ON c.id = j.priority_class_id
             WHERE j.id = ANY(%s::uuid[]) AND j.state = 'queued'
             ORDER BY j.id FOR UPDATE OF j
@@ -390,6 +392,7 @@ def _grant(job: _Started, attempt: _Granted, now: datetime) -> Grant:
         mgpu=attempt.mgpu,
         guaranteed_mgpu=attempt.guaranteed_mgpu,
         at=now,
+        use_factor_percent=job.use_factor_percent,
     )
 
 

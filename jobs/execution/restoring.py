@@ -373,6 +373,7 @@ def _register(job: Job, attempt: Attempt, now: datetime) -> None:
         mgpu=attempt.mgpu,
         guaranteed_mgpu=attempt.guaranteed_mgpu,
         at=attempt.granted_at,
+        use_factor_percent=job.priority_class.use_factor_percent,
     )
     register_attempts([grant], now=now)
 

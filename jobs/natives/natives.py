@@ -606,6 +606,7 @@ def _grant(owner: Owner, job: Job, attempt: Attempt) -> Grant:
         mgpu=attempt.mgpu,
         guaranteed_mgpu=attempt.guaranteed_mgpu,
         at=attempt.granted_at,
+        use_factor_percent=owner.priority_class.use_factor_percent,
     )
 
 

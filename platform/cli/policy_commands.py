@@ -21,7 +21,7 @@ _YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 #: Settings that are typed in GPUs: the API's name by the name here.
 _GPUS = {"team_cap": "team_cap_mgpu"}
 #: Settings with another name in the API.
-_NAMES = {**_GPUS, "price": "price_multiplier_ppm"}
+_NAMES = {**_GPUS, "price": "price_multiplier_ppm", "use_factor": "use_factor_percent"}
 _MULTIPLIER = re.compile(r"([0-9]{1,4})(?:\.([0-9]{1,6}))?")
 
 policy_app = typer.Typer(
@@ -53,6 +53,7 @@ ClassSettings = Annotated[
     typer.Argument(
         metavar="NAME=VALUE...",
         help="order=100, grace_period_s=5m, team_cap=64 (GPUs, or none), price=1.5 (a factor), "
+        "use_factor=50 (percent of the use that counts for fair-share), "
         "preempts_within_team=yes, preempts_across_teams=no, description=...",
     ),
 ]

@@ -16,6 +16,7 @@ from quotas.models import (
     CLASS_ORDER_MAX,
     INSTALLATION_RANGES,
     PRICE_MULTIPLIER_PPM_MAX,
+    USE_FACTOR_MAX,
     InstallationPolicy,
     OrganizationPolicy,
     PriorityClass,
@@ -242,6 +243,7 @@ class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
             "grace_period_s",
             "team_cap_mgpu",
             "price_multiplier_ppm",
+            "use_factor_percent",
             "description",
             "is_retired",
             "version",
@@ -284,6 +286,13 @@ class _ClassRulesSerializer(StrictSerializer):
         required=False,
         help_text="Factor of the price in parts per million. It applies to jobs that start from "
         "then on. Only price managers may set it",
+    )
+    use_factor_percent = WholeNumberField(
+        min_value=0,
+        max_value=USE_FACTOR_MAX,
+        required=False,
+        help_text="How much of the use of its jobs counts for fair-share, in percent. It applies "
+        "to jobs that start from then on",
     )
     description = TextField(max_length=200, required=False, allow_blank=True)
 

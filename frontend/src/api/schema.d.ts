@@ -4226,6 +4226,7 @@ export interface components {
             price_multiplier_ppm?: number;
             /** Format: int64 */
             team_cap_mgpu?: number | null;
+            use_factor_percent?: number;
             version?: number;
         };
         /** @description A new priority class. Defaults are those of `normal`, without a cap. */
@@ -4250,6 +4251,8 @@ export interface components {
              * @description Limit of its jobs in one team and pool; null: no limit
              */
             team_cap_mgpu?: number | null;
+            /** @description How much of the use of its jobs counts for fair-share, in percent. It applies to jobs that start from then on */
+            use_factor_percent?: number;
         };
         PriorityClassPage: {
             items: components["schemas"]["PriorityClass"][];
@@ -4276,6 +4279,8 @@ export interface components {
              * @description Limit of its jobs in one team and pool; null: no limit
              */
             team_cap_mgpu?: number | null;
+            /** @description How much of the use of its jobs counts for fair-share, in percent. It applies to jobs that start from then on */
+            use_factor_percent?: number;
         };
         /**
          * @description An error (RFC 9457). `detail` is for people, `code` for programs.

@@ -241,6 +241,7 @@ const NUMBER_LABELS: Record<string, string> = {
   taken_mgpu: "Given to other teams",
   weight_permille: "Share of the weight",
   used_permille: "Share of recent use",
+  use_factor_percent: "Use of its class counts at (%)",
   class_cap_mgpu: "Cap of the class",
   class_in_use_mgpu: "Class in use",
   victims: "Jobs being preempted",

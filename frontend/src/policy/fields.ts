@@ -122,6 +122,14 @@ export const CLASS_FIELDS: readonly Field[] = [
     kind: "yes",
   },
   {
+    name: "use_factor_percent",
+    label: "Use counts at (%)",
+    meaning: "How much of the use of its jobs counts for fair-share, for jobs that start from now on.",
+    kind: "count",
+    min: 0,
+    max: 1000,
+  },
+  {
     name: "is_retired",
     label: "Retired",
     meaning: "New jobs cannot use this class. Existing jobs keep it.",

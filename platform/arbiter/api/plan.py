@@ -69,6 +69,7 @@ NUMBERS: Mapping[str, str] = {
     "taken_mgpu": "GPUs beyond guarantees that this cycle gave to teams with less recent use",
     "weight_permille": "weight of the named node among its siblings, per mille",
     "used_permille": "recent use of the named node among its siblings, per mille",
+    "use_factor_percent": "how much of the use of its class counts; absent if all of it does",
     "reserved_mgpu": "request of the job that this one would delay",
     "reserved_start_at": "reserved start of that job, in epoch seconds",
 }

@@ -115,6 +115,8 @@ class PriorityClass:
 
     `preempts_across_teams`: its jobs may preempt lower classes of other teams of the same
     organization, even protected jobs. They may do so only up to the cap, so never without a cap.
+
+    `use_factor_percent` of the use of its jobs counts for fair-share.
     """
 
     id: str
@@ -123,6 +125,7 @@ class PriorityClass:
     grace_period_s: int = 300
     team_cap_mgpu: int | None = None
     preempts_across_teams: bool = False
+    use_factor_percent: int = 100
 
 
 class Slot(NamedTuple):

@@ -23,7 +23,7 @@ from arbiter.cycle.prospects import Prospects
 from arbiter.cycle.service_position import position_of
 from arbiter.explain.reasons import SpareTaken
 from arbiter.explain.usage import NewStart
-from arbiter.fairshare.fair_tree import FairShares
+from arbiter.fairshare.fair_tree import FairShares, counted_mgpu
 from arbiter.placement.free_devices import Place
 from arbiter.preemption.reclaim import Reclaimer
 from arbiter.queue.blocked_order import BlockedOrder
@@ -380,7 +380,8 @@ class PoolCycle:
 
     def _charge(self, team: int, job: QueuedJob, *, is_borrowed: bool) -> None:
         """Charge a start or a claim at once: its use of the first hour, and the credits for it."""
-        self.shares.charge_start(team, job.user, job.mgpu)
+        cls = self.pool.config.classes.get(job.priority_class)
+        self.shares.charge_start(team, job.user, counted_mgpu(job.mgpu, cls))
         if is_borrowed:
             self.pool.hold_credits(team, job.mgpu)
 

@@ -118,7 +118,7 @@ class Core:
         self._classes = {cls.id: cls for cls in priority_classes}
         self._weights = {one.pool: one.permille for one in pool_weights}
         running = chain.from_iterable(pool.running.values() for pool in self._pools.values())
-        self._starts = Starts(tree, self._half_lives_s, self._weights, running)
+        self._starts = Starts(tree, self._half_lives_s, self._weights, running, self._classes)
         for pool in self._pools.values():
             pool.quotas = []
             pool.config = None

@@ -318,16 +318,15 @@ class Reasons:
                     code = Code.PARENT_LIMIT_REACHED
                 return Reason(code, numbers, pool.tree.ids[at])
         if not is_entitled and self._spare_taken.has_from(source):
+            fair = {**numbers, **_use_factor(pool, cls)}
             inside, by_others, node = self._spare_taken.before(source, position, team)
             if inside >= need:
-                numbers["taken_mgpu"] = inside
-                numbers["weight_permille"], numbers["used_permille"] = self._spare_taken.permille(
-                    node
-                )
-                return Reason(Code.BEHIND_FAIR_SHARE, numbers, pool.tree.ids[node])
+                fair["taken_mgpu"] = inside
+                fair["weight_permille"], fair["used_permille"] = self._spare_taken.permille(node)
+                return Reason(Code.BEHIND_FAIR_SHARE, fair, pool.tree.ids[node])
             if inside + by_others >= need:
                 # Numbers of other organizations are never shown.
-                return Reason(Code.BEHIND_FAIR_SHARE, numbers)
+                return Reason(Code.BEHIND_FAIR_SHARE, fair)
         if need <= min(
             numbers["available_by_quota_mgpu"], numbers["largest_free_on_a_cluster_mgpu"]
         ):
@@ -348,6 +347,14 @@ class Reasons:
         if self._is_overcommitted:
             numbers["capacity_mgpu"] = pool.config.healthy_mgpu
         return Reason(Code.WAITING_FOR_GUARANTEE, numbers)
+
+
+def _use_factor(pool: Pool, cls: JobClass) -> dict[str, int]:
+    """Return how much of the use of a class counts for fair-share; empty if all of it does."""
+    known = pool.config.classes.get(cls.priority.id)
+    if known is None or known.use_factor_percent == 100:
+        return {}
+    return {"use_factor_percent": known.use_factor_percent}
 
 
 def of_claimed(pool: Pool, earmark: Earmark) -> Reason:

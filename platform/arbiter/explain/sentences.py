@@ -357,6 +357,12 @@ def _behind_higher_priority(waiting: Waiting, job: QueuedJob, terms: _Terms) -> 
 
 
 def _behind_fair_share(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    factor = waiting.numbers.get("use_factor_percent")
+    counts = "" if factor is None else f" {factor} % of the use of its class counts."
+    return _by_fair_share(waiting, job, terms) + counts
+
+
+def _by_fair_share(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
     if "taken_mgpu" in numbers:
         who = "Your team" if waiting.node == job.team else _node(waiting, terms)

@@ -24,7 +24,7 @@ from heapq import heappop, heappush
 from math import gcd
 from typing import Protocol, TypeVar
 
-from arbiter.api.snapshot import Phase, RunningJob, Usage
+from arbiter.api.snapshot import Phase, PriorityClass, RunningJob, Usage
 from arbiter.fairshare.decay import (
     AREA_BITS,
     CHARGED_AT_START_S,
@@ -188,6 +188,11 @@ class _Block:
         return area >> AREA_BITS if area > 0 else 0
 
 
+def counted_mgpu(mgpu: int, priority_class: PriorityClass | None) -> int:
+    """Return how much of a use counts for fair-share, rounded down (R-115)."""
+    return mgpu if priority_class is None else mgpu * priority_class.use_factor_percent // 100
+
+
 class Starts:
     """Attempts that may still be charged for their start, summed up by team and user.
 
@@ -197,8 +202,8 @@ class Starts:
     """
 
     __slots__ = (
-        *("_at", "_block_of", "_blocks", "_of", "_seconds", "_to_begin", "_to_end", "_tree"),
-        "_weights",
+        *("_at", "_block_of", "_blocks", "_classes", "_of", "_seconds", "_to_begin", "_to_end"),
+        *("_tree", "_weights"),
     )
 
     def __init__(
@@ -207,8 +212,13 @@ class Starts:
         half_lives_s: Sequence[int],
         weights: Mapping[str, int],
         running: Iterable[RunningJob] = (),
+        classes: Mapping[str, PriorityClass] | None = None,
     ) -> None:
-        """Take `half_lives_s` as by `half_lives_of`, and `weights` of pools as in `fair_use`."""
+        """Take `half_lives_s` as by `half_lives_of`, and `weights` of pools as in `fair_use`.
+
+        `classes` have the factors of use; an unknown class counts as it is.
+        """
+        self._classes = classes or {}
         self._tree = tree
         self._weights = weights
         blocks = {half_life_s: _Block(decay_of(half_life_s)) for half_life_s in half_lives_s}
@@ -241,7 +251,8 @@ class Starts:
         one = of_users.get(user)
         if one is None:
             one = of_users[user] = _Charged()
-        worth = sign * run.mgpu * self._weights.get(run.pool, WEIGHT_OF_REFERENCE)
+        mgpu = counted_mgpu(run.mgpu, self._classes.get(run.priority_class))
+        worth = sign * mgpu * self._weights.get(run.pool, WEIGHT_OF_REFERENCE)
         if is_starting:
             one.fresh += worth
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -87,6 +88,26 @@ def test_what_was_borrowed_counts_as_what_was_guaranteed_does() -> None:
     a_metered_attempt(a_company().nlp, 0, HOUR, guaranteed_mgpu=3_000)
     carry_on(at(HOUR))
     assert used(at(HOUR)) == [pytest.approx(integral([(0, HOUR, 8_000)], at(HOUR)), abs=2)]
+
+
+def test_use_in_a_class_with_a_factor_counts_at_it() -> None:
+    """Also what is corrected late, and after it was carried on (R-115).
+
+    Planted: the factor left out of the segments, and of the late differences.
+    """
+    grant = replace(a_grant_of(a_company().nlp), use_factor_percent=50)
+    attempt = register_attempt(grant, now=at(0))
+    record_started(attempt.pk, at(0), at(0))
+    for hour in range(1, 13):
+        carry_on(at(hour * HOUR))
+    now = at(12 * HOUR)
+    assert used(now) == [pytest.approx(integral([(0, 12 * HOUR, 4_000)], now), abs=12)]
+    record_ended(attempt.pk, at(HOUR), now=now)
+    assert used(now) == [pytest.approx(integral([(0, HOUR, 4_000)], now), abs=12)]
+    carry_on(at(13 * HOUR))
+    assert used(at(13 * HOUR)) == [
+        pytest.approx(integral([(0, HOUR, 4_000)], at(13 * HOUR)), abs=14)
+    ]
 
 
 def test_what_the_meter_hears_within_an_hour_is_exact() -> None:

@@ -29,6 +29,7 @@ DEADLINE: dict[str, Any] = {
     "grace_period_s": 60,
     "team_cap_mgpu": 8_000,
     "price_multiplier_ppm": 1_500_000,
+    "use_factor_percent": 50,
     "description": "papers",
 }
 
@@ -93,6 +94,7 @@ def test_what_is_left_out_stops_nobody_and_costs_the_price(alice: Caller) -> Non
         "grace_period_s": 300,
         "team_cap_mgpu": None,
         "price_multiplier_ppm": 1_000_000,
+        "use_factor_percent": 100,
         "description": "",
         "is_retired": False,
         "version": 1,
@@ -113,6 +115,7 @@ def test_what_is_left_out_stops_nobody_and_costs_the_price(alice: Caller) -> Non
         ({"team_cap_mgpu": None}, "/team_cap_mgpu"),
         ({"price_multiplier_ppm": 100_000_001}, "/price_multiplier_ppm"),
         ({"price_multiplier_ppm": 1.5}, "/price_multiplier_ppm"),
+        ({"use_factor_percent": 1_001}, "/use_factor_percent"),
         ({"description": "x" * 201}, "/description"),
         ({"is_retired": True}, "/is_retired"),
         ({"organization": "ai-company/research"}, "/organization"),
@@ -277,6 +280,7 @@ def test_a_class_that_jobs_were_of_stays_known(company: Company, cast: Cast, ali
         ({"order": 1_000_001}, "order_is_sane"),
         ({"grace_period_s": 86_401}, "grace_is_at_most_a_day"),
         ({"price_multiplier_ppm": 100_000_001}, "price_is_at_most_hundredfold"),
+        ({"use_factor_percent": 1_001}, "use_counts_at_most_tenfold"),
     ],
 )
 def test_the_database_refuses_what_means_nothing(
