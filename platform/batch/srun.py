@@ -7,12 +7,14 @@ the tasks, as Slurm's.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from batch.command_line import Refused
 from batch.places import PLACES_VARIABLE, Place, read_places
@@ -50,8 +52,15 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     held: list[Sequence[int]] = [place.devices for place in step.places]
     if step.reserves:
         held = [*state.claim(step.places, step.needs())]
+    _take_name()
     run = _Run(step, held, state.next_number(), options, environment)
     return run.until_all_end(command)
+
+
+def _take_name() -> None:
+    """Call this process srun, so that a cluster that notifies each task itself leaves it out."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text("srun")
 
 
 def _places(environment: Mapping[str, str]) -> list[Place]:

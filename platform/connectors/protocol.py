@@ -47,6 +47,17 @@ class RankSlot:
     mgpu: int
 
 
+#: The most seconds between TERM and KILL for what is ended without a notice: the other ranks of one
+#: that failed, and what a script leaves behind.
+ENDING_S = 30
+
+
+def ahead_ms(time_limit_s: int | None, signal_ahead_s: int | None, grace_s: int) -> int:
+    """Return the milliseconds from the notice to the time limit; 0 without a limit."""
+    wanted_s = grace_s if signal_ahead_s is None else signal_ahead_s
+    return min(1_000 * wanted_s, 500 * (time_limit_s or 0))
+
+
 @dataclass(frozen=True, slots=True)
 class BatchLaunch:
     """How the script of a batch job runs: once, on the first node, as `sbatch` runs it.
@@ -81,8 +92,12 @@ class Workload:
     - `environment` is already checked (reliability rules). The connector adds the rendezvous and
       GPU variables.
     - `time_limit_s` of None means no limit. At the limit every rank's process group is killed.
-    - `notice_signal` goes to every rank's process group on `notify`, and `grace_s` before the time
-      limit.
+    - `notice_signal` is the notice, on `notify` and `ahead_ms` before the time limit. It goes once
+      to each process of every rank. A script's own shell gets it only if it handles it. With
+      `signals_shell_only`, it goes to that shell alone, in any case.
+    - After a notice nothing is killed for `grace_s`, not even what outlives the script. After that,
+      what a script left behind is killed. `signal_ahead_s` says how long before the time limit the
+      notice comes; None means `grace_s`.
     - Every node must have all of `features`.
     - `image` is the container image for the script, on a cluster that runs images.
     - `required_topology` confines all nodes to one domain of that level. `preferred_topology` asks
@@ -110,6 +125,8 @@ class Workload:
     time_limit_s: int | None = None
     notice_signal: str = "TERM"
     grace_s: int = 30
+    signal_ahead_s: int | None = None
+    signals_shell_only: bool = False
     features: tuple[str, ...] = ()
     image: str | None = None
     required_topology: str | None = None
@@ -124,6 +141,11 @@ class Workload:
     def ranks(self) -> int:
         """Return how many times the script runs."""
         return 1 if self.batch is not None else len(self.slots)
+
+    @property
+    def ahead_ms(self) -> int:
+        """Return the milliseconds from the notice to the time limit, at most half of it (R-106)."""
+        return ahead_ms(self.time_limit_s, self.signal_ahead_s, self.grace_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,11 @@ def _check_times(workload: Workload) -> None:
         raise WorkloadRejected(f"a time limit is 1 to {TIME_LIMIT_S_MAX} seconds, not {limit_s}")
     if not 0 <= workload.grace_s <= GRACE_S_MAX:
         raise WorkloadRejected(f"a grace is 0 to {GRACE_S_MAX} seconds, not {workload.grace_s}")
+    ahead_s = workload.signal_ahead_s
+    if ahead_s is not None and not 0 <= ahead_s <= TIME_LIMIT_S_MAX:
+        raise WorkloadRejected(
+            f"a notice comes 0 to {TIME_LIMIT_S_MAX} seconds before the time limit, not {ahead_s}"
+        )
     if workload.notice_signal not in NOTICE_SIGNALS:
         allowed = ", ".join(sorted(NOTICE_SIGNALS))
         raise WorkloadRejected(f"the notice signal must be one of {allowed}")

@@ -1,9 +1,13 @@
 # The first process of every rank's container: it starts the script and tells how it ended.
 #
-#   sh -c THIS tidegate SIGNAL GRACE_S LIMIT_S FIRST_RANK SCRIPT NOTICE MESSAGE [ARGUMENT...]
+#   sh -c THIS tidegate SIGNAL WHOM GRACE_S LIMIT_S AHEAD_CS FIRST_RANK SCRIPT NOTICE MESSAGE \
+#     [ARGUMENT...]
 #
-# SIGNAL goes to the script's process group once, when file NOTICE says "given" and GRACE_S before
-# LIMIT_S (0: no limit), but not before half of it. At LIMIT_S the group is killed. TERM is passed on. MESSAGE gets one line of
+# SIGNAL is the notice: when file NOTICE says "given" and AHEAD_CS hundredths of a second before
+# LIMIT_S (0: no limit). It goes once to each process of the script; to the script's own shell only if
+# that handles it. If WHOM is "shell", that process alone gets it. TERM from outside is passed on in
+# the same way, but never a second time. What outlives the script after a notice has the rest of GRACE_S, or of
+# the limit that gave it. At LIMIT_S all is killed. MESSAGE gets one line of
 # JSON at the end: {"exit": CODE} or {"signal": NUMBER}, with "noticed": true where that happened and
 # "timed_out": true where the limit was reached or its notice had been given, or {"start_failed": "why"}. The exit code is the script's, but 0 after a
 # notice: other ranks may still be saving their work, and a rank that fails would end them. A script
@@ -14,8 +18,10 @@
 # job control without a terminal (dash, BusyBox) gives the script a group of its own by setsid, and
 # has it ignore INT and QUIT, which only GNU env can undo. As for every shell, a script that exits
 # with more than 128 by itself looks like one that was killed by a signal.
-signal=$1 grace_s=$2 limit_s=$3 first_rank=$4 script=$5 notice_file=$6 message_file=$7
+signal=$1 whom=$2 grace_s=$3 limit_s=$4 ahead=$5 first_rank=$6 script=$7
 shift 7
+notice_file=$1 message_file=$2
+shift 2
 own_path=${PATH-} has_path=${PATH+1}
 if [ -n "${TIDEGATE_PROGRAMS-}" ]; then
   own_path=$TIDEGATE_PROGRAMS:${own_path:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
@@ -31,14 +37,77 @@ refuse() {
   exit 127
 }
 
-pid= target= asked= noticed= stopped= due= expired= woken=
+pid= target= asked= noticed= stopped= due= expired= woken= watcher= told_at= heard= at=0
+# Hundredths of a second that only grow.
+now() {
+  read -r up _ < /proc/uptime || return
+  at=$((${up%.*} * 100 + 1${up#*.} - 100))
+}
 # The one form in which all shells take a group: BusyBox fails at "--", dash at a group after -s.
 send() { kill "-$1" "$target" || kill "-$1" "$pid"; }
+# Sets `members` to the processes of the script, and `program` to what runs it: all that is below this
+# shell but the watcher, and what is in the script's group.
+look() {
+  rows= members=" $$ " grown=1
+  for file in /proc/[0-9]*/stat; do
+    line=
+    read -r line < "$file"
+    name=${line#*"("} fields=${line##*") "}
+    name=${name%")"*} one=${line%% *}
+    state=${fields%% *} fields=${fields#* }
+    parent=${fields%% *} fields=${fields#* }
+    case $state in [ZX] | '') continue ;; esac
+    [ "$one" != "$watcher" ] || continue
+    [ "$one" != "$pid" ] || program=$name
+    if [ "${fields%% *}" = "$pid" ]; then members="$members$one "; fi
+    # Our own srun: its tasks are below it, and hear what it would pass on.
+    case $name in srun) steps="$steps$one " ;; esac
+    rows="$rows $one:$parent"
+  done
+  while [ -n "$grown" ]; do
+    grown=
+    for row in $rows; do
+      case $members in
+        *" ${row%:*} "*) ;;
+        *" ${row#*:} "*) members="$members${row%:*} " grown=1 ;;
+      esac
+    done
+  done
+  members=${members#" $$ "}
+}
+# A shell that runs the script and does not handle the notice would die of it, and its program lose
+# the rest of the script.
+may_hear() {
+  case $program in
+    ash | bash | busybox | csh | dash | fish | ksh | mksh | rbash | sh | tcsh | zsh) ;;
+    *) return 0 ;;
+  esac
+  case $1 in HUP) bit=0 ;; INT) bit=1 ;; QUIT) bit=2 ;; USR1) bit=9 ;; USR2) bit=11 ;; *) bit=14 ;; esac
+  while read -r field value; do
+    # The status of a bare "return" in a trap is the one from before the trap.
+    if [ "$field" = SigCgt: ]; then return $((1 - (0x${value#????????????} >> bit & 1))); fi
+  done < "/proc/$pid/status"
+  return 1
+}
+announce() {
+  now
+  told_at=$at heard=$1 program= steps=' '
+  look
+  for one in ${members:-"$pid"}; do
+    case $steps in *" $one "*) continue ;; esac
+    if [ "$one" = "$pid" ]; then
+      [ "$whom" = shell ] || may_hear "$1" || continue
+    elif [ "$whom" = shell ]; then
+      continue
+    fi
+    kill -s "$1" "$one"
+  done
+}
 notice() {
   woken=1 asked=1
-  { [ -z "$pid" ] || [ -n "$noticed" ]; } && return
+  [ -n "$pid" ] || return
   noticed=1
-  send "$signal"
+  [ -n "$told_at" ] || announce "$signal"
 }
 # The limit's notice. What ends after it was ended by the limit, whatever its exit code.
 expect() {
@@ -47,7 +116,7 @@ expect() {
 }
 stop() {
   woken=1 stopped=1
-  [ -z "$pid" ] || send TERM
+  [ -z "$pid" ] || [ "$heard" = TERM ] || announce TERM
 }
 expire() {
   woken=1 expired=1
@@ -136,19 +205,10 @@ if [ -n "$sign" ]; then target=-$pid; elif [ $$ -eq 1 ]; then target=-1; else ta
 # From here on the shell has nothing to say but how its helpers were ended.
 exec 2> /dev/null
 [ -z "$asked" ] || notice
-[ -z "$stopped" ] || send TERM
+[ -z "$stopped" ] || stop
 
-# Hundredths of a second that only grow.
-now() {
-  read -r up _ < /proc/uptime || return
-  at=$((${up%.*} * 100 + 1${up#*.} - 100))
-}
-at=0
 now
 start=$at
-# Never before half the limit, however long the grace is.
-ahead=$((grace_s * 100))
-[ $ahead -le $((limit_s * 50)) ] || ahead=$((limit_s * 50))
 notice_at=$((limit_s * 100 - ahead))
 (
   trap '' HUP INT QUIT USR1 USR2 URG VTALRM TERM
@@ -180,6 +240,15 @@ taken=$stopped
 wait "$pid"
 again=$?
 [ "$again" -eq 127 ] || code=$again
+# What the script leaves behind has heard the notice, and keeps the rest of its grace.
+if [ -n "$told_at" ]; then
+  while look && [ -n "$members" ] && [ -z "$expired" ]; do
+    now
+    [ -n "$due" ] || [ "$at" -lt $((told_at + grace_s * 100)) ] || break
+    sleep 0.1 || sleep 1
+  done
+  [ -z "$members" ] || kill -s KILL $members
+fi
 kill -s KILL "$watcher"
 # What the script left behind in its group; what left the group ends with the container.
 [ "$target" != "-$pid" ] || kill -KILL "$target"

@@ -60,6 +60,8 @@ class AttemptSpec:
         time_limit_s: int | None,
         notice_signal: int,
         grace_s: int,
+        signal_ahead_s: int | None = None,
+        signals_shell_only: bool = False,
         log_cap_bytes: int,
         credentials: Credentials | None,
         is_of_cores: bool = False,
@@ -77,6 +79,8 @@ class AttemptSpec:
         self.time_limit_s = time_limit_s
         self.notice_signal = notice_signal
         self.grace_s = grace_s
+        self.signal_ahead_s = signal_ahead_s
+        self.signals_shell_only = signals_shell_only
         self.log_cap_bytes = log_cap_bytes
         self.credentials = credentials
         self.is_of_cores = is_of_cores
@@ -112,6 +116,8 @@ class AttemptSpec:
             "time_limit_s": self.time_limit_s,
             "notice_signal": self.notice_signal,
             "grace_s": self.grace_s,
+            "signal_ahead_s": self.signal_ahead_s,
+            "signals_shell_only": self.signals_shell_only,
             "log_cap_bytes": self.log_cap_bytes,
             "is_of_cores": self.is_of_cores,
             "sandbox": self.sandbox and self.sandbox.to_json(),
@@ -147,6 +153,8 @@ def read_spec(path: str) -> AttemptSpec:
         log_cap_bytes=integer(record, "log_cap_bytes"),
         is_of_cores=record.get("is_of_cores") is True,
         # Specs of earlier versions have none of these.
+        signal_ahead_s=integer_or_none(record, "signal_ahead_s"),
+        signals_shell_only=record.get("signals_shell_only") is True,
         sandbox=read_sandbox(mapping(record, "sandbox")) if record.get("sandbox") else None,
         limits=read_limits(mapping(record, "limits")) if record.get("limits") else None,
         batch=_batch(mapping(record, "batch")) if record.get("batch") else None,

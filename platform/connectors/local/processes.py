@@ -11,7 +11,10 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Callable, Collection
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -26,23 +29,22 @@ def become_subreaper() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
 
 
-def parents() -> dict[int, int]:
-    """Return the parent of every visible process, without zombies."""
-    found = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (parent := _parent(int(name))) is not None:
-            found[int(name)] = parent
-    return found
+def _processes() -> dict[int, _Process]:
+    """Return every visible process, without zombies."""
+    numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return {pid: found for pid in numbers if (found := _process(pid)) is not None}
 
 
-def _parent(pid: int) -> int | None:
+def _process(pid: int) -> _Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name, in parentheses, may contain anything, also ") R 1".
-            state, parent = file.read().rpartition(b")")[2].split(None, 2)[:2]
-    except (OSError, ValueError):
+            head, _, tail = file.read().rpartition(b")")
+        fields = tail.split()
+        name = os.fsdecode(head.partition(b"(")[2])
+        return None if fields[0] in b"ZX" else _Process(name, int(fields[1]), int(fields[19]))
+    except (OSError, ValueError, IndexError):
         return None
-    return None if state in b"ZX" else int(parent)
 
 
 def signal_descendants(keepers: Collection[int], number: int) -> int:
@@ -51,21 +53,82 @@ def signal_descendants(keepers: Collection[int], number: int) -> int:
     Returns how many were signalled. Processes forked meanwhile may be missed: repeat until the
     keepers report that nothing is left.
     """
-    parent_of = parents()
-    children: dict[int, list[int]] = {}
-    for pid, parent in parent_of.items():
-        children.setdefault(parent, []).append(pid)
+    seen = _processes()
 
     def is_below(pid: int) -> bool:
-        return _parent(pid) in (parent_of[pid], *keepers)
+        now = _process(pid)
+        return now is not None and now.parent in (seen[pid].parent, *keepers)
 
-    signalled = 0
-    todo = [child for keeper in keepers for child in children.get(keeper, ())]
+    return sum(
+        _signal_if(pid, number, is_below)
+        for keeper in keepers
+        for pid in _descendants(keeper, seen)
+    )
+
+
+#: Programs that run scripts. One that runs the script itself and does not handle a notice would die
+#: of it, and with it the rest of the script.
+_SHELLS = frozenset(
+    {"ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "rbash", "sh", "tcsh", "zsh"}
+)
+#: The name that our `srun` gives itself. Its tasks are descendants, so they get what it would pass
+#: on.
+_STEP_STARTER = "srun"
+
+
+class _Process(NamedTuple):
+    """A process. `started_ticks` tells it from a later one with its number."""
+
+    name: str
+    parent: int
+    started_ticks: int
+
+
+def send_notice(keeper: int, first: int, number: int, *, is_for_first_only: bool) -> None:
+    """Send the notice signal once to each process of the rank with this keeper.
+
+    `first` is the rank's first process. If it is a shell, it gets the signal only if it handles it.
+    With `is_for_first_only`, only that process gets it, in any case.
+    """
+    seen = _processes()
+    for pid in _descendants(keeper, seen):
+        process = seen[pid]
+        if is_for_first_only:
+            is_chosen = pid == first
+        elif pid == first:
+            is_chosen = process.name not in _SHELLS or _handles(pid, number)
+        else:
+            is_chosen = process.name != _STEP_STARTER
+        if is_chosen:
+            _signal_if(pid, number, partial(_is_still, process))
+
+
+def _is_still(process: _Process, pid: int) -> bool:
+    """Return whether `pid` is still that process; its parent may have ended."""
+    now = _process(pid)
+    return now is not None and now.started_ticks == process.started_ticks
+
+
+def _descendants(keeper: int, processes: Mapping[int, _Process]) -> Iterator[int]:
+    """Yield the processes below `keeper`, parents first."""
+    children: dict[int, list[int]] = {}
+    for pid, process in processes.items():
+        children.setdefault(process.parent, []).append(pid)
+    todo = deque(children.get(keeper, ()))
     while todo:
-        pid = todo.pop()
+        pid = todo.popleft()
         todo.extend(children.get(pid, ()))
-        signalled += _signal_if(pid, number, is_below)
-    return signalled
+        yield pid
+
+
+def _handles(pid: int, number: int) -> bool:
+    """Return whether process `pid` has a handler for signal `number`."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            caught = next(line for line in file if line.startswith(b"SigCgt:"))
+    except (OSError, StopIteration):
+        return False
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
 def signal_traced(trace: str, number: int) -> int:

@@ -199,6 +199,8 @@ def _spec(
         time_limit_s=workload.time_limit_s,
         notice_signal=signal.Signals[f"SIG{workload.notice_signal}"],
         grace_s=workload.grace_s,
+        signal_ahead_s=workload.signal_ahead_s,
+        signals_shell_only=workload.signals_shell_only,
         log_cap_bytes=options.log_cap_bytes,
         credentials=owner.credentials,
         batch=_batch_job(workload, files, owner),

@@ -25,6 +25,7 @@ from connectors.local.attempt_files import (
     boot_id,
     has_ended,
     integer,
+    integer_or_none,
     read_json,
     try_lock,
     wake,
@@ -37,6 +38,7 @@ from connectors.local.limits import remove_cgroups
 from connectors.local.log_caps import cut_log
 from connectors.local.processes import (
     become_subreaper,
+    send_notice,
     signal_descendants,
     signal_traced,
 )
@@ -47,6 +49,7 @@ from connectors.local.rank_records import (
     describe,
     recorded_indices,
 )
+from connectors.protocol import ENDING_S, ahead_ms
 
 _TICK_MS = 1_000
 _BUSY_TICK_MS = 100
@@ -91,6 +94,7 @@ class Supervisor:
         self.cause = ""
         self.cause_ms = 0
         self.is_noticed = False
+        self.noticed_ms: int | None = None
         self.is_limit_noticed = False
         self.is_rest_termed = False
         self.keepers_due_ms = 0
@@ -105,6 +109,7 @@ class Supervisor:
             state = read_json(self.files.state)
             self.is_noticed = state.get("is_noticed") is True
             self.is_limit_noticed = state.get("is_limit_noticed") is True
+            self.noticed_ms = integer_or_none(state, "noticed_ms")
             if state.get("cause") in OUTCOME_BY_CAUSE:
                 self.cause_ms = integer(state, "cause_ms")
                 self.cause = str(state["cause"])
@@ -275,29 +280,46 @@ class Supervisor:
         if self.is_noticed:
             return _TICK_MS
         due_ms = self._limit_ms()
-        if self.spec.time_limit_s is not None:
-            # The notice never comes before half the limit, however long the grace is.
-            due_ms -= min(1_000 * self.spec.grace_s, 500 * self.spec.time_limit_s)
+        spec = self.spec
+        due_ms -= ahead_ms(spec.time_limit_s, spec.signal_ahead_s, spec.grace_s)
         is_asked = os.path.exists(self.files.notify_request)
         if now_ms < due_ms and not is_asked:
             return min(_TICK_MS, due_ms - now_ms)
-        for rank in self._signal_groups(self.spec.notice_signal, lambda rank: rank.is_noticed):
+        for rank in self.ranks:
+            if rank.is_noticed or rank.is_gone or rank.pid is None or rank.keeper is None:
+                continue
+            if not rank.is_kept:
+                continue
+            send_notice(
+                rank.keeper, rank.pid, spec.notice_signal, is_for_first_only=spec.signals_shell_only
+            )
             rank.is_noticed = True
+            self.noticed_ms = now_ms
             self.is_limit_noticed = self.is_limit_noticed or not is_asked
         self.is_noticed = all(rank.is_noticed or rank.is_over for rank in self.ranks)
         return _TICK_MS if self.is_noticed else _BUSY_TICK_MS
 
     def _end_what_runs(self, now_ms: int, is_stop_asked: bool) -> int:
-        """Send TERM, and KILL after the grace. After a stop or the time limit, KILL at once.
+        """Send TERM, and KILL after a while. After a stop or the time limit, KILL at once.
+
+        What outlives the ranks after a notice has heard it, and keeps the rest of its grace.
 
         Return the ms until the next call.
         """
-        since_ms = self.cause_ms
-        if not self.cause:
-            since_ms = max((rank.ended_ms or 0 for rank in self.ranks), default=0)
-        kill_ms = min(since_ms + 1_000 * self.spec.grace_s, self._limit_ms())
+        grace_ms = 1_000 * self.spec.grace_s
+        is_in_grace = self.noticed_ms is not None and not self.cause
+        if self.noticed_ms is not None and is_in_grace:
+            kill_ms = sys.maxsize if self.is_limit_noticed else self.noticed_ms + grace_ms
+        else:
+            since_ms = self.cause_ms
+            if not self.cause:
+                since_ms = max((rank.ended_ms or 0 for rank in self.ranks), default=0)
+            kill_ms = since_ms + min(grace_ms, 1_000 * ENDING_S)
+        kill_ms = min(kill_ms, self._limit_ms())
         if now_ms >= kill_ms or is_stop_asked or self.cause == "stopped":
             return self._kill(now_ms)
+        if is_in_grace:
+            return min(_TICK_MS, kill_ms - now_ms)
         for rank in self._signal_groups(signal.SIGTERM, lambda rank: rank.is_termed):
             rank.is_termed = True
         if (self.is_over or self.cause == "lost") and not self.is_rest_termed:
@@ -373,6 +395,7 @@ class Supervisor:
             "cause": self.cause,
             "cause_ms": self.cause_ms,
             "is_noticed": self.is_noticed,
+            "noticed_ms": self.noticed_ms,
             "is_limit_noticed": self.is_limit_noticed,
         }
         if state != self.written:

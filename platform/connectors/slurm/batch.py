@@ -47,7 +47,7 @@ import shlex
 import signal
 from collections.abc import Mapping, Sequence
 
-from connectors.protocol import Workload
+from connectors.protocol import ENDING_S, Workload
 
 NOTICE_SIGNAL = "URG"
 STOP_SIGNAL = "ABRT"
@@ -122,13 +122,92 @@ refuse() {
   exit 0
 }
 
-pid= asked= noticed= due= aborted= stopped= killer=
+declare -A family heard steps
+pid= asked= noticed= noticed_cs= due= aborted= stopped= expired= killer=
+# Hundredths of a second that only grow.
+now() {
+  read -r now_cs _ < /proc/uptime
+  now_cs=$((10#${now_cs/./}))
+}
+# Sets `members` to the processes of the script, parents first, and `family` to when each started.
+# They are the script's own, what is below it or in its group, and what was there at the notice.
+# Tasks of a step are not among them, only their srun.
+look() {
+  local file line name one
+  local -a fields
+  local -A below started
+  local -a todo=()
+  family=() members=() steps=()
+  for file in /proc/[0-9]*/stat; do
+    line=
+    IFS= read -r -d '' line < "$file"
+    [ -n "$line" ] || continue
+    one=${line%% *} name=${line#*(}
+    name=${name%)*}
+    fields=(${line##*) })
+    [[ ${fields[0]} != [ZX] ]] || continue
+    below[${fields[1]}]+=" $one"
+    started[$one]=${fields[19]}
+    [ "$one" != "$pid" ] || program=$name
+    [ "$name" != srun ] || steps[$one]=1
+    if [ "$one" = "$pid" ] || [ "${fields[2]}" = "$pid" ] ||
+      [ "${heard[$one]-}" = "${fields[19]}" ]; then
+      todo+=("$one")
+    fi
+  done
+  while [ "${#todo[@]}" -gt 0 ]; do
+    one=${todo[0]}
+    todo=("${todo[@]:1}")
+    [ -z "${family[$one]-}" ] || continue
+    family[$one]=${started[$one]}
+    members+=("$one")
+    todo+=(${below[$one]-})
+  done
+}
+# A shell that runs the script and does not handle the notice would die of it, and its program lose
+# the rest of the script.
+may_hear() {
+  local field value
+  case $program in
+    ash | bash | busybox | csh | dash | fish | ksh | mksh | rbash | sh | tcsh | zsh) ;;
+    *) return 0 ;;
+  esac
+  while read -r field value; do
+    [ "$field" != SigCgt: ] || return $((~(16#$value >> (notice_number - 1)) & 1))
+  done < "/proc/$pid/status"
+  return 1
+}
+# The tasks of steps hear it from their node, as with Slurm's own notices. An srun would not pass it
+# on: at TERM it kills its step.
+notify_steps() {
+  local _
+  for _ in {1..10}; do
+    scancel --signal="$notice_signal" "$SLURM_JOB_ID" && break
+    sleep 1
+  done
+}
 notice() {
+  local one has_steps=
   asked=1
   { [ -n "$noticed" ] || [ -z "$pid" ]; } && return
   noticed=1
   tell noticed
-  kill -s "$notice_signal" -- "-$pid"
+  now
+  noticed_cs=$now_cs
+  look
+  for one in "${members[@]}"; do
+    heard[$one]=${family[$one]}
+    if [ "$one" = "$pid" ]; then
+      [ -n "$shell_only" ] || may_hear || continue
+    elif [ -n "$shell_only" ]; then
+      continue
+    elif [ -n "${steps[$one]-}" ]; then
+      has_steps=1
+      continue
+    fi
+    kill -s "$notice_signal" "$one"
+  done
+  [ -z "$has_steps" ] || notify_steps < /dev/null > /dev/null &
 }
 # The limit's notice. What ends after it was ended by the limit.
 expect() { [ -n "$noticed" ] || due=1; notice; }
@@ -136,7 +215,7 @@ abort() {
   aborted=1
   [ -n "$pid" ] || return
   kill -s TERM -- "-$pid"
-  ( sleep "$grace_s"; kill -s KILL -- "-$pid" ) &
+  ( sleep "$ending_s"; kill -s KILL -- "-$pid" ) &
   killer=$!
 }
 finish() { [ -z "$pid" ] || kill -s KILL -- "-$pid"; }
@@ -144,8 +223,8 @@ trap notice URG
 trap expect VTALRM
 trap abort XCPU
 trap 'stopped=1; finish' ABRT
-trap 'tell limit; finish' ALRM
-trap 'noticed=1; tell noticed' TERM
+trap 'expired=1; tell limit; finish' ALRM
+trap 'noticed=1; tell noticed; now; noticed_cs=${noticed_cs:-$now_cs}' TERM
 trap : HUP INT QUIT USR1 USR2
 
 # The node's directory for temporary files need not be there in a container.
@@ -215,6 +294,15 @@ await "$pid"
 code=${status:-143}
 [ "$code" -le 128 ] || [ "$code" -gt 192 ] || code=$((128 - code))
 leave "$code"
+# What the script leaves behind has heard the notice, and keeps the rest of its grace.
+if [ -n "$noticed" ]; then
+  while look && [ "${#members[@]}" -gt 0 ] && [ -z "$stopped$expired" ]; do
+    now
+    [ -n "$due" ] || [ "$now_cs" -lt "$((noticed_cs + 100 * grace_s))" ] || break
+    sleep 0.1
+  done
+  [ "${#members[@]}" -eq 0 ] || kill -s KILL "${members[@]}"
+fi
 for helper in $reader $timer $killer; do kill -s KILL -- "-$helper"; done
 rm -rf -- "$work"
 [ -z "$due" ] || tell limit
@@ -442,8 +530,6 @@ def command_of(script: str) -> list[str]:
 def _settings(workload: Workload) -> str:
     """Return the settings of the ranks as bash assignments."""
     limit_ms = 1_000 * (workload.time_limit_s or 0)
-    # The notice never comes before half the limit, however long the grace is.
-    notice_ms = limit_ms - min(1_000 * workload.grace_s, limit_ms // 2)
     batch = workload.batch
     variables = [f"{name}={value}" for name, value in workload.environment.items()]
     if batch is not None:
@@ -455,7 +541,10 @@ def _settings(workload: Workload) -> str:
         f"is_batch={'1' if batch else ''}\n"
         f"variables=({shlex.join(variables)})\n"
         f"notice_signal={workload.notice_signal}\n"
+        f"notice_number={signal.Signals[f'SIG{workload.notice_signal}'].value}\n"
+        f"shell_only={'1' if workload.signals_shell_only else ''}\n"
         f"grace_s={workload.grace_s}\n"
+        f"ending_s={min(workload.grace_s, ENDING_S)}\n"
         f"limit_ms={limit_ms}\n"
-        f"notice_ms={notice_ms}\n"
+        f"notice_ms={limit_ms - workload.ahead_ms}\n"
     )

@@ -115,12 +115,18 @@ class Container:
         signal_name: str = "TERM",
         grace_s: int = 1,
         limit_s: int | None = None,
+        signals_shell_only: bool = False,
         first_rank: int = 0,
         environment: Mapping[str, str] | None = None,
         is_process_1: bool = False,
     ) -> Rank:
         """The launcher with `script`; None is a script that never reached the container."""
-        workload = a_workload(notice_signal=signal_name, grace_s=grace_s, time_limit_s=limit_s)
+        workload = a_workload(
+            notice_signal=signal_name,
+            grace_s=grace_s,
+            time_limit_s=limit_s,
+            signals_shell_only=signals_shell_only,
+        )
         files = [self.directory / name for name in ("script", "notice", "message", "output")]
         if script is not None:
             files[0].write_text(script)
@@ -314,6 +320,65 @@ def test_what_ends_after_the_notice_of_its_limit_is_timed_out(
     assert rank.end() == (0, {**said, "noticed": True, "timed_out": True})
     # The notice never comes before half the limit.
     assert 2 <= rank.seconds() < 4
+
+
+SAVING = f"""{sys.executable} -c '
+import signal, sys, time
+def save(*_):
+    time.sleep(0.5)
+    print("saved", flush=True)
+    sys.exit()
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while True: signal.pause()
+'"""
+
+
+@both
+def test_a_shell_without_a_handler_outlives_the_notice(
+    container: Container, is_process_1: bool
+) -> None:
+    """Planted: the shell signalled like the others; the script was not gone on with."""
+    rank = container.run(f"{SAVING}\necho after", grace_s=9, is_process_1=is_process_1)
+    rank.until_output("ready")
+    rank.give_notice()
+
+    assert rank.end() == (0, {"exit": 0, "noticed": True})
+    assert rank.output.read_text() == "ready\nsaved\nafter\n"
+
+
+@both
+def test_what_outlives_its_shell_has_the_rest_of_the_grace(
+    container: Container, is_process_1: bool
+) -> None:
+    """Planted: the group killed at the end of the script; nothing was saved."""
+    script = f"trap 'exit 3' TERM\n{SAVING} &\nwait\nwait"
+    rank = container.run(script, grace_s=9, is_process_1=is_process_1)
+    rank.until_output("ready")
+    rank.give_notice()
+
+    assert rank.end() == (0, {"exit": 3, "noticed": True})
+    assert rank.output.read_text() == "ready\nsaved\n"
+
+
+@both
+def test_the_shell_alone_hears_it_where_that_was_asked(
+    container: Container, is_process_1: bool
+) -> None:
+    """Planted: `whom` not looked at; the program heard it, too."""
+    script = f"trap 'echo shell; kill $!; wait; exit 0' USR1\n{SAVING} &\nwait"
+    rank = container.run(
+        script,
+        signal_name="USR1",
+        grace_s=9,
+        signals_shell_only=True,
+        is_process_1=is_process_1,
+    )
+    rank.until_output("ready")
+    rank.give_notice()
+
+    assert rank.end() == (0, {"exit": 0, "noticed": True})
+    assert rank.output.read_text() == "ready\nshell\nsaved\n"
 
 
 def test_what_ends_after_another_notice_is_not_timed_out(container: Container) -> None:
