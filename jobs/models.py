@@ -29,6 +29,7 @@ DECISIONS = [kind.value for kind in Kind if kind is not Kind.WAITS]
 POOLS_MAX = 4
 #: More CPUs and memory than a node has.
 CPUS_PER_NODE_MAX = 65_536
+SIGNAL_AHEAD_S_MAX = 86_400
 MEMORY_MIB_PER_NODE_MAX = 1 << 30
 
 
@@ -200,6 +201,8 @@ class Job(models.Model):
     cpus_per_task = models.IntegerField(null=True)
     gpus_per_task = models.IntegerField(null=True)
     notice_signal = models.CharField(max_length=8, default="TERM")
+    signal_ahead_s = models.IntegerField(null=True)
+    signals_shell_only = models.BooleanField(default=False)
     checkpoint_path = models.CharField(max_length=1024, null=True)
     is_preemptible = models.BooleanField(default=False)
     is_requeueable = models.BooleanField(default=True)
@@ -284,6 +287,11 @@ class Job(models.Model):
             models.CheckConstraint(
                 condition=Q(time_limit_s=None) | Q(time_limit_s__gte=1),
                 name="job_time_limit_is_positive",
+            ),
+            models.CheckConstraint(
+                condition=Q(signal_ahead_s=None)
+                | Q(signal_ahead_s__gte=0, signal_ahead_s__lte=SIGNAL_AHEAD_S_MAX),
+                name="job_notice_is_at_most_a_day_ahead",
             ),
             models.CheckConstraint(
                 condition=Q(
@@ -513,10 +521,11 @@ class Attempt(models.Model):
     `checkpoints_never_go_back`), and a job may report one before its start is observed.
 
     `was_held` is set by readers that ask for it: the attempt was submitted as a `HeldSubmission`
-    before its start.
+    before its start. So is `grace_s`, the seconds that it has after a notice.
     """
 
     was_held = False
+    grace_s: int | None = None
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     job = models.ForeignKey(Job, models.PROTECT, related_name="attempts", db_index=False)

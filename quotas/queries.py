@@ -17,6 +17,7 @@ from arbiter.api.snapshot import PriorityClass as ArbiterPriorityClass
 from arbiter.api.snapshot import Quota as ArbiterQuota
 from arbiter.api.snapshot import TreeNode
 from quotas.administration import editable_fields
+from quotas.installation import installation_policy
 from quotas.models import NodeUse, OrganizationPolicy, PriorityClass, Quota
 from tenants.access import Actor, visible
 from tenants.models import Node
@@ -37,12 +38,18 @@ class QuotaSnapshot:
 
 
 def graces_s(classes: Collection[UUID]) -> dict[UUID, int]:
-    """Return the grace period of each of these priority classes, at most its organization's."""
+    """Return the grace period of each of these priority classes. Two queries.
+
+    It is at most its organization's, and that of the installation, as the arbiter gives it to
+    victims.
+    """
+    longest_s = installation_policy().grace_period_s_max
     found = PriorityClass.objects.filter(pk__in=classes).values_list(
         "pk", "grace_period_s", "organization__organizationpolicy__grace_period_s"
     )
     return {
-        pk: grace_s if most_s is None else min(grace_s, most_s) for pk, grace_s, most_s in found
+        pk: min(grace_s, longest_s if most_s is None else min(longest_s, most_s))
+        for pk, grace_s, most_s in found
     }
 
 

@@ -93,6 +93,8 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     notice_signal: "TERM",
     requeue_on: [],
     requeue_max: 10,
+    signal_ahead_s: null,
+    signals_shell_only: false,
     notes: [],
     depends_on: [],
     array: null,

@@ -48,6 +48,7 @@ from outbox.models import Message, Quarantine
 from outbox.quarantine import is_quarantined
 from quotas.cluster_users import names_on
 from quotas.pushes import PUSH_QUOTA
+from quotas.queries import graces_s
 from quotas.user_numbers import is_refused, needs_number, numbers_of, refusal
 from tenants.models import Node, User
 from webapi.statements import array_text, columns, prepared_cursor, taken
@@ -105,6 +106,7 @@ class Starts:
         if not is_quarantined():
             attempts = _attempts([message.subject for message in messages])
             _name_users(attempts, self._leadership)
+            _set_graces(attempts)
             self._expected = {attempt.id: attempt for attempt in attempts}
 
     def __call__(self, message: Message) -> Finish | None:
@@ -270,6 +272,12 @@ def _name_users(attempts: Sequence[Attempt], leadership: Leadership) -> None:
             """,
             [list(named), list(named.values())],
         )
+
+
+def _set_graces(attempts: Sequence[Attempt]) -> None:
+    graces = graces_s({attempt.job.priority_class_id for attempt in attempts})
+    for attempt in attempts:
+        attempt.grace_s = graces[attempt.job.priority_class_id]
 
 
 def _nobody(attempt: Attempt) -> str:

@@ -19,7 +19,6 @@ from jobs.actions.cancellation import ask_to_stop
 from jobs.models import Attempt, AttemptState, Job, JobState, StopReason
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
-from quotas.installation import arbiter_policy
 from quotas.queries import graces_s
 
 #: Attempts in other states are stopping or have ended.
@@ -65,7 +64,6 @@ def preempt_for_drain(cluster: Cluster, node: str, there: Collection[str], *, no
     attempts = list(
         stoppable.filter(job__in=list(jobs)).select_for_update(of=("self",)).order_by("pk")
     )
-    most_s = arbiter_policy().grace_period_s_default
     graces = graces_s({job.priority_class_id for job in jobs.values()})
     by_grace: dict[int, list[Attempt]] = {}
     happenings: list[Happening] = []
@@ -73,7 +71,7 @@ def preempt_for_drain(cluster: Cluster, node: str, there: Collection[str], *, no
         job = jobs[attempt.job_id]
         lifecycle.check_move(job.state, JobState.PREEMPTING)
         # The same grace as the arbiter gives its victims.
-        grace_s = min(most_s, graces[job.priority_class_id])
+        grace_s = graces[job.priority_class_id]
         by_grace.setdefault(grace_s, []).append(attempt)
         detail = {"attempt": attempt.number, "grace_s": grace_s, "drained_node": node}
         happenings.append(Happening(job.id, now, "preempting", detail))

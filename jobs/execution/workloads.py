@@ -7,6 +7,7 @@ from connectors.protocol import BatchLaunch, RankSlot, Workload
 from jobs.actions.checkpoints import reporting_environment
 from jobs.actions.job_tokens import client_environment
 from jobs.models import Attempt, Launch
+from quotas.queries import graces_s
 from tenants.places import path_at
 
 
@@ -14,7 +15,8 @@ def workload_of(attempt: Attempt) -> Workload:
     """Return the workload of `attempt`, equal at every repeat.
 
     So it uses the account of its team's place at the time of the grant. No query unless the team
-    was moved since.
+    was moved since, or the reader of `attempt` did not set its grace. Only that may differ, if the
+    grace of the priority class was changed meanwhile.
     """
     job = attempt.job
     team = path_at(job.team, attempt.granted_at)
@@ -53,6 +55,9 @@ def workload_of(attempt: Attempt) -> Workload:
         environment=environment,
         time_limit_s=job.time_limit_s,
         notice_signal=job.notice_signal,
+        grace_s=_grace_s(attempt),
+        signal_ahead_s=job.signal_ahead_s,
+        signals_shell_only=job.signals_shell_only,
         features=tuple(job.features),
         image=job.image,
         cpus_per_node=job.cpus_per_node,
@@ -63,6 +68,13 @@ def workload_of(attempt: Attempt) -> Workload:
         is_manifest=job.launch == Launch.MANIFEST,
         batch=_batch(attempt) if job.launch == Launch.BATCH else None,
     )
+
+
+def _grace_s(attempt: Attempt) -> int:
+    if attempt.grace_s is not None:
+        return attempt.grace_s
+    priority_class = attempt.job.priority_class_id
+    return graces_s({priority_class})[priority_class]
 
 
 def _batch(attempt: Attempt) -> BatchLaunch:

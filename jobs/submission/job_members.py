@@ -28,6 +28,7 @@ from jobs.models import (
     REQUEUE_CAUSES_MAX,
     REQUEUES_DEFAULT,
     REQUEUES_MAX,
+    SIGNAL_AHEAD_S_MAX,
     TOPOLOGIES,
     JobType,
     Launch,
@@ -246,6 +247,24 @@ class JobMembers(BaseModel):
         _Signal,
         Stored("Signal that the job gets before a preemption or cancellation", in_lists=False),
     ] = "TERM"
+    signal_ahead_s: Annotated[
+        int | None,
+        Stored("null: as long before the time limit as the priority class's grace", in_lists=False),
+    ] = Field(
+        None,
+        ge=0,
+        le=SIGNAL_AHEAD_S_MAX,
+        description="How long before the time limit the job gets its notice, as in Slurm's "
+        "`--signal=SIG@SECONDS`; at most half of the limit. Without it: the grace of the priority "
+        "class",
+    )
+    signals_shell_only: Annotated[
+        bool, Stored("Whether the notice goes to the script's shell alone", in_lists=False)
+    ] = Field(
+        False,
+        description="Sends the notice to the script's shell alone, as Slurm's `--signal=B:SIG`. "
+        "Without it, each process gets the notice, and the shell only if it has a handler",
+    )
     held: bool = False
     begin_at: Annotated[
         Annotated[datetime, checked(checks.begin_time, datetime)] | None, Stored("Earliest start")

@@ -281,9 +281,14 @@ def _time(value: str) -> _Read:
 
 
 def _signal(value: str) -> _Read:
-    name, _ = signal(value)
-    return {"notice_signal": name}, (
-        f"notice_signal = {name}; how long before the stop it comes is the priority class's grace"
+    name, ahead_s, is_for_shell_only = signal(value)
+    fields: dict[str, Any] = {"notice_signal": name, "signal_ahead_s": ahead_s}
+    if is_for_shell_only:
+        fields["signals_shell_only"] = True
+    whom = "the script's shell alone" if is_for_shell_only else "each process"
+    return fields, (
+        f"notice_signal = {name} to {whom}, {duration_of_seconds(ahead_s)} before the time limit; "
+        "before a preemption, the priority class's grace"
     )
 
 

@@ -66,7 +66,7 @@ _READ: tuple[tuple[str, str | None, str], ...] = (
     ("ntasks-per-node", None, "`ntasks_per_node`."),
     ("partition", "p", "The pool or pools of that name; other names are told."),
     ("qos", "q", "The priority class of that name; other names are told."),
-    ("signal", None, "`notice_signal`."),
+    ("signal", None, "`notice_signal`, `signal_ahead_s`; `B:` is `signals_shell_only`."),
     ("tasks-per-node", None, "The same as `--ntasks-per-node`."),
     ("time", "t", "`time_limit`, rounded up to minutes."),
     ("chdir", "D", "`.` has no effect. For another folder write `cd FOLDER` into the script."),

@@ -150,13 +150,22 @@ def _gpus_of(parts: list[str]) -> Gpus | None:
     return Gpus(int(parts[-1]), gpu_type)
 
 
-def signal(value: str) -> tuple[str, int]:
-    """Return the notice signal, and how many seconds before the time limit it is asked for."""
+class Notice(NamedTuple):
+    """A notice signal: how many seconds before the time limit, and whether for the shell alone."""
+
+    name: str
+    ahead_s: int
+    is_for_shell_only: bool
+
+
+def signal(value: str) -> Notice:
+    """Return the notice in `[B:]SIG[@SECONDS]`, as sbatch reads it."""
     found = _SIGNAL.fullmatch(value.upper())
     name = "" if found is None else _SIGNAL_NUMBERS.get(found[2], found[2])
     if found is None or name not in NOTICE_SIGNALS:
         raise NotUnderstood(f"The notice signal must be one of {', '.join(NOTICE_SIGNALS)}.")
-    return name, 60 if found[3] is None else int(found[3] or 0)
+    ahead_s = 60 if found[3] is None else int(found[3] or 0)
+    return Notice(name, ahead_s, "B" in found[1])
 
 
 _CONDITIONS = {"afterok": "succeeded", "afterany": "ended", "afternotok": "failed"}

@@ -39,6 +39,7 @@ from cli.submitting import (
     begin_time,
     body_of,
     mebibytes,
+    notice,
     number,
     pools,
     seconds,
@@ -177,7 +178,12 @@ def submit(
         int | None, typer.Option(min=1, help="Of a batch job: GPUs that each task sees.")
     ] = None,
     signal: Annotated[
-        str | None, typer.Option(help="Signal before a stop: TERM, USR1, USR2, INT or HUP.")
+        str | None,
+        typer.Option(
+            metavar="[B:]SIGNAL[@SECONDS]",
+            help="Signal before a stop (TERM, USR1, USR2, INT or HUP), and how long before the "
+            "time limit; B: for the script's shell alone.",
+        ),
     ] = None,
     preemptible: Annotated[
         bool,
@@ -260,7 +266,7 @@ def submit(
             "ntasks_per_node": ntasks_per_node,
             "cpus_per_task": cpus_per_task,
             "gpus_per_task": gpus_per_task,
-            "notice_signal": signal,
+            **notice(signal),
             "is_preemptible": True if preemptible else None,
             "is_requeueable": False if no_requeue else None,
             "requeue_on": requeue_on or None,

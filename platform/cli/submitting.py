@@ -85,6 +85,21 @@ def variables(pairs: Sequence[str]) -> dict[str, str] | None:
     return found or None
 
 
+def notice(text: str | None) -> dict[str, Any]:
+    """Return the members for `[B:]SIG[@SECONDS]`, as Slurm writes it. Raises CliError."""
+    if text is None:
+        return {}
+    found = re.fullmatch(r"(B:)?(?:SIG)?([A-Z0-9]+)(?:@([0-9]{1,5}))?", text.upper())
+    if found is None:
+        raise CliError(f"--signal: {text} is not [B:]SIGNAL[@SECONDS], such as USR1@300.")
+    members: dict[str, Any] = {"notice_signal": found[2]}
+    if found[3] is not None:
+        members["signal_ahead_s"] = int(found[3])
+    if found[1] is not None:
+        members["signals_shell_only"] = True
+    return members
+
+
 def mebibytes(text: str | None, option: str) -> int | None:
     """Return MiB in an amount of memory: 512M, 64G, 1T. A plain number is MiB. Raises CliError."""
     if text is None:

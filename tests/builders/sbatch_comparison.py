@@ -91,7 +91,12 @@ def _values(reading: SbatchReading, answer: Mapping[str, Any]) -> Iterator[tuple
     yield "qos", fields.get("qos"), defined.get("qos")
     yield "hold", fields.get("held", False), "hold" in defined
     signal = defined.get("signal")
-    yield "signal", fields.get("notice_signal"), signal and re.sub(r"^.*:|@.*$", "", signal)
+    whom, _, notice = (signal or "").rpartition(":")
+    name, _, ahead_s = notice.partition("@")
+    yield "signal", fields.get("notice_signal"), signal and name
+    # sbatch leaves out the seconds where they are its default.
+    yield "signal ahead", fields.get("signal_ahead_s"), signal and int(ahead_s or 60)
+    yield "signal to the shell", fields.get("signals_shell_only", False), "B" in whom
 
 
 def _memory(reading: SbatchReading, answer: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:

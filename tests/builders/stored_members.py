@@ -28,4 +28,6 @@ STORED_ON_PAGES: dict[str, Any] = {
     "cpus_per_task": None,
     "gpus_per_task": None,
     "notice_signal": "TERM",
+    "signal_ahead_s": None,
+    "signals_shell_only": False,
 }

@@ -3211,6 +3211,10 @@ export interface components {
             required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             /** @description null if the caller may not read it */
             script: string | null;
+            /** @description null: as long before the time limit as the priority class's grace */
+            signal_ahead_s: number | null;
+            /** @description Whether the notice goes to the script's shell alone */
+            signals_shell_only: boolean;
             /**
              * Format: date-time
              * @description Start of the current attempt
@@ -3436,6 +3440,13 @@ export interface components {
             sbatch?: string;
             /** @description At most 1 MiB of UTF-8 */
             script?: string;
+            /** @description How long before the time limit the job gets its notice, as in Slurm's `--signal=SIG@SECONDS`; at most half of the limit. Without it: the grace of the priority class */
+            signal_ahead_s?: number;
+            /**
+             * @description Sends the notice to the script's shell alone, as Slurm's `--signal=B:SIG`. Without it, each process gets the notice, and the shell only if it has a handler
+             * @default false
+             */
+            signals_shell_only?: boolean;
             /** @description Path: `ai-company/research/nlp` */
             team: string;
             /** @description Duration with a unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds */
@@ -3536,6 +3547,13 @@ export interface components {
             sbatch?: string;
             /** @description At most 1 MiB of UTF-8 */
             script?: string;
+            /** @description How long before the time limit the job gets its notice, as in Slurm's `--signal=SIG@SECONDS`; at most half of the limit. Without it: the grace of the priority class */
+            signal_ahead_s?: number;
+            /**
+             * @description Sends the notice to the script's shell alone, as Slurm's `--signal=B:SIG`. Without it, each process gets the notice, and the shell only if it has a handler
+             * @default false
+             */
+            signals_shell_only?: boolean;
             /** @description Path: `ai-company/research/nlp` */
             team: string;
             /** @description Duration with a unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds */
@@ -4945,6 +4963,10 @@ export interface components {
             requeue_on: string[];
             /** @description All its nodes are in one such domain; it waits until they can be */
             required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
+            /** @description null: as long before the time limit as the priority class's grace */
+            signal_ahead_s: number | null;
+            /** @description Whether the notice goes to the script's shell alone */
+            signals_shell_only: boolean;
             /** @description Number of tasks of the array; 1 for a single job */
             tasks: number;
             /** @description Tasks that may run at once; null: all */

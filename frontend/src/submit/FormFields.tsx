@@ -86,6 +86,8 @@ export function FormFields({
   const [hasMore, setMore] = useState(
     draft.environment !== "" ||
       draft.checkpointPath !== "" ||
+      draft.signalAhead !== "" ||
+      draft.signalsShellOnly ||
       draft.cluster !== null ||
       draft.features.length > 0 ||
       draft.image !== "" ||
@@ -347,6 +349,19 @@ export function FormFields({
               onChange={(signal) =>
                 form.setValues({ noticeSignal: NOTICE_SIGNALS.find((each) => each === signal) ?? null })
               }
+            />
+          </div>
+          <div className="even">
+            <TextInput
+              label="Notice before the time limit"
+              placeholder="grace of the priority class"
+              description="Such as 10m. At most half of the time limit."
+              {...form.getInputProps("signalAhead")}
+            />
+            <Checkbox
+              label="Notice to the script's shell alone"
+              description="Otherwise each process gets the notice, and the shell only if it has a handler."
+              {...form.getInputProps("signalsShellOnly", { type: "checkbox" })}
             />
           </div>
           <TextInput

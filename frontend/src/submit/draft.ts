@@ -49,6 +49,8 @@ export interface Draft {
   together: (typeof LEVELS)[number] | null;
   mustBeTogether: boolean;
   noticeSignal: (typeof NOTICE_SIGNALS)[number] | null;
+  signalAhead: string;
+  signalsShellOnly: boolean;
   isHeld: boolean;
   /** As a datetime-local field has it: in the zone of this browser. */
   beginAt: string;
@@ -97,6 +99,8 @@ export function emptyDraft(): Draft {
     together: null,
     mustBeTogether: false,
     noticeSignal: null,
+    signalAhead: "",
+    signalsShellOnly: false,
     isHeld: false,
     beginAt: "",
     dependsOn: "",
@@ -156,6 +160,8 @@ export function draftOf(job: JobDetail): Draft {
     together: job.required_topology ?? job.preferred_topology,
     mustBeTogether: job.required_topology !== null,
     noticeSignal: job.notice_signal === "TERM" ? null : job.notice_signal,
+    signalAhead: job.signal_ahead_s === null ? "" : limitText(job.signal_ahead_s),
+    signalsShellOnly: job.signals_shell_only,
   };
 }
 
@@ -364,6 +370,12 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     if (draft.together !== null && draft.mustBeTogether) request.required_topology = draft.together;
     else if (draft.together !== null) request.preferred_topology = draft.together;
     if (draft.noticeSignal !== null) request.notice_signal = draft.noticeSignal;
+    if (draft.signalAhead.trim() !== "") {
+      const ahead = readTimeLimit(draft.signalAhead);
+      if ("error" in ahead) errors.signalAhead = ahead.error;
+      else request.signal_ahead_s = ahead.seconds;
+    }
+    if (draft.signalsShellOnly) request.signals_shell_only = true;
     if (draft.isHeld) request.held = true;
     if (draft.beginAt !== "") {
       const beginAt = utcOf(draft.beginAt);
@@ -424,11 +436,21 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   required_topology: "together",
   preferred_topology: "together",
   notice_signal: "noticeSignal",
+  signal_ahead_s: "signalAhead",
+  signals_shell_only: "signalsShellOnly",
   held: "isHeld",
   begin_at: "beginAt",
   depends_on: "dependsOn",
   array: "array",
 };
+
+/** The notice as Slurm and the CLI write it, such as "B:USR1@300"; null for the default. */
+function noticeText({ noticeSignal, signalAhead, signalsShellOnly }: Draft): string | null {
+  const ahead = readTimeLimit(signalAhead);
+  const seconds = signalAhead.trim() === "" || "error" in ahead ? "" : `@${ahead.seconds}`;
+  if (noticeSignal === null && seconds === "" && !signalsShellOnly) return null;
+  return `${signalsShellOnly ? "B:" : ""}${noticeSignal ?? "TERM"}${seconds}`;
+}
 
 /** The arguments of the script; empty lines are none, and a manifest has none. */
 function argumentsOf(draft: Draft): string[] {
@@ -497,7 +519,7 @@ export function submitCommand(draft: Draft): string {
     for (const feature of draft.features) option("feature", feature);
     option("image", draft.image);
     option(draft.mustBeTogether ? "required-topology" : "preferred-topology", draft.together);
-    option("signal", draft.noticeSignal);
+    option("signal", noticeText(draft));
     if (draft.isPreemptible) parts.push("--preemptible");
     if (!draft.isRequeueable) parts.push("--no-requeue");
     for (const cause of causesOf(draft.requeueOn)) option("requeue-on", cause);

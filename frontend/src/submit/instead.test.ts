@@ -43,10 +43,15 @@ describe("an alternative in the submit form", () => {
     const job = aJob({
       type: "interactive",
       notice_signal: "USR1",
+      signal_ahead_s: 600,
+      signals_shell_only: true,
       depends_on: [{ job: id, array: null, name: "prepare", state: "succeeded", condition: "succeeded", is_met: true }],
     });
     const request = readDraft(insteadOf(draftOf(job), "time_limit_s:3600")).request;
-    expect(request).toMatchObject({ type: "interactive", notice_signal: "USR1", time_limit_s: 3600 });
+    expect(request).toMatchObject({
+      ...{ type: "interactive", notice_signal: "USR1", signal_ahead_s: 600, signals_shell_only: true },
+      time_limit_s: 3600,
+    });
     expect(request).not.toHaveProperty("depends_on");
   });
 

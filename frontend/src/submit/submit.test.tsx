@@ -209,6 +209,8 @@ describe("the draft", () => {
 
   it("leaves nothing that was asked for out of the command", () => {
     const draft = { ...emptyDraft(), team: VISION, environment: "A=1 2", isRequeueable: false, isHeld: true };
+    expect(submitCommand({ ...draft, signalAhead: "5m" })).toContain(" --signal TERM@300 ");
+    expect(submitCommand({ ...draft, noticeSignal: "USR1", signalsShellOnly: true })).toContain(" --signal B:USR1 ");
     expect(submitCommand({ ...draft, noticeSignal: "USR1" })).toBe(
       `tidegate submit --team ${VISION} --gpus 1 --env 'A=1 2' --signal USR1 --no-requeue --hold job.sh`,
     );
