@@ -59,6 +59,10 @@ NOT_TOLD: dict[type[Model], set[str]] = {
         "environment",
         "notes",
         "notice_signal",
+        "signal_ahead_s",
+        "signals_shell_only",
+        "requeue_on",
+        "requeue_max",
         "checkpoint_path",
         "is_requeueable",
         # Who begins later is found anew in each cycle.
