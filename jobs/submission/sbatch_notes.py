@@ -16,6 +16,7 @@ class Verdict(StrEnum):
     UNDERSTOOD = "understood"
     IGNORED = "ignored"
     REFUSED = "refused"
+    WARNING = "warning"
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,10 +181,7 @@ def notes_on(size: Size, chosen: LaidOut) -> tuple[Note, ...]:
             f" {_nodes(chosen.node_count)} with "
             f"{each}"
         )
-    detail = (
-        f"{told} and runs its script on each of them. To choose the layout, ask for nodes and "
-        "GPUs per node instead."
-    )
+    detail = f"{told}. To choose the layout, ask for nodes and GPUs per node instead."
     return (Note(0, "", Verdict.UNDERSTOOD, detail),)
 
 

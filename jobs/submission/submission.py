@@ -29,6 +29,7 @@ from jobs.submission.problems import refused_lines
 from jobs.submission.requests import Hint, JobRequest, hint_settled, settled
 from jobs.submission.resolved_requests import Predecessor, ResolvedRequest, size_pointer
 from jobs.submission.sbatch_notes import Note, Verdict, refused_of
+from jobs.submission.script_warnings import warnings_of
 from jobs.submission.sizes import laid_out, notes_on, notes_on_array
 from jobs.submission.time_limits import limited
 from jobs.timeline import Happening, record_events
@@ -190,7 +191,13 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
             f"gpus_per_node = {gpus_text(size.mgpu_per_node)}: whole nodes of {places[0].pool.name}"
         )
         notes = settled(notes, request.whole_note, Verdict.UNDERSTOOD, told)
-    notes = (*notes, *notes_on(request.size, size), *notes_on_array(request.array), *limit_notes)
+    notes = (
+        *notes,
+        *notes_on(request.size, size),
+        *notes_on_array(request.array),
+        *limit_notes,
+        *warnings_of(request, places),
+    )
     found: list[ResolvedRequest] = []
     for place, fleet in zip(places, fleets, strict=True):
         check_units(request, size.mgpu_per_node, place)

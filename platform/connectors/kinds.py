@@ -99,6 +99,8 @@ class ClusterKind:
     has_users: bool = False
     #: Whether jobs run on the portal's own machine, as user numbers that the portal gives out.
     runs_on_portal_machine: bool = False
+    #: Whether jobs find Slurm's own commands and variables, in whatever way they are launched.
+    has_slurm_commands: bool = False
     #: Whether only the owner of a job can read its environment there.
     keeps_environments: bool = False
     #: Whether connectors hold submissions (`ClusterConnector.submits_held`).

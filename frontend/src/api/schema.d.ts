@@ -5448,9 +5448,10 @@ export interface components {
          * @description * `understood` - understood
          *     * `ignored` - ignored
          *     * `refused` - refused
+         *     * `warning` - warning
          * @enum {string}
          */
-        VerdictEnum: "understood" | "ignored" | "refused";
+        VerdictEnum: "understood" | "ignored" | "refused" | "warning";
         /** @description A preempted job. Members that the caller may not see are null. */
         Victim: {
             /** @description GPU time since its last checkpoint, or since its start */

@@ -5,9 +5,10 @@ const VERDICTS: Record<SbatchNote["verdict"], { mark: string; tone: string }> = 
   understood: { mark: "✓", tone: "good-text" },
   ignored: { mark: "○", tone: "dim" },
   refused: { mark: "✕", tone: "bad-text" },
+  warning: { mark: "!", tone: "stale-text" },
 };
 
-/** Line by line: what of an sbatch script was understood, ignored or refused, and why. */
+/** Line by line: what of an sbatch script was understood, ignored or refused, what it may lack, and why. */
 export function SbatchNotes({ notes }: { notes: readonly SbatchNote[] }) {
   const lines = notes.filter((note) => note.line > 0);
   const count = (verdict: SbatchNote["verdict"]) => lines.filter((note) => note.verdict === verdict).length;
@@ -16,7 +17,8 @@ export function SbatchNotes({ notes }: { notes: readonly SbatchNote[] }) {
     <>
       <WholeNotes notes={notes} />
       <p className="dim">
-        {count("understood")} understood, {count("ignored")} ignored, {count("refused")} refused.
+        {count("understood")} understood, {count("ignored")} ignored, {count("refused")} refused
+        {count("warning") > 0 && `, ${count("warning")} with a warning`}.
       </p>
       <DataTable
         label="What was read from the script"

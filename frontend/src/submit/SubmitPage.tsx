@@ -229,7 +229,7 @@ function SubmitForm({
             </>
           )}
         </Card>
-        {door === "sbatch" && notes.length > 0 && (
+        {(door === "sbatch" ? notes.length > 0 : notes.some(({ line }) => line > 0)) && (
           <Card label="What was read from the script">
             <h2>What was read from the script</h2>
             <SbatchNotes notes={notes} />

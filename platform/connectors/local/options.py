@@ -33,6 +33,7 @@ from connectors.options import (
     whole,
 )
 from connectors.protocol import TOPOLOGY_LEVELS
+from connectors.software import shared_folders_option, software_option
 from primitives.units import MGPU_PER_GPU, DeviceKind
 
 NODES_MAX = 10_000
@@ -403,6 +404,8 @@ class LocalOptions:
         default=None,
         is_more=True,
     )
+    software: tuple[str, ...] | None = software_option()
+    shared_folders: tuple[str, ...] | None = shared_folders_option()
     hidden: tuple[str, ...] = option(_FOLDERS, title="Hidden paths", default=[], is_shown=False)
     uids: tuple[int, int] = option(
         checked(_uids, {"type": "array"}), title="User numbers", default=list(_UIDS), is_shown=False

@@ -27,6 +27,7 @@ SLURM = ClusterKind(
     address_option="url",
     service_user_option="service_user",
     has_users=True,
+    has_slurm_commands=True,
     keeps_environments=True,
     submits_held=True,
     gpu_unit=lambda options, pool: MGPU_PER_GPU,

@@ -29,6 +29,7 @@ from connectors.options import (
 from connectors.slurm.dialects import DIALECTS
 from connectors.slurm.naming import team_path
 from connectors.slurm.tres import CORES
+from connectors.software import shared_folders_option, software_option
 from primitives.units import DeviceKind
 
 LOG_CAP_BYTES = 16 << 20
@@ -396,6 +397,8 @@ class SlurmOptions:
         default=PATH,
         is_more=True,
     )
+    software: tuple[str, ...] | None = software_option()
+    shared_folders: tuple[str, ...] | None = shared_folders_option()
 
     @property
     def gpu_pools(self) -> Mapping[str, SlurmPool]:

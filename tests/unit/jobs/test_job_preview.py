@@ -121,9 +121,8 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
                 "line": 0,
                 "text": "",
                 "verdict": "understood",
-                "detail": "No node has 12 GPUs, so this job takes 3 nodes with 4 GPUs each and "
-                "runs its script on each of them. To choose the layout, ask for nodes and GPUs "
-                "per node instead.",
+                "detail": "No node has 12 GPUs, so this job takes 3 nodes with 4 GPUs each. "
+                "To choose the layout, ask for nodes and GPUs per node instead.",
             }
         ],
         "fits": True,

@@ -38,6 +38,7 @@ from connectors.options import (
     texts_by_name,
     whole,
 )
+from connectors.software import shared_folders_option, software_option
 
 KUEUE = "kueue"
 ARBITER_MODE = "arbiter"
@@ -279,6 +280,8 @@ class KubernetesOptions:
         default={},
         is_more=True,
     )
+    software: tuple[str, ...] | None = software_option()
+    shared_folders: tuple[str, ...] | None = shared_folders_option()
 
     @property
     def resource(self) -> Resource:

@@ -1,0 +1,133 @@
+"""Warnings about scripts that use what the clusters of the job do not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from clusters.models import Cluster
+from connectors.registry import kind_named
+from connectors.software import software_of
+from jobs.models import Launch
+from jobs.submission.pool_places import PoolPlace
+from jobs.submission.requests import JobRequest
+from jobs.submission.sbatch_notes import NOTE_TEXT_MAX, Note, Verdict
+from jobs.submission.script_needs import Need, NeedKind, needs_of
+
+WARNINGS_MAX = 20
+_NAMED_MAX = 3
+#: Commands that work inside of batch jobs of clusters without Slurm.
+_OWN_COMMANDS = frozenset({"srun", "scontrol", "squeue", "sbatch", "scancel"})
+_ASKING_THE_PORTAL = frozenset({"squeue", "sbatch", "scancel"})
+
+
+def warnings_of(request: JobRequest, places: Sequence[PoolPlace]) -> tuple[Note, ...]:
+    """Return a note for each thing that the script needs and a cluster of the job may lack.
+
+    They are warnings: the script may bring the thing itself, or never reach the line.
+    """
+    clusters = list(
+        {
+            cluster.pk: cluster
+            for place in places
+            for pk, (cluster, _) in place.refusals.items()
+            if place.clusters is None or pk in place.clusters
+        }.values()
+    )
+    if not clusters:
+        return ()
+    notes = []
+    for need in needs_of(request.script):
+        detail = _detail(need, clusters, is_batch=request.launch is Launch.BATCH)
+        if detail:
+            notes.append(Note(need.line, need.text[:NOTE_TEXT_MAX], Verdict.WARNING, detail))
+        if len(notes) == WARNINGS_MAX:
+            break
+    return tuple(notes)
+
+
+def _detail(need: Need, clusters: Sequence[Cluster], *, is_batch: bool) -> str:
+    """Return why the need may not be met, and what to do; "" where it is met everywhere."""
+    match need.kind:
+        case NeedKind.PROGRAM:
+            return _of_software(
+                f"`{need.name}`",
+                clusters,
+                lambda cluster: software_of(cluster.options).has_program(need.name),
+                "Load the software in another way, or choose a cluster that has it",
+            )
+        case NeedKind.FOLDER:
+            # Every script has paths. Without a word of the administrator nothing is known.
+            lacking = [
+                cluster
+                for cluster in clusters
+                if software_of(cluster.options).has_folder(need.name) is False
+            ]
+            return _where(
+                lacking,
+                f"{need.name} is in no shared folder of {{}}. Use a shared folder, or choose "
+                "another cluster.",
+            )
+        case NeedKind.SLURM_COMMAND:
+            return _of_command(need.name, _without_slurm(clusters), is_batch=is_batch)
+        case NeedKind.SLURM_VARIABLE:
+            lacking = [] if is_batch else _without_slurm(clusters)
+            return _where(
+                lacking,
+                f"{need.name} is not set on {{}}, where this script runs once on every node. Use "
+                "RANK, WORLD_SIZE and NODE_RANK, or launch = batch.",
+            )
+
+
+def _where(clusters: Sequence[Cluster], sentence: str) -> str:
+    """Return `sentence` about the clusters; "" where there are none."""
+    return sentence.format(_names(clusters)) if clusters else ""
+
+
+def _of_software(
+    what: str, clusters: Iterable[Cluster], has: Callable[[Cluster], bool | None], advice: str
+) -> str:
+    known = {cluster: has(cluster) for cluster in clusters}
+    lacking = [cluster for cluster, answer in known.items() if answer is False]
+    unknown = [cluster for cluster, answer in known.items() if answer is None]
+    said = []
+    if lacking:
+        said.append(f"{_names(lacking)} {_have(lacking, 'does', 'do')} not have {what}")
+    if unknown:
+        said.append(
+            f"it is not known whether {_names(unknown)} {_have(unknown, 'has', 'have')} {what}"
+        )
+    text = "; ".join(said)
+    if not lacking:
+        # The name of a cluster, which may begin the sentence, stays as it is.
+        text = text.replace("it", "It", 1)
+    return f"{text}. {advice}." if text else ""
+
+
+def _of_command(name: str, clusters: Sequence[Cluster], *, is_batch: bool) -> str:
+    if not clusters:
+        return ""
+    if name not in _OWN_COMMANDS:
+        return f"`{name}` does not exist on {_names(clusters)}. Use the `tidegate` command instead."
+    if not is_batch:
+        return (
+            f"`{name}` works only in batch jobs on {_names(clusters)}. Give launch = batch, or "
+            "start the program directly."
+        )
+    silent = [one for one in clusters if not kind_named(one.kind).keeps_environments]
+    if name in _ASKING_THE_PORTAL and silent:
+        return f"`{name}` has no access to the portal on {_names(silent)}."
+    return ""
+
+
+def _without_slurm(clusters: Iterable[Cluster]) -> list[Cluster]:
+    return [cluster for cluster in clusters if not kind_named(cluster.kind).has_slurm_commands]
+
+
+def _names(clusters: Sequence[Cluster]) -> str:
+    names = sorted(cluster.name for cluster in clusters)
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _have(clusters: Sequence[Cluster], one: str, many: str) -> str:
+    return one if len(clusters) == 1 else many

@@ -1,0 +1,131 @@
+"""Plans and submissions warn about scripts that use what the clusters of the job do not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from builders.job_builders import a_body
+from builders.portal_builders import NOW, Company, a_cluster, a_cluster_node, a_company, an_actor
+from clusters.models import Cluster
+from jobs.submission.requests import read_job_request
+from jobs.submission.script_warnings import WARNINGS_MAX
+from jobs.submission.submission import resolve, submit_job_here
+from tenants.access import Actor
+from tenants.roles import Role
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def company() -> Company:
+    return a_company()
+
+
+@pytest.fixture
+def bob(company: Company) -> Actor:
+    return an_actor(company.nlp, Role.RESEARCHER, "bob")
+
+
+def be(cluster: Cluster, kind: str, **options: Any) -> None:
+    Cluster.objects.filter(pk=cluster.pk).update(kind=kind, options=options)
+
+
+def warnings(bob: Actor, script: str, **changes: Any) -> list[tuple[int, str]]:
+    wanted = read_job_request(a_body(script=f"#!/bin/bash\n{script}\n", **changes))
+    notes = resolve(wanted, actor=bob).notes
+    return [(note.line, note.detail) for note in notes if note.verdict == "warning"]
+
+
+def test_software_that_the_cluster_lacks_is_named_with_its_line(
+    company: Company, bob: Actor
+) -> None:
+    name = company.cluster.name
+    script = "set -e\nmodule load cuda\nconda activate x"
+    be(company.cluster, "local", software=["conda"])
+    assert warnings(bob, script) == [
+        (
+            3,
+            f"{name} does not have `module`. Load the software in another way, or choose a cluster "
+            "that has it.",
+        )
+    ]
+    be(company.cluster, "local", software=["conda", "module"])
+    assert warnings(bob, script) == []
+    be(company.cluster, "local")
+    assert [detail.split(".")[0] for _, detail in warnings(bob, script)] == [
+        f"It is not known whether {name} has `module`",
+        f"It is not known whether {name} has `conda`",
+    ]
+
+
+def test_only_the_clusters_that_may_run_the_job_count(company: Company, bob: Actor) -> None:
+    """Planted: all clusters with the pool, in spite of the pin."""
+    other = a_cluster("other", kind="slurm")
+    a_cluster_node(other, company.pool)
+    be(company.cluster, "local", software=[])
+    be(other, "slurm", software=["module"])
+    script = "module load cuda"
+    assert len(warnings(bob, script)) == 1
+    assert warnings(bob, script, cluster="other") == []
+
+
+def test_slurms_commands_and_variables_are_for_batch_jobs_or_slurm(
+    company: Company, bob: Actor
+) -> None:
+    name = company.cluster.name
+    script = "srun hostname\necho $SLURM_PROCID\nsacct"
+    be(company.cluster, "local")
+    assert warnings(bob, script) == [
+        (
+            2,
+            f"`srun` works only in batch jobs on {name}. Give launch = batch, or start the program "
+            "directly.",
+        ),
+        (
+            3,
+            f"SLURM_PROCID is not set on {name}, where this script runs once on every node. Use "
+            "RANK, WORLD_SIZE and NODE_RANK, or launch = batch.",
+        ),
+        (4, f"`sacct` does not exist on {name}. Use the `tidegate` command instead."),
+    ]
+    assert [line for line, _ in warnings(bob, script, launch="batch")] == [4]
+    be(company.cluster, "slurm")
+    assert warnings(bob, script) == []
+
+
+def test_jobs_on_kubernetes_do_not_ask_the_portal(company: Company, bob: Actor) -> None:
+    be(company.cluster, "kubernetes", pools={"h100": {}}, image="x")
+    script = "srun hostname\nsbatch next.sh"
+    told = warnings(bob, script, launch="batch", image="registry.test/x:1")
+    assert told == [(3, f"`sbatch` has no access to the portal on {company.cluster.name}.")]
+
+
+def test_folders_are_compared_with_those_that_the_administrator_names(
+    company: Company, bob: Actor
+) -> None:
+    """Planted: /data for /data2."""
+    script = "python train.py --data /data/imagenet --out /data2/x"
+    be(company.cluster, "local")
+    assert warnings(bob, script) == []
+    be(company.cluster, "local", shared_folders=["/data", "/home"])
+    assert warnings(bob, script) == [
+        (
+            2,
+            f"/data2/x is in no shared folder of {company.cluster.name}. Use a shared folder, or "
+            "choose another cluster.",
+        )
+    ]
+
+
+def test_a_job_is_accepted_with_its_warnings(company: Company, bob: Actor) -> None:
+    be(company.cluster, "local", software=[], shared_folders=["/data"])
+    lines = "\n".join(f"cat /other/{number}" for number in range(WARNINGS_MAX + 5))
+    with transaction.atomic():
+        job = submit_job_here(
+            read_job_request(a_body(script=f"#!/bin/sh\n{lines}\n")), actor=bob, now=NOW
+        )
+    assert [note["verdict"] for note in job.notes] == ["warning"] * WARNINGS_MAX
+    assert job.notes[0]["text"] == "cat /other/0"
