@@ -142,6 +142,14 @@ def test_a_job_reads_its_own_record(inside: Inside) -> None:
         assert len(said.splitlines()) == (1 if words == ("-o",) else 8)
 
 
+def test_a_job_queues_itself_again(inside: Inside) -> None:
+    """As a handler does: `scontrol requeue $SLURM_JOB_ID; exit 0`."""
+    inside.run("scontrol", "requeue", inside.environment["SLURM_JOB_ID"])
+    inside.attempt.refresh_from_db()
+    assert (inside.attempt.state, inside.attempt.stop_reason) == ("stopping", "requeued")
+    assert inside.run("squeue", "--me", "-h", "-o", "%j %T") == "chain RUNNING\n"
+
+
 def test_the_token_is_good_while_the_attempt_runs_and_for_jobs_only(inside: Inside) -> None:
     """Planted: tokens of ended attempts; every view with the token."""
     number = inside.environment["SLURM_JOB_ID"]
