@@ -17,7 +17,7 @@ _LINE_MAX = 4_000
 
 
 class NeedKind(StrEnum):
-    """What a script needs."""
+    """A kind of thing that a script needs."""
 
     PROGRAM = "program"
     SLURM_COMMAND = "slurm_command"

@@ -143,6 +143,10 @@ def test_the_best_outcome_comes_first(company: Company, bob: User) -> None:
         "notice_signal": "USR1",
         "environment": {"SEED": "1"},
         "script": SCRIPT,
+        "launch": "per_node",
+        "arguments": [],
+        "requeue_on": [],
+        "requeue_max": 10,
     }
     plan = first["plan"]
     assert (plan["fits"], plan["cluster"], plan["mgpu"], plan["guaranteed_mgpu"]) == (
