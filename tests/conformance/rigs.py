@@ -44,8 +44,8 @@ class Rig:
 
     `asked` is what every workload must say there. What clusters may do differently: whether they
     choose the nodes, tell the exit codes of ranks before the end of the workload and of ranks
-    that they killed, can forget, keep processes from hiding, keep what a job says as an error
-    apart from what it says, and ask a job to end (TERM) a moment before they kill it.
+    that they killed, can forget, keep processes from hiding, and keep what a job says as an error
+    apart from what it says.
     """
 
     kind: str
@@ -60,7 +60,6 @@ class Rig:
     tells_exits_early = True
     tells_exits_of_stopped = True
     codes_of_stopped: tuple[dict[int, int], ...] = ({0: -9},)
-    asks_before_it_kills = False
     forgets = True
     finds_hidden_processes = True
     parts_streams = True
@@ -260,7 +259,6 @@ class KubernetesRig(Rig):
     asked = {"team": TEAM}
     chooses_nodes = True
     parts_streams = False
-    asks_before_it_kills = True
     codes_of_stopped = ({0: -9}, {0: -15})
     # What the containers see of this machine has no virtual environment.
     python = "/usr/bin/python3"
