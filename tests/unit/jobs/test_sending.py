@@ -125,8 +125,8 @@ def test_what_is_claimed_together_is_prepared_together(
     observer: Any = Fenced("observer")
     cluster: Any = ACluster()
     starts = Starts(observer, lambda: NOW, lambda _: cluster)
-    # Quarantine, attempts, names; savepoint, fence, lock, update, end of savepoint.
-    with django_assert_num_queries(8):
+    # Quarantine, attempts, names; savepoint, fence, lock, update, end of savepoint; policy, graces.
+    with django_assert_num_queries(10):
         starts.expect(messages)
     # How each is at that moment.
     with django_assert_num_queries(2):
