@@ -48,7 +48,7 @@ def test_the_time_limit_gives_notice_and_then_ends(rig: Rig) -> None:
 def test_a_job_that_ends_at_the_notice_of_its_limit_is_timed_out(rig: Rig, code: int) -> None:
     """Its limit ended it, whatever its exit code: after a notice, 0 means "saved".
 
-    Planted: the notice's cause dropped in the supervisor, the batch script and the launcher.
+    Against: the notice's cause dropped in the supervisor, the batch script and the launcher.
     """
     workload = a_workload(
         f"trap 'exit {code}' TERM; while :; do sleep 0.05; done", time_limit_s=4, grace_s=3

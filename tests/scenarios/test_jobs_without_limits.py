@@ -61,7 +61,7 @@ def test_with_a_default_limit_the_first_in_line_waits_at_most_that_long() -> Non
 def test_the_reason_names_the_jobs_without_a_limit() -> None:
     """Three jobs without a limit hold 16 GPUs on three of eight nodes; a gang of six cannot fit.
 
-    Planted: counted by GPUs alone (48 of 64 are left), and jobs with a limit counted, too.
+    Planted: counted by GPUs alone (48 of 64 are left). Against: jobs with a limit counted, too.
     """
     held = [
         a_running("u1", "o/b", slots(0, 1)),

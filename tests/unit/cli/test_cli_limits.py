@@ -52,7 +52,7 @@ def test_limits_are_listed_by_their_owners(server: Server) -> None:
 
 
 def test_known_limits_are_changed_and_others_made(server: Server) -> None:
-    """Planted: the limits of a class found in any organization."""
+    """Against: the limits of a class found in any organization."""
     server.routes[f"PATCH time-limits/{LIMIT}"] = limits(pool="h100", longest_s=172_800)
     ran = server.run("limits", "set", "--pool", "h100", "--default", "none", "--longest", "2d")
     assert ran.out.splitlines()[0] == "of       pool h100"

@@ -36,7 +36,7 @@ def submit(actor: Actor, **changes: Any) -> Job:
 def test_a_job_without_a_limit_gets_the_nearest_default(company: Company, bob: Actor) -> None:
     """Class before team, team before those above it, those before the pool.
 
-    Planted: the order of the owners turned around in the statement; a node's limits left out.
+    Against: the order of the owners turned around in the statement; a node's limits left out.
     """
     normal = PriorityClass.objects.get(name="normal")
     given = []
@@ -57,7 +57,7 @@ def test_a_job_without_a_limit_gets_the_nearest_default(company: Company, bob: A
 
 
 def test_limits_of_others_do_not_count(company: Company, bob: Actor) -> None:
-    """Planted: the filter by class and by path left out."""
+    """Against: the filter by class and by path left out."""
     TimeLimit.objects.create(node=company.vision, default_s=HOUR, longest_s=HOUR)
     TimeLimit.objects.create(
         priority_class=a_priority_class(company.organization, "low"), default_s=HOUR, longest_s=HOUR
@@ -66,7 +66,7 @@ def test_limits_of_others_do_not_count(company: Company, bob: Actor) -> None:
 
 
 def test_a_limit_above_the_strictest_longest_is_refused(company: Company, bob: Actor) -> None:
-    """Planted: the longest of the nearest owner."""
+    """Against: the longest of the nearest owner."""
     TimeLimit.objects.create(node=company.nlp, longest_s=2 * DAY)
     TimeLimit.objects.create(pool=company.pool, longest_s=DAY)
     assert submit(bob, time_limit_s=DAY).time_limit_s == DAY
@@ -87,7 +87,7 @@ def test_a_limit_above_the_strictest_longest_is_refused(company: Company, bob: A
 
 
 def test_the_plan_says_which_default_applies(company: Company, bob: Actor) -> None:
-    """Planted: the plan of the request as it was given."""
+    """Against: the plan of the request as it was given."""
     TimeLimit.objects.create(pool=company.pool, default_s=DAY)
     plan = by_token(bob.user).post("jobs?dry_run=true", a_body())
     assert plan.status_code == 200

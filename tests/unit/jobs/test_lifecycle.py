@@ -136,7 +136,7 @@ def test_faults_requeue_ten_times_and_no_more() -> None:
 def test_a_job_is_requeued_after_the_ends_that_it_names(
     outcome: str, code: int | None, expected: Verdict
 ) -> None:
-    """Planted: every failure; the code of a start that failed."""
+    """Against: every failure; the code of a start that failed."""
     asked = ["time_limit", "75"]
     assert a_verdict(outcome, exit_code=code, requeue_on=asked) == expected
     assert a_verdict(outcome, exit_code=code, requeue_on=asked, is_requeueable=False) == expected
@@ -157,7 +157,7 @@ def test_an_exit_code_counts_at_the_time_limit_too() -> None:
 def test_a_job_that_was_asked_to_requeue_is(outcome: str, ended_before_notice: bool) -> None:
     """A job that asks and exits at once ends in the same second, perhaps "before" its notice.
 
-    Planted: the test of the stop reason after that of the notice.
+    Against: the test of the stop reason after that of the notice.
     """
     asked = a_verdict(
         outcome,

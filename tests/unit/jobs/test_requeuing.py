@@ -80,7 +80,7 @@ def end(attempt: Attempt, outcome: Outcome, code: int) -> Job:
 
 
 def test_a_person_requeues_a_running_job(company: Company, bob: User) -> None:
-    """Exit code 0 after that is no success. Planted: the stop reason of a cancellation."""
+    """Exit code 0 after that is no success. Against: the stop reason of a cancellation."""
     attempt = a_running_job(company, bob, is_requeueable=False)
     caller, path = by_token(bob), f"jobs/{attempt.job_id}/requeue"
     shown = caller.get(f"jobs/{attempt.job_id}").json()
@@ -102,7 +102,7 @@ def test_a_person_requeues_a_running_job(company: Company, bob: User) -> None:
 
 
 def test_a_job_may_ask_before_its_start_was_observed(company: Company, bob: User) -> None:
-    """Planted: only attempts whose start is known."""
+    """Against: only attempts whose start is known."""
     job = a_job(company, bob, state="starting")
     attempt = an_attempt(job, cluster=company.cluster, state="starting")
     assert by_token(bob).post(f"jobs/{job.pk}/requeue", None).status_code == 200
@@ -136,7 +136,7 @@ def test_a_cancelled_job_is_not_requeued(company: Company, bob: User) -> None:
 def test_a_job_goes_on_after_its_time_limit_a_bounded_number_of_times(
     company: Company, bob: User
 ) -> None:
-    """Planted: `requeue_max` + 1 restarts; an attempt that was preempted counted, too."""
+    """Against: `requeue_max` + 1 restarts; an attempt that was preempted counted, too."""
     asked = {"requeue_on": ["time_limit", "75"], "requeue_max": 2}
     attempt = a_running_job(company, bob, number=4, **asked)
     for number, outcome, stop_reason in (

@@ -38,7 +38,7 @@ def company() -> Company:
 def test_the_nearest_default_and_the_strictest_longest_count(
     bounds: list[Bound], default: int | None, longest: int | None
 ) -> None:
-    """Planted: the largest longest limit; a default that is not cut; the farthest default."""
+    """Against: the largest longest limit; a default that is not cut; the farthest default."""
     found = default_of(bounds)
     assert (None if found is None else found.limit_s) == default
     strictest = longest_of(bounds)
@@ -124,7 +124,7 @@ def test_an_owner_has_limits_once(company: Company) -> None:
 
 @pytest.mark.django_db
 def test_the_limits_of_a_node_are_its_parents_to_set(company: Company) -> None:
-    """A limit binds the managers of the node. Planted: the right on the node itself."""
+    """A limit binds the managers of the node. Against: the right on the node itself."""
     lead = by_token(an_actor(company.nlp, Role.TEAM_LEAD).user)
     research = by_token(an_actor(company.nlp.parent, Role.DEPARTMENT_ADMIN).user)
     body = {"node": "ai-company/research/nlp", "longest_s": DAY}
@@ -142,7 +142,7 @@ def test_the_limits_of_a_node_are_its_parents_to_set(company: Company) -> None:
 
 @pytest.mark.django_db
 def test_a_removed_class_takes_its_limits_along(company: Company) -> None:
-    """Planted: its limits left there; the class was said to have jobs."""
+    """Against: its limits left there; the class was said to have jobs."""
     root = an_actor(None, Role.PLATFORM_ADMIN)
     found = a_priority_class(company.organization, "nightly")
     TimeLimit.objects.create(priority_class=found, default_s=HOUR)

@@ -313,7 +313,7 @@ def test_a_script_that_heeds_no_notice_ends_at_its_limit(container: Container) -
 def test_what_ends_after_the_notice_of_its_limit_is_timed_out(
     container: Container, code: int
 ) -> None:
-    """Planted: `due` set by no notice; each was said to have ended by itself."""
+    """Against: `due` set by no notice; each was said to have ended by itself."""
     rank = container.run(f"trap 'exit {code}' TERM; " + LOOP, limit_s=4, grace_s=3)
 
     said = {"signal": 15} if code == 143 else {"exit": code}
@@ -382,7 +382,7 @@ def test_the_shell_alone_hears_it_where_that_was_asked(
 
 
 def test_what_ends_after_another_notice_is_not_timed_out(container: Container) -> None:
-    """Planted: `expect` that sets `due` although a notice was given before."""
+    """Against: `expect` that sets `due` although a notice was given before."""
     rank = container.run(f"trap 'sleep 3; exit 5' TERM; {LOOP}", limit_s=6, grace_s=3)
     rank.give_notice()
 
