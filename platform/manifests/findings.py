@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-#: The most findings of a text. A text with more is refused for the first ones.
+#: The most refusals that a text shows, and the most of all its other findings. The two are counted
+#: apart, so that a text with any refusal has one.
 FINDINGS_MAX = 100
 _WHERE_MAX = 200
 
@@ -35,14 +36,17 @@ class Findings:
     """The findings of one text, in the order in which they were made."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int, str, str], Finding] = {}
+        self._refused: dict[tuple[int, str, str], Finding] = {}
+        self._others: dict[tuple[int, str, str], Finding] = {}
 
     def add(self, line: int, where: str, verdict: Verdict, detail: str) -> None:
         """Add a finding. The same one counts once."""
-        if len(self._found) < FINDINGS_MAX:
+        found = self._refused if verdict is Verdict.REFUSED else self._others
+        if len(found) < FINDINGS_MAX:
             finding = Finding(line, where[:_WHERE_MAX], verdict, detail)
-            self._found.setdefault((line, where, detail), finding)
+            found.setdefault((line, where, detail), finding)
 
     def all(self) -> tuple[Finding, ...]:
         """Return all findings, by line."""
-        return tuple(sorted(self._found.values(), key=lambda one: one.line))
+        found = (*self._others.values(), *self._refused.values())
+        return tuple(sorted(found, key=lambda one: one.line))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from manifests.devices import is_gpu
+from manifests.findings import FINDINGS_MAX
 from manifests.reading import Manifest, read_manifest
 
 
@@ -180,6 +181,36 @@ def test_every_refusal_is_told_not_only_the_first() -> None:
         "spec.template.spec.nodeName",
         "spec.parallelism",
     ]
+
+
+@pytest.mark.parametrize(
+    ("template", "where"),
+    [
+        (a_pod(hostNetwork=True), "hostNetwork"),
+        (a_pod(volumes=[{"name": "v", "hostPath": {"path": "/"}}]), "volumes[0].hostPath"),
+        (a_pod(nodeName="gpu-1"), "nodeName"),
+    ],
+)
+def test_a_refusal_after_many_notes_is_told(template: dict[str, Any], where: str) -> None:
+    """Planted: a limit that notes and refusals shared, with which such a manifest ran."""
+    many = [replicated(f"j{number}", a_pod(), activeDeadlineSeconds=60) for number in range(101)]
+    found = read(a_jobset(*many, replicated("last", template)))
+    assert len(found.findings) == FINDINGS_MAX + 1
+    assert [(one.where.rpartition("spec.")[2]) for one in found.refusals] == [where]
+    assert not found.is_accepted
+
+
+def test_sizes_are_checked_after_many_notes() -> None:
+    """Planted: the same."""
+    many = [replicated(f"j{number}", a_pod(), activeDeadlineSeconds=60) for number in range(101)]
+    assert [
+        where for where, _ in refusals(a_jobset(*many, replicated("w", a_pod(a_container(8)))))
+    ] == ["spec"]
+
+
+def test_the_refusals_that_are_shown_have_a_limit() -> None:
+    many = [replicated(f"j{number}", a_pod(hostPID=True)) for number in range(101)]
+    assert len(read(a_jobset(*many)).refusals) == FINDINGS_MAX
 
 
 def test_several_jobs_are_told_by_name() -> None:
