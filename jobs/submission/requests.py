@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from arbiter.explain.sentences import cpu_and_memory_text
 from connectors.workload_checks import SCRIPT_BYTES_MAX
-from jobs.models import JobType, Launch
+from jobs.models import CPUS_PER_NODE_MAX, JobType, Launch
 from jobs.submission.array_text import STORED_BYTES_MAX, task_name
 from jobs.submission.job_members import FIELDS, TIME_LIMIT_MAX, TIME_LIMIT_S_MAX, JobMembers
 from jobs.submission.manifest_requests import ManifestReading, take_manifest
@@ -134,6 +134,9 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         for member in _OF_TASKS:
             if getattr(members, member) is not None:
                 problems.fail(member, "is of batch jobs; give launch = batch, or leave it out")
+    cpus_of_tasks = None
+    if launch is Launch.BATCH:
+        cpus_of_tasks = _cpus_of_tasks(given, members, size, problems)
     problems.raise_any(notes)
     derived: dict[str, Any] = {
         "name": name,
@@ -142,7 +145,9 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         "size": size,
         "pools": members.pools if members.pool is None else (members.pool,),
         # In a pool of CPU cores the CPUs are the size itself.
-        "cpus_per_node": None if size.device is DeviceKind.CPU else members.cpus_per_node,
+        "cpus_per_node": None
+        if size.device is DeviceKind.CPU
+        else members.cpus_per_node or cpus_of_tasks,
         "notes": notes,
     }
     if manifest is not None:
@@ -170,6 +175,30 @@ def _members(given: Mapping[str, Any], problems: Problems) -> JobMembers:
         bad = problems.take(found, JobMembers)
     good = {name: value for name, value in given.items() if name not in bad}
     return JobMembers.model_validate({"team": "?", **good}, context=problems)
+
+
+def _cpus_of_tasks(
+    given: Mapping[str, Any], members: JobMembers, size: Size, problems: Problems
+) -> int | None:
+    """Return the CPUs that the tasks of a batch job need on a node; None if they ask for none.
+
+    A request with `cpus_per_node` of its own must give enough.
+    """
+    each, nodes = members.cpus_per_task, size.node_count
+    if each is None:
+        return None
+    tasks = members.ntasks_per_node or 1
+    if members.ntasks_per_node is None and members.ntasks is not None and nodes is not None:
+        tasks = -(-members.ntasks // nodes)
+    needed, node_cpus = each * tasks, members.cpus_per_node
+    if node_cpus is not None and "cpus_per_node" in given and needed > node_cpus:
+        problems.fail(
+            "cpus_per_node",
+            f"is {node_cpus}, but {tasks} tasks of {each} CPUs need {needed} on a node",
+        )
+    elif needed > CPUS_PER_NODE_MAX:
+        problems.fail("cpus_per_task", f"makes {needed:,} CPUs on a node, with {tasks} tasks there")
+    return needed
 
 
 def settled(notes: Sequence[Note], number: int, verdict: Verdict, detail: str) -> tuple[Note, ...]:

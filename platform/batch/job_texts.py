@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 #: The state of a job of the portal: Slurm's word and short form.
@@ -34,7 +34,7 @@ def run_time_s(job: Mapping[str, Any]) -> int:
     """Return the seconds that the job's current attempt has run, 0 before its start."""
     if job["started_at"] is None:
         return 0
-    end = _moment(job["ended_at"]) if job["ended_at"] else datetime.now(UTC)
+    end = _moment(job["ended_at"]) if job["ended_at"] else datetime.now().astimezone()
     return max(0, int((end - _moment(job["started_at"])).total_seconds()))
 
 

@@ -31,6 +31,10 @@ class Portal:
         query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
         return self._ask("GET", path + query, None)
 
+    def get_page(self, address: str) -> Any:
+        """Return the answer to GET at an address that a page of the portal gives."""
+        return self._ask("GET", address.partition("/api/v1/")[2], None)
+
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Return the answer to POST. Raises Refused where there is none."""
         return self._ask("POST", path, body)

@@ -20,6 +20,8 @@ from primitives.hostlist import contract
 
 _NONE, _REQUIRED = Argument.NONE, Argument.REQUIRED
 _JOBS_MAX = 100
+_PAGE = 500
+_LISTED_MAX = 20_000
 _OPEN = ("held", "queued", "starting", "running", "preempting")
 #: Ids are longer here than Slurm's.
 _FORMAT = "%.36i %.9P %.8j %.8u %.2t %.10M %.6D %R"
@@ -80,20 +82,41 @@ def _jobs(options: Mapping[str, str], portal: Portal) -> list[Job]:
         if len(ids) > _JOBS_MAX:
             raise Refused(f"name at most {_JOBS_MAX} jobs.")
         return [portal.get(f"jobs/{job}") for job in ids]
-    asked = {"state": ",".join(_OPEN), "limit": str(_JOBS_MAX), "sort": "submitted_at"}
-    if "user" in options:
-        asked["user"] = options["user"]
-    if "me" in options or not asked.get("user"):
-        own = portal.get(f"jobs/{portal.own_id()}")
-        asked["user"] = own["user"]
+    asked = {"state": ",".join(_states(options)), "limit": str(_PAGE), "sort": "submitted_at"}
     if "partition" in options:
         asked["pool"] = options["partition"]
-    return list(portal.get("jobs", **asked)["items"])
+    users = [user for user in options.get("user", "").split(",") if user]
+    if "me" in options or not users:
+        users = [portal.get(f"jobs/{portal.own_id()}")["user"]]
+    found: list[Job] = []
+    for user in users:
+        page = portal.get("jobs", user=user, **asked)
+        found += page["items"]
+        while page["next"]:
+            if len(found) >= _LISTED_MAX:
+                raise Refused(
+                    f"there are more than {_LISTED_MAX} jobs; name states or a partition."
+                )
+            page = portal.get_page(page["next"])
+            found += page["items"]
+    return found
+
+
+def _states(options: Mapping[str, str]) -> list[str]:
+    """Return the states of the portal that --states names; those of open jobs by default."""
+    named = {state.upper() for state in options.get("states", "").split(",") if state}
+    if not named:
+        return list(_OPEN)
+    if "ALL" in named:
+        return list(STATES)
+    states = [state for state, words in STATES.items() if named & set(words)]
+    if not states:
+        raise Refused(f"{options['states']} is no state of a job.")
+    return states
 
 
 def _is_wanted(job: Job, options: Mapping[str, str]) -> bool:
-    states = {state.upper() for state in options.get("states", "").split(",") if state}
-    if states and "ALL" not in states and not states & set(STATES[job["state"]]):
+    if "states" in options and job["state"] not in _states(options):
         return False
     names = [name for name in options.get("name", "").split(",") if name]
     return not names or job["name"] in names

@@ -76,15 +76,12 @@ def tasks_by_node(nodes: int, tasks: int, tasks_per_node: int | None = None) -> 
     """Return the number of tasks on each node, in Slurm's default distribution (block).
 
     With `tasks_per_node` the nodes are filled one after the other, else evenly: the first nodes get
-    one more. Raises ValueError where they do not fit.
+    one more. As in Slurm, `tasks_per_node` is ignored where the tasks do not fit with it.
     """
-    if tasks_per_node is None:
+    if not respects_tasks_per_node(nodes, tasks, tasks_per_node):
         least, more = divmod(tasks, nodes)
         return [least + (node < more) for node in range(nodes)]
-    if tasks > nodes * tasks_per_node:
-        raise ValueError(
-            f"{tasks} tasks do not fit on {nodes} nodes with {tasks_per_node} tasks per node"
-        )
+    assert tasks_per_node is not None
     # Every node gets a task, as far as there are enough of them.
     counts = []
     for node in range(nodes):
@@ -94,10 +91,16 @@ def tasks_by_node(nodes: int, tasks: int, tasks_per_node: int | None = None) -> 
     return counts
 
 
+def respects_tasks_per_node(nodes: int, tasks: int | None, tasks_per_node: int | None) -> bool:
+    """Return whether there is a number of tasks on each node, with which all tasks fit."""
+    return tasks_per_node is not None and (tasks is None or tasks <= nodes * tasks_per_node)
+
+
 def job_variables(job: BatchJob, places: Sequence[Place]) -> dict[str, str]:
     """Return the `SLURM_*` variables of the batch script, which runs on the first of `places`."""
     nodes = [place.node for place in places]
     tasks = job.tasks
+    is_respected = respects_tasks_per_node(len(nodes), tasks, job.tasks_per_node)
     if tasks is None and job.tasks_per_node is not None:
         tasks = len(nodes) * job.tasks_per_node
     by_node = tasks_by_node(len(nodes), tasks or len(nodes), job.tasks_per_node)
@@ -129,7 +132,7 @@ def job_variables(job: BatchJob, places: Sequence[Place]) -> dict[str, str]:
     optional = {
         "SLURM_NTASKS": tasks,
         "SLURM_NPROCS": tasks,
-        "SLURM_NTASKS_PER_NODE": job.tasks_per_node,
+        "SLURM_NTASKS_PER_NODE": job.tasks_per_node if is_respected else None,
         "SLURM_CPUS_PER_TASK": job.cpus_per_task,
         "SLURM_GPUS_PER_TASK": job.gpus_per_task,
         "SLURM_MEM_PER_NODE": job.memory_mib_per_node,

@@ -271,19 +271,21 @@ def _outermost(paths: list[str]) -> list[str]:
 def _rank_limits(options: LocalOptions, workload: Workload, isolation: Isolation) -> Limits:
     """Return the limits of a rank. In a cgroup it gets what its job asks for.
 
-    Without a memory request, it still never gets all memory of the machine.
+    The rank of a batch job has the tasks of all nodes. Without a memory request, a rank still never
+    gets all memory of the machine.
     """
+    nodes = 1 if workload.batch is None else len(workload.slots)
     memory_bytes = _MACHINE_BYTES - _MACHINE_BYTES // 8
     if workload.memory_mib_per_node is not None:
-        memory_bytes = min(memory_bytes, workload.memory_mib_per_node << 20)
+        memory_bytes = min(memory_bytes, nodes * workload.memory_mib_per_node << 20)
     cpus = workload.cpus_per_node
     return Limits(
-        processes=options.limits["processes"],
+        processes=nodes * options.limits["processes"],
         file_bytes=options.limits["file_mib"] << 20,
         open_files=options.limits["open_files"],
         cgroups=isolation.cgroups,
         memory_bytes=memory_bytes,
-        cpu_milli=None if cpus is None else cpus * 1_000,
+        cpu_milli=None if cpus is None else nodes * cpus * 1_000,
     )
 
 

@@ -259,10 +259,11 @@ fi
 rendezvous=(CUDA_DEVICE_ORDER=PCI_BUS_ID LOCAL_RANK=0 MASTER_ADDR="$master_address" \
   MASTER_PORT="$master_port" NNODES="$ranks" NODE_RANK="$rank" RANK="$rank" WORLD_SIZE="$ranks")
 [ -z "$is_batch" ] || rendezvous=()
-env "${variables[@]}" PATH="$path" "${rendezvous[@]}" TIDEGATE_GPUS_PER_NODE="$gpus" \
-  TIDEGATE_GPU_SLOTS="$slots" TIDEGATE_NODE="$SLURMD_NODENAME" TIDEGATE_TRACE="$tag" \
-  "${command[@]}" "$work/script" "${arguments[@]}" \
-  < /dev/null >> "$name.stdout" 2>> "$name.stderr" &
+variables+=(PATH="$path" "${rendezvous[@]}" TIDEGATE_GPUS_PER_NODE="$gpus" \
+  TIDEGATE_GPU_SLOTS="$slots" TIDEGATE_NODE="$SLURMD_NODENAME" TIDEGATE_TRACE="$tag")
+set -- "${command[@]}" "$work/script" "${arguments[@]}"
+# Everybody on the node can read command lines, so no variable stands on one.
+( export "${variables[@]}"; exec "$@" ) < /dev/null >> "$name.stdout" 2>> "$name.stderr" &
 pid=$!
 # From here on the shell has nothing to say but how its helpers were ended.
 exec 2> /dev/null

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from batch.variables import respects_tasks_per_node
 from connectors.errors import NotPrepared, WorkloadRejected
 from connectors.protocol import Workload
 from connectors.slurm.batch import batch_script
@@ -152,10 +153,12 @@ def constraint_of(pool: SlurmPool, workload: Workload) -> str | None:
 
 def _tasks_per_node(workload: Workload) -> int:
     """Return the most tasks on a node; the script of a job that is no batch job is one task."""
-    batch = workload.batch
+    batch, nodes = workload.batch, len(workload.slots)
     if batch is None:
         return 1
-    return batch.tasks_per_node or -(-(batch.tasks or 1) // len(workload.slots))
+    if batch.tasks_per_node and respects_tasks_per_node(nodes, batch.tasks, batch.tasks_per_node):
+        return batch.tasks_per_node
+    return -(-(batch.tasks or 1) // nodes)
 
 
 def _cpus_per_task(cpus: int | None, tasks_per_node: int, workload: Workload) -> int | None:
@@ -174,7 +177,7 @@ def _batch_variables(workload: Workload, folder: str) -> dict[str, str]:
         "SLURM_SUBMIT_DIR": folder,
         "SLURM_NTASKS": batch.tasks,
         "SLURM_NPROCS": batch.tasks,
-        "SLURM_NTASKS_PER_NODE": batch.tasks_per_node,
+        "SLURM_NTASKS_PER_NODE": batch.tasks_per_node and _tasks_per_node(workload),
         "SLURM_CPUS_PER_TASK": batch.cpus_per_task,
         "SLURM_GPUS_PER_TASK": batch.gpus_per_task,
     }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 from batch.bundle import bundle
@@ -47,3 +50,21 @@ def test_the_same_code_gives_the_same_file() -> None:
     bundle.cache_clear()
     assert bundle() == first
     assert len(first) < 40_000
+
+
+def test_the_programs_run_with_python_3_10() -> None:
+    """Images have older versions than the portal. Planted: `datetime.UTC`, which 3.10 lacks."""
+    with zipfile.ZipFile(io.BytesIO(bundle())) as archive:
+        texts = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert len(texts) > 15
+    imported = set()
+    for name, text in texts.items():
+        tree = ast.parse(text, name, feature_version=(3, 10))
+        imported |= {
+            f"{node.module}.{alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+    since_3_11 = {"datetime.UTC", "enum.StrEnum", "enum.ReprEnum", "typing.Self"}
+    assert imported & since_3_11 == set()

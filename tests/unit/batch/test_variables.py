@@ -92,9 +92,12 @@ def test_tasks_are_spread_over_nodes(
     assert tasks_by_node(nodes, tasks, per_node) == counts
 
 
-def test_too_many_tasks_are_refused() -> None:
-    with pytest.raises(ValueError, match="9 tasks do not fit on 2 nodes with 4 tasks per node"):
-        tasks_by_node(2, 9, 4)
+def test_a_number_of_tasks_on_each_node_that_is_too_small_is_ignored() -> None:
+    """As in Slurm. An elastic job may get fewer nodes than its tasks need. Against: an error."""
+    assert tasks_by_node(2, 9, 4) == [5, 4]
+    found = job_variables(a_job(tasks=9, tasks_per_node=4), TWO)
+    assert (found["SLURM_NTASKS"], found["SLURM_TASKS_PER_NODE"]) == ("9", "5,4")
+    assert "SLURM_NTASKS_PER_NODE" not in found
 
 
 def test_counts_are_written_as_slurm_writes_them() -> None:

@@ -510,3 +510,27 @@ def test_the_request_may_run_such_a_text_on_every_node() -> None:
 )
 def test_bad_launches(changes: dict[str, Any], pointers: list[str]) -> None:
     assert errors_of(**changes) == pointers
+
+
+@pytest.mark.parametrize(
+    ("asked", "cpus"),
+    [
+        ({"cpus_per_task": 6, "ntasks_per_node": 4}, 24),
+        ({"cpus_per_task": 6, "ntasks": 5, "nodes": 2, "gpus_per_node": 1, "gpus": ...}, 18),
+        ({"cpus_per_task": 6}, 6),
+        ({"cpus_per_task": 6, "ntasks_per_node": 4, "cpus_per_node": 32}, 32),
+        ({"ntasks_per_node": 4}, None),
+    ],
+)
+def test_the_cpus_of_tasks_are_those_of_the_node(asked: dict[str, Any], cpus: int | None) -> None:
+    """Planted: planned without them, so that the cluster was asked for more than was planned."""
+    assert read_job_request(a_body(launch="batch", **asked)).cpus_per_node == cpus
+
+
+def test_tasks_with_more_cpus_than_the_node_gives_are_refused() -> None:
+    body = a_body(launch="batch", cpus_per_task=64, ntasks_per_node=8, cpus_per_node=8)
+    with pytest.raises(InvalidRequest) as refused:
+        read_job_request(body)
+    assert [(error.pointer, error.detail) for error in refused.value.errors] == [
+        ("/cpus_per_node", "is 8, but 8 tasks of 64 CPUs need 512 on a node")
+    ]
