@@ -27,6 +27,8 @@ export interface Draft {
   script: string;
   /** Of the script, one a line. */
   arguments: string;
+  /** Those of a copied job, which may be empty or have several lines. They count while the text is unchanged. */
+  copiedArguments: readonly string[];
   launch: (typeof LAUNCHES)[number];
   /** What a batch job says about the tasks that its script starts. */
   tasks: string;
@@ -42,6 +44,8 @@ export interface Draft {
   isRequeueable: boolean;
   /** "time_limit" and exit codes, separated by commas or spaces. */
   requeueOn: string;
+  /** How often those causes may requeue the job; null is the default. No field shows it. */
+  requeueMax: number | null;
   checkpointPath: string;
   cluster: string | null;
   features: string[];
@@ -79,6 +83,7 @@ export function emptyDraft(): Draft {
     memory: "",
     script: "#!/bin/bash\n",
     arguments: "",
+    copiedArguments: [],
     launch: "per_node",
     tasks: "",
     tasksPerNode: "",
@@ -92,6 +97,7 @@ export function emptyDraft(): Draft {
     isPreemptible: false,
     isRequeueable: true,
     requeueOn: "",
+    requeueMax: null,
     checkpointPath: "",
     cluster: null,
     features: [],
@@ -129,6 +135,7 @@ export function draftOf(job: JobDetail): Draft {
     memory: job.memory_mib_per_node === null ? "" : memoryText(job.memory_mib_per_node),
     script: job.script ?? "#!/bin/bash\n",
     arguments: job.arguments.join("\n"),
+    copiedArguments: job.arguments,
     // A manifest says itself what it is; its whole text stands in the second door.
     launch: job.launch === "batch" ? "batch" : "per_node",
     ...(job.launch === "manifest" ? { door: "sbatch" as const, sbatch: job.script ?? "" } : {}),
@@ -146,6 +153,7 @@ export function draftOf(job: JobDetail): Draft {
     isPreemptible: job.is_preemptible,
     isRequeueable: job.is_requeueable,
     requeueOn: job.requeue_on.join(", "),
+    requeueMax: job.requeue_on.length === 0 ? null : job.requeue_max,
     checkpointPath: job.checkpoint_path ?? "",
     cluster: job.cluster,
     dependsOn: job.depends_on
@@ -363,6 +371,7 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     if (!draft.isRequeueable) request.is_requeueable = false;
     const requeueOn = causesOf(draft.requeueOn);
     if (requeueOn.length > 0) request.requeue_on = requeueOn;
+    if (requeueOn.length > 0 && draft.requeueMax !== null) request.requeue_max = draft.requeueMax;
     if (draft.checkpointPath.trim() !== "") request.checkpoint_path = draft.checkpointPath.trim();
     if (draft.cluster !== null) request.cluster = draft.cluster;
     if (draft.features.length > 0) request.features = draft.features;
@@ -455,6 +464,7 @@ function noticeText({ noticeSignal, signalAhead, signalsShellOnly }: Draft): str
 /** The arguments of the script; empty lines are none, and a manifest has none. */
 function argumentsOf(draft: Draft): string[] {
   if (draft.door === "sbatch" && isManifest(draft.sbatch)) return [];
+  if (draft.copiedArguments.join("\n") === draft.arguments) return [...draft.copiedArguments];
   return draft.arguments.split("\n").filter((line) => line !== "");
 }
 

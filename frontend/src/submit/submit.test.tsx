@@ -178,7 +178,13 @@ describe("the draft", () => {
       arguments: ["--lr", "0.1", "two words"],
     });
     expect(submitCommand(draft)).toContain(" job.sh -- --lr 0.1 'two words'");
-    expect(readDraft(draftOf(aJob({ arguments: ["--lr", "0.1"] }))).request?.arguments).toEqual(["--lr", "0.1"]);
+    const copied = draftOf(aJob({ arguments: ["--name", "", "two\nlines"], requeue_on: ["time_limit"], requeue_max: 3 }));
+    expect(readDraft(copied).request).toMatchObject({
+      arguments: ["--name", "", "two\nlines"],
+      requeue_on: ["time_limit"],
+      requeue_max: 3,
+    });
+    expect(readDraft({ ...copied, arguments: "-x\n" }).request?.arguments).toEqual(["-x"]);
     expect(placeRefusals({ arguments: "has too many" }, { ...draft, door: "sbatch" }).errors).toEqual({
       arguments: "has too many",
     });
