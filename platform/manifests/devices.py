@@ -10,6 +10,8 @@ _GPU = re.compile(r"(?:gpu|mig-|gaudi|i915|/xe$|neuron|/tpu$|^mig\.|npu)", re.IG
 #: Parts of a GPU that other resources of the same Pod count beside it.
 _PART = re.compile(r"gpu-?(?:mem|memory|cores?|percentage|monitoring)", re.IGNORECASE)
 
+_NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
+
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
@@ -28,7 +30,9 @@ def is_gpu(name: str) -> bool:
     return _GPU.search(name) is not None and _PART.search(name) is None
 
 
-def is_extended(name: str) -> bool:
-    """Return whether it is an extended resource, and none of Kubernetes' own."""
-    domain, slash, _ = name.partition("/")
-    return bool(slash) and not domain.endswith("kubernetes.io")
+def is_native(name: str) -> bool:
+    """Return whether it is a resource of every node. All others belong to devices.
+
+    A device class also stands behind `deviceclass.resource.kubernetes.io/CLASS`.
+    """
+    return name in _NATIVE or name.startswith("hugepages-")

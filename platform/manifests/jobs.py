@@ -34,7 +34,7 @@ class ManifestJob:
     """One job of a manifest.
 
     `is_run` says that the portal runs jobs of its kind. `name` is None where the cluster was to
-    choose one. `time_limit_s` is its own limit.
+    choose one. `time_limit_s` is its own limit. `device_classes` are those that its claims name.
     """
 
     document: Document
@@ -46,6 +46,7 @@ class ManifestJob:
     is_run: bool
     time_limit_s: int | None = None
     priority_class: str | None = None
+    device_classes: frozenset[str] = frozenset()
 
     @property
     def holders(self) -> tuple[PodSet, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from manifests.devices import Gpus, is_extended, is_gpu
+from manifests.devices import Gpus, is_gpu, is_native
 from manifests.fields import Field
 
 CONTAINERS_MAX = 20
@@ -32,7 +32,8 @@ class PodNeeds:
 
     `gpus` is None for a Pod without GPUs. `cpu_milli` and `memory_mib` are None where the Pod does
     not say. `images` are those of all containers, the main one's first. `required_topology` and
-    `preferred_topology` are labels of nodes.
+    `preferred_topology` are labels of nodes. `devices` are the resources that belong to
+    devices, and `variables` the names in its environment.
     """
 
     gpus: Gpus | None = None
@@ -44,6 +45,9 @@ class PodNeeds:
     priority_class: str | None = None
     required_topology: str | None = None
     preferred_topology: str | None = None
+    devices: frozenset[str] = frozenset()
+    variables: frozenset[str] = frozenset()
+    runtime_class: str | None = None
 
 
 #: By the name of a ResourceClaimTemplate: the GPUs that a claim of it has.
@@ -117,7 +121,8 @@ def read_pod_spec(spec: Field, claims: Claims, marks: Mapping[str, str]) -> PodN
             images.append(image)
         else:
             container.at("image").refuse("is required: the container's image")
-    gpus = _gpus(spec, containers, first, claims)
+    devices = _devices(spec, *containers, *first)
+    gpus = _gpus(spec, containers, first, claims, devices)
     return PodNeeds(
         gpus=gpus,
         cpu_milli=_most(containers, first, lambda one: _asked(one, "cpu", 1_000)),
@@ -128,6 +133,9 @@ def read_pod_spec(spec: Field, claims: Claims, marks: Mapping[str, str]) -> PodN
         priority_class=spec.at("priorityClassName").text(),
         required_topology=marks.get(_REQUIRED_TOPOLOGY),
         preferred_topology=marks.get(_PREFERRED_TOPOLOGY),
+        devices=frozenset(devices),
+        variables=frozenset(_variables(*containers, *first)),
+        runtime_class=spec.at("runtimeClassName").text(),
     )
 
 
@@ -139,7 +147,7 @@ def needs_of_resources(resources: Field, image: str | None) -> PodNeeds:
             **(resources.at("requests").value or {}),
             **(resources.at("limits").value or {}),
         }
-        if is_extended(name) and is_gpu(name) and (units := _amount(resources, name, 1))
+        if is_gpu(name) and (units := _amount(resources, name, 1))
     ]
     if len(gpus) > 1:
         resources.refuse("asks for GPUs of several kinds; ask for one kind")
@@ -177,6 +185,10 @@ def _check_spec(spec: Field) -> None:
                     "the team's namespace allows no such volume; use persistentVolumeClaim, "
                     "emptyDir, configMap or secret"
                 )
+        if volume.at("csi", "nodePublishSecretRef").is_given:
+            volume.at("csi", "nodePublishSecretRef").refuse(
+                "gives a driver of the node a Secret; use persistentVolumeClaim"
+            )
         for source in volume.at("projected", "sources").each():
             if source.at("serviceAccountToken").is_given:
                 source.at("serviceAccountToken").refuse("the Pods of jobs get no token; remove it")
@@ -216,17 +228,35 @@ def _check_security(security: Field) -> None:
         security.at("sysctls").refuse("are the node's administrator's; leave them out")
 
 
-def _gpus(spec: Field, containers: list[Field], first: list[Field], claims: Claims) -> Gpus | None:
-    """Return the GPUs of a Pod: its only extended resource or device class of GPUs."""
+def _devices(*parts: Field) -> tuple[str, ...]:
+    """Return the resources of devices of which the parts of a Pod ask for more than 0."""
     names: dict[str, None] = {}
-    for container in (*containers, *first):
+    for part in parts:
         for which in ("limits", "requests"):
-            for name, amount in container.at("resources", which).items():
-                if is_extended(name) and is_gpu(name) and amount.scaled():
+            for name, amount in part.at("resources", which).items():
+                if not is_native(name) and amount.scaled():
                     names[name] = None
+    return tuple(names)
+
+
+def _variables(*containers: Field) -> Iterator[str]:
+    """Yield the names of the variables of containers. One without a name is refused."""
+    for container in containers:
+        for variable in container.at("env").each():
+            name = variable.at("name").text()
+            if name:
+                yield name
+            else:
+                variable.at("name").refuse("is required: the variable's name")
+
+
+def _gpus(
+    spec: Field, containers: list[Field], first: list[Field], claims: Claims, devices: Iterable[str]
+) -> Gpus | None:
+    """Return the GPUs of a Pod: its only resource or device class of GPUs."""
     found = [
         Gpus(name, units)
-        for name in names
+        for name in filter(is_gpu, devices)
         if (units := _most(containers, first, lambda one, name=name: _asked(one, name, 1)))  # type: ignore[misc]
     ]
     for claim in spec.at("resourceClaims").each():

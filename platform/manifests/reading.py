@@ -75,6 +75,7 @@ class _Reading:
         self._findings = Findings()
         self._documents = documents
         self._jobs: list[ManifestJob] = []
+        self._device_classes: set[str] = set()
 
     def manifest(self) -> Manifest:
         tops = [(one, self._top(one)) for one in self._documents]
@@ -132,7 +133,13 @@ class _Reading:
             count = exactly.at("count").whole(1)
             if exactly.at("allocationMode").text() not in (None, "ExactCount"):
                 exactly.at("allocationMode").refuse("must be ExactCount, with a count")
+            if exactly.at("adminAccess").value:
+                exactly.at("adminAccess").refuse("reaches the devices of others; leave it out")
             device_class = exactly.at("deviceClassName").text()
+            if device_class:
+                self._device_classes.add(device_class)
+            else:
+                exactly.at("deviceClassName").refuse("is required: the class of its devices")
             if device_class and is_gpu(device_class):
                 found.append(Gpus(device_class, 1 if count is None else count, is_claim=True))
         if len(found) > 1:
@@ -163,6 +170,7 @@ class _Reading:
             is_run=not kind.refusal,
             time_limit_s=_limit_of(top, marks, shape.time_limit_s),
             priority_class=marks.get(PRIORITY) or _pod_priority(shape.pod_sets),
+            device_classes=frozenset(self._device_classes),
         )
         self._jobs.append(job)
         if kind.refusal:

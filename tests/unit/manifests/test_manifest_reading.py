@@ -79,6 +79,20 @@ _MARK = "is the portal's own mark; leave it out"
             "configMap or secret",
         ),
         (
+            a_pod(
+                volumes=[
+                    {"name": "v", "csi": {"driver": "d", "nodePublishSecretRef": {"name": "s"}}}
+                ]
+            ),
+            "volumes[0].csi.nodePublishSecretRef",
+            "gives a driver of the node a Secret; use persistentVolumeClaim",
+        ),
+        (
+            a_pod(a_container(env=[{"value": "x"}])),
+            "containers[0].env[0].name",
+            "is required: the variable's name",
+        ),
+        (
             a_pod(nodeName="gpu-1"),
             "nodeName",
             "the scheduler chooses the node; write nodeSelector or leave it out",
@@ -343,6 +357,31 @@ def test_a_claim_needs_its_template_in_the_file() -> None:
         "spec.template.spec.resourceClaims[0].resourceClaimTemplateName",
         "has no ResourceClaimTemplate in this file; add it as a document",
     )
+
+
+@pytest.mark.parametrize(
+    ("exactly", "where", "detail"),
+    [
+        (
+            {"deviceClassName": "gpu.nvidia.com", "adminAccess": True},
+            "adminAccess",
+            "reaches the devices of others; leave it out",
+        ),
+        ({"count": 1}, "deviceClassName", "is required: the class of its devices"),
+    ],
+)
+def test_a_claim_may_not_reach_the_devices_of_others(
+    exactly: dict[str, Any], where: str, detail: str
+) -> None:
+    """Planted: neither check."""
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "g"},
+        "spec": {"spec": {"devices": {"requests": [{"name": "g", "exactly": exactly}]}}},
+    }
+    where = f"spec.spec.devices.requests[0].exactly.{where}"
+    assert refusals(a_job(), claim) == [(where, detail)]
 
 
 def test_wrong_types_are_refused_by_their_field() -> None:

@@ -6,13 +6,30 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from connectors.kinds import ManifestPlace
+from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.resources import OTHER_SCHEDULERS
 from connectors.kubernetes.options.options import KubernetesOptions, image_refusal, parse_options
 from connectors.kubernetes.options.pools import HOST_LABEL, KubernetesPool
+from connectors.workload_checks import RESERVED_ENVIRONMENT
 from manifests.devices import Gpus
 from manifests.jobs import ManifestJob
 
 _LISTED_MAX = 10
+#: Parts of a Pod that name a ConfigMap or a Secret.
+_SOURCES = frozenset(
+    {
+        *("configMap", "configMapRef", "configMapKeyRef", "imagePullSecrets"),
+        *("secret", "secretRef", "secretKeyRef"),
+    }
+)
+#: Variables with which Pods find each other. The portal sets them for scripts; a manifest has its
+#: own.
+_OWN_ENVIRONMENT = frozenset(
+    {
+        *("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK", "RANK"),
+        "WORLD_SIZE",
+    }
+)
 
 
 def runs_manifests(options: Mapping[str, Any]) -> bool:
@@ -37,7 +54,12 @@ def place_on(options: KubernetesOptions, name: str, job: ManifestJob) -> Manifes
         return ManifestPlace("only Kueue holds manifests until they start, and it has none")
     if pool is None or gpus is None:
         return ManifestPlace(f"it has no pool {name[:60]}")
-    if why := _device_refusal(pool, gpus) or _selector_refusal(pool, job):
+    if why := (
+        _device_refusal(pool, gpus)
+        or _other_device_refusal(pool, job)
+        or _way_to_gpus_refusal(pool, job)
+        or _selector_refusal(pool, job)
+    ):
         return ManifestPlace(why)
     for pods in job.pod_sets:
         for image in pods.needs.images:
@@ -45,6 +67,8 @@ def place_on(options: KubernetesOptions, name: str, job: ManifestJob) -> Manifes
                 return ManifestPlace(why)
     if secret := next(_secrets_in(job.document.value, frozenset(options.pull_secrets)), None):
         return ManifestPlace(f"the Secret {secret} is for pulling images only; name another")
+    if own := next(_own_objects_in(job.document.value), None):
+        return ManifestPlace(f"{own[:100]} is an object of the portal; name another")
     needs = job.holders[0].needs
     required, preferred = needs.required_topology, needs.preferred_topology
     for label in filter(None, (required, preferred)):
@@ -75,6 +99,35 @@ def _device_refusal(pool: KubernetesPool, gpus: Gpus) -> str:
     return ""
 
 
+def _other_device_refusal(pool: KubernetesPool, job: ManifestJob) -> str:
+    """Return why the pool has not all devices of `job`: quotas count those of the pool only."""
+    is_claimed = pool.device_class is not None
+    resources = frozenset(name for pods in job.pod_sets for name in pods.needs.devices)
+    if others := resources - (frozenset() if is_claimed else {pool.resource}):
+        return f"pool {pool.name} gives its jobs no {min(others)[:100]}; leave the resource out"
+    if others := job.device_classes - {pool.device_class}:
+        return f"pool {pool.name} has no device class {min(others)[:100]}"
+    return ""
+
+
+def _way_to_gpus_refusal(pool: KubernetesPool, job: ManifestJob) -> str:
+    """Return why `job` might reach GPUs that it does not ask for."""
+    for pods in job.pod_sets:
+        chosen = {name for name in pods.needs.variables if _chooses_devices(name)}
+        if chosen:
+            return f"{min(chosen)[:100]} is set by the cluster; remove it from env"
+        wanted = pods.needs.runtime_class
+        own = pool.runtime_class if pods.needs.gpus is not None else None
+        if wanted not in (None, own):
+            return f"pool {pool.name} sets runtimeClassName itself; leave {wanted[:100]} out"
+    return ""
+
+
+def _chooses_devices(variable: str) -> bool:
+    is_reserved = variable in RESERVED_ENVIRONMENT and variable not in _OWN_ENVIRONMENT
+    return is_reserved or variable.endswith("_VISIBLE_DEVICES")
+
+
 def _selector_refusal(pool: KubernetesPool, job: ManifestJob) -> str:
     for pods in job.holders:
         for label, value in pods.needs.node_selector.items():
@@ -93,6 +146,22 @@ def _level_of(pool: KubernetesPool, label: str | None) -> str | None:
     if label == HOST_LABEL:
         return "node"
     return next((level for level, one in pool.topology_domains.items() if one == label), None)
+
+
+def _own_objects_in(value: Any) -> Iterator[str]:
+    """Yield the ConfigMaps and Secrets of the portal, such as scripts of jobs, that a Pod reads."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _own_objects_in(one)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            named = [one] if isinstance(one, dict) else one if isinstance(one, list) else []
+            if key in _SOURCES:
+                for source in named:
+                    if isinstance(source, dict):
+                        names = (source.get("name"), source.get("secretName"))
+                        yield from (str(name) for name in names if naming.is_own_name(name))
+            yield from _own_objects_in(one)
 
 
 def _secrets_in(value: Any, names: frozenset[str]) -> Iterator[str]:

@@ -98,6 +98,11 @@ def workload_name(key: str) -> str:
     return _PREFIX + _digits(key, _KEY_DIGITS)
 
 
+def is_own_name(name: object) -> bool:
+    """Return whether only the portal gives objects this name."""
+    return isinstance(name, str) and name.startswith(_PREFIX)
+
+
 def team_namespace(path: str) -> str:
     """Return the namespace of the team at `path`, which is also the name of its queue."""
     return _PREFIX + _digits(path, _NAMESPACE_DIGITS)

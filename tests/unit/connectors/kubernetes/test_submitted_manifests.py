@@ -274,6 +274,107 @@ def test_another_nodes_label_is_another_pool() -> None:
 
 
 @pytest.mark.parametrize(
+    "resource",
+    [
+        "vendor.example/accelerator",
+        "nvidia.com/gpumem",
+        "nvidia.com/mig-1g.10gb",
+        "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
+    ],
+)
+def test_devices_that_the_pool_does_not_count_are_refused(resource: str) -> None:
+    """Planted: names with a word for GPUs only; Kubernetes' own domains as no devices."""
+    text = recorded("job").replace(
+        "restartPolicy: Never",
+        "restartPolicy: Never\n      initContainers: [{name: i, image: registry.example.com/i, "
+        f"resources: {{limits: {{{resource}: 1}}}}}}]",
+    )
+    found = place_on(some_options(), "h100", job_of(text)).refusal
+    assert found == f"pool h100 gives its jobs no {resource}; leave the resource out"
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory", "ephemeral-storage", "hugepages-2Mi"])
+def test_every_node_has_cores_and_memory(resource: str) -> None:
+    text = recorded("job").replace("nvidia.com/gpu: 1", f"{{nvidia.com/gpu: 1, {resource}: 1}}")
+    assert place_on(some_options(), "h100", job_of(text)).refusal == ""
+
+
+def test_all_device_classes_of_the_claims_are_the_pools() -> None:
+    """Planted: classes with a word for GPUs only."""
+    text = recorded("job-with-claim") + (
+        "---\napiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: b}\n"
+        "spec: {spec: {devices: {requests: [{name: a, exactly: {deviceClassName: vendor.example}}]"
+        "}}}\n"
+    )
+    options = a_pool_of(device_class="gpu.nvidia.com")
+    assert place_on(options, "h100", job_of(text)).refusal == (
+        "pool h100 has no device class vendor.example"
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "refusal"),
+    [
+        (
+            "initContainers: [{name: i, image: i, env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]"
+            "}]",
+            "NVIDIA_VISIBLE_DEVICES is set by the cluster; remove it from env",
+        ),
+        (
+            "initContainers: [{name: i, image: i, env: [{name: AMD_VISIBLE_DEVICES, value: all}]}]",
+            "AMD_VISIBLE_DEVICES is set by the cluster; remove it from env",
+        ),
+        (
+            "initContainers: [{name: i, image: i, env: [{name: TIDEGATE_NODE, value: a}]}]",
+            "TIDEGATE_NODE is set by the cluster; remove it from env",
+        ),
+        ("initContainers: [{name: i, image: i, env: [{name: MASTER_ADDR, value: a}]}]", ""),
+        ("runtimeClassName: other", "pool h100 sets runtimeClassName itself; leave other out"),
+        ("runtimeClassName: nvidia", ""),
+    ],
+)
+def test_there_is_no_other_way_to_gpus(part: str, refusal: str) -> None:
+    """Planted: no check of variables and runtime classes."""
+    text = recorded("job").replace("restartPolicy: Never", f"restartPolicy: Never\n      {part}")
+    options = a_pool_of(runtime_class="nvidia")
+    assert place_on(options, "h100", job_of(text)).refusal == refusal
+
+
+def test_pods_without_gpus_have_no_runtime_class_of_gpus() -> None:
+    """Planted: the pool's own for all Pods; images with NVIDIA_VISIBLE_DEVICES then see all."""
+    container = "{name: main, image: registry.example.com/l, resources: {}}"
+    text = recorded("jobset-in-a-rack").replace(
+        "replicatedJobs:\n",
+        "replicatedJobs:\n  - name: launcher\n    template: {spec: {template: {spec: {"
+        f"restartPolicy: Never, runtimeClassName: nvidia, containers: [{container}]}}}}}}}}\n",
+    )
+    options = a_pool_of(runtime_class="nvidia", **TOPOLOGY)
+    assert place_on(options, "h100", job_of(text)).refusal == (
+        "pool h100 sets runtimeClassName itself; leave nvidia out"
+    )
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "volumes: [{name: s, configMap: {name: tg-1}}]",
+        "volumes: [{name: s, secret: {secretName: tg-1}}]",
+        "volumes: [{name: s, projected: {sources: [{configMap: {name: tg-1}}]}}]",
+        "initContainers: [{name: i, image: i, envFrom: [{configMapRef: {name: tg-1}}]}]",
+        "initContainers: [{name: i, image: i, env: [{name: A, valueFrom: {configMapKeyRef: "
+        "{name: tg-1, key: k}}}]}]",
+        "imagePullSecrets: [{name: tg-1}]",
+    ],
+)
+def test_objects_of_the_portal_are_no_volumes(part: str) -> None:
+    """Planted: no such check: a manifest mounted the scripts of the team's other jobs."""
+    text = recorded("job").replace("restartPolicy: Never", f"restartPolicy: Never\n      {part}")
+    assert place_on(some_options(), "h100", job_of(text)).refusal == (
+        "tg-1 is an object of the portal; name another"
+    )
+
+
+@pytest.mark.parametrize(
     "part",
     [
         "volumes: [{name: s, secret: {secretName: pull}}]",
