@@ -78,22 +78,29 @@ def read_documents(text: str) -> tuple[Document, ...]:
     documents = _from_json(text) if text.lstrip()[:1] == "{" else _from_yaml(text)
     found: list[Document] = []
     for document in documents:
-        found += _items(document)
-        if len(found) > DOCUMENTS_MAX:
+        items = _items_of(document)
+        if len(found) + (1 if items is None else len(items)) > DOCUMENTS_MAX:
             raise Unreadable(0, f"has more than {DOCUMENTS_MAX} documents; give one job a file")
+        found += (document,) if items is None else _documents_of(document, items)
     return tuple(found)
 
 
-def _items(document: Document) -> Iterator[Document]:
+def _items_of(document: Document) -> list[Any] | None:
+    """Return the items of a List; None for another object."""
     value = document.value
     if not (isinstance(value, dict) and value.get("kind") == "List"):
-        yield document
-        return
+        return None
     items = value.get("items")
-    for number, item in enumerate(items if isinstance(items, list) else ()):
-        start: Path = ("items", number)
-        lines = {path[2:]: line for path, line in document.lines.items() if path[:2] == start}
-        yield Document(document.number + number, item, lines)
+    return items if isinstance(items, list) else []
+
+
+def _documents_of(document: Document, items: list[Any]) -> Iterator[Document]:
+    lines: list[dict[Path, int]] = [{} for _ in items]
+    for path, line in document.lines.items():
+        if len(path) > 1 and path[0] == "items" and isinstance(number := path[1], int):
+            lines[number][path[2:]] = line
+    for number, item in enumerate(items):
+        yield Document(document.number + number, item, lines[number])
 
 
 def _from_json(text: str) -> list[Document]:

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from manifests import documents
 from manifests.documents import (
     DEPTH_MAX,
     DOCUMENTS_MAX,
     TEXT_BYTES_MAX,
     VALUES_MAX,
+    Document,
     Unreadable,
     read_documents,
 )
@@ -59,9 +61,41 @@ def test_anchors_and_merges() -> None:
 
 def test_a_list_has_its_items() -> None:
     text = "kind: List\nitems:\n- kind: Job\n- kind: Pod\n"
-    documents = read_documents(text)
-    assert [one.value for one in documents] == [{"kind": "Job"}, {"kind": "Pod"}]
-    assert documents[1].line_of(("kind",)) == 4
+    found = read_documents(text)
+    assert [one.value for one in found] == [{"kind": "Job"}, {"kind": "Pod"}]
+    assert found[1].line_of(("kind",)) == 4
+
+
+class CountedLines(dict[Any, int]):
+    """Lines of fields that count how often all of them are read."""
+
+    reads = 0
+
+    def items(self) -> Any:
+        CountedLines.reads += 1
+        return super().items()
+
+
+@pytest.mark.parametrize(("items", "made", "reads"), [(DOCUMENTS_MAX, 51, 1), (5_000, 1, 0)])
+def test_the_items_of_a_list_take_one_pass(
+    items: int, made: int, reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: all lines read for each item, and the limit checked after all items were made."""
+    documents_made = []
+
+    def a_document(number: int, value: Any, lines: Any) -> Document:
+        documents_made.append(number)
+        return Document(number, value, CountedLines(lines))
+
+    monkeypatch.setattr(documents, "Document", a_document)
+    monkeypatch.setattr(CountedLines, "reads", 0)
+    text = "kind: List\nitems:\n" + "- 1\n" * items
+    if items > DOCUMENTS_MAX:
+        with pytest.raises(Unreadable, match=f"has more than {DOCUMENTS_MAX} documents"):
+            read_documents(text)
+    else:
+        assert [one.line_of(()) for one in read_documents(text)] == list(range(3, items + 3))
+    assert (len(documents_made), CountedLines.reads) == (made, reads)
 
 
 def test_json_with_tabs() -> None:
