@@ -124,6 +124,8 @@ class _Reading:
         name = top.at("metadata", "name").text()
         if not name:
             top.at("metadata", "name").refuse("is required: Pods name the template by it")
+        if not top.at("spec").value:
+            top.at("spec").refuse("is required: the devices that a claim has")
         found: list[Gpus] = []
         for request in top.at("spec", "spec", "devices", "requests").each():
             exactly = request.at("exactly")

@@ -359,6 +359,16 @@ def test_a_claim_needs_its_template_in_the_file() -> None:
     )
 
 
+def test_a_claim_template_has_devices() -> None:
+    """Planted: one without a spec, of which no object could be built."""
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "g"},
+    }
+    assert refusals(a_job(), claim) == [("spec", "is required: the devices that a claim has")]
+
+
 @pytest.mark.parametrize(
     ("exactly", "where", "detail"),
     [

@@ -54,6 +54,7 @@ def manifest_objects(
         for number, one in enumerate(manifest.claims)
     }
     item: Json = _copied(job.document.value)
+    _part(item, "metadata")
     if job.kind == "Pod":
         item = _job_of_pod(item)
     _set_counts(item, pods_at_once, job)

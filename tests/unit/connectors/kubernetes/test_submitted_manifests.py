@@ -116,6 +116,22 @@ def test_a_job_gets_queue_marks_place_and_security() -> None:
     }
 
 
+@pytest.mark.parametrize("kind", ["Job", "Pod"])
+@pytest.mark.parametrize("metadata", ["", "metadata:\n", "metadata: {labels: , annotations: }\n"])
+def test_an_object_without_metadata_gets_the_portals(kind: str, metadata: str) -> None:
+    """Planted: a Job that was accepted, and for which no attempt could be built."""
+    spec = (
+        "{restartPolicy: Never, containers: [{name: main, image: registry.example.com/a, "
+        "resources: {limits: {nvidia.com/gpu: 1}}}]}"
+    )
+    text = f"apiVersion: v1\nkind: Pod\n{metadata}spec: {spec}\n"
+    if kind == "Job":
+        text = f"apiVersion: batch/v1\nkind: Job\n{metadata}spec: {{template: {{spec: {spec}}}}}\n"
+    item, _ = objects_of(text, 1_000)
+    assert item["metadata"]["name"] == "tg-0197a8c0-1111-7222-8333-444444444444"
+    assert item["metadata"]["annotations"][naming.MANIFEST] == "1"
+
+
 def test_what_the_person_said_of_security_stays() -> None:
     text = recorded("job").replace(
         "restartPolicy: Never",
