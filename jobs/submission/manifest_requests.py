@@ -17,7 +17,7 @@ _IN_MANIFEST = (
     *("arguments", "gpus", "gpus_per_node", "nodes", "gpus_min", "nodes_min", "cpus_per_node"),
     *("memory_mib_per_node", "environment", "features", "image", "required_topology"),
     *("preferred_topology", "notice_signal", "ntasks", "ntasks_per_node", "cpus_per_task"),
-    "gpus_per_task",
+    *("gpus_per_task", "signal_ahead_s", "signals_shell_only"),
 )
 
 
@@ -55,7 +55,10 @@ def take_manifest(given: dict[str, Any], text: str, problems: Problems) -> Manif
     if job.name:
         given.setdefault("name", job.name[:NAME_MAX])
     if job.time_limit_s is not None:
-        given["time_limit_s"] = min(given.get("time_limit_s", job.time_limit_s), job.time_limit_s)
+        limit_s = given.setdefault("time_limit_s", job.time_limit_s)
+        # A limit of another type stays, and is refused with the other members.
+        if isinstance(limit_s, int) and not isinstance(limit_s, bool):
+            given["time_limit_s"] = min(limit_s, job.time_limit_s)
     given["image"] = job.holders[0].needs.images[0]
     problems.lines["image"] = job.document.line_of(job.holders[0].template)
     class_note = None

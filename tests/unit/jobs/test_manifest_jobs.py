@@ -69,6 +69,21 @@ def test_what_is_in_the_manifest_is_not_given_beside_it() -> None:
     ]
 
 
+def test_signals_are_of_scripts() -> None:
+    """Planted: `notice_signal` alone; the two others were accepted, and did nothing."""
+    detail = "is not given beside a manifest; change it in the manifest"
+    signals = {"notice_signal": "USR1", "signal_ahead_s": 60, "signals_shell_only": True}
+    assert errors_of(a_body(**signals)) == [(f"/{name}", detail) for name in sorted(signals)]
+
+
+@pytest.mark.parametrize("limit", ["60", [1], True])
+def test_a_limit_of_a_wrong_type_beside_the_manifests_own(limit: Any) -> None:
+    """Planted: the shorter of a text and a number, which failed with a TypeError."""
+    text = recorded("job").replace("spec:\n", "spec:\n  activeDeadlineSeconds: 600\n", 1)
+    ((pointer, _),) = errors_of({"team": TEAM, "manifest": text, "time_limit_s": limit})
+    assert pointer == "/time_limit_s"
+
+
 def test_a_script_is_no_manifest() -> None:
     body = {"team": TEAM, "gpus": 1, "script": "true", "launch": "manifest"}
     assert errors_of(body) == [
