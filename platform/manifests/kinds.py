@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 
 from manifests.fields import Field
 from manifests.jobs import PodSet
-from manifests.pods import Claims, needs_of_resources, read_pod_spec, read_template
+from manifests.pods import (
+    Claims,
+    needs_of_resources,
+    read_metadata,
+    read_pod_spec,
+    read_template,
+)
 
 #: As many as a workload of the portal may have ranks.
 PODS_MAX = 4_096
@@ -51,9 +57,11 @@ def _job(item: Field, claims: Claims, marks: Mapping[str, str]) -> Shape:
 
 
 def _job_pods(spec: Field, claims: Claims, name: str) -> PodSet:
-    for owned in ("managedBy", "selector", "manualSelector"):
+    for owned in ("managedBy", "manualSelector"):
         if spec.at(owned).value:
             spec.at(owned).refuse("the cluster's Job controller runs it; leave it out")
+    if spec.at("selector").value:
+        spec.at("selector").ignore("the cluster's Job controller writes it")
     _ignore_own(spec)
     needs = read_template(spec.at("template"), claims)
     if needs.restart_policy not in ("Never", "OnFailure"):
@@ -97,6 +105,9 @@ def _jobset(item: Field, claims: Claims, marks: Mapping[str, str]) -> Shape:
     _ignore_own(spec)
     if spec.at("managedBy").is_given:
         spec.at("managedBy").refuse("the cluster's JobSet controller runs it; leave it out")
+    for policy in spec.at("volumeClaimPolicies").each():
+        for template in policy.at("templates").each():
+            read_metadata(template.at("metadata"))
     pod_sets: list[PodSet] = []
     limits: list[int] = []
     ranks = 0
@@ -104,6 +115,7 @@ def _jobset(item: Field, claims: Claims, marks: Mapping[str, str]) -> Shape:
         name = replicated.at("name").text() or ""
         if not name:
             replicated.at("name").refuse("is required")
+        read_metadata(replicated.at("template", "metadata"))
         copies = _or(replicated.at("replicas").whole(), 1)
         pods = _job_pods(replicated.at("template", "spec"), claims, name)
         limit_s = _deadline(replicated.at("template", "spec", "activeDeadlineSeconds"))

@@ -20,8 +20,14 @@ _NO_HOST = ("hostNetwork", "hostPID", "hostIPC")
 _REQUIRED_TOPOLOGY = "kueue.x-k8s.io/podset-required-topology"
 _PREFERRED_TOPOLOGY = "kueue.x-k8s.io/podset-preferred-topology"
 #: Prefixes of labels and annotations that controllers and the portal alone may write.
-_OF_OTHERS = ("kueue.x-k8s.io/", "batch.kubernetes.io/", "jobset.sigs.k8s.io/")
-_BARE_OF_OTHERS = frozenset({"controller-uid", "job-name"})
+_OF_OTHERS = ("kueue.x-k8s.io/", "jobset.sigs.k8s.io/")
+_META = frozenset({"name", "generateName", "namespace", "labels", "annotations"})
+_OF_SERVER = frozenset(
+    {
+        *("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"),
+        "selfLink",
+    }
+)
 QUEUE = "kueue.x-k8s.io/queue-name"
 PRIORITY = "kueue.x-k8s.io/priority-class"
 
@@ -56,15 +62,28 @@ Claims = Mapping[str, Gpus | None]
 
 def read_template(template: Field, claims: Claims) -> PodNeeds:
     """Return what the Pods of `template` ask for. Refusals are added to its findings."""
-    labels = read_marks(template.at("metadata"), is_pod=True)
+    labels = read_metadata(template.at("metadata"), is_pod=True)
     return read_pod_spec(template.at("spec"), claims, labels)
 
 
-def read_marks(metadata: Field, *, is_pod: bool) -> dict[str, str]:
-    """Check labels and annotations, and return both together.
+def is_of_job_controller(mark: str) -> bool:
+    """Return whether the cluster's Job controller writes this label or annotation."""
+    return mark in ("controller-uid", "job-name") or mark.startswith("batch.kubernetes.io/")
 
-    Marks of the portal are refused. A queue is ignored, as the portal sets it.
+
+def read_metadata(metadata: Field, *, is_pod: bool = False) -> dict[str, str]:
+    """Check the metadata of an object or template, and return labels and annotations together.
+
+    Owners, finalizers and marks of the portal are refused. What the cluster wrote into an object
+    that was read from it, and a queue, are ignored.
     """
+    for name, part in metadata.items():
+        if name in _OF_SERVER:
+            part.ignore("the cluster writes it")
+        elif name == "namespace":
+            part.ignore("the job runs in the namespace of its team")
+        elif name not in _META:
+            part.refuse("is not taken from a manifest; remove it")
     found: dict[str, str] = {}
     for name in ("labels", "annotations"):
         marks = metadata.at(name)
@@ -97,7 +116,9 @@ def _check_mark(key: str, mark: Field, *, is_pod: bool) -> None:
         return
     elif not is_pod and key.startswith("jobset.sigs.k8s.io/"):
         mark.refuse("is written by the JobSet controller; leave it out")
-    elif key.startswith(_OF_OTHERS) or key in _BARE_OF_OTHERS:
+    elif is_of_job_controller(key):
+        mark.ignore("the cluster's Job controller writes it")
+    elif key.startswith(_OF_OTHERS):
         mark.refuse("is written by a controller or by the portal; leave it out")
 
 
@@ -185,6 +206,7 @@ def _check_spec(spec: Field) -> None:
                     "the team's namespace allows no such volume; use persistentVolumeClaim, "
                     "emptyDir, configMap or secret"
                 )
+        read_metadata(volume.at("ephemeral", "volumeClaimTemplate", "metadata"))
         if volume.at("csi", "nodePublishSecretRef").is_given:
             volume.at("csi", "nodePublishSecretRef").refuse(
                 "gives a driver of the node a Secret; use persistentVolumeClaim"

@@ -13,7 +13,7 @@ from manifests.fields import Field
 from manifests.findings import Finding, Findings, Verdict
 from manifests.jobs import ManifestJob, PodSet
 from manifests.kinds import KINDS, MAX_SECONDS, POD_GROUP, Kind
-from manifests.pods import PRIORITY, read_marks
+from manifests.pods import PRIORITY, read_metadata
 
 CLAIM_TEMPLATE = "ResourceClaimTemplate"
 CLAIM_API = "resource.k8s.io/v1"
@@ -21,13 +21,6 @@ CLAIM_API = "resource.k8s.io/v1"
 NAME_MAX = 63
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 _TOP = frozenset({"apiVersion", "kind", "metadata", "spec"})
-_META = frozenset({"name", "generateName", "namespace", "labels", "annotations"})
-_OF_SERVER = frozenset(
-    {
-        *("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"),
-        "selfLink",
-    }
-)
 _SHOWN_MAX = 80
 
 
@@ -124,6 +117,7 @@ class _Reading:
         name = top.at("metadata", "name").text()
         if not name:
             top.at("metadata", "name").refuse("is required: Pods name the template by it")
+        read_metadata(top.at("spec", "metadata"))
         if not top.at("spec").value:
             top.at("spec").refuse("is required: the devices that a claim has")
         found: list[Gpus] = []
@@ -188,16 +182,9 @@ class _Reading:
             elif name not in _TOP:
                 part.refuse("is no field of such an object; remove it")
         metadata = top.at("metadata")
-        for name, part in metadata.items():
-            if name in _OF_SERVER:
-                part.ignore("the cluster writes it")
-            elif name == "namespace":
-                part.ignore("the job runs in the namespace of its team")
-            elif name not in _META:
-                part.refuse("is not taken from a manifest; remove it")
         if (given := metadata.at("name").text()) and not _NAME.fullmatch(given):
             metadata.at("name").refuse("must be in lower case, of letters, digits, '-' and '.'")
-        return read_marks(metadata, is_pod=top.at("kind").value == "Pod")
+        return read_metadata(metadata, is_pod=top.at("kind").value == "Pod")
 
 
 def _kind_of(top: Field) -> tuple[str, str]:

@@ -176,14 +176,78 @@ def test_marks_of_the_portal_and_of_controllers_are_refused(
 
 def test_pods_may_not_carry_marks_of_the_portal() -> None:
     template = a_pod()
-    template["metadata"] = {"labels": {"tidegate.io/role": "rank", "job-name": "other"}}
-    assert refusals(a_job(template)) == [
-        ("spec.template.metadata.labels.tidegate.io/role", _MARK),
+    template["metadata"] = {"labels": {"tidegate.io/role": "rank"}}
+    assert refusals(a_job(template)) == [("spec.template.metadata.labels.tidegate.io/role", _MARK)]
+
+
+_OWNED = {"finalizers": ["a.example/b"], "ownerReferences": [{"name": "x"}]}
+_CLAIMED = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"metadata": _OWNED}}}
+
+
+@pytest.mark.parametrize(
+    ("documents", "where"),
+    [
+        ([a_job({**a_pod(), "metadata": _OWNED})], "spec.template.metadata"),
         (
-            "spec.template.metadata.labels.job-name",
-            "is written by a controller or by the portal; leave it out",
+            [a_job(a_pod(volumes=[_CLAIMED]))],
+            "spec.template.spec.volumes[0].ephemeral.volumeClaimTemplate.metadata",
         ),
+        (
+            [
+                a_jobset(
+                    {
+                        "name": "w",
+                        "template": {"metadata": _OWNED, "spec": {"template": a_pod()}},
+                    }
+                )
+            ],
+            "spec.replicatedJobs[0].template.metadata",
+        ),
+        (
+            [
+                a_job(),
+                {
+                    "apiVersion": "resource.k8s.io/v1",
+                    "kind": "ResourceClaimTemplate",
+                    "metadata": {"name": "g"},
+                    "spec": {"metadata": _OWNED, "spec": {"devices": {}}},
+                },
+            ],
+            "spec.metadata",
+        ),
+    ],
+)
+def test_templates_have_no_owners_and_finalizers(documents: list[Any], where: str) -> None:
+    """Planted: labels and annotations as the only parts of a template's metadata."""
+    detail = "is not taken from a manifest; remove it"
+    assert refusals(*documents) == [
+        (f"{where}.finalizers", detail),
+        (f"{where}.ownerReferences", detail),
     ]
+
+
+def test_a_job_that_was_read_from_its_cluster_is_accepted() -> None:
+    """Planted: a refusal of its selector and its labels, with which `kubectl get` had none run."""
+    written = {"batch.kubernetes.io/controller-uid": "u", "controller-uid": "u", "job-name": "j"}
+    template = {**a_pod(), "metadata": {"creationTimestamp": None, "labels": written}}
+    job = {**a_job(template, selector={"matchLabels": {"controller-uid": "u"}}), "status": {}}
+    job["metadata"] |= {"uid": "u", "resourceVersion": "1", "generation": 1, "labels": written}
+    found = read(job)
+    assert found.is_accepted
+    assert {(one.where.partition(": ")[2], one.detail) for one in found.findings} == {
+        *(
+            (f"metadata.{name}", "the cluster writes it")
+            for name in ("uid", "resourceVersion", "generation")
+        ),
+        ("status", "the cluster writes it"),
+        ("spec.template.metadata.creationTimestamp", "the cluster writes it"),
+        ("spec.selector", "the cluster's Job controller writes it"),
+        *(
+            (f"{where}.labels.{name}", "the cluster's Job controller writes it")
+            for where in ("metadata", "spec.template.metadata")
+            for name in written
+        ),
+    }
 
 
 def test_every_refusal_is_told_not_only_the_first() -> None:

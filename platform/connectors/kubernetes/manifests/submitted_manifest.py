@@ -23,7 +23,7 @@ from connectors.protocol import Workload
 from manifests.documents import Path
 from manifests.jobs import ManifestJob, PodSet
 from manifests.kinds import MAX_SECONDS, MIN_PARALLELISM
-from manifests.pods import PRIORITY, QUEUE
+from manifests.pods import PRIORITY, QUEUE, is_of_job_controller
 from manifests.reading import Manifest, read_manifest
 
 #: The annotation with which the completions of an elastic Job follow its parallelism.
@@ -62,6 +62,8 @@ def manifest_objects(
     for pods in job.pod_sets:
         _Template(workload, options, cluster_id, pool, claims).fill(templates[pods.name], pods)
     if job.kind == "JobSet":
+        for replicated in item["spec"]["replicatedJobs"]:
+            _keep_marks(replicated["template"])
         _rename_hosts(item, job, naming.workload_name(workload.key))
     item["spec"]["suspend"] = True
     item["spec"]["ttlSecondsAfterFinished"] = TTL_S
@@ -141,6 +143,7 @@ def _set_counts(item: Json, granted: int, job: ManifestJob) -> None:
     """Set the number of Pods of an elastic Job, and an index for each Pod."""
     for pods in job.pod_sets:
         spec: Json = _at(item, _path_in(job, pods)[:-1])
+        spec.pop("selector", None)
         if pods.total // pods.copies > 1:
             spec.setdefault("parallelism", 1)
             spec["completions"] = pods.total // pods.copies
@@ -163,8 +166,19 @@ def _others(marks: Mapping[str, str] | None) -> dict[str, str]:
     return {
         name: value
         for name, value in (marks or {}).items()
-        if name not in _REPLACED and not name.startswith(_TOPOLOGY)
+        if name not in _REPLACED
+        and not name.startswith(_TOPOLOGY)
+        and not is_of_job_controller(name)
     }
+
+
+def _keep_marks(part: Json) -> None:
+    """Leave the person's labels and annotations in the metadata of a template, and nothing else."""
+    if "metadata" in part:
+        given = part["metadata"] or {}
+        part["metadata"] = {
+            name: _others(given[name]) for name in ("labels", "annotations") if name in given
+        }
 
 
 class _Template:
@@ -186,25 +200,32 @@ class _Template:
 
     def fill(self, template: Json, pods: PodSet) -> None:
         """Add our marks, the place and the demands of the namespace to `template`."""
-        meta = _part(template, "metadata")
+        meta = template.get("metadata") or {}
         annotations = {naming.KEY: self._workload.key}
         if pods.ranks_from:
             annotations[naming.FIRST_RANK] = str(pods.ranks_from)
         if pods.copies > 1:
             annotations[naming.RANKS_OF_COPY] = str(pods.total // pods.copies)
         holds = pods.needs.gpus is not None
-        known = dict(meta.get("annotations") or {})
+        known = {
+            name: value
+            for name, value in (meta.get("annotations") or {}).items()
+            if not is_of_job_controller(name)
+        }
         if holds and not any(name.startswith(_TOPOLOGY) for name in known):
             annotations |= _topology(self._pool)
-        meta["annotations"] = {**known, **annotations}
-        meta["labels"] = {
-            **_others(meta.get("labels")),
-            **naming.labels(self._cluster_id, self._workload.team),
-            naming.ROLE: naming.ROLE_RANK,
+        template["metadata"] = {
+            "annotations": {**known, **annotations},
+            "labels": {
+                **_others(meta.get("labels")),
+                **naming.labels(self._cluster_id, self._workload.team),
+                naming.ROLE: naming.ROLE_RANK,
+            },
         }
-        for name in ("name", "namespace"):
-            meta.pop(name, None)
         spec: Json = template["spec"]
+        for volume in spec.get("volumes") or ():
+            if claim_template := ((volume or {}).get("ephemeral") or {}).get("volumeClaimTemplate"):
+                _keep_marks(claim_template)
         self._secure(spec)
         if holds:
             self._place(spec)
@@ -267,17 +288,20 @@ def _topology(pool: KubernetesPool) -> dict[str, str]:
 def _claim_templates(
     workload: Workload, cluster_id: str, manifest: Manifest, names: Mapping[str, str]
 ) -> list[Json]:
-    return [
-        {
-            "apiVersion": CLAIM_TEMPLATE.api_version,
-            "kind": CLAIM_TEMPLATE.kind,
-            "metadata": metadata(
-                workload, cluster_id, name=names[str(one.value["metadata"]["name"])]
-            ),
-            "spec": _copied(one.value["spec"]),
-        }
-        for one in manifest.claims
-    ]
+    found = []
+    for one in manifest.claims:
+        spec = _copied(one.value["spec"])
+        _keep_marks(spec)
+        name = names[str(one.value["metadata"]["name"])]
+        found.append(
+            {
+                "apiVersion": CLAIM_TEMPLATE.api_version,
+                "kind": CLAIM_TEMPLATE.kind,
+                "metadata": metadata(workload, cluster_id, name=name),
+                "spec": spec,
+            }
+        )
+    return found
 
 
 def _rename_hosts(item: Json, job: ManifestJob, name: str) -> None:

@@ -132,6 +132,37 @@ def test_an_object_without_metadata_gets_the_portals(kind: str, metadata: str) -
     assert item["metadata"]["annotations"][naming.MANIFEST] == "1"
 
 
+def test_what_a_cluster_wrote_into_a_job_is_left_out() -> None:
+    """Planted: the old selector and labels in the new Job, which its cluster would refuse."""
+    text = recorded("job").replace(
+        "  template:\n    spec:\n",
+        "  selector: {matchLabels: {controller-uid: u}}\n  template:\n"
+        "    metadata:\n      creationTimestamp: null\n      name: x\n"
+        "      labels: {controller-uid: u, batch.kubernetes.io/job-name: j, app: a}\n"
+        '      annotations: {batch.kubernetes.io/job-completion-index: "7"}\n    spec:\n',
+    )
+    text = text.replace("  labels:\n", "  labels:\n    job-name: j\n", 1)
+    item, _ = objects_of(text, 3_000)
+    ours = naming.labels(CLUSTER_ID, "ai-company/research/nlp")
+    assert "job-name" not in item["metadata"]["labels"]
+    assert "selector" not in item["spec"]
+    assert item["spec"]["template"]["metadata"] == {
+        "annotations": {naming.KEY: "tg-0197a8c0-1111-7222-8333-444444444444"},
+        "labels": {"app": "a", **ours, naming.ROLE: "rank"},
+    }
+
+
+def test_the_jobs_of_a_jobset_keep_the_marks_of_the_person_only() -> None:
+    """Planted: metadata of a JobSet's Jobs as it was given, with a queue of another team."""
+    text = recorded("jobset-in-a-rack").replace(
+        "    template:\n      spec:\n        parallelism",
+        "    template:\n      metadata: {name: x, uid: u, labels: {a: b, "
+        "kueue.x-k8s.io/queue-name: theirs}}\n      spec:\n        parallelism",
+    )
+    item, _ = objects_of(text, *([8_000] * 8), options=a_pool_of(**TOPOLOGY))
+    assert item["spec"]["replicatedJobs"][0]["template"]["metadata"] == {"labels": {"a": "b"}}
+
+
 def test_what_the_person_said_of_security_stays() -> None:
     text = recorded("job").replace(
         "restartPolicy: Never",
