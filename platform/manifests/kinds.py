@@ -245,7 +245,7 @@ def _as(other: str) -> str:
     return f"jobs of this kind are not run from manifests yet; write {other}"
 
 
-_TORCH = _as("a JobSet or an Indexed Job, whose Pods find each other by their host names")
+_TORCH = _as("a JobSet, whose Pods find each other by their host names")
 _SERVICE = (
     "is a service that never ends, and services are not run here yet; write a Job for work "
     "that ends"

@@ -63,7 +63,7 @@ def test_a_kind_that_is_not_run_is_told_by_name_and_size() -> None:
     (told,) = read_manifest(recorded("pytorchjob")).refusals
     assert (told.line, told.where) == (2, "document 1, PyTorchJob: kind")
     assert told.detail == (
-        "jobs of this kind are not run from manifests yet; write a JobSet or an Indexed Job, "
+        "jobs of this kind are not run from manifests yet; write a JobSet, "
         "whose Pods find each other by their host names. It has 4 Pods with 8 nvidia.com/gpu each"
     )
 
