@@ -109,7 +109,7 @@ def placed(
             "preferred_topology": _level(first.preferred_topology),
         }
     )
-    return Placed(sized, _note_on(job, each_mgpu, size), left)
+    return Placed(sized, _note_on(job, each_mgpu, largest_mgpu, size), left)
 
 
 def _grouped(job: ManifestJob, each_mgpu: int, largest_mgpu: int) -> Size:
@@ -134,8 +134,9 @@ def _grouped(job: ManifestJob, each_mgpu: int, largest_mgpu: int) -> Size:
     )
 
 
-def _note_on(job: ManifestJob, each_mgpu: int, size: Size) -> Note:
+def _note_on(job: ManifestJob, each_mgpu: int, largest_mgpu: int, size: Size) -> Note:
     assert size.mgpu_per_node is not None
+    assert size.node_count is not None
     pods = f"{job.nodes:,} Pods" if job.nodes > 1 else "1 Pod"
     if job.nodes_min < job.nodes:
         pods = f"{job.nodes_min:,} to {pods}"
@@ -144,6 +145,12 @@ def _note_on(job: ManifestJob, each_mgpu: int, size: Size) -> Note:
         f"{pods} with {DeviceKind.GPU.text(each_mgpu)}{each}. The job is planned with "
         f"{DeviceKind.GPU.text(size.mgpu_per_node)} on each node, and its cluster places each Pod."
     )
+    fitting = max(1, largest_mgpu // each_mgpu)
+    if size.node_count > -(-job.nodes // fitting):
+        detail += (
+            f" Each node gets equally many Pods, so the job needs {size.node_count:,} nodes at "
+            f"once; a multiple of {fitting} Pods fills its nodes."
+        )
     return Note(0, "", Verdict.UNDERSTOOD, detail)
 
 

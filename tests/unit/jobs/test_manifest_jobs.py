@@ -277,6 +277,36 @@ def test_there_are_no_alternatives_to_a_manifest(company: Company, bob: User) ->
 
 
 @pytest.mark.parametrize(
+    ("parallelism", "said"),
+    [
+        (
+            20,
+            "planned with 5 GPUs on each node, and its cluster places each Pod. Each node gets "
+            "equally many Pods, so the job needs 4 nodes at once; a multiple of 8 Pods fills its "
+            "nodes.",
+        ),
+        (16, "planned with 8 GPUs on each node, and its cluster places each Pod."),
+        (7, "planned with 7 GPUs on each node, and its cluster places each Pod."),
+        (
+            11,
+            "so the job needs 11 nodes at once; a multiple of 8 Pods fills its nodes.",
+        ),
+    ],
+)
+def test_a_plan_says_that_unequal_groups_take_more_nodes(
+    company: Company, bob: User, parallelism: int, said: str
+) -> None:
+    """Planted: no word of the nodes that it needs beyond those that its Pods fill."""
+    text = (
+        recorded("job")
+        .replace("parallelism: 3", f"parallelism: {parallelism}")
+        .replace("completions: 3", f"completions: {parallelism}")
+    )
+    plan = submit(bob, {"team": TEAM, "manifest": text}, is_plan=True).json()
+    assert plan["notes"][-1]["detail"].endswith(said)
+
+
+@pytest.mark.parametrize(
     ("parallelism", "gpus", "size"),
     [(3, 1, (3_000, 1)), (20, 1, (5_000, 4)), (4, 8, (8_000, 4)), (2, 4, (8_000, 1))],
 )
