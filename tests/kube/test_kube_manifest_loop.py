@@ -28,7 +28,7 @@ spec:
       containers:
       - name: trainer
         image: registry.example.com/train:1
-        command: [/bin/sh, -c, "sleep 1000 & wait"]
+        command: [/bin/sh, -c, "trap 'exit 1' TERM; sleep 1000 & wait"]
         resources: {limits: {nvidia.com/gpu: 8}}
 """
 
