@@ -74,8 +74,8 @@ def is_of_job_controller(mark: str) -> bool:
 def read_metadata(metadata: Field, *, is_pod: bool = False) -> dict[str, str]:
     """Check the metadata of an object or template, and return labels and annotations together.
 
-    Owners, finalizers and marks of the portal are refused. What the cluster wrote into an object
-    that was read from it, and a queue, are ignored.
+    Owners, finalizers and marks of the portal are refused. A queue, and fields that a
+    cluster wrote into an object that was read from it, are ignored.
     """
     for name, part in metadata.items():
         if name in _OF_SERVER:

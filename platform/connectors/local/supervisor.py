@@ -302,7 +302,7 @@ class Supervisor:
     def _end_what_runs(self, now_ms: int, is_stop_asked: bool) -> int:
         """Send TERM, and KILL after a while. After a stop or the time limit, KILL at once.
 
-        What outlives the ranks after a notice has heard it, and keeps the rest of its grace.
+        Processes that outlive the ranks after a notice keep the rest of its grace.
 
         Return the ms until the next call.
         """
