@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from batch.variables import job_number
 from builders.api_callers import by_token
 from builders.connector_builders import eventually
 from builders.job_builders import a_body
@@ -98,8 +99,10 @@ def test_at_most_three_of_ten_run_at_once_and_what_waits_for_them_comes_last(
     assert max(holding) == 3
     assert reasons == {"array_limit_reached"}
     lines = [(notes / str(index)).read_text().split() for index in range(0, 20, 2)]
+    # A number, as scripts compute with it.
+    number = str(job_number(array.id))
     assert [line[:7] for line in lines] == [
-        [str(index), str(index), "10", "0", "18", "unset", str(array.id)]
+        [str(index), str(index), "10", "0", "18", number, str(array.id)]
         for index in range(0, 20, 2)
     ]
     spans = [(int(line[7]), int(line[8])) for line in lines]
