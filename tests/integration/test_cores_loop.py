@@ -93,7 +93,9 @@ def test_what_finds_no_free_core_waits_and_says_so(loop: LoopOn, bob: Actor) -> 
     loop.turn()
     second.refresh_from_db()
     assert second.explanation["sentence"] == (
-        "2 cores are free on one cluster, but scattered: it needs 1 node with 2 free, and none has."
+        "2 cores are free on one cluster, but scattered: it needs 1 node with 2 free, and none "
+        "has. 1 job without a time limit holds 6 cores; it has to end first, so no latest start "
+        "is known."
     )
     loop.connector.stop(Attempt.objects.get(job=first).key)
     loop.until(second, "succeeded", "failed")
