@@ -78,9 +78,9 @@ def test_what_the_notice_before_the_time_limit_ends_says_so(local_rig: LocalRig)
     local_rig.start(workload)
     seen = until_released(local_rig.connector, workload.key)
     assert (seen.outcome, seen.exit_codes, seen.message) == (
-        Outcome.FAILED,
-        {0: -15},
-        "rank 0 was killed by signal 15 after its notice of a time limit or a stop",
+        Outcome.TIMED_OUT,
+        {0: 143},
+        "it ended after the notice of its time limit",
     )
 
 
