@@ -147,6 +147,7 @@ def test_the_best_outcome_comes_first(company: Company, bob: User) -> None:
         "arguments": [],
         "requeue_on": [],
         "requeue_max": 10,
+        "signals_shell_only": False,
     }
     plan = first["plan"]
     assert (plan["fits"], plan["cluster"], plan["mgpu"], plan["guaranteed_mgpu"]) == (
