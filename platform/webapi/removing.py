@@ -26,6 +26,7 @@ _WORDS = {
     "quotas.quota": "quotas",
     "quotas.quotachange": "changes of quotas",
     "quotas.quotapush": "quota pushes",
+    "quotas.timelimit": "time limits",
     "quotas.usernumber": "a user number",
     "tenants.accesstoken": "access tokens",
     "tenants.passwordlink": "a link for a password",

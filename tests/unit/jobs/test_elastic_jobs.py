@@ -148,8 +148,8 @@ def test_a_range_of_more_ranks_than_there_can_be_is_refused(bob: Actor) -> None:
 def test_it_is_told_how_it_was_laid_out(bob: Actor) -> None:
     (note,) = submit(bob, gpus=16, gpus_min=4).notes
     assert note["detail"] == (
-        "This job takes 1 node at least and 4 nodes at most with 4 GPUs each and runs its script "
-        "on each of them. To choose the layout, ask for nodes and GPUs per node instead."
+        "This job takes 1 node at least and 4 nodes at most with 4 GPUs each. To choose the "
+        "layout, ask for nodes and GPUs per node instead."
     )
 
 

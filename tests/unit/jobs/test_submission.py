@@ -300,8 +300,8 @@ def test_whoever_names_a_total_is_told_how_it_is_shared_out(
         "line": 0,
         "text": "",
         "verdict": "understood",
-        "detail": f"No node has {gpus} GPUs, so this job takes {taken} and runs its script on each "
-        "of them. To choose the layout, ask for nodes and GPUs per node instead.",
+        "detail": f"No node has {gpus} GPUs, so this job takes {taken}. To choose the layout, ask "
+        "for nodes and GPUs per node instead.",
     }
     assert submit(bob, gpus=8).notes == []
     assert submit(bob, gpus=16, nodes=2).notes == []
