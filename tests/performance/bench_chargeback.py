@@ -185,9 +185,11 @@ def fill(attempts: int) -> None:
         owner.execute(
             """
             INSERT INTO billing_meteredattempt (id, job_id, job_name, number, priority_class,
-                multiplier_ppm, mgpu, cluster_id, organization_id, pool_id, team_id, user_id)
+                multiplier_ppm, use_factor_percent, mgpu, cluster_id, organization_id, pool_id,
+                team_id, user_id)
             SELECT gen_random_uuid(), gen_random_uuid(), 'train', 1, 'normal',
-                1000000 + 250000 * (n %% 3), 1000 * (1 + n %% 8), %(cluster)s, %(organization)s,
+                1000000 + 250000 * (n %% 3), 100, 1000 * (1 + n %% 8), %(cluster)s,
+                %(organization)s,
                 (%(pools)s::uuid[])[1 + n %% 2], (%(teams)s::uuid[])[1 + n %% 60], %(user)s
             FROM generate_series(1, %(attempts)s) AS n
             """,
