@@ -71,7 +71,7 @@ class JobOrigin(models.TextChoices):
 
 
 class Launch(models.TextChoices):
-    """How a job's script runs: once, on the first node, or once on every node.
+    """The place where a job's script runs: once on the first node, or once on every node.
 
     The script of a manifest job is a Kubernetes manifest, which says itself what runs.
     """
@@ -607,7 +607,7 @@ class Attempt(models.Model):
 
     @property
     def ranks(self) -> int:
-        """How many times its script runs, or how many Pods its manifest has, each with a log."""
+        """The number of runs of its script, or of Pods of its manifest; each has a log."""
         if self.job.launch == Launch.MANIFEST:
             job = read_manifest(self.job.script).job
             return len(self.slots) if job is None else job.ranks

@@ -27,12 +27,10 @@ class AttemptScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
         """Return the definition of HTTP bearer authentication."""
-        return {
-            "type": "http",
-            "scheme": "bearer",
-            "bearerFormat": "tgc_, the attempt's number and a signature",
-            "description": "The token of a running attempt, in its TIDEGATE_CHECKPOINT_TOKEN.",
-        }
+        return _bearer(
+            "tgc_, the attempt's number and a signature",
+            "The token of a running attempt, in its TIDEGATE_CHECKPOINT_TOKEN.",
+        )
 
 
 class JobTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
@@ -44,12 +42,19 @@ class JobTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
         """Return the definition of HTTP bearer authentication."""
-        return {
-            "type": "http",
-            "scheme": "bearer",
-            "bearerFormat": "tgj_, the job, the attempt's number and a signature",
-            "description": "The token of a running job, in its TIDEGATE_TOKEN.",
-        }
+        return _bearer(
+            "tgj_, the job, the attempt's number and a signature",
+            "The token of a running job, in its TIDEGATE_TOKEN.",
+        )
+
+
+def _bearer(form: str, description: str) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": form,
+        "description": description,
+    }
 
 
 class RequestedJob(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]

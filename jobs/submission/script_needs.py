@@ -27,7 +27,7 @@ class NeedKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One thing that the script needs, at its first place: `name`, in the line `text`."""
+    """A program, variable or folder that the script needs, with the first line that names it."""
 
     line: int
     text: str

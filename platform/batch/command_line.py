@@ -15,7 +15,7 @@ class Refused(Exception):
 
 
 class Argument(Enum):
-    """Whether an option has a value."""
+    """The ways in which an option has a value."""
 
     NONE = 0
     REQUIRED = 1

@@ -15,7 +15,7 @@ PLACES_VARIABLE = "TIDEGATE_PLACES"
 
 
 class Place:
-    """One node of the job: its name, and the indices of the job's devices on it."""
+    """A node of the job, with the indices of the job's devices on it."""
 
     def __init__(self, node: str, devices: Sequence[int]) -> None:
         self.node = node

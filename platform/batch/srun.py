@@ -86,7 +86,7 @@ class _Running:
 
 
 class _Run:
-    """One run of a step. `held` are the step's devices on each of its nodes."""
+    """A run of a step. `held` has the step's devices on each of its nodes."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ _COUNT = re.compile(r"(?:[A-Za-z0-9._-]*[A-Za-z][A-Za-z0-9._-]*:)?([0-9]+)")
 
 
 class Task:
-    """One task of a step.
+    """A task of a step, with its place.
 
     `rank` counts through the step, `local_rank` through the tasks on its node, and `node_rank` is
     the place of the node in the step. `devices` are the GPUs that it sees.

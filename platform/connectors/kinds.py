@@ -41,7 +41,7 @@ class KindWords:
 
 @dataclass(frozen=True, slots=True)
 class ManifestPlace:
-    """How a cluster runs a manifest in one pool: `refusal` says why it does not ("": it does).
+    """The answer of a cluster to a manifest in one pool. `refusal` is "" where it can run there.
 
     `required_topology` and `preferred_topology` are the levels that the manifest asks for, where
     the portal has names for them.
