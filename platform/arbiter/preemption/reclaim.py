@@ -69,10 +69,7 @@ class Reclaimer:
     )
 
     def __init__(self, pool: Pool, withheld: Mapping[Node, int]) -> None:
-        """Prepare the search in `pool`.
-
-        `withheld` is what is held back for reservations; the caller updates it.
-        """
+        """Prepare the search in `pool`. The caller updates `withheld`, the reserved GPUs."""
         self._pool = pool
         self.withheld = withheld
         self._claims = [earmark.stand_in for earmark in pool.earmarks.values()]
@@ -156,13 +153,11 @@ class Reclaimer:
         """
         nodes = self._pool.free.free[cluster]
         found: dict[str, int] = {}
-        withheld = (
-            (resource, more) for (at, resource), more in self.withheld.items() if at == cluster
-        )
-        for resource, more in (*self._pool.coming_back.get(cluster, {}).items(), *withheld):
-            node = node_of(resource)
+        withheld = ((name, more) for (at, name), more in self.withheld.items() if at == cluster)
+        for name, more in (*self._pool.coming_back.get(cluster, {}).items(), *withheld):
+            node = node_of(name)
             if node in nodes:
-                found[node] = found.get(node, 0) + (more if resource == node else 0)
+                found[node] = found.get(node, 0) + (more if name == node else 0)
         return found
 
     def find(
