@@ -112,6 +112,11 @@ class JobMembers(BaseModel):
     # These three are read before the others, by `jobs.submission.requests`.
     script: str | None = Field(None, description="At most 1 MiB of UTF-8")
     sbatch: str | None = Field(None, description="At most 1 MiB of UTF-8")
+    script_file: _JobName | None = Field(
+        None,
+        description="The name of the file that the script came from. It names a job without a "
+        "`name`, as it does for `sbatch`",
+    )
     manifest: str | None = Field(
         None,
         description="A Kubernetes manifest (YAML or JSON) instead of `script`: a Job, JobSet or "

@@ -117,7 +117,7 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         )
     if "pool" in given and "pools" in given:
         problems.fail("pools", "give pool, or several in pools, not both")
-    name = members.name or _first_word(script)
+    name = members.name or members.script_file or _first_word(script)
     if members.array is not None:
         texts = (script, str(given.get("environment", "")), *(str(one.as_json()) for one in notes))
         _check_tasks(members, name, texts, problems)

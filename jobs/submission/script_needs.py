@@ -7,13 +7,17 @@ command, and the first word of each command counts. Text in here-documents and c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from batch.command_line import Refused
+from batch.step_options import read_options
 
 LINES_MAX = 20_000
 NEEDS_MAX = 200
 _LINE_MAX = 4_000
+_CONTINUED_MAX = 100
 
 
 class NeedKind(StrEnum):
@@ -21,13 +25,17 @@ class NeedKind(StrEnum):
 
     PROGRAM = "program"
     SLURM_COMMAND = "slurm_command"
+    SRUN_OPTION = "srun_option"
     SLURM_VARIABLE = "slurm_variable"
     FOLDER = "folder"
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A program, variable or folder that the script needs, with the first line that names it."""
+    """A program, variable or folder that the script needs, with the first line that names it.
+
+    The `name` of an option of `srun` is the sentence with which our `srun` refuses it.
+    """
 
     line: int
     text: str
@@ -55,7 +63,9 @@ SLURM_COMMANDS = frozenset(
     {"srun", "scontrol", "squeue", "sbatch", "scancel", "sacct", "sinfo", "sstat", "salloc"}
 )
 _SHELL = re.compile(r"#!\s*(/usr/bin/env\s+(-\S+\s+)?)?\S*?(ba|da|z|k|a)?sh\b")
-_BEGINS = re.compile(r"\|\||&&|[;|&({`!]|\$\(|\b(?:then|do|else|time|exec|nohup|if|while|until)\b")
+_BEGINS = re.compile(
+    r"\|\||&&|[;|&({`!]|\$\(|(?<!\S)(?:then|do|else|time|exec|nohup|if|while|until)(?!\S)"
+)
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _WORD = re.compile(r"[^\s;|&()<>`]+")
 _COMMENT = re.compile(r"(^|\s)#.*$")
@@ -83,7 +93,7 @@ def needs_of(script: str) -> tuple[Need, ...]:
     is_shell = not script.startswith("#!") or _SHELL.match(script) is not None
     found: dict[tuple[NeedKind, str], Need] = {}
     ends_at = ""
-    for number, text in enumerate(script.splitlines()[:LINES_MAX], start=1):
+    for number, text in _whole_lines(script.splitlines()[:LINES_MAX]):
         line = text[:_LINE_MAX]
         if ends_at:
             ends_at = "" if line.strip() == ends_at else ends_at
@@ -99,6 +109,21 @@ def needs_of(script: str) -> tuple[Need, ...]:
     return tuple(found.values())
 
 
+def _whole_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield each line with its number, together with the lines that continue it after a backslash.
+
+    A command goes on over at most `_CONTINUED_MAX` lines.
+    """
+    number = 0
+    while number < len(lines):
+        first, text = number, lines[number]
+        while text.endswith("\\") and number + 1 < len(lines) and number - first < _CONTINUED_MAX:
+            number += 1
+            text = f"{text[:-1]} {lines[number]}"
+        number += 1
+        yield first + 1, text
+
+
 def _of_line(line: str, *, is_shell: bool) -> Iterator[tuple[NeedKind, str]]:
     if "SLURM_" in line:
         for match in _VARIABLE.finditer(line):
@@ -107,11 +132,19 @@ def _of_line(line: str, *, is_shell: bool) -> Iterator[tuple[NeedKind, str]]:
                 yield NeedKind.SLURM_VARIABLE, name
     if not is_shell:
         return
-    for word in _commands(line):
-        name = word.rsplit("/", 1)[-1]
+    for words in _commands(line):
+        name = _program(words[0])
         if name in SLURM_COMMANDS:
             yield NeedKind.SLURM_COMMAND, name
-        elif name in PROGRAMS:
+        if name == "srun":
+            try:
+                # A value in backquotes is cut off, so that words are added for it and the command.
+                _, words = read_options([*words[1:], "", ""])
+            except Refused as refusal:
+                yield NeedKind.SRUN_OPTION, str(refusal)
+                continue
+            name = _program(words[0])
+        if name in PROGRAMS:
             yield NeedKind.PROGRAM, PROGRAMS[name]
     for match in _PATH.finditer(line):
         path = match[0]
@@ -119,11 +152,16 @@ def _of_line(line: str, *, is_shell: bool) -> Iterator[tuple[NeedKind, str]]:
             yield NeedKind.FOLDER, path
 
 
-def _commands(line: str) -> Iterator[str]:
-    """Yield the first word of each command in a line."""
+def _program(word: str) -> str:
+    return word.rsplit("/", 1)[-1]
+
+
+def _commands(line: str) -> Iterator[list[str]]:
+    """Yield the words of each command in a line, without the variables that are set before it."""
     starts = [0, *(match.end() for match in _BEGINS.finditer(line))]
     for start, end in zip(starts, [*starts[1:], len(line)], strict=True):
-        for match in _WORD.finditer(line, start, end):
-            if not _ASSIGNMENT.match(match[0]):
-                yield match[0].strip("\"'")
-                break
+        words = [match[0].strip("\"'") for match in _WORD.finditer(line, start, end)]
+        while words and _ASSIGNMENT.match(words[0]):
+            del words[0]
+        if words:
+            yield words

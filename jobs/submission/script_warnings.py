@@ -36,7 +36,10 @@ def warnings_of(request: JobRequest, places: Sequence[PoolPlace]) -> tuple[Note,
     if not clusters:
         return ()
     notes = []
-    for need in needs_of(request.script):
+    needs = needs_of(request.script)
+    if unknown := _of_unknown_folders(needs, clusters):
+        notes.append(unknown)
+    for need in needs:
         detail = _detail(need, clusters, is_batch=request.launch is Launch.BATCH)
         if detail:
             notes.append(Note(need.line, need.text[:NOTE_TEXT_MAX], Verdict.WARNING, detail))
@@ -56,7 +59,6 @@ def _detail(need: Need, clusters: Sequence[Cluster], *, is_batch: bool) -> str:
                 "Load the software in another way, or choose a cluster that has it",
             )
         case NeedKind.FOLDER:
-            # Every script has paths. Without a word of the administrator nothing is known.
             lacking = [
                 cluster
                 for cluster in clusters
@@ -69,6 +71,9 @@ def _detail(need: Need, clusters: Sequence[Cluster], *, is_batch: bool) -> str:
             )
         case NeedKind.SLURM_COMMAND:
             return _of_command(need.name, _without_slurm(clusters), is_batch=is_batch)
+        case NeedKind.SRUN_OPTION:
+            lacking = _without_slurm(clusters) if is_batch else []
+            return f"`srun` fails on {_names(lacking)}: {need.name}" if lacking else ""
         case NeedKind.SLURM_VARIABLE:
             lacking = [] if is_batch else _without_slurm(clusters)
             return _where(
@@ -76,6 +81,24 @@ def _detail(need: Need, clusters: Sequence[Cluster], *, is_batch: bool) -> str:
                 f"{need.name} is not set on {{}}, where this script runs once on every node. Use "
                 "RANK, WORLD_SIZE and NODE_RANK, or launch = batch.",
             )
+
+
+def _of_unknown_folders(needs: Sequence[Need], clusters: Iterable[Cluster]) -> Note | None:
+    """Return one note for all folders of which nobody has said whether the clusters have them.
+
+    Most scripts name some, so a note for each would hide the others.
+    """
+    silent = [one for one in clusters if software_of(one.options).folders is None]
+    folders = [need for need in needs if need.kind is NeedKind.FOLDER]
+    if not silent or not folders:
+        return None
+    first = folders[0]
+    detail = (
+        f"It is not known whether {_names(silent)} {_have(silent, 'has', 'have')} "
+        f"{_listed(need.name for need in folders)}. An administrator names the folders that every "
+        "node sees in `shared_folders`."
+    )
+    return Note(first.line, first.text[:NOTE_TEXT_MAX], Verdict.WARNING, detail)
 
 
 def _where(clusters: Sequence[Cluster], sentence: str) -> str:
@@ -124,9 +147,14 @@ def _without_slurm(clusters: Iterable[Cluster]) -> list[Cluster]:
 
 
 def _names(clusters: Sequence[Cluster]) -> str:
-    names = sorted(cluster.name for cluster in clusters)
-    more = len(names) - _NAMED_MAX
-    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+    return _listed(sorted(cluster.name for cluster in clusters))
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return the first names, and the number of the others."""
+    first = list(names)
+    more = len(first) - _NAMED_MAX
+    return ", ".join(first[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _have(clusters: Sequence[Cluster], one: str, many: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,6 @@ from batch.portal import Portal
 
 _NONE, _REQUIRED, _OPTIONAL = Argument.NONE, Argument.REQUIRED, Argument.OPTIONAL
 _SCRIPT_BYTES_MAX = 1 << 20
-_NAMED = re.compile(r"^#SBATCH\s(.*\s)?(-J|--job-n)", re.MULTILINE)
 
 _OPTIONS: Options = {
     "account": ("A", _REQUIRED),
@@ -86,9 +84,11 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     if words and words[0] != "-":
         name = Path(words[0]).name
     script = with_directives(_script(options, words), directives)
-    body: dict[str, Any] = {"team": environment.get("TIDEGATE_TEAM", ""), "sbatch": script}
-    if _NAMED.search(script) is None:
-        body["name"] = name
+    body: dict[str, Any] = {
+        "team": environment.get("TIDEGATE_TEAM", ""),
+        "sbatch": script,
+        "script_file": name,
+    }
     if words[1:]:
         body["arguments"] = words[1:]
     portal = Portal(environment)

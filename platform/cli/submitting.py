@@ -59,6 +59,8 @@ def body_of(
             body = _from_yaml(text, source)
         else:
             body = {"sbatch": text}
+            if (name := Path(source).name) and source != "-":
+                body["script_file"] = name
     given = {name: value for name, value in options.items() if value is not None}
     overruled = set()
     if "gpus" in given:

@@ -3440,6 +3440,8 @@ export interface components {
             sbatch?: string;
             /** @description At most 1 MiB of UTF-8 */
             script?: string;
+            /** @description The name of the file that the script came from. It names a job without a `name`, as it does for `sbatch` */
+            script_file?: string;
             /** @description How long before the time limit the job gets its notice, as in Slurm's `--signal=SIG@SECONDS`; at most half of the limit. Without it: the grace of the priority class */
             signal_ahead_s?: number;
             /**
@@ -3547,6 +3549,8 @@ export interface components {
             sbatch?: string;
             /** @description At most 1 MiB of UTF-8 */
             script?: string;
+            /** @description The name of the file that the script came from. It names a job without a `name`, as it does for `sbatch` */
+            script_file?: string;
             /** @description How long before the time limit the job gets its notice, as in Slurm's `--signal=SIG@SECONDS`; at most half of the limit. Without it: the grace of the priority class */
             signal_ahead_s?: number;
             /**

@@ -12,7 +12,8 @@ export function SbatchDrop({
 }: {
   value: string;
   error: string | undefined;
-  onChange: (text: string) => void;
+  /** `file` is the name of the file that the text came from; it is absent for typed text. */
+  onChange: (text: string, file?: string) => void;
 }) {
   const [isOver, setOver] = useState(false);
   const [refusal, setRefusal] = useState<string | null>(null);
@@ -27,7 +28,7 @@ export function SbatchDrop({
       return;
     }
     setRefusal(null);
-    onChange(await file.text());
+    onChange(await file.text(), file.name);
   };
   return (
     <div

@@ -223,7 +223,9 @@ function SubmitForm({
               <SbatchDrop
                 value={draft.sbatch}
                 error={errors.sbatch}
-                onChange={(sbatch) => form.setFieldValue("sbatch", sbatch)}
+                onChange={(sbatch, file) =>
+                  form.setValues({ sbatch, scriptFile: file ?? (sbatch === "" ? "" : draft.scriptFile) })
+                }
               />
               {!isManifest(draft.sbatch) && <ArgumentsInput form={form} />}
             </>

@@ -36,6 +36,8 @@ export interface Draft {
   cpusPerTask: string;
   gpusPerTask: string;
   sbatch: string;
+  /** The file that the sbatch text came from, or "". */
+  scriptFile: string;
   timeLimit: string;
   priorityClass: string | null;
   type: (typeof JOB_TYPES)[number] | null;
@@ -90,6 +92,7 @@ export function emptyDraft(): Draft {
     cpusPerTask: "",
     gpusPerTask: "",
     sbatch: "",
+    scriptFile: "",
     timeLimit: "",
     priorityClass: null,
     type: null,
@@ -302,6 +305,7 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     errors[field] = "A script may have at most 1 MiB. Put data into files and read them from the script.";
   }
   request[field === "sbatch" && isManifest(script) ? "manifest" : field] = script;
+  if (request.sbatch !== undefined && draft.scriptFile !== "") request.script_file = draft.scriptFile;
   const words = argumentsOf(draft);
   if (words.length > 0) request.arguments = words;
 
@@ -540,7 +544,8 @@ export function submitCommand(draft: Draft): string {
     }
     option("array", draft.array);
   }
-  parts.push(draft.door === "form" ? "job.sh" : isManifest(draft.sbatch) ? "job.yaml" : "job.sbatch");
+  const file = isManifest(draft.sbatch) ? "job.yaml" : "job.sbatch";
+  parts.push(draft.door === "form" ? "job.sh" : shellQuote(draft.scriptFile || file));
   const words = argumentsOf(draft);
   if (words.length > 0) parts.push("--", ...words.map(shellQuote));
   return parts.join(" ");

@@ -40,6 +40,10 @@ describe("the draft", () => {
       team: VISION,
       sbatch: "#SBATCH --gpus=8",
     });
+    const dropped = { ...draft, door: "sbatch", sbatch: "srun x", scriptFile: "a b.sh" } as const;
+    expect(readDraft(dropped).request).toEqual({ team: VISION, sbatch: "srun x", script_file: "a b.sh" });
+    expect(submitCommand(dropped)).toBe(`tidegate submit --team ${VISION} 'a b.sh'`);
+    expect(readDraft({ ...dropped, door: "form" }).request).not.toHaveProperty("script_file");
   });
 
   it("asks for a range of GPUs or nodes, clones it, and says the command", () => {

@@ -36,6 +36,7 @@ def test_arguments_of_a_script_are_sent(server: Server, tmp_path: Path) -> None:
     assert (ran.exit_code, ran.err) == (0, "")
     assert server.body() == {
         "sbatch": "#!/bin/sh\n",
+        "script_file": "train.sh",
         "team": TEAM,
         "launch": "batch",
         "arguments": ["small", "7", "--lr", "0.1 or so"],
@@ -105,7 +106,12 @@ def test_a_batch_script_is_sent_as_it_stands(server: Server, tmp_path: Path) -> 
         ]
     )
     ran = server.run("submit", str(tmp_path / "job.sbatch"), "--team", TEAM, "--gpus-per-node", "8")
-    assert server.body() == {"sbatch": text, "team": TEAM, "gpus_per_node": 8}
+    assert server.body() == {
+        "sbatch": text,
+        "script_file": "job.sbatch",
+        "team": TEAM,
+        "gpus_per_node": 8,
+    }
     assert (ran.exit_code, ran.out) == (0, f"{JOB_ID}\n")
     assert ran.err == (
         "understood  line 2: #SBATCH -N 2: nodes = 2\n"
@@ -158,7 +164,8 @@ def test_a_manifest_is_sent_as_it_is(
         path = str(tmp_path / name)
         Path(path).write_text(text)
     assert server.run("submit", path, "--team", TEAM, stdin=text).exit_code == 0
-    assert server.body() == {"team": TEAM, member: text}
+    named = {"script_file": name} if member == "sbatch" and name != "-" else {}
+    assert server.body() == {"team": TEAM, member: text, **named}
 
 
 def test_several_pools_and_the_ones_of_a_file_that_they_win_over(

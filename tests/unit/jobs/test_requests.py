@@ -218,6 +218,15 @@ def test_a_job_without_a_name_is_named_by_what_it_runs(script: str, name: str) -
     assert read_job_request(a_body(script=script)).name == name
 
 
+def test_a_job_without_a_name_is_named_after_its_file_as_by_sbatch() -> None:
+    """Planted: the file before the name of the script or of the request."""
+    body = a_body(script=..., sbatch="#SBATCH -n 1\nsrun -l x\n", script_file="train.sh")
+    assert read_job_request(body).name == "train.sh"
+    assert read_job_request({**body, "name": "mine"}).name == "mine"
+    body["sbatch"] = "#SBATCH --job-n x\n" + body["sbatch"]
+    assert read_job_request(body).name == "x"
+
+
 def test_a_line_of_many_assignments_names_the_job() -> None:
     """Planted: a copy of the words for each assignment, which took minutes here."""
     assert read_job_request(a_body(script="A= " * 300_000 + "train\n")).name == "train"

@@ -7,6 +7,7 @@ import pytest
 from jobs.submission.script_needs import LINES_MAX, NEEDS_MAX, NeedKind, needs_of
 
 P, C, V, F = NeedKind.PROGRAM, NeedKind.SLURM_COMMAND, NeedKind.SLURM_VARIABLE, NeedKind.FOLDER
+O = NeedKind.SRUN_OPTION  # noqa: E741
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,11 @@ P, C, V, F = NeedKind.PROGRAM, NeedKind.SLURM_COMMAND, NeedKind.SLURM_VARIABLE, 
         ("exec mpiexec ./a.out", {(P, "mpirun")}),
         ("cd work && conda activate env || exit 1", {(P, "conda")}),
         ('eval "$(conda shell.bash hook)"', {(P, "conda")}),
-        ("srun --mpi=pmix singularity exec a.sif python x.py", {(C, "srun")}),
+        ("srun --mpi=pmix singularity exec a.sif", {(C, "srun"), (P, "singularity")}),
+        ("srun -n $N $OPTIONS python singularity.py", {(C, "srun")}),
+        ("srun --time=1 bash -c 'a; b'", {(C, "srun")}),
+        ("srun -w `hostname` $(date) -l; srun", {(C, "srun")}),
+        ("srun --nope x", {(C, "srun"), (O, "--nope is not an option of srun.")}),
         (
             "hosts=$(scontrol show hostnames $SLURM_NODELIST)",
             {(C, "scontrol"), (V, "SLURM_NODELIST")},
@@ -55,6 +60,12 @@ def test_each_need_is_named_once_at_its_first_line() -> None:
         (3, "srun a", "srun"),
         (5, "module load x", "module"),
     ]
+
+
+def test_a_command_goes_on_after_a_backslash() -> None:
+    """Planted: each line by itself, whose first word is no command."""
+    found = needs_of("srun \\\n  -l \\\n  conda\nmodule \\")
+    assert [(need.line, need.name) for need in found] == [(1, "srun"), (1, "conda"), (4, "module")]
 
 
 def test_the_text_of_here_documents_is_no_command() -> None:

@@ -108,8 +108,6 @@ def test_folders_are_compared_with_those_that_the_administrator_names(
 ) -> None:
     """Planted: /data for /data2."""
     script = "python train.py --data /data/imagenet --out /data2/x"
-    be(company.cluster, "local")
-    assert warnings(bob, script) == []
     be(company.cluster, "local", shared_folders=["/data", "/home"])
     assert warnings(bob, script) == [
         (
@@ -118,6 +116,47 @@ def test_folders_are_compared_with_those_that_the_administrator_names(
             "choose another cluster.",
         )
     ]
+
+
+def test_folders_of_which_nobody_has_said_anything_are_one_warning(
+    company: Company, bob: Actor
+) -> None:
+    """Planted: a note without the clusters whose administrator has named the folders."""
+    be(company.cluster, "local")
+    script = "cd /home/bob\n" + "\n".join(f"cat /data/{number}" for number in range(4))
+    assert warnings(bob, script) == [
+        (
+            2,
+            f"It is not known whether {company.cluster.name} has /home/bob, /data/0, /data/1 and "
+            "2 more. An administrator names the folders that every node sees in `shared_folders`.",
+        )
+    ]
+    be(company.cluster, "local", shared_folders=["/data", "/home"])
+    assert warnings(bob, script) == []
+
+
+def test_options_that_our_srun_refuses_are_told_before_the_job_starts(
+    company: Company, bob: Actor
+) -> None:
+    """Planted: options of Slurm's own srun, and of lines that continue."""
+    be(company.cluster, "local", software=["singularity"])
+    script = (
+        "srun -N 1 \\\n  --container-image=x.sqsh \\\n  python train.py\nsrun apptainer run x.sif"
+    )
+    assert warnings(bob, script, launch="batch") == [
+        (
+            2,
+            f"`srun` fails on {company.cluster.name}: --container-image is not offered on this "
+            "cluster. Name the image when the job is submitted (--image).",
+        ),
+        (
+            5,
+            f"{company.cluster.name} does not have `apptainer`. Load the software in another way, "
+            "or choose a cluster that has it.",
+        ),
+    ]
+    be(company.cluster, "slurm", software=["apptainer"])
+    assert warnings(bob, script, launch="batch") == []
 
 
 def test_a_job_is_accepted_with_its_warnings(company: Company, bob: Actor) -> None:
