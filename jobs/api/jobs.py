@@ -35,6 +35,7 @@ from jobs.reading.queries import (
     list_jobs,
     row_of,
 )
+from jobs.submission.manifest_trials import tried
 from jobs.submission.requests import read_job_request
 from jobs.submission.submission import submit_job_here
 from jobs.whatif.preview import preview_job
@@ -155,7 +156,7 @@ class JobList(APIView):
         """Submit the job and return it, or return the plan of a dry run."""
         asked = SubmissionParameters.read(request)
         actor, now = actor_from(request), SystemClock().now()
-        wanted = read_job_request(cast(Mapping[str, Any], request.data))
+        wanted = tried(read_job_request(cast(Mapping[str, Any], request.data)), actor=actor)
         if asked.dry_run:
             return Response(plan_body(preview_job(wanted, actor=actor, now=now)))
 

@@ -77,7 +77,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
     if refused := refused_of(resolved.notes):
         raise InvalidRequest(
             "; ".join(f"line {note.line}: {note.detail}" for note in refused[:5]),
-            errors=refused_lines(refused),
+            errors=refused_lines(refused, "manifest" if request.manifest_job else "sbatch"),
             notes=[note.as_json() for note in resolved.notes],
         )
     if resolved.hopeless is not None:

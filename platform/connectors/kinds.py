@@ -10,7 +10,7 @@ from connectors.accounts import ClusterAccount
 from connectors.entitlements import EntitlementControl
 from connectors.natives import NativeControl
 from connectors.node_control import NodeControl, NodeEviction
-from connectors.protocol import ClusterConnector, LogReader
+from connectors.protocol import ClusterConnector, LogReader, Workload
 from connectors.recalling import Recaller
 from manifests.jobs import ManifestJob
 
@@ -50,6 +50,30 @@ class ManifestPlace:
     refusal: str
     required_topology: str | None = None
     preferred_topology: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialFinding:
+    """A finding of a cluster about a manifest that it was asked to try.
+
+    `path` leads to the field in the manifest's document of the job. `is_refusal` says that its Pods
+    would never run there.
+    """
+
+    path: tuple[str | int, ...]
+    detail: str
+    is_refusal: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestTrial:
+    """The answer of a cluster that tried a manifest without storing anything.
+
+    `unchecked` names what it could not check, with the reason.
+    """
+
+    findings: tuple[TrialFinding, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +144,10 @@ class ClusterKind:
     place_manifest: Callable[[Options, str, ManifestJob], ManifestPlace] = (
         lambda options, pool, job: ManifestPlace("it runs no Kubernetes manifests")
     )
+    #: Ask the cluster what it would refuse of a manifest, by options and our id of the cluster.
+    #: Nothing is stored there. It takes some seconds at most, and raises ValueError for options
+    #: that cannot be used.
+    try_manifest: Callable[[Options, str, Workload], ManifestTrial] | None = None
     #: Whether jobs may name a container image, by options.
     runs_images: Callable[[Options], bool] = lambda options: False
     #: Why a job cannot run because of its image or the lack of one, by options, pool and image ("":

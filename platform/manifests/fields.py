@@ -41,9 +41,7 @@ class Field:
     @property
     def where(self) -> str:
         """The document, its kind and the path, as people write it."""
-        text = ""
-        for step in self.path:
-            text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        text = path_text(self.path)
         return f"document {self._document.number}, {self._what}" + (f": {text}" if text else "")
 
     def refuse(self, detail: str) -> None:
@@ -134,15 +132,12 @@ class Field:
 
     def quantity(self) -> Decimal | None:
         """Return the quantity, with suffix or without; None without one."""
-        value = self.value
-        if value is None:
+        if self.value is None:
             return None
-        read = None if isinstance(value, bool | dict | list) else _QUANTITY.fullmatch(str(value))
-        if read is None:
+        found = quantity_of(self.value)
+        if found is None:
             self.refuse("must be a quantity, such as 8, 500m or 64Gi")
-            return None
-        digits, suffix, exponent = read.groups()
-        return Decimal(digits) * _FACTORS[suffix or ""] * Decimal(10) ** int(exponent or 0)
+        return found
 
     def scaled(self, factor: int = 1) -> int | None:
         """Return `factor` times the quantity as a whole number, rounded up; None without one."""
@@ -150,3 +145,20 @@ class Field:
         if found is None:
             return None
         return int((found * factor).to_integral_value(ROUND_CEILING))
+
+
+def path_text(path: Path) -> str:
+    """Return the path as people write it: `spec.containers[0].image`."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def quantity_of(value: Any) -> Decimal | None:
+    """Return the quantity, with suffix or without; None for another value."""
+    read = None if isinstance(value, bool | dict | list) else _QUANTITY.fullmatch(str(value))
+    if read is None:
+        return None
+    digits, suffix, exponent = read.groups()
+    return Decimal(digits) * _FACTORS[suffix or ""] * Decimal(10) ** int(exponent or 0)

@@ -227,23 +227,34 @@ def _check_container(container: Field) -> None:
     _check_security(security)
     for name in ("privileged", "allowPrivilegeEscalation"):
         if security.at(name).flag():
-            security.at(name).refuse("the team's namespace does not allow it; leave it out")
+            security.at(name).refuse(
+                f"the team's namespace does not allow it; write `{name}: false`, or leave it out"
+            )
     for added in security.at("capabilities", "add").each():
         if added.text() not in (None, "NET_BIND_SERVICE"):
-            added.refuse("the team's namespace allows no more capabilities; leave it out")
+            added.refuse(
+                "the team's namespace allows no more capabilities; write `capabilities: "
+                "{drop: [ALL]}`, or leave it out"
+            )
     if security.at("procMount").text() not in (None, "Default"):
         security.at("procMount").refuse("the team's namespace does not allow it; leave it out")
 
 
 def _check_security(security: Field) -> None:
     if security.at("runAsNonRoot").flag() is False:
-        security.at("runAsNonRoot").refuse("the Pods may not run as root; leave it out")
+        security.at("runAsNonRoot").refuse(
+            "the Pods may not run as root; write `runAsNonRoot: true`, or leave it out"
+        )
     if security.at("runAsUser").whole() == 0:
         security.at("runAsUser").refuse("the Pods may not run as root; name another user or none")
     if security.at("seccompProfile", "type").text() == "Unconfined":
-        security.at("seccompProfile", "type").refuse("write RuntimeDefault, or leave it out")
+        security.at("seccompProfile", "type").refuse(
+            "write `type: RuntimeDefault`, or leave it out"
+        )
     if security.at("appArmorProfile", "type").text() == "Unconfined":
-        security.at("appArmorProfile", "type").refuse("write RuntimeDefault, or leave it out")
+        security.at("appArmorProfile", "type").refuse(
+            "write `type: RuntimeDefault`, or leave it out"
+        )
     if security.at("windowsOptions", "hostProcess").flag():
         security.at("windowsOptions", "hostProcess").refuse("is not allowed; leave it out")
     if security.at("sysctls").value:

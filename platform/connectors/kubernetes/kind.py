@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from connectors.kinds import ClusterKind, KindWords, Options
+from connectors.kubernetes.attempts.manifest_trials import try_manifest
 from connectors.kubernetes.connector import (
     CLUSTER,
     check_kubernetes_options,
@@ -77,6 +78,7 @@ KUBERNETES = ClusterKind(
     batch_nodes_max=1,
     runs_manifests=runs_manifests,
     place_manifest=place_manifest,
+    try_manifest=try_manifest,
     runs_images=names_images,
     refuse_image=job_image_refusal,
     default_images=default_images,

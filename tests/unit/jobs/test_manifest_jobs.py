@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from builders.api_callers import by_token
+from builders.connector_builders import change_kind
 from builders.job_builders import an_attempt
 from builders.kubernetes_builders import BLOCK, RACK
 from builders.portal_builders import Company, a_company
 from clusters.models import Cluster
+from connectors.kinds import ManifestTrial
 from jobs.arbitration.snapshots import load_snapshot
 from jobs.execution.workloads import workload_of
 from jobs.models import Job
@@ -121,7 +123,10 @@ def test_a_text_that_is_no_yaml_is_refused_with_its_line() -> None:
 
 
 @pytest.fixture
-def company(db: None) -> Company:
+def company(db: None, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Company:
+    """A company with a cluster of Kubernetes that would refuse nothing."""
+    settings.KUBECONFIGS = ("/etc/x",)
+    change_kind(monkeypatch, "kubernetes", try_manifest=lambda *_: ManifestTrial())
     company = a_company()
     options = {"kubeconfig": "/etc/x", "pools": {"h100": POOL}}
     Cluster.objects.update(kind="kubernetes", options=options, seen_at=SystemClock().now())

@@ -63,7 +63,7 @@ def test_a_plain_job_has_no_refusal() -> None:
 
 
 _NODE = "the team's namespace allows no access to the node; leave it out"
-_SECURITY = "the team's namespace does not allow it; leave it out"
+_SECURITY = "the team's namespace does not allow it; write `privileged: false`, or leave it out"
 _MARK = "is the portal's own mark; leave it out"
 
 
@@ -115,7 +115,8 @@ _MARK = "is the portal's own mark; leave it out"
         (
             a_pod(a_container(securityContext={"capabilities": {"add": ["IPC_LOCK"]}})),
             "containers[0].securityContext.capabilities.add[0]",
-            "the team's namespace allows no more capabilities; leave it out",
+            "the team's namespace allows no more capabilities; write `capabilities: {drop: "
+            "[ALL]}`, or leave it out",
         ),
         (
             a_pod(securityContext={"runAsUser": 0}),

@@ -162,13 +162,13 @@ class Submitter:
                 f"It does not know this kind of object ({error}): an administrator installs its "
                 "operator there, or chooses another kind in the cluster's options."
             )
-        if isinstance(error, Conflict) or _passes(error):
+        if isinstance(error, Conflict) or is_passing(error):
             return ClusterUnavailable(f"the cluster cannot store it now: {error}")
         if isinstance(error, Forbidden) and " cannot " in error.message:
             return ClusterUnavailable(f"the cluster does not let us: {error}")
         return WorkloadRejected(f"Kubernetes refuses it: {error}")
 
 
-def _passes(error: KubeRefused) -> bool:
-    """Return whether the namespace is refused, regardless of the object."""
+def is_passing(error: KubeRefused) -> bool:
+    """Return whether the namespace refuses every object now: it is full, or being deleted."""
     return _FULL in error.message or any(one.reason == _TERMINATING for one in error.causes)

@@ -204,7 +204,7 @@ class KubeApi:
 
     `identity` is the uid that the cluster must have. With it, nothing is written unless the cluster
     has confirmed that uid within `CONFIRMED_S`. Another uid raises AnotherCluster. `calls` counts
-    the requests sent.
+    the requests sent. `read_s` is how long an answer may be silent.
     """
 
     def __init__(
@@ -213,8 +213,10 @@ class KubeApi:
         kubeconfig: str | None = None,
         context: str | None = None,
         identity: str | None = None,
+        read_s: float = READ_TIMEOUT_S,
     ) -> None:
         self._opening = threading.Lock()
+        self._read_s = read_s
         self._kubeconfig = kubeconfig
         self._context = context
         self._client: Any = None
@@ -264,6 +266,13 @@ class KubeApi:
         """Create an object in the collection `path`. Raises AlreadyExists."""
         query = _write_query(dry_run=dry_run)
         return self._write("POST", path, body, query, "application/json")
+
+    def try_create(self, path: str, body: Mapping[str, Any]) -> tuple[Json, tuple[str, ...]]:
+        """Return the object as the collection `path` would store it, and the server's warnings.
+
+        Nothing is stored. Raises as `create` does.
+        """
+        return self._written("POST", path, body, _write_query(dry_run=True), "application/json")
 
     def apply(
         self,
@@ -407,6 +416,20 @@ class KubeApi:
         query: Mapping[str, str],
         content_type: str,
     ) -> Json:
+        found, warnings = self._written(method, path, body, query, content_type)
+        for warning in warnings:
+            log.warning("%s %s: %s", method, path, warning[:500])
+        return found
+
+    def _written(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any],
+        query: Mapping[str, str],
+        content_type: str,
+    ) -> tuple[Json, tuple[str, ...]]:
+        """Return the answer to a write, with its warnings."""
         if self.identity is not None and time.monotonic() - self._confirmed_s > CONFIRMED_S:
             self.probe()
         what = f"{method} {path}"
@@ -417,10 +440,8 @@ class KubeApi:
             raise OutcomeUnknown(f"{what}: {error}") from error
         if answer.status >= 300:
             raise self._refusal(answer, data, method, path)
-        for warning in answer.headers.getlist("Warning"):
-            log.warning("%s: %s", what, warning[:500])
         try:
-            return _object(data, path)
+            return _object(data, path), tuple(map(_warning, answer.headers.getlist("Warning")))
         except ClusterUnavailable as error:
             raise OutcomeUnknown(str(error)) from error
 
@@ -432,7 +453,7 @@ class KubeApi:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         content_type: str = "",
-        read_s: float = READ_TIMEOUT_S,
+        read_s: float | None = None,
     ) -> urllib3.BaseHTTPResponse:
         client = self._opened()
         headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
@@ -453,7 +474,9 @@ class KubeApi:
                 url,
                 body=None if body is None else orjson.dumps(body),
                 headers=headers,
-                timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=read_s),
+                timeout=urllib3.Timeout(
+                    connect=CONNECT_TIMEOUT_S, read=self._read_s if read_s is None else read_s
+                ),
                 retries=False,
                 redirect=False,
                 preload_content=False,
@@ -586,6 +609,12 @@ def _limited(answer: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
         raise _Broken(f"the answer broke off: {error}") from error
     answer.release_conn()
     return b"".join(parts)
+
+
+def _warning(header: str) -> str:
+    """Return the text of a header `299 - "text"`, in which quotes are escaped."""
+    text = header.partition('"')[2].rpartition('"')[0]
+    return text.replace('\\"', '"').replace("\\\\", "\\") or header
 
 
 def _object(body: bytes, path: str) -> Json:

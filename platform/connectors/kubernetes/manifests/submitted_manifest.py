@@ -246,15 +246,15 @@ class _Template:
         if spec.get("terminationGracePeriodSeconds") is None:
             spec["terminationGracePeriodSeconds"] = max(1, self._workload.grace_s)
         security = _part(spec, "securityContext")
-        security.setdefault("runAsNonRoot", True)
-        security.setdefault("seccompProfile", {"type": "RuntimeDefault"})
-        if "runAsUser" not in security:
+        _set_if_absent(security, "runAsNonRoot", True)
+        _set_if_absent(security, "seccompProfile", {"type": "RuntimeDefault"})
+        if security.get("runAsUser") is None:
             security["runAsUser"] = options.run_as_user
-            security.setdefault("runAsGroup", options.run_as_user)
-            security.setdefault("fsGroup", options.run_as_user)
+            _set_if_absent(security, "runAsGroup", options.run_as_user)
+            _set_if_absent(security, "fsGroup", options.run_as_user)
         for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
             own = _part(container, "securityContext")
-            own.setdefault("allowPrivilegeEscalation", False)
+            _set_if_absent(own, "allowPrivilegeEscalation", False)
             _part(own, "capabilities")["drop"] = ["ALL"]
 
     def _place(self, spec: Json) -> None:
@@ -267,6 +267,12 @@ class _Template:
             spec["tolerations"] = [*known, *(dict(one) for one in pool.tolerations)]
         if pool.runtime_class is not None:
             spec["runtimeClassName"] = pool.runtime_class
+
+
+def _set_if_absent(item: Json, name: str, value: Any) -> None:
+    """Set the field unless the file gives it. A field that is null counts as absent."""
+    if item.get(name) is None:
+        item[name] = value
 
 
 def _part(item: Json, name: str) -> Json:

@@ -89,3 +89,12 @@ def test_every_thing_that_quotas_become_can_be_written() -> None:
             verbs.add("delete")
         missing = {verb for verb in verbs if (group, kind.plural, verb) not in rights}
         assert missing == set(), thing
+
+
+def test_pods_are_tried_and_volumes_looked_for() -> None:
+    """Against: without `create` of Pods no manifest was tried against Pod Security."""
+    rights = given()
+    assert {verb for _, name, verb in rights if name == "pods"} == {
+        *("create", "get", "list", "watch", "patch", "delete"),
+    }
+    assert {verb for _, name, verb in rights if name == "persistentvolumeclaims"} == {"get"}

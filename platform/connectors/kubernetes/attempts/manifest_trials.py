@@ -1,0 +1,271 @@
+"""Asks a cluster what it would refuse of a manifest, before a job of it is queued.
+
+The API server judges the objects of an attempt, and each of its Pods, as if they were created now
+(`dryRun=All`). Nothing is stored. Questions that the portal's account may not ask stay open, and
+the answer names them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from connectors.errors import ConnectorError, WorkloadRejected
+from connectors.kinds import ManifestTrial, TrialFinding
+from connectors.kubernetes.attempts.submitting import is_passing
+from connectors.kubernetes.client.api import (
+    AlreadyExists,
+    Cause,
+    Forbidden,
+    KubeApi,
+    KubeRefused,
+    NotFound,
+)
+from connectors.kubernetes.manifests.building import WorkloadObjects, objects_for
+from connectors.kubernetes.manifests.namespace_needs import (
+    Named,
+    Shortage,
+    at_path,
+    named_in,
+    security_advice,
+    shortages,
+)
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.reading import Object, Odd
+from connectors.kubernetes.objects.resources import (
+    POD,
+    RESOURCE_QUOTA,
+    SECRET,
+    VOLUME_CLAIM,
+    Resource,
+    resource_of,
+)
+from connectors.kubernetes.options.options import parse_options
+from connectors.protocol import Workload
+from manifests.documents import Path
+from manifests.jobs import ManifestJob
+from manifests.reading import read_manifest
+
+#: Seconds for which an answer may be silent, and after which no further question is asked.
+ANSWER_S = 3.0
+WHOLE_TRIAL_S = 6.0
+#: The most objects that are looked for by name.
+NAMED_MAX = 20
+_SAID_MAX = 900
+_NO_NAMESPACE = (
+    "its team has no namespace there yet; an administrator pushes the quotas to the cluster"
+)
+
+
+def try_manifest(options: Mapping[str, Any], cluster_id: str, workload: Workload) -> ManifestTrial:
+    """Return what the cluster would refuse of the manifest `workload`, or cannot check.
+
+    Raises ValueError for options that cannot be used.
+    """
+    checked = parse_options(options)
+    job = read_manifest(workload.script).job
+    try:
+        objects = objects_for(workload, checked, cluster_id=cluster_id)
+    except WorkloadRejected as error:
+        return ManifestTrial((TrialFinding((), str(error)),))
+    if job is None:
+        return ManifestTrial()
+    api = KubeApi(kubeconfig=checked.kubeconfig, context=checked.context, read_s=ANSWER_S)
+    try:
+        return _Trial(api, job, objects).answer()
+    except (ConnectorError, Odd) as error:
+        return ManifestTrial(unchecked=(str(error)[:_SAID_MAX],))
+    finally:
+        api.close()
+
+
+class _Trial:
+    def __init__(self, api: KubeApi, job: ManifestJob, objects: WorkloadObjects) -> None:
+        self._api = api
+        self._job = job
+        self._objects = objects
+        self._namespace = str(objects.main["metadata"]["namespace"])
+        self._findings: list[TrialFinding] = []
+        self._unchecked: dict[str, None] = {}
+        self._ends_s = time.monotonic() + WHOLE_TRIAL_S
+
+    def answer(self) -> ManifestTrial:
+        main = self._objects.main
+        warnings = self._try_main(resource_of(main).collection(self._namespace), main)
+        if warnings is not None:
+            pods = [
+                (naming.manifest_pods(main) if one.count_min is not None else one.count, path)
+                for one in self._job.pod_sets
+                if (path := self._path_of(one.template))
+            ]
+            admitted = [
+                (count or 1, pod)
+                for count, path in pods
+                if self._has_time() and (pod := self._try_pod(path, warnings)) is not None
+            ]
+            self._try_limits(admitted)
+            self._try_named([path for _, path in pods])
+        return ManifestTrial(tuple(self._findings), tuple(self._unchecked))
+
+    def _path_of(self, template: Path) -> Path:
+        """Return the path of the Pods' template in the object; () for a kind without one."""
+        return ("spec", "template") if self._job.kind == "Pod" else template
+
+    def _in_document(self, path: Path) -> Path:
+        """Return the path in the document of the job for `path` in the object."""
+        is_job_of_pod = self._job.kind == "Pod" and path[:2] == ("spec", "template")
+        return path[2:] if is_job_of_pod else path
+
+    def _refuse(self, path: Path, detail: str, *, is_refusal: bool = True) -> None:
+        told = detail[:_SAID_MAX]
+        self._findings.append(TrialFinding(self._in_document(path), told, is_refusal))
+
+    def _has_time(self) -> bool:
+        if time.monotonic() < self._ends_s:
+            return True
+        self._unchecked[f"the cluster took longer than {WHOLE_TRIAL_S:g} s to answer"] = None
+        return False
+
+    def _try_main(self, path: str, main: Mapping[str, Any]) -> tuple[str, ...] | None:
+        """Return the server's warnings about the object; None where it is refused."""
+        try:
+            return self._api.try_create(path, main)[1]
+        except NotFound as error:
+            if error.message == f'namespaces "{self._namespace}" not found':
+                self._unchecked[_NO_NAMESPACE] = None
+            else:
+                self._refuse((), f"it has no kind {main['kind']}: its operator is not installed")
+        except KubeRefused as error:
+            self._take_refusal(error, ())
+        return None
+
+    def _take_refusal(self, error: KubeRefused, path: Path) -> None:
+        """Add a refusal, at the fields that it names."""
+        if isinstance(error, Forbidden) and error.is_for_all:
+            self._unchecked[f"the portal's account may not ask: {error.message}"] = None
+        elif is_passing(error):
+            self._refuse(path, f"at present: {error.message}", is_refusal=False)
+        elif error.causes:
+            for cause in error.causes:
+                at, said = _field_of(cause, path)
+                self._refuse(at, said)
+        else:
+            self._refuse(path, security_advice(error.message) or error.message)
+
+    def _try_pod(self, path: Path, warnings: tuple[str, ...]) -> Object | None:
+        """Return the spec of a Pod of the template at `path` as the cluster would store it.
+
+        The rules of a namespace hold for Pods: an object that creates them later passes.
+        """
+        template = at_path(self._objects.main, path)
+        pod = {
+            "apiVersion": POD.api_version,
+            "kind": POD.kind,
+            "metadata": {
+                **(template.get("metadata") or {}),
+                "name": f"{self._objects.main['metadata']['name']}-trial",
+                "namespace": self._namespace,
+            },
+            "spec": {"restartPolicy": "Never", **template["spec"]},
+        }
+        try:
+            found, _ = self._api.try_create(POD.collection(self._namespace), pod)
+        except Forbidden as error:
+            if is_passing(error):
+                # The limits of the namespace tell whether it passes, and for which resource.
+                return template["spec"]  # type: ignore[no-any-return]
+            if not error.is_for_all:
+                self._take_refusal(error, (*path, "spec"))
+                return None
+            self._unchecked[
+                "the portal's account may not try Pods there; an administrator applies role.yaml "
+                "of this version"
+            ] = None
+            for advice in filter(None, map(security_advice, warnings)):
+                self._refuse((*path, "spec"), advice)
+            return template["spec"]  # type: ignore[no-any-return]
+        except KubeRefused as error:
+            self._take_refusal(error, (*path, "spec"))
+            return None
+        return at_path(found, ("spec",))
+
+    def _try_limits(self, pods: list[tuple[int, Object]]) -> None:
+        if not pods or not self._has_time():
+            return
+        quotas = self._api.list(RESOURCE_QUOTA.collection(self._namespace)).items
+        for one in shortages(quotas, pods):
+            self._refuse(("spec",), _shortage(one), is_refusal=one.is_for_ever)
+
+    def _try_named(self, paths: list[Path]) -> None:
+        """Look for the objects that the Pods name."""
+        named: dict[tuple[Resource, str], Named] = {}
+        for path in paths:
+            for one in named_in(at_path(self._objects.main, (*path, "spec")), (*path, "spec")):
+                named.setdefault((one.kind, one.name), one)
+        for one in list(named.values())[:NAMED_MAX]:
+            if not self._has_time():
+                return
+            if self._is_there(one) is False:
+                advice = "name another"
+                if one.kind is not VOLUME_CLAIM:
+                    advice = "write `optional: true` if the Pods can do without"
+                self._refuse(
+                    one.path,
+                    f"the team's namespace {self._namespace} has no {one.kind.kind} {one.name}; "
+                    f"create it there, or {advice}",
+                )
+
+    def _is_there(self, one: Named) -> bool | None:
+        """Return whether the object exists; None where that cannot be asked."""
+        try:
+            if one.kind is SECRET:
+                return self._has_secret(one.name)
+            self._api.get(one.kind.path(self._namespace, one.name))
+        except NotFound:
+            return False
+        except Forbidden:
+            self._unchecked[f"the portal's account may not look for {one.kind.kind} {one.name}"] = (
+                None
+            )
+            return None
+        return True
+
+    def _has_secret(self, name: str) -> bool | None:
+        """Return whether the Secret exists. Its content is never read.
+
+        Where there is one, the server refuses to create another of its name.
+        """
+        metadata = {"name": name, "namespace": self._namespace}
+        body = {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata}
+        try:
+            self._api.try_create(SECRET.collection(self._namespace), body)
+        except AlreadyExists:
+            return True
+        except Forbidden as error:
+            if not error.is_for_all:
+                # A ResourceQuota of Secrets is full, whatever their names.
+                return None
+            raise
+        return False
+
+
+def _field_of(cause: Cause, path: Path) -> tuple[Path, str]:
+    """Return the path in the object that a cause names, below the spec at `path`, and its text."""
+    steps: list[str | int] = []
+    for step in _steps(cause.field):
+        steps.append(int(step) if step.isdecimal() else step)
+    inner = steps[1:] if path and steps[:1] == ["spec"] else steps
+    return (*path, *inner), f"{cause.field}: {cause.message}" if cause.field else cause.message
+
+
+def _steps(field: str) -> Iterator[str]:
+    for part in field.replace("]", "").split("."):
+        yield from (step for step in part.split("[") if step)
+
+
+def _shortage(one: Shortage) -> str:
+    left = f"of {one.resource} the Pods need {one.needed:f} at once, and ResourceQuota {one.quota}"
+    if one.is_for_ever:
+        return f"{left} of the namespace allows {one.hard:f}; ask for less, or have it raised"
+    return f"{left} of the namespace has {one.left:f} left now; the Pods come as others end"
