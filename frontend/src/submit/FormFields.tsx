@@ -2,10 +2,9 @@ import { Checkbox, MultiSelect, SegmentedControl, Select, TagsInput, Textarea, T
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { clustersQuery, poolsQuery, priorityClassesQuery } from "../api/queries";
+import { clustersQuery, poolsQuery } from "../api/queries";
 import type { Pool, TreeNode } from "../api/types";
 import { LAUNCH_WORDS, LEVEL_WORDS } from "../jobs/words";
-import { DEVICE_WORDS, formatGpus, formatMultiplier } from "../ui/units";
 import {
   JOB_TYPES,
   LAUNCHES,
@@ -18,6 +17,7 @@ import {
   type DraftForm,
 } from "./draft";
 import { imageAdvice } from "./images";
+import { ClusterInput, PoolAndClass, TimeLimitInput } from "./PlaceFields";
 
 /** A short field for a number, with what it counts inside it. */
 function CountInput({ label, unit, ...props }: { label: string; unit: string } & TextInputProps) {
@@ -75,12 +75,6 @@ export function FormFields({
   const draft = form.values;
   const pools = useQuery(poolsQuery);
   const clusters = useQuery(clustersQuery);
-  const organization = nodes.find((node) => node.path === draft.team)?.organization ?? null;
-  const classes = useQuery({
-    ...priorityClassesQuery(organization ?? ""),
-    enabled: organization !== null,
-  });
-  const chosenClass = classes.data?.find(({ name }) => name === (draft.priorityClass ?? "normal"));
   const offered = (pools.data ?? []).filter((each) => each.archived_at === null);
   const pool = offered.find(({ name }, _, all) => name === (draft.pool ?? (all.length === 1 ? name : null)));
   const [hasMore, setMore] = useState(
@@ -118,37 +112,11 @@ export function FormFields({
         placeholder="chosen for you if empty"
         {...form.getInputProps("name")}
       />
-      <div className="even">
-        <Select
-          label="Pool"
-          placeholder="the default pool"
-          clearable
-          clearButtonProps={{ "aria-label": "The default pool" }}
-          data={offered.map(({ name, capacity_mgpu, device }) => ({
-            value: name,
-            label: `${name} · ${formatGpus(capacity_mgpu)} ${DEVICE_WORDS[device]}`,
-          }))}
-          {...form.getInputProps("pool")}
-          onChange={(pool: string | null) => form.setValues({ pool, shape: shapeFor(offered.find(({ name }) => name === pool), draft) })}
-        />
-        <Select
-          label="Priority class"
-          placeholder="normal"
-          clearable
-          clearButtonProps={{ "aria-label": "The default class" }}
-          disabled={draft.team === null}
-          data={(classes.data ?? []).filter((each) => !each.is_retired).map(({ name, description }) => ({
-            value: name,
-            label: description ? `${name} · ${description}` : name,
-          }))}
-          description={
-            chosenClass?.price_multiplier_ppm !== undefined && chosenClass.price_multiplier_ppm !== 1_000_000
-              ? `costs ${formatMultiplier(chosenClass.price_multiplier_ppm)}`
-              : undefined
-          }
-          {...form.getInputProps("priorityClass")}
-        />
-      </div>
+      <PoolAndClass
+        form={form}
+        nodes={nodes}
+        onPool={(pool) => form.setValues({ pool: pool?.name ?? null, shape: shapeFor(pool, draft) })}
+      />
       <fieldset className="plain-set">
         <legend>{isOfCores ? "CPU cores" : "GPUs"}</legend>
         <div className="inline top">
@@ -188,12 +156,7 @@ export function FormFields({
           with as many as there are then.
         </p>
       </fieldset>
-      <TextInput
-        label="Time limit"
-        placeholder="none"
-        description="Such as 90m, 72h, 3d or 1-12:00:00. A job with a limit can start earlier by backfill."
-        {...form.getInputProps("timeLimit")}
-      />
+      <TimeLimitInput form={form} />
       <Textarea
         label="Script"
         required
@@ -225,14 +188,7 @@ export function FormFields({
               {...form.getInputProps("type")}
               onChange={(type) => form.setValues({ type: JOB_TYPES.find((each) => each === type) ?? null })}
             />
-            <Select
-              label="Cluster"
-              placeholder="any"
-              clearable
-              clearButtonProps={{ "aria-label": "Any cluster" }}
-              data={(clusters.data ?? []).filter((each) => each.archived_at === null).map(({ name }) => name)}
-              {...form.getInputProps("cluster")}
-            />
+            <ClusterInput form={form} />
           </div>
           {(draft.otherPools.length > 0 || offered.length > 1) && (
             <MultiSelect

@@ -31,6 +31,7 @@ import {
 } from "./draft";
 import { ArgumentsInput, FormFields } from "./FormFields";
 import { insteadOf } from "./instead";
+import { ManifestFields } from "./PlaceFields";
 import { PlanPanel } from "./PlanPanel";
 import { SbatchDrop } from "./SbatchDrop";
 import "./submit.css";
@@ -227,7 +228,11 @@ function SubmitForm({
                   form.setValues({ sbatch, scriptFile: file ?? (sbatch === "" ? "" : draft.scriptFile) })
                 }
               />
-              {!isManifest(draft.sbatch) && <ArgumentsInput form={form} />}
+              {isManifest(draft.sbatch) ? (
+                <ManifestFields form={form} nodes={nodes} />
+              ) : (
+                <ArgumentsInput form={form} />
+              )}
             </>
           )}
         </Card>

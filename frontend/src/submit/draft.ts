@@ -293,6 +293,11 @@ export function isManifest(text: string): boolean {
   return !text.startsWith("#!") && /^(?:apiVersion|[ \t{]*"apiVersion")[ \t]*:/m.test(text);
 }
 
+/** Whether the draft is a manifest, beside which its place, class and limit are asked for. */
+function isManifestDraft(draft: Draft): boolean {
+  return draft.door === "sbatch" && isManifest(draft.sbatch);
+}
+
 /** The request to send, or what is wrong with which field. Only what was filled in is sent. */
 export function readDraft(draft: Draft): { request: JobRequest | null; errors: DraftErrors } {
   const errors: DraftErrors = {};
@@ -310,6 +315,21 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
   if (words.length > 0) request.arguments = words;
 
   const wholeForm = draft.door === "form";
+  if (wholeForm || isManifestDraft(draft)) {
+    if (draft.timeLimit.trim() !== "") {
+      const limit = readTimeLimit(draft.timeLimit);
+      if ("error" in limit) errors.timeLimit = limit.error;
+      else if (limit.seconds === 0) errors.timeLimit = "At least 1s.";
+      else request.time_limit_s = limit.seconds;
+    }
+    const others = draft.otherPools.filter((other) => other !== draft.pool);
+    if (draft.pool === null) {
+      if (others.length > 0) errors.pool = "Choose the pool that it would like best, too.";
+    } else if (others.length > 0) request.pools = [draft.pool, ...others];
+    else request.pool = draft.pool;
+    if (draft.priorityClass !== null) request.priority_class = draft.priorityClass;
+    if (draft.cluster !== null) request.cluster = draft.cluster;
+  }
   if (wholeForm) {
     if (draft.shape === "total") {
       const { least, most } = span(draft.gpus);
@@ -354,18 +374,6 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
         else request[member] = count;
       }
     }
-    if (draft.timeLimit.trim() !== "") {
-      const limit = readTimeLimit(draft.timeLimit);
-      if ("error" in limit) errors.timeLimit = limit.error;
-      else if (limit.seconds === 0) errors.timeLimit = "At least 1s.";
-      else request.time_limit_s = limit.seconds;
-    }
-    const others = draft.otherPools.filter((other) => other !== draft.pool);
-    if (draft.pool === null) {
-      if (others.length > 0) errors.pool = "Choose the pool that it would like best, too.";
-    } else if (others.length > 0) request.pools = [draft.pool, ...others];
-    else request.pool = draft.pool;
-    if (draft.priorityClass !== null) request.priority_class = draft.priorityClass;
     if (draft.type !== null) request.type = draft.type;
     if (draft.name.trim() !== "") request.name = draft.name.trim();
     const { environment, error } = parseEnvironment(draft.environment);
@@ -377,7 +385,6 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     if (requeueOn.length > 0) request.requeue_on = requeueOn;
     if (requeueOn.length > 0 && draft.requeueMax !== null) request.requeue_max = draft.requeueMax;
     if (draft.checkpointPath.trim() !== "") request.checkpoint_path = draft.checkpointPath.trim();
-    if (draft.cluster !== null) request.cluster = draft.cluster;
     if (draft.features.length > 0) request.features = draft.features;
     if (draft.image.trim() !== "") request.image = draft.image.trim();
     if (draft.together !== null && draft.mustBeTogether) request.required_topology = draft.together;
@@ -467,10 +474,13 @@ function noticeText({ noticeSignal, signalAhead, signalsShellOnly }: Draft): str
 
 /** The arguments of the script; empty lines are none, and a manifest has none. */
 function argumentsOf(draft: Draft): string[] {
-  if (draft.door === "sbatch" && isManifest(draft.sbatch)) return [];
+  if (isManifestDraft(draft)) return [];
   if (draft.copiedArguments.join("\n") === draft.arguments) return [...draft.copiedArguments];
   return draft.arguments.split("\n").filter((line) => line !== "");
 }
+
+/** The fields that are shown beside a manifest. */
+const BESIDE_MANIFEST: readonly (keyof Draft)[] = ["pool", "priorityClass", "timeLimit", "cluster"];
 
 /** Puts the API's refusals at the fields they are about; what has no field is returned apart. */
 export function placeRefusals(
@@ -482,7 +492,8 @@ export function placeRefusals(
   for (const [pointer, detail] of Object.entries(fieldErrors)) {
     // What is wrong with one of several names is told at the field that holds them all.
     let field = FIELD_OF_POINTER[pointer] ?? FIELD_OF_POINTER[/^(features|pools)\/\d+$/.exec(pointer)?.[1] ?? ""];
-    if (draft.door === "sbatch" && field !== "team" && field !== "arguments") field = "sbatch";
+    const isBeside = isManifestDraft(draft) && field !== undefined && BESIDE_MANIFEST.includes(field);
+    if (draft.door === "sbatch" && field !== "team" && field !== "arguments" && !isBeside) field = "sbatch";
     else if (field === "gpus" && draft.shape === "per_node") field = "gpusPerNode";
     else if ((field === "gpus" || field === "gpusPerNode") && draft.shape === "cores") field = "cpus";
     if (field === undefined) others.push(detail);
@@ -509,9 +520,14 @@ export function submitCommand(draft: Draft): string {
     if (value !== null && value.trim() !== "") parts.push(`--${name} ${shellQuote(value.trim())}`);
   };
   option("team", draft.team);
-  if (draft.door === "form") {
-    option("name", draft.name);
+  if (draft.door === "form") option("name", draft.name);
+  if (draft.door === "form" || isManifestDraft(draft)) {
     option("pool", draft.pool === null ? null : [...new Set([draft.pool, ...draft.otherPools])].join(","));
+    option("time", draft.timeLimit);
+    option("class", draft.priorityClass);
+    option("cluster", draft.cluster);
+  }
+  if (draft.door === "form") {
     if (draft.shape === "total") option("gpus", draft.gpus);
     else {
       if (draft.shape === "per_node") option("gpus-per-node", draft.gpusPerNode);
@@ -523,13 +539,10 @@ export function submitCommand(draft: Draft): string {
       option("launch", "batch");
       for (const [field, member] of TASK_COUNTS) option(member.replaceAll("_", "-"), draft[field]);
     }
-    option("time", draft.timeLimit);
-    option("class", draft.priorityClass);
     for (const [name, value] of Object.entries(parseEnvironment(draft.environment).environment)) {
       option("env", `${name}=${value}`);
     }
     option("checkpoint", draft.checkpointPath);
-    option("cluster", draft.cluster);
     for (const feature of draft.features) option("feature", feature);
     option("image", draft.image);
     option(draft.mustBeTogether ? "required-topology" : "preferred-topology", draft.together);

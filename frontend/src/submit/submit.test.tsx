@@ -30,6 +30,28 @@ describe("the draft", () => {
     expect([again.door, again.sbatch, again.launch]).toEqual(["sbatch", manifest, "per_node"]);
   });
 
+  /** Planted: the text alone was sent, so that the copy ran in another pool, as another class. */
+  it("keeps the pool, class, limit and cluster of a copied manifest", () => {
+    const manifest = "apiVersion: batch/v1\nkind: Job\n";
+    const job = aJob({ launch: "manifest", script: manifest, time_limit_s: 3600, cluster: "gpu-1" });
+    const copied = draftOf({ ...job, pools: ["h100", "a100"], priority_class: "high" });
+    expect(readDraft(copied).request).toEqual({
+      team: job.team,
+      manifest,
+      pools: ["h100", "a100"],
+      priority_class: "high",
+      time_limit_s: 3600,
+      cluster: "gpu-1",
+    });
+    expect(submitCommand(copied)).toBe(
+      `tidegate submit --team ${job.team} --pool h100,a100 --time 1h --class high --cluster gpu-1 job.yaml`,
+    );
+    expect(placeRefusals({ pool: "is required", gpus: "is wrong" }, copied).errors).toEqual({
+      pool: "is required",
+      sbatch: "is wrong",
+    });
+  });
+
   it("counts per node when asked so, and leaves all to the script in an sbatch", () => {
     const draft = { ...emptyDraft(), team: VISION, script: "run" };
     expect(readDraft({ ...draft, shape: "per_node", gpusPerNode: "8", nodes: "25" }).request).toMatchObject({
