@@ -41,6 +41,11 @@ def hold_intention(submission_id: UUID, cluster_id: UUID) -> Intention:
     return Intention("submit_held", submission_id, start_shard(cluster_id))
 
 
+def extend_intention(extension_id: UUID, attempt: Attempt) -> Intention:
+    """Return the intention to tell the attempt's cluster a longer time limit."""
+    return Intention("extend_attempt", extension_id, stop_shard(attempt.cluster_id))
+
+
 def stop_intention(kind: str, attempt: Attempt) -> Intention:
     """Return the intention to notify, stop or forget the attempt, by `kind`."""
     return Intention(kind, attempt.id, stop_shard(attempt.cluster_id))

@@ -476,6 +476,37 @@ class HeldSubmission(models.Model):
         return f"held submission {self.number} of {self.job_id}"
 
 
+class Extension(models.Model):
+    """A longer time limit for a job that runs, from `before_s` to `limit_s` seconds.
+
+    The attempt's cluster has it since `confirmed_at`. `refusal` says why the cluster never takes
+    it; then the job has its earlier limit again.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    attempt = models.ForeignKey("Attempt", models.PROTECT, related_name="extensions")
+    before_s = models.BigIntegerField()
+    limit_s = models.BigIntegerField()
+    asked_at = models.DateTimeField()
+    confirmed_at = models.DateTimeField(null=True)
+    refusal = models.TextField(blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(before_s__gte=1) & Q(limit_s__gt=F("before_s")),
+                name="extension_makes_a_limit_longer",
+            ),
+            models.CheckConstraint(
+                condition=Q(confirmed_at=None) | Q(refusal=""),
+                name="extension_is_taken_or_refused",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"extension of {self.attempt_id} to {self.limit_s} s"
+
+
 class AttemptState(models.TextChoices):
     """The states of an attempt: reserved (granted, not sent yet), then as the cluster reports."""
 

@@ -1,5 +1,5 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
-import type { JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, OpenWork, PlannedChange, Quarantine, Quota, Scheduler, Session, TreeNode } from "../src/api/types";
+import type { ExtensionPlan, JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, OpenWork, PlannedChange, Quarantine, Quota, Scheduler, Session, TreeNode } from "../src/api/types";
 import {
   aChargeback,
   aSession,
@@ -440,6 +440,12 @@ function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
           assumed_ends: 2,
         },
       };
+    case "extension-plan":
+      return { status: 200, body: anExtensionPlan(job, request.body as { by_s?: number; time_limit_s?: number }) };
+    case "extend": {
+      const { time_limit_s } = request.body as { time_limit_s: number };
+      return { status: 200, body: { ...job, time_limit_s } };
+    }
     case "alternatives":
       return { status: 200, body: theAlternatives(job) };
     case "reasons":
@@ -458,6 +464,43 @@ function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
       return { status: 200, body: { ...job, state: "queued" } };
   }
   return { status: 200, body: job };
+}
+
+function anExtensionPlan(job: JobDetail, asked: { by_s?: number; time_limit_s?: number }): ExtensionPlan {
+  const before = job.time_limit_s ?? 0;
+  const limit = asked.time_limit_s ?? before + (asked.by_s ?? 0);
+  const end = (seconds: number) => (job.started_at === null ? null : iso(Date.parse(job.started_at) + seconds * 1000));
+  const next = theJobs().find(({ state }) => state === "queued");
+  return {
+    job: job.id,
+    before_s: before,
+    time_limit_s: limit,
+    ends_before: end(before),
+    ends_at: end(limit),
+    notice_at: end(limit - 300),
+    mgpu: job.mgpu,
+    cost_nano: Math.round((job.mgpu / 1000) * 2_400_000_000 * ((limit - before) / 3600)),
+    currency: "EUR",
+    delays:
+      next === undefined
+        ? []
+        : [
+            {
+              job: next.id,
+              name: next.name,
+              team: next.team,
+              user: next.user,
+              before: end(before),
+              after: end(limit),
+              later_s: limit - before,
+              is_at_least: false,
+            },
+          ],
+    delayed_jobs: next === undefined ? 0 : 1,
+    until: iso(Date.now() + 4 * 86_400_000),
+    is_cut: false,
+    refusal: limit - before > 86_400 ? "It would delay 1 waiting job that you may not manage, by up to 2 d. Ask for less, or ask somebody who may manage these jobs to extend it." : "",
+  };
 }
 
 function theAlternatives(job: JobDetail): JobAlternatives {

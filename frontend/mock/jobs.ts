@@ -87,7 +87,7 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     current_attempt: anAttempt(),
     explanation: null,
     usage: { guaranteed_mgpu_s: 8 * GPU * 3600, borrowed_mgpu_s: 0 },
-    can: ["cancel", "logs"],
+    can: ["cancel", "extend", "logs"],
     script: "#!/bin/bash\nset -euo pipefail\nsrun python train.py --config configs/vision.yaml\n",
     environment: { NCCL_DEBUG: "WARN", RUN_NAME: "vision-07" },
     notice_signal: "TERM",

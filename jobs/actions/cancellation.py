@@ -39,7 +39,7 @@ def cancel_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     Repeating changes nothing, also for a job that has ended as cancelled. Raises NotFound,
     Forbidden, and Conflict for a job that ended otherwise, even if it was cancelled before.
     """
-    job = _job_to_manage(job_id, actor)
+    job = job_to_manage(job_id, actor)
     if job.state == JobState.CANCELLED:
         return job
     if job.state in lifecycle.FINAL:
@@ -52,7 +52,7 @@ def cancel_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
         return job
     attempt = Attempt.objects.select_for_update().filter(job=job, released_at=None).first()
     cancel_locked([(job, attempt)], actor=actor, now=now)
-    _audit("job_cancelled", job, actor, now)
+    audit_action("job_cancelled", job, actor, now)
     return job
 
 
@@ -119,9 +119,9 @@ def requeue_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
 
     Repeating changes nothing. Raises NotFound, Forbidden, and Conflict for a job that does not run.
     """
-    job = _job_to_manage(job_id, actor)
+    job = job_to_manage(job_id, actor)
     if _ask_to_requeue(job, actor.user.username, now=now):
-        _audit("job_requeued", job, actor, now)
+        audit_action("job_requeued", job, actor, now)
     return job
 
 
@@ -186,7 +186,7 @@ def ask_to_stop(
 @transaction.atomic
 def hold_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     """Hold a queued job until it is released. Repeating changes nothing."""
-    job = _job_to_manage(job_id, actor)
+    job = job_to_manage(job_id, actor)
     if job.state == JobState.HELD:
         return job
     if job.state != JobState.QUEUED:
@@ -201,7 +201,7 @@ def hold_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
 @transaction.atomic
 def release_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     """Queue a held job again, at its old place. Repeating changes nothing."""
-    job = _job_to_manage(job_id, actor)
+    job = job_to_manage(job_id, actor)
     if job.state == JobState.QUEUED:
         return job
     if job.state != JobState.HELD:
@@ -212,7 +212,8 @@ def release_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     return job
 
 
-def _job_to_manage(job_id: UUID, actor: Actor) -> Job:
+def job_to_manage(job_id: UUID, actor: Actor) -> Job:
+    """Return the job, locked. Raises NotFound, and Forbidden unless the actor may manage it."""
     # The row is locked only after it was found visible, so that nobody can block an invisible job
     # by guessing its id.
     if not visible_jobs(actor).filter(pk=job_id).exists():
@@ -234,10 +235,11 @@ def _switch(job: Job, state: JobState, event: str, actor: Actor, now: datetime) 
     job.explained_at = None
     job.save(update_fields=["state", "explanation", "explained_at"])
     record_events([Happening(job.id, now, event, {"by": actor.user.username})])
-    _audit(f"job_{event}", job, actor, now)
+    audit_action(f"job_{event}", job, actor, now)
 
 
-def _audit(action: str, job: Job, actor: Actor, now: datetime) -> None:
+def audit_action(action: str, job: Job, actor: Actor, now: datetime) -> None:
+    """Record an action on a job, and wake the arbiter and the open pages."""
     record(
         action=action,
         subject_kind="job",

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from jobs.access import may_read_content, may_see
-from jobs.lifecycle import FINAL, OPEN
-from jobs.models import JobOrigin, JobState
+from jobs.lifecycle import FINAL, OPEN, WAITING
+from jobs.models import JobOrigin, JobState, Launch
 from jobs.queue.reason_documents import ISO, iso
 from jobs.reading.endings import exit_code_meaning, ignored_notice
 from jobs.reading.explaining import waiting_explanation
@@ -208,6 +208,8 @@ def allowed_actions(job: JobRow, rights: Rights) -> list[str]:
             actions.append("cancel")
             if job.state == JobState.RUNNING and job.origin == JobOrigin.PORTAL:
                 actions.append("requeue")
+            if _may_be_extended(job):
+                actions.append("extend")
         if job.state == JobState.QUEUED:
             actions.append("hold")
         if job.state == JobState.HELD:
@@ -215,6 +217,15 @@ def allowed_actions(job: JobRow, rights: Rights) -> list[str]:
     if job.attempt_number > 0 and may_read and job.origin == JobOrigin.PORTAL:
         actions.append("logs")
     return actions
+
+
+def _may_be_extended(job: JobRow) -> bool:
+    """Return whether the job has a time limit that can be made longer, as far as lists know."""
+    if job.stored["time_limit_s"] is None or job.origin != JobOrigin.PORTAL:
+        return False
+    return job.state in WAITING or (
+        job.state == JobState.RUNNING and job.stored["launch"] != Launch.MANIFEST
+    )
 
 
 def _json(value: Any) -> Any:

@@ -49,7 +49,7 @@ EXPLANATION_CODES = [
     explaining.NOT_WAITING,
     explaining.WOULD_START,
 ]
-ACTIONS = ["cancel", "requeue", "hold", "release", "logs"]
+ACTIONS = ["cancel", "requeue", "extend", "hold", "release", "logs"]
 
 
 class ShowsStored(serializers.Serializer[Any]):

@@ -20,6 +20,7 @@ from jobs.api.arrays import JobArrayCancel, JobArrayDetail
 from jobs.api.attempts import JobAttempts
 from jobs.api.checkpoints import JobCheckpoints
 from jobs.api.estimates import JobEstimate
+from jobs.api.extending import JobExtend, JobExtensionPlan
 from jobs.api.history import JobHistory
 from jobs.api.logs import JobLogs, JobLogSummary
 from jobs.api.moving import NodeMove
@@ -44,6 +45,8 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:job_id>/checkpoints", JobCheckpoints.as_view()),
     path("jobs/<uuid:job_id>/cancel", jobs.JobCancel.as_view()),
     path("jobs/<uuid:job_id>/requeue", jobs.JobRequeue.as_view()),
+    path("jobs/<uuid:job_id>/extend", JobExtend.as_view()),
+    path("jobs/<uuid:job_id>/extension-plan", JobExtensionPlan.as_view()),
     path("jobs/<uuid:job_id>/hold", jobs.JobHold.as_view()),
     path("jobs/<uuid:job_id>/release", jobs.JobRelease.as_view()),
     path("job-arrays/<uuid:array_id>", JobArrayDetail.as_view()),

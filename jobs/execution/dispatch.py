@@ -30,6 +30,7 @@ from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import SUBMITTED_WITHIN_S, ClusterConnector
 from connectors.registry import kind_named
 from jobs.execution.connecting import connector_of
+from jobs.execution.extending import extend_attempt
 from jobs.execution.held_submissions import submit_held
 from jobs.execution.native_ids import record_native_id
 from jobs.execution.native_sizes import granted_to, ref_of
@@ -75,6 +76,7 @@ def handlers(
         "submit_held": lambda message: submit_held(message, leadership, connect),
         "notify_attempt": lambda message: notify_attempt(message, leadership, connect),
         "stop_attempt": lambda message: stop_attempt(message, leadership, connect),
+        "extend_attempt": lambda message: extend_attempt(message, leadership, clock, connect),
         "forget_attempt": lambda message: forget_attempt(message, connect),
         CHANGE_NODE: lambda message: change_node(message, leadership, clock, connect),
         RECONCILE_DAY: lambda message: reconcile_day(message, leadership, clock, connect),

@@ -27,6 +27,7 @@ from connectors.protocol import (
     WorkloadPhase,
 )
 from jobs import lifecycle
+from jobs.execution.extending import missed_extension
 from jobs.execution.questions import NotAsked, Questions
 from jobs.intentions import stop_intention
 from jobs.leadership import Leadership, NotLeading
@@ -582,6 +583,9 @@ def _conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Hap
             note_held([(job.id, why)], now)
         happenings.append(Happening(job.id, now, event, detail))
     else:
+        if missed := missed_extension(job, attempt):
+            attempt.message = missed
+            detail["extension"] = "missed"
         job.ended_at = attempt.ended_at
         job.end_reason = end.reason
         job.exit_code = worst_exit_code(attempt.exit_codes)

@@ -17,6 +17,7 @@ from cli.checkpoint_command import checkpoint
 from cli.context import Commands
 from cli.decisions_command import decisions
 from cli.estimate_command import estimate
+from cli.extend_command import extend
 from cli.limit_commands import limits_app
 from cli.organization_commands import organization_app
 from cli.policy_commands import policy_app
@@ -61,6 +62,7 @@ app.add_typer(people_commands.token_app, name="token")
 app.add_typer(tree_app, name="tree")
 app.command()(checkpoint)
 app.command()(estimate)
+app.command()(extend)
 app.command()(decisions)
 app.command()(today)
 app.command()(audit)

@@ -143,6 +143,11 @@ class Workload:
         return 1 if self.batch is not None else len(self.slots)
 
     @property
+    def wanted_ahead_s(self) -> int:
+        """Return the seconds from the notice to the time limit, of a limit that is long enough."""
+        return self.grace_s if self.signal_ahead_s is None else self.signal_ahead_s
+
+    @property
     def ahead_ms(self) -> int:
         """Return the milliseconds from the notice to the time limit, at most half of it (R-106)."""
         return ahead_ms(self.time_limit_s, self.signal_ahead_s, self.grace_s)
@@ -461,6 +466,16 @@ class ClusterConnector(Protocol):
         """Kill all of the workload's processes now. Idempotent.
 
         This works for unknown keys too: a key that is stopped before it is submitted never starts.
+        """
+        ...
+
+    def set_time_limit(self, key: str, time_limit_s: int, *, native_id: str | None = None) -> None:
+        """Let the workload run for `time_limit_s` from its start, longer than submitted.
+
+        `time_limit_s` is in whole minutes, and has a minute more than the earlier limit rounded up.
+        Idempotent; a workload that has ended or is unknown is left alone. So is one that has had
+        the notice of its earlier limit. Raises
+        NotOffered where this workload's limit cannot change.
         """
         ...
 

@@ -1,16 +1,52 @@
-"""The effect of a change of quotas: two futures of one snapshot, and their difference."""
+"""The effect of a change of quotas or of a limit: two futures of one snapshot, compared."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from arbiter.api.policy import Policy
 from arbiter.api.snapshot import Quota, Snapshot
 from simulator.look_ahead import Assumptions, GpuTime, LookAhead, Loss, of_pools
 
 _HORIZON_S_MAX = 31 * 86_400
+
+
+class Alternative(Protocol):
+    """A change to a snapshot. `pools` are those in which it matters."""
+
+    @property
+    def pools(self) -> frozenset[str]: ...
+
+    def course(self, snapshot: Snapshot) -> list[tuple[int, Snapshot]]:
+        """Return (moment, snapshot with the change) in order of time, the first from now on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LongerLimit:
+    """Another time limit of one job, which runs or waits."""
+
+    job: str
+    pools: frozenset[str]
+    time_limit_s: int
+
+    def course(self, snapshot: Snapshot) -> list[tuple[int, Snapshot]]:
+        """See `Alternative`. It holds from now on."""
+        changed = replace(
+            snapshot,
+            running=tuple(
+                replace(run, time_limit_s=self.time_limit_s) if run.job == self.job else run
+                for run in snapshot.running
+            ),
+            queued=tuple(
+                replace(job, time_limit_s=self.time_limit_s) if job.id == self.job else job
+                for job in snapshot.queued
+            ),
+        )
+        return [(snapshot.taken_at, changed)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +159,7 @@ class Difference:
 def what_if(
     snapshot: Snapshot,
     policy: Policy,
-    change: Change,
+    change: Alternative,
     horizon_s: int,
     assumptions: Assumptions | None = None,
 ) -> Difference:

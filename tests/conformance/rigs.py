@@ -45,7 +45,8 @@ class Rig:
     `asked` is what every workload must say there. What clusters may do differently: whether they
     choose the nodes, tell the exit codes of ranks before the end of the workload and of ranks
     that they killed, can forget, keep processes from hiding, and keep what a job says as an error
-    apart from what it says.
+    apart from what it says. Some count time limits in
+    whole minutes.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class Rig:
     forgets = True
     finds_hidden_processes = True
     parts_streams = True
+    counts_minutes = False
     gang_ranks = 125
     node_count = 130
     first_node = "node-001"
@@ -196,6 +198,7 @@ class SlurmRig(Rig):
     tells_exits_early = False
     tells_exits_of_stopped = False
     forgets = False
+    counts_minutes = True
     # Where Slurm has no cgroups, as in the bed, it loses sight of daemons.
     finds_hidden_processes = False
     gang_ranks = 16

@@ -294,6 +294,13 @@ TABLE: dict[tuple[str, str], Case] = {
     ("POST", "jobs/<uuid:job_id>/cancel"): a_case("401 200 200 200 404 200 200 403 403 404 404"),
     # It does not run: who may requeue it is told of the conflict.
     ("POST", "jobs/<uuid:job_id>/requeue"): a_case("401 409 409 409 404 409 409 403 403 404 404"),
+    # It has no time limit: who may extend it is told of the conflict.
+    ("POST", "jobs/<uuid:job_id>/extend"): a_case(
+        "401 409 409 409 404 409 409 403 403 404 404", {"by_s": 60}
+    ),
+    ("POST", "jobs/<uuid:job_id>/extension-plan"): a_case(
+        "401 409 409 409 404 409 409 403 403 404 404", {"by_s": 60}
+    ),
     ("POST", "jobs/<uuid:job_id>/hold"): a_case("401 200 200 200 404 200 200 403 403 404 404"),
     # It is queued already: releasing it changes nothing.
     ("POST", "jobs/<uuid:job_id>/release"): a_case("401 200 200 200 404 200 200 403 403 404 404"),

@@ -130,6 +130,9 @@ class ToyConnector:
         """See the protocol."""
         self._cluster().end(key, Outcome.STOPPED)
 
+    def set_time_limit(self, key: str, time_limit_s: int, *, native_id: str | None = None) -> None:
+        """See the protocol. Toy clusters end nothing at a limit."""
+
     def inventory(self) -> Inventory:
         """See the protocol."""
         cluster = self._cluster()

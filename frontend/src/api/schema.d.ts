@@ -642,6 +642,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/extend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make the time limit of a job longer
+         * @description A running job's cluster gets the new limit at once. 409 for a job that has had the notice of its limit, or if waiting jobs that you may not manage would start later. The server works on one look-ahead at a time; 429 says when to try again.
+         */
+        post: operations["extend_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/extension-plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Plan a longer time limit of a job
+         * @description The plan has the new end, the most that it costs, and the waiting jobs that would start later. It changes nothing. The server works on one look-ahead at a time; 429 says when to try again.
+         */
+        post: operations["plan_job_extension"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/history": {
         parameters: {
             query?: never;
@@ -2704,6 +2744,24 @@ export interface components {
             image: string | null;
             pool: string;
         };
+        /** @description A waiting job that would start later. */
+        Delay: {
+            /**
+             * Format: date-time
+             * @description Null if it does not start before `until`
+             */
+            after: string | null;
+            /** Format: date-time */
+            before: string | null;
+            /** @description It may be later than by `later_s` */
+            is_at_least: boolean;
+            /** Format: uuid */
+            job: string;
+            later_s: number;
+            name: string;
+            team: string;
+            user: string;
+        };
         /**
          * @description A job or an array that a job waits or waited for.
          *
@@ -2873,6 +2931,49 @@ export interface components {
             sentence: string;
             victims: components["schemas"]["Victim"][];
         };
+        /**
+         * @description The effect of a longer time limit. Times are null for a job that waits.
+         *
+         *     The look-ahead assumes that running jobs use their full time limit and that no new jobs are
+         *     submitted.
+         */
+        ExtensionPlan: {
+            /** @description The present time limit */
+            before_s: number;
+            /** @description The most that the longer run costs at present prices; null without a price */
+            cost_nano: number | null;
+            currency: string | null;
+            /** @description All, also those that you may not see */
+            delayed_jobs: number;
+            delays: components["schemas"]["Delay"][];
+            /** Format: date-time */
+            ends_at: string | null;
+            /** Format: date-time */
+            ends_before: string | null;
+            /** @description The look-ahead ended early, to limit the work */
+            is_cut: boolean;
+            /** Format: uuid */
+            job: string;
+            mgpu: number;
+            /** Format: date-time */
+            notice_at: string | null;
+            /** @description Why you may not extend it so; empty if you may */
+            refusal: string;
+            /** @description The new time limit */
+            time_limit_s: number;
+            /**
+             * Format: date-time
+             * @description End of the look-ahead
+             */
+            until: string;
+        };
+        /** @description A longer time limit in seconds: exactly one of the two. Whole minutes, rounded up. */
+        ExtensionRequestRequest: {
+            /** @description How much longer */
+            by_s?: number;
+            /** @description The whole new limit */
+            time_limit_s?: number;
+        };
         /** @description The decision of a plan about a job. `waits` also stands for a job that runs on. */
         Fate: {
             cluster: string | null;
@@ -3036,12 +3137,13 @@ export interface components {
         /**
          * @description * `cancel` - cancel
          *     * `requeue` - requeue
+         *     * `extend` - extend
          *     * `hold` - hold
          *     * `release` - release
          *     * `logs` - logs
          * @enum {string}
          */
-        JobAction: "cancel" | "requeue" | "hold" | "release" | "logs";
+        JobAction: "cancel" | "requeue" | "extend" | "hold" | "release" | "logs";
         /** @description Another request for the same work, and its plan. */
         JobAlternative: {
             /** @description Members of the request that differ from the job's; null: left out */
@@ -7791,6 +7893,152 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    extend_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ExtensionRequestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    plan_job_extension: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ExtensionRequestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExtensionPlan"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };

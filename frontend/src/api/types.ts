@@ -54,6 +54,7 @@ export type JobArray = Schemas["JobArray"];
 export type JobState = Job["state"];
 export type JobRequest = Schemas["JobRequestRequest"];
 export type JobPlan = Schemas["JobPlan"];
+export type ExtensionPlan = Schemas["ExtensionPlan"];
 export type JobAlternatives = Schemas["JobAlternatives"];
 export type SbatchNote = Schemas["Note"];
 export type Attempt = Schemas["Attempt"];

@@ -11,6 +11,7 @@ import { useSession } from "../session/useSession";
 import { Confirm } from "../ui/Confirm";
 import { toastDone, toastError } from "../ui/toast";
 import { formatGpuCount } from "../ui/units";
+import { ExtendDialog } from "./ExtendDialog";
 import { isEnded } from "./words";
 
 const ACTIONS = {
@@ -41,6 +42,7 @@ export function JobActions({ job }: { job: JobDetail }) {
       setAsked(null);
     },
   });
+  const [isExtending, setExtending] = useState(false);
   const offered = (["hold", "release", "requeue", "cancel"] as const).filter((action) => job.can.includes(action));
   const holdsGpus = job.current_attempt !== null && job.current_attempt.state !== "ended";
   return (
@@ -52,6 +54,12 @@ export function JobActions({ job }: { job: JobDetail }) {
             {ACTIONS[action].label}
           </Button>
         ))}
+      {job.can.includes("extend") && (
+        <Button variant="default" onClick={() => setExtending(true)}>
+          Extend
+        </Button>
+      )}
+      {isExtending && <ExtendDialog job={job} onClose={() => setExtending(false)} />}
       {may(session, "submit_jobs") && job.origin === "portal" && (
         <Link to="/submit" search={{ from: job.id }} className="button-like">
           Clone

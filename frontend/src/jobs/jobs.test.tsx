@@ -416,6 +416,41 @@ describe("the job page of a waiting job", () => {
     );
   });
 
+  it("shows the plan before it extends", async () => {
+    const running = theJobs().find(({ can }) => can.includes("extend"));
+    if (running === undefined) throw new Error("the story has one");
+    const { user, requests } = open(`/jobs/${running.id}`);
+    await user.click(await screen.findByRole("button", { name: "Extend" }));
+    const dialog = await screen.findByRole("dialog");
+    const posts = () => requests.filter(({ method }) => method === "POST").map(({ path, body }) => [path.split("/").pop(), body]);
+    expect(within(dialog).getByRole("button", { name: "Extend it" })).toBeDisabled();
+    const field = within(dialog).getByRole("textbox", { name: "Longer" });
+    await user.clear(field);
+    await user.type(field, "2");
+    expect(dialog).toHaveTextContent("'2' has no unit. Write 2s, 2m or 2h.");
+    expect(within(dialog).getByRole("button", { name: "Show the plan" })).toBeDisabled();
+    await user.clear(field);
+    await user.type(field, "+3d");
+    await user.click(within(dialog).getByRole("button", { name: "Show the plan" }));
+    expect(await within(dialog).findByText(/^It would delay 1 waiting job that you may not manage/)).toBeInTheDocument();
+    expect(within(dialog).getByRole("button", { name: "Extend it" })).toBeDisabled();
+    await user.clear(field);
+    await user.type(field, "+2h");
+    expect(within(dialog).queryByRole("table")).toBeNull();
+    await user.click(within(dialog).getByRole("button", { name: "Show the plan" }));
+    expect(await within(dialog).findByRole("row", { name: /^Time limit/ })).toHaveTextContent(/^Time limit74 h was 72 h$/);
+    expect(dialog).toHaveTextContent(`tidegate extend ${running.id} +2h`);
+    expect(await accessibilityFaults(dialog)).toEqual([]);
+    await user.click(within(dialog).getByRole("button", { name: "Extend it" }));
+    await waitFor(() =>
+      expect(posts()).toEqual([
+        ["extension-plan", { by_s: 259_200 }],
+        ["extension-plan", { by_s: 7_200 }],
+        ["extend", { time_limit_s: 266_400 }],
+      ]),
+    );
+  });
+
   it("does not tell a foreign job from an absent one", async () => {
     open("/jobs/01935000-0000-7000-8000-00000000ffff");
     expect(await screen.findByRole("heading", { name: "No such job" })).toBeInTheDocument();

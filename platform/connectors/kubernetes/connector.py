@@ -29,6 +29,7 @@ from connectors.kubernetes.admission.gate_watch import GateWatch
 from connectors.kubernetes.admission.kueue_health import AWAY, KueueWatch, with_kueue_away
 from connectors.kubernetes.admission.refusals import Refusals
 from connectors.kubernetes.admission.unqueued import unqueued_alert
+from connectors.kubernetes.attempts.extending import extend
 from connectors.kubernetes.attempts.finding import Finder, in_same_namespace
 from connectors.kubernetes.attempts.looking import Looker
 from connectors.kubernetes.attempts.reconciler import Tender, notice_patch
@@ -280,6 +281,15 @@ class KubernetesConnector:
             if not is_marked(marked, naming.NOTICE):
                 with contextlib.suppress(NotFound):
                     self._writer.patch(path, notice_patch())
+
+    def set_time_limit(self, key: str, time_limit_s: int, *, native_id: str | None = None) -> None:
+        """See the protocol. The reconciler tells every Pod, including Pods that appear later."""
+        check_key(key)
+        self._start()
+        for attempt in self._finder.attempts_of(key):
+            if not may_still_run(attempt) or self._looker.has_finished(attempt):
+                continue
+            extend(attempt, time_limit_s, writer=self._writer, has_kueue=self._options.has_kueue)
 
     def stop(self, key: str, *, native_id: str | None = None) -> None:
         """See the protocol. Its Pods get a second between TERM and KILL."""

@@ -1,10 +1,10 @@
 # The first process of every rank's container: it starts the script and tells how it ended.
 #
-#   sh -c THIS tidegate SIGNAL WHOM GRACE_S LIMIT_S AHEAD_CS FIRST_RANK SCRIPT NOTICE MESSAGE \
-#     [ARGUMENT...]
+#   sh -c THIS tidegate SIGNAL WHOM GRACE_S LIMIT_S AHEAD_CS FIRST_RANK SCRIPT NOTICE LONGER \
+#     MESSAGE [ARGUMENT...]
 #
-# SIGNAL is the notice: when file NOTICE says "given" and AHEAD_CS hundredths of a second before
-# LIMIT_S (0: no limit). It goes once to each process of the script; to the script's own shell only if
+# SIGNAL is the notice: when file NOTICE says "given" and AHEAD_CS hundredths of a second (at most
+# half of the limit) before LIMIT_S (0: no limit). Until then file LONGER may name a longer limit. It goes once to each process of the script; to the script's own shell only if
 # that handles it. If WHOM is "shell", that process alone gets it. TERM from outside is passed on in
 # the same way, but never a second time. What outlives the script after a notice has the rest of GRACE_S, or of
 # the limit that gave it. At LIMIT_S all is killed. MESSAGE gets one line of
@@ -20,8 +20,8 @@
 # with more than 128 by itself looks like one that was killed by a signal.
 signal=$1 whom=$2 grace_s=$3 limit_s=$4 ahead=$5 first_rank=$6 script=$7
 shift 7
-notice_file=$1 message_file=$2
-shift 2
+notice_file=$1 longer_file=$2 message_file=$3
+shift 3
 own_path=${PATH-} has_path=${PATH+1}
 if [ -n "${TIDEGATE_PROGRAMS-}" ]; then
   own_path=$TIDEGATE_PROGRAMS:${own_path:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
@@ -209,7 +209,12 @@ exec 2> /dev/null
 
 now
 start=$at
-notice_at=$((limit_s * 100 - ahead))
+# Sets `notice_at` to the hundredths of a second from the start to the notice of the limit.
+plan() {
+  notice_at=$((limit_s * 50))
+  [ "$ahead" -ge "$notice_at" ] || notice_at=$((limit_s * 100 - ahead))
+}
+plan
 (
   trap '' HUP INT QUIT USR1 USR2 URG VTALRM TERM
   is_told=
@@ -217,6 +222,12 @@ notice_at=$((limit_s * 100 - ahead))
     at=$((at + 100))
     now
     if [ -z "$is_told" ]; then
+      word=
+      read -r word < "$longer_file"
+      case $word in
+        '' | *[!0-9]*) ;;
+        *) [ "$limit_s" -eq 0 ] || [ "$word" -le "$limit_s" ] || { limit_s=$word && plan; } ;;
+      esac
       word=
       read -r word < "$notice_file"
       [ "$limit_s" -eq 0 ] || [ "$word" = given ] || [ $((at - start)) -lt $notice_at ] || word=due

@@ -6,6 +6,7 @@
     supervisor.lock     locked by the attempt's supervisor as long as it lives
     control             FIFO; a byte in it wakes the supervisor
     notify.request      exists once `notify` was called
+    limit.request       the last time limit that `set_time_limit` was called with
     stop.request        exists once `stop` was called
     state.json          the attempt's current state, written by its supervisor
     end.json            how it ended; written once, when nothing of it is left
@@ -59,6 +60,7 @@ class AttemptFiles:
         self.supervisor_lock = f"{path}/supervisor.lock"
         self.control = f"{path}/control"
         self.notify_request = f"{path}/notify.request"
+        self.limit_request = f"{path}/limit.request"
         self.stop_request = f"{path}/stop.request"
         self.state = f"{path}/state.json"
         self.end = f"{path}/end.json"

@@ -26,7 +26,13 @@ from typing import Any
 from connectors.errors import ClusterUnavailable, LogUnavailable, NodeRefused, WorkloadRejected
 from connectors.local import publishing
 from connectors.local.allocations import MGPU_PER_DEVICE
-from connectors.local.attempt_files import AttemptFiles, CorruptRecord, has_ended, wake
+from connectors.local.attempt_files import (
+    AttemptFiles,
+    CorruptRecord,
+    has_ended,
+    wake,
+    write_json,
+)
 from connectors.local.attempt_spec import read_spec
 from connectors.local.draining import drain_node, drained_nodes, resume_node
 from connectors.local.identity import check_root, give_root
@@ -160,6 +166,12 @@ class LocalConnector:
                     return
             self._request(files, files.stop_request)
 
+    def set_time_limit(self, key: str, time_limit_s: int, *, native_id: str | None = None) -> None:
+        """See the protocol. The supervisor reads the request before it gives its next notice."""
+        files = self._files(check_key(key))
+        with self._at_the_root(f"extend {key}"):
+            self._request(files, files.limit_request, {"time_limit_s": time_limit_s})
+
     def inventory(self) -> Inventory:
         """See the protocol. Nodes in `<root>/drained.json` take no new work.
 
@@ -250,12 +262,17 @@ class LocalConnector:
     def _files(self, key: str) -> AttemptFiles:
         return AttemptFiles(str(self._root / "attempts" / key))
 
-    def _request(self, files: AttemptFiles, path: str) -> None:
+    def _request(
+        self, files: AttemptFiles, path: str, record: Mapping[str, object] | None = None
+    ) -> None:
         """Leave a request for the supervisor of an attempt that has not ended, and wake it."""
         with contextlib.suppress(FileNotFoundError):
             if not os.path.isdir(files.path) or has_ended(files):
                 return
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            if record is None:
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            else:
+                write_json(path, record)
             wake(files.control)
             self._supervise(files)
 

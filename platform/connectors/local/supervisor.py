@@ -96,6 +96,7 @@ class Supervisor:
         self.is_noticed = False
         self.noticed_ms: int | None = None
         self.is_limit_noticed = False
+        self.time_limit_s = self.spec.time_limit_s
         self.is_rest_termed = False
         self.keepers_due_ms = 0
         self.complaints = 0
@@ -109,6 +110,9 @@ class Supervisor:
             state = read_json(self.files.state)
             self.is_noticed = state.get("is_noticed") is True
             self.is_limit_noticed = state.get("is_limit_noticed") is True
+            # A supervisor of an earlier version recorded no limit.
+            if "time_limit_s" in state:
+                self.time_limit_s = integer_or_none(state, "time_limit_s")
             self.noticed_ms = integer_or_none(state, "noticed_ms")
             if state.get("cause") in OUTCOME_BY_CAUSE:
                 self.cause_ms = integer(state, "cause_ms")
@@ -151,6 +155,7 @@ class Supervisor:
             self._end_after_reboot()
             return None
         self._read_ranks(now_ms)
+        self._read_limit()
         if self.problem or not (self.is_over or self.cause):
             self._decide_to_end(now_ms, is_stop_asked)
         wait_ms = self._cut_logs()
@@ -268,9 +273,17 @@ class Supervisor:
 
     def _limit_ms(self) -> int:
         started = [rank.started_ms for rank in self.ranks if rank.started_ms is not None]
-        if self.spec.time_limit_s is None or not started:
+        if self.time_limit_s is None or not started:
             return sys.maxsize
-        return min(started) + 1_000 * self.spec.time_limit_s
+        return min(started) + 1_000 * self.time_limit_s
+
+    def _read_limit(self) -> None:
+        """Take a longer time limit over, unless the notice of the earlier one was given."""
+        if self.time_limit_s is None or self.is_limit_noticed:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            asked = integer(read_json(self.files.limit_request), "time_limit_s")
+            self.time_limit_s = max(self.time_limit_s, asked)
 
     def _notice(self, now_ms: int) -> int:
         """Send the notice when it is due: once per attempt, on request or before the limit.
@@ -281,7 +294,7 @@ class Supervisor:
             return _TICK_MS
         due_ms = self._limit_ms()
         spec = self.spec
-        due_ms -= ahead_ms(spec.time_limit_s, spec.signal_ahead_s, spec.grace_s)
+        due_ms -= ahead_ms(self.time_limit_s, spec.signal_ahead_s, spec.grace_s)
         is_asked = os.path.exists(self.files.notify_request)
         if now_ms < due_ms and not is_asked:
             return min(_TICK_MS, due_ms - now_ms)
@@ -397,6 +410,7 @@ class Supervisor:
             "is_noticed": self.is_noticed,
             "noticed_ms": self.noticed_ms,
             "is_limit_noticed": self.is_limit_noticed,
+            "time_limit_s": self.time_limit_s,
         }
         if state != self.written:
             write_json(self.files.state, state)

@@ -26,6 +26,10 @@ The script of a batch job is the only rank, on the first node. It is started as 
 job is, finds Slurm's variables and the cluster's `srun`, and is told of no other rank. In a
 container there is no `srun`, unless the image has one.
 
+Somebody may make the limit longer meanwhile. So when its notice is due, a rank first has the shell
+ask Slurm for the job's limit. The shell asks once for each limit and tells all ranks, so that none
+stops while others run on. Without an answer the limit stays. After its notice it stays, too.
+
 User input is never part of the shell's text or environment: it travels as base64.
 
 With several ranks, `srun` inside them is a program that refuses. Slurm's own srun would wait for
@@ -276,15 +280,45 @@ exec 2> /dev/null
       notice) kill -s URG "$$" ;;
       abort) kill -s XCPU "$$" ;;
       stop) kill -s ABRT "$$" ;;
+      limit\ *) printf '%s\n' "${word#limit }" >> "$work/limits" ;;
     esac
   done ) &
 reader=$!
 timer=
 if [ "$limit_ms" -gt 0 ]; then
-  ( sleep "$((notice_ms / 1000)).$(printf %03d "$((notice_ms % 1000))")"
+  now
+  began_cs=$now_cs
+  sleep_until() {
+    local rest_ms
+    now
+    rest_ms=$(($1 - 10 * (now_cs - began_cs)))
+    [ "$rest_ms" -le 0 ] || sleep "$((rest_ms / 1000)).$(printf %03d "$((rest_ms % 1000))")"
+  }
+  # Sets `longer` to the limit in place of the one that is due, as the shell tells all ranks.
+  ask() {
+    local _ before after
+    longer=$limit_ms
+    tell due "$limit_ms"
+    for _ in {1..150}; do
+      while read -r before after; do
+        if [ "$before" = "$limit_ms" ]; then
+          longer=$after
+          return
+        fi
+      done < "$work/limits"
+      sleep 0.1
+    done
+  }
+  : > "$work/limits"
+  ( while :; do
+      early_ms=$((ahead_ms < limit_ms / 2 ? ahead_ms : limit_ms / 2))
+      sleep_until "$((limit_ms - early_ms))"
+      ask
+      [ "$longer" -gt "$limit_ms" ] || break
+      limit_ms=$longer
+    done
     kill -s VTALRM "$$"
-    rest_ms=$((limit_ms - notice_ms))
-    sleep "$((rest_ms / 1000)).$(printf %03d "$((rest_ms % 1000))")"
+    sleep_until "$limit_ms"
     kill -s ALRM "$$" ) < /dev/null &
   timer=$!
 fi
@@ -356,9 +390,29 @@ trap stop ABRT
 [ -z "$stopped" ] || order stop
 
 limited= refused= failed=
+# Sets `minutes` to the job's limit as Slurm has it now; to "" if it does not answer.
+look_up() {
+  local days=0 hours text
+  minutes=
+  text=$(timeout 10 scontrol show job "$SLURM_JOB_ID" | sed -n 's/.*TimeLimit=\([^ ]*\).*/\1/p')
+  [[ $text =~ ^(([0-9]+)-)?([0-9]+):([0-9]+):[0-9]+$ ]] || return
+  days=${BASH_REMATCH[2]:-0} hours=${BASH_REMATCH[3]} minutes=${BASH_REMATCH[4]}
+  minutes=$(((10#$days * 24 + 10#$hours) * 60 + 10#$minutes))
+}
+answered=' '
+extend() {
+  local longer=$1
+  [[ $answered != *" $1 "* ]] || return
+  look_up
+  # Slurm has the limit in whole minutes, rounded up.
+  [ "${minutes:-0}" -le "$((($1 + 59999) / 60000))" ] || longer=$((minutes * 60000))
+  answered+="$1 "
+  order "limit $1 $longer"
+}
 while read -r word rank value <&5; do
   case $word in
     noticed) noticed=1 ;;
+    due) extend "$value" ;;
     limit) limited=1 noticed=1 ;;
     refused) refused=1; abort ;;
     exit)
@@ -547,5 +601,5 @@ def _settings(workload: Workload) -> str:
         f"grace_s={workload.grace_s}\n"
         f"ending_s={min(workload.grace_s, ENDING_S)}\n"
         f"limit_ms={limit_ms}\n"
-        f"notice_ms={limit_ms - workload.ahead_ms}\n"
+        f"ahead_ms={1_000 * workload.wanted_ahead_s}\n"
     )

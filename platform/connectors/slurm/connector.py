@@ -12,6 +12,7 @@ are left alone.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 import re
@@ -70,7 +71,7 @@ from connectors.slurm.qos_room import QosRoom
 from connectors.slurm.resizing import joined
 from connectors.slurm.rest import SlurmRest
 from connectors.slurm.states import is_held_by_others, never_starts, phase_of
-from connectors.slurm.submissions import SubmissionBuilder, asked_by
+from connectors.slurm.submissions import SubmissionBuilder, asked_by, minutes_of
 from connectors.slurm.tokens import MinterTokens, TokenRefused
 from connectors.slurm.transport import TokenSource
 from connectors.slurm.tres import CORES
@@ -354,6 +355,14 @@ class SlurmConnector:
                 unsettled = error
         if unsettled is not None:
             raise unsettled
+
+    def set_time_limit(self, key: str, time_limit_s: int, *, native_id: str | None = None) -> None:
+        """See the protocol. The ranks ask Slurm for the limit before they give its notice."""
+        minutes = minutes_of(time_limit_s)
+        for job in self._jobs_of(check_key(key), native_id):
+            is_over = _phase(job) in (_ENDED, WorkloadPhase.STOPPING)
+            if not is_over and job.time_limit_s is not None and job.time_limit_s < 60 * minutes:
+                insist(functools.partial(self._controller.set_time_limit, job.job_id, minutes))
 
     def inventory(self) -> Inventory:
         """See the protocol. The nodes are those with devices of the cluster's pools."""

@@ -254,6 +254,13 @@ class SlurmController:
         )
         self._transport.check_write(answer, what)
 
+    def set_time_limit(self, job_id: int, minutes: int) -> None:
+        """Change the time limit of a waiting or running job; one that has ended is left alone."""
+        what = f"set the time limit of job {job_id} to {minutes} minutes"
+        body = {"time_limit": self._transport.speak().time_limit(minutes)}
+        answer = self._transport.write("POST", f"/slurm/{{}}/job/{int(job_id)}", body, what)
+        self._transport.check_write(answer, what, fine=_GONE)
+
     def cancel(self, job_id: int, *, signal: str | None = None) -> None:
         """Cancel a job, or only send `signal` (such as "USR1") to each of its processes.
 

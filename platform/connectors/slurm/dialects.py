@@ -64,6 +64,10 @@ class Dialect(ABC):
     def node_update(self, *, drain: bool, reason: str) -> dict[str, Any]:
         """Return the body of a node update. Raises NotOffered."""
 
+    def time_limit(self, minutes: int) -> Any:
+        """Return the time limit of a job, for an update."""
+        return self._out_number(minutes)
+
     def association(self, association: Association) -> dict[str, Any]:
         """Return the record of one association to write."""
         # An account's own association has user null: "" stores it without a parent, and without

@@ -126,7 +126,12 @@ class SubmissionBuilder:
             raise NotPrepared(problem)
         if workload.time_limit_s is None:
             return (most_s or TIME_LIMIT_S_MAX) // _S_PER_MINUTE
-        return -(-workload.time_limit_s // _S_PER_MINUTE)
+        return minutes_of(workload.time_limit_s)
+
+
+def minutes_of(time_limit_s: int) -> int:
+    """Return a time limit as Slurm counts it: whole minutes, rounded up."""
+    return -(-time_limit_s // _S_PER_MINUTE)
 
 
 def asked_by(job: SlurmJob, pool: SlurmPool) -> Sequence[str | int]:

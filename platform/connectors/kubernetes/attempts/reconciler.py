@@ -4,6 +4,7 @@
 - It deactivates an attempt that was evicted, or that others changed after its start. The attempt
   must not run a second time, nor hold Kueue's quota.
 - It kills the Pods of a stopped attempt, including Pods that appear later.
+- It passes a longer time limit to the Pods, including Pods that appear later.
 - It passes the notice to the Pods of a notified attempt, including Pods that appear later. A
   notified manifest is deactivated instead: Kubernetes then ends its Pods with their own grace.
 
@@ -36,7 +37,13 @@ from connectors.kubernetes.admission.admission_check import (
 )
 from connectors.kubernetes.client.api import Conflict, KubeApi, NotFound
 from connectors.kubernetes.objects.attempts import Attempt, Attempts
-from connectors.kubernetes.objects.naming import NOTICE, NOTICE_GIVEN, STOPPED, manifest_pods
+from connectors.kubernetes.objects.naming import (
+    LIMIT,
+    NOTICE,
+    NOTICE_GIVEN,
+    STOPPED,
+    manifest_pods,
+)
 from connectors.kubernetes.objects.reading import is_true
 from connectors.kubernetes.objects.resources import POD, was_changed
 from connectors.kubernetes.options.pools import KubernetesPool
@@ -87,7 +94,16 @@ class Notify:
     pod: Object
 
 
-Duty = Vote | Deactivate | Kill | Notify
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Tell this Pod its longer time limit."""
+
+    uid: str
+    pod: Object
+    limit_s: str
+
+
+Duty = Vote | Deactivate | Kill | Notify | Extend
 
 
 def duties(
@@ -115,8 +131,11 @@ def duties(
             or (is_notified and is_manifest)
         ):
             yield Deactivate(uid, workload)
+    limit_s = mark_of(workload, LIMIT) or mark_of(item, LIMIT)
     for pod in attempt.pods:
         if not is_over(pod):
+            if limit_s and not is_stopped and mark_of(pod, LIMIT) != limit_s:
+                yield Extend(uid, pod, limit_s)
             if is_stopped and not _is_being_killed(pod):
                 yield Kill(uid, pod)
             elif is_notified and not is_manifest and not is_marked(pod, NOTICE):
@@ -136,6 +155,17 @@ def stop_patch(now: datetime) -> dict[str, Any]:
 def notice_patch() -> dict[str, Any]:
     """Return the patch that notifies a Pod, or all Pods of a Workload, of a coming stop."""
     return {"metadata": {"annotations": {NOTICE: NOTICE_GIVEN}}}
+
+
+def limit_patch(limit_s: str) -> dict[str, Any]:
+    """Return the patch that tells a Pod, or all Pods of a Workload, a longer time limit."""
+    return {"metadata": {"annotations": {LIMIT: limit_s}}}
+
+
+def mark_of(item: Object | None, mark: str) -> str:
+    """Return an annotation of `item`; "" where it has none."""
+    found = ((item or {}).get("metadata") or {}).get("annotations") or {}
+    return str(found.get(mark, ""))
 
 
 def pod_path(pod: Object) -> str:
@@ -280,6 +310,8 @@ class Tender:
         elif isinstance(duty, Kill):
             uid = duty.pod["metadata"]["uid"]
             self._api.delete(pod_path(duty.pod), uid=uid, grace_s=KILL_GRACE_S)
+        elif isinstance(duty, Extend):
+            self._took(self._api.merge_patch(pod_path(duty.pod), limit_patch(duty.limit_s)))
         else:
             self._took(self._api.merge_patch(pod_path(duty.pod), notice_patch()))
 

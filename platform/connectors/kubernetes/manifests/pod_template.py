@@ -29,6 +29,7 @@ from primitives.units import DeviceKind
 
 POD_DIRECTORY = "/run/tidegate/pod"
 NOTICE_PATH = f"{POD_DIRECTORY}/notice"
+LIMIT_PATH = f"{POD_DIRECTORY}/limit"
 WORK_DIRECTORY = "/run/tidegate/work"
 MESSAGE_PATH = "/dev/termination-log"
 #: The variable with a Pod's index, from which the launcher derives the rank.
@@ -306,10 +307,11 @@ def launcher_words(workload: Workload, first_rank: int = 0) -> list[str]:
         "shell" if workload.signals_shell_only else "all",
         str(workload.grace_s),
         str(workload.time_limit_s or 0),
-        str(workload.ahead_ms // 10),
+        str(100 * workload.wanted_ahead_s),
         str(first_rank),
         scripts.PATH,
         NOTICE_PATH,
+        LIMIT_PATH,
         MESSAGE_PATH,
         *workload.arguments,
     ]
@@ -537,7 +539,7 @@ def _volumes(workload: Workload, options: KubernetesOptions, mgpu: int) -> list[
     memory_kib = _memory_kib(workload, mgpu, pool_of(workload, options))
     if memory_kib is not None:
         shared_kib = min(shared_kib, memory_kib)
-    notice = f"metadata.annotations['{naming.NOTICE}']"
+    marks = {"notice": naming.NOTICE, "limit": naming.LIMIT}
     return [
         {
             "name": "script",
@@ -550,7 +552,16 @@ def _volumes(workload: Workload, options: KubernetesOptions, mgpu: int) -> list[
         {
             "name": "pod",
             "downwardAPI": {
-                "items": [{"path": "notice", "fieldRef": {"apiVersion": "v1", "fieldPath": notice}}]
+                "items": [
+                    {
+                        "path": path,
+                        "fieldRef": {
+                            "apiVersion": "v1",
+                            "fieldPath": f"metadata.annotations['{mark}']",
+                        },
+                    }
+                    for path, mark in marks.items()
+                ]
             },
         },
         {"name": "work", "emptyDir": {"sizeLimit": f"{options.work_mib}Mi"}},

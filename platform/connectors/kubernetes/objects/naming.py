@@ -27,6 +27,8 @@ PATH = "tidegate.io/path"
 #: Annotation of Pods: `NOTICE_GIVEN` once the workload has been notified that it will be stopped.
 NOTICE = "tidegate.io/notice"
 NOTICE_GIVEN = "given"
+#: Annotation of Pods, and of what has them: the time limit in seconds, once it was made longer.
+LIMIT = "tidegate.io/time-limit"
 #: Annotation of a Workload, or of an object without one: when we stopped it for good.
 STOPPED = "tidegate.io/stopped"
 #: Annotation of Pods: the rank of the Pod whose index is 0, where that is not 0.

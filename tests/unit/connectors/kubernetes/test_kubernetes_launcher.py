@@ -70,6 +70,7 @@ class Rank:
 
     process: subprocess.Popen[bytes]
     notice: Path
+    longer: Path
     message: Path
     output: Path
     started_at: float
@@ -127,14 +128,16 @@ class Container:
             time_limit_s=limit_s,
             signals_shell_only=signals_shell_only,
         )
-        files = [self.directory / name for name in ("script", "notice", "message", "output")]
+        files = [
+            self.directory / name for name in ("script", "notice", "limit", "message", "output")
+        ]
         if script is not None:
             files[0].write_text(script)
         for file in files[1:]:
             file.write_text("")
         words = launcher_words(workload, first_rank)
-        command = [*self.shell, *words[1:-3], *map(str, files[:3])]
-        with files[3].open("wb") as output:
+        command = [*self.shell, *words[1:-4], *map(str, files[:4])]
+        with files[4].open("wb") as output:
             process = subprocess.Popen(
                 [*_NAMESPACE, *command] if is_process_1 else command,
                 stdin=subprocess.PIPE,
@@ -144,7 +147,7 @@ class Container:
                 start_new_session=True,
                 preexec_fn=_heed_all_signals,
             )
-        rank = Rank(process, files[1], files[2], files[3], time.monotonic())
+        rank = Rank(process, files[1], files[2], files[3], files[4], time.monotonic())
         self.ranks.append(rank)
         return rank
 
@@ -513,7 +516,7 @@ def test_no_file_but_the_message_is_written(container: Container, tmp_path: Path
     container.run("exit 0").end()
 
     names = {path.name for path in tmp_path.iterdir()} - {"interpreter"}
-    assert names == {"script", "notice", "message", "output"}
+    assert names == {"script", "notice", "limit", "message", "output"}
 
 
 def test_a_message_that_cannot_be_written_leaves_the_code(container: Container) -> None:

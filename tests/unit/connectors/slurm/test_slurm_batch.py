@@ -60,13 +60,13 @@ def test_bash_reads_the_settings_as_they_were_meant(value: str) -> None:
         [
             *("/bin/bash", "-c"),
             'eval "$1"; printf "%s\\0" "${variables[@]}" "${command[@]}" '
-            "$notice_signal $grace_s $limit_ms $notice_ms",
+            "$notice_signal $grace_s $limit_ms $ahead_ms",
             *("bash", payload.removesuffix(b"S").decode()),
         ],
         capture_output=True,
         check=True,
     ).stdout.decode()
-    assert printed.split("\0")[:-1] == [f"A={value}", "/bin/sh", "USR1", "30", "10000", "5000"]
+    assert printed.split("\0")[:-1] == [f"A={value}", "/bin/sh", "USR1", "30", "10000", "30000"]
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -76,7 +76,7 @@ def test_the_shell_is_bash_and_its_syntax_is_right(ranks: int) -> None:
     assert not re.search(r"@[A-Z_]+@", text)
     # A rank that is alone needs no step of its own.
     assert (f"--ntasks={ranks} " in text) == (ranks > 1)
-    assert ("scontrol" in text) == (ranks > 1)
+    assert ("show hostnames" in text) == (ranks > 1)
     subprocess.run(["/bin/bash", "-n"], input=text.encode(), check=True)
     (setting,) = re.findall(r"^rank_program='.*?^exit 0'$", text, re.MULTILINE | re.DOTALL)
     rank = subprocess.run(
