@@ -26,6 +26,7 @@ export function anAttempt(change: Partial<Attempt> = {}): Attempt {
     grace_until: null,
     ended_at: null,
     released_at: null,
+    stop_reason: null,
     outcome: null,
     exit_codes: {},
     ignored_notice: false,

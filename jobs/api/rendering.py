@@ -160,6 +160,7 @@ def attempt_body(attempt: AttemptRow, *, actor: Actor) -> dict[str, Any]:
         "grace_until": attempt.grace_until,
         "ended_at": attempt.ended_at,
         "released_at": attempt.released_at,
+        "stop_reason": attempt.stop_reason,
         "outcome": attempt.outcome,
         "exit_codes": _json(attempt.exit_codes),
         "ignored_notice": ignored_notice(

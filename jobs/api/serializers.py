@@ -17,6 +17,7 @@ from jobs.models import (
     JobOrigin,
     JobState,
     JobType,
+    StopReason,
 )
 from jobs.queue import reason_documents
 from jobs.queue.withholding import (
@@ -99,6 +100,11 @@ class AttemptSerializer(serializers.Serializer[Any]):
     ended_at = serializers.DateTimeField(allow_null=True)
     released_at = serializers.DateTimeField(
         allow_null=True, help_text="Since then its GPUs are free"
+    )
+    stop_reason = serializers.ChoiceField(
+        choices=StopReason.values,
+        allow_null=True,
+        help_text="Why the portal asked its cluster to end it; null: it did not",
     )
     outcome = serializers.CharField(allow_null=True)
     exit_codes = serializers.DictField(

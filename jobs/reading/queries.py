@@ -136,6 +136,7 @@ class AttemptRow(NamedTuple):
     grace_until: datetime | None
     ended_at: datetime | None
     released_at: datetime | None
+    stop_reason: str | None
     outcome: str | None
     exit_codes: Mapping[str, int] | str
     message: str
@@ -566,7 +567,7 @@ SELECT {", ".join(f"j.{name}" for name in STORED_IN_LISTS)},
        a.id, a.job_id, a.number, (SELECT name FROM clusters_cluster WHERE id = a.cluster_id),
        a.state, a.native_id, a.native_state, a.slots::text, a.mgpu, a.guaranteed_mgpu, a.granted_at,
        a.started_at, a.checkpoint_at, a.notice_at, a.grace_until, a.ended_at, a.released_at,
-       a.outcome, a.exit_codes::text, a.message,
+       a.stop_reason, a.outcome, a.exit_codes::text, a.message,
        r.job_id, b.user_id,
        CASE WHEN b.id IS NOT NULL THEN (SELECT path FROM tenants_node WHERE id = b.team_id) END,
        b.name, b.mgpu_per_node, b.node_count,

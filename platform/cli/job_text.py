@@ -99,6 +99,7 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("native id", attempt.get("native_id")),
             ("nodes", _nodes(attempt)),
             (f"borrowed {_devices(job)}", gpus(attempt["borrowed_mgpu"]) if attempt else None),
+            ("stopped as", attempt.get("stop_reason")),
             ("stopped at", attempt.get("grace_until")),
             ("stopped for", _made_room_for(job, attempt)),
             ("checkpoint", job["checkpoint_path"]),

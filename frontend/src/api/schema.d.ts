@@ -2183,6 +2183,15 @@ export interface components {
             /** Format: date-time */
             started_at: string | null;
             state: components["schemas"]["AttemptState"];
+            /**
+             * @description Why the portal asked its cluster to end it; null: it did not
+             *
+             *     * `cancelled` - cancelled
+             *     * `preempted` - preempted
+             *     * `withdrawn` - withdrawn
+             *     * `requeued` - requeued
+             */
+            stop_reason: components["schemas"]["StopReasonEnum"] | components["schemas"]["NullEnum"];
         };
         /**
          * @description * `reserved` - reserved
@@ -5258,6 +5267,14 @@ export interface components {
             /** @default 86400 */
             horizon_s?: number;
         };
+        /**
+         * @description * `cancelled` - cancelled
+         *     * `preempted` - preempted
+         *     * `withdrawn` - withdrawn
+         *     * `requeued` - requeued
+         * @enum {string}
+         */
+        StopReasonEnum: "cancelled" | "preempted" | "withdrawn" | "requeued";
         /** @description The new job, with notes on the lines of its sbatch script. */
         SubmittedJob: {
             /** @description null if the job is no task of an array */

@@ -109,6 +109,7 @@ describe("words", () => {
     expect(word({ ...noticed, outcome: "stopped" }, cancelled)).toBe("cancelled");
     expect(word(noticed, cancelled)).toBe("cancelled");
     expect(word({ ...noticed, outcome: "succeeded" }, { state: "queued", ended_at: null })).toBe("preempted");
+    expect(word({ ...noticed, stop_reason: "requeued", outcome: "failed" }, { state: "queued", ended_at: null })).toBe("requeued");
     // Preempted, queued again, and only then cancelled.
     expect(word(noticed, { ...cancelled, ended_at: "2026-11-21T13:00:00Z" })).toBe("preempted");
     expect(word(noticed, { ...cancelled, attempt: 2 })).toBe("preempted");

@@ -247,10 +247,10 @@ const CLUSTERS_OWN_ENDS = new Set(["lost", "node_failed", "start_failed", "not_s
 
 /**
  * How an attempt ended, in the words of the job's states: the cluster only knows that it was stopped or
- * that its ranks failed, not that somebody cancelled the job or took its GPUs back.
+ * that its ranks failed, not that somebody cancelled or requeued the job or took its GPUs back.
  */
 export function attemptWord(
-  attempt: Pick<Attempt, "number" | "state" | "outcome" | "notice_at" | "ended_at">,
+  attempt: Pick<Attempt, "number" | "state" | "stop_reason" | "outcome" | "notice_at" | "ended_at">,
   job: Pick<Job, "state" | "attempt" | "ended_at">,
 ): string {
   if (attempt.state !== "ended") return attempt.state;
@@ -259,7 +259,9 @@ export function attemptWord(
   if (job.state === "cancelled" && isJobsEnd) return "cancelled";
   if (outcome !== null && CLUSTERS_OWN_ENDS.has(outcome)) return outcome.replaceAll("_", " ");
   // What ended before its notice ended by itself; after it, even exit code 0 means "saved", not "done".
-  if (noticeAt !== null && endedAt !== null && Date.parse(endedAt) >= Date.parse(noticeAt)) return "preempted";
+  if (noticeAt !== null && endedAt !== null && Date.parse(endedAt) >= Date.parse(noticeAt)) {
+    return attempt.stop_reason === "requeued" ? "requeued" : "preempted";
+  }
   if (outcome === "stopped") return "stopped on the cluster";
   return (outcome ?? "ended").replaceAll("_", " ");
 }

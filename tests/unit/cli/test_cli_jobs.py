@@ -492,6 +492,12 @@ def test_get_says_that_a_job_ignored_its_notice(server: Server) -> None:
     assert "\nnotice         ignored: stopped by force\n" in server.run("get", JOB_ID).out
 
 
+def test_get_says_why_an_attempt_was_stopped(server: Server) -> None:
+    attempt = {"borrowed_mgpu": 0, "mgpu": 16_000, "slots": [], "stop_reason": "requeued"}
+    server.routes[f"GET jobs/{JOB_ID}"] = a_shown_job(current_attempt=attempt)
+    assert "\nstopped as     requeued\n" in server.run("get", JOB_ID).out
+
+
 # -- jobs by the end of their id ----------------------------------------------------------------
 
 

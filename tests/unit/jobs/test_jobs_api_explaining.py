@@ -270,6 +270,7 @@ def test_attempts_first_to_last(world: World) -> None:
         "message": "",
         "beneficiary": None,
         "made_room_for": None,
+        "stop_reason": None,
         "ignored_notice": False,
     }
     assert by_token(world.bob).get(f"jobs/{job.pk}").json()["current_attempt"] == items[1]

@@ -99,6 +99,8 @@ def test_a_person_requeues_a_running_job(company: Company, bob: User) -> None:
     assert AuditEvent.objects.filter(action="job_requeued").count() == 1
     job = end(attempt, Outcome.SUCCEEDED, 0)
     assert (job.state, job.ended_at, job.attempt_number) == ("queued", None, 1)
+    (shown,) = caller.get(f"jobs/{attempt.job_id}/attempts").json()["items"]
+    assert (shown["stop_reason"], shown["outcome"]) == ("requeued", "succeeded")
 
 
 def test_a_job_may_ask_before_its_start_was_observed(company: Company, bob: User) -> None:
