@@ -127,6 +127,9 @@ class ClusterKind:
     has_slurm_commands: bool = False
     #: Whether only the owner of a job can read its environment there.
     keeps_environments: bool = False
+    #: Whether jobs write the files and start in the folder that their authors name
+    #: (`connectors.protocol.JobFiles`).
+    writes_own_files: bool = False
     #: Whether connectors hold submissions (`ClusterConnector.submits_held`).
     submits_held: bool = False
     #: Whether a submission creates several objects, the workload first. A listed workload does not

@@ -8,6 +8,7 @@ from enum import StrEnum
 from threading import Event
 from typing import Protocol, runtime_checkable
 
+from batch.file_names import has_task
 from primitives.units import DeviceKind
 
 #: The topology levels, widest first, as `NodeCapacity.domains` and `Workload` name them.
@@ -77,6 +78,37 @@ class BatchLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class JobFiles:
+    """The folder of a script and the files of its output, as its author names them.
+
+    `folder` is where the script starts; a relative one is made below the job's own folder.
+    `output` and `error` are file names with Slurm's patterns, relative to that folder. Without
+    `error`, errors go where the output goes. None means the log alone. A file is emptied at the
+    start, unless the job `appends`. Logs have the same text.
+
+    Without a field for its node (%N, %n, %t), a name is for the first rank alone. `values` are
+    those of the patterns that are the same on every cluster, by their letter.
+    """
+
+    folder: str | None = None
+    output: str | None = None
+    error: str | None = None
+    appends: bool = False
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    def of_rank(self, rank: int) -> tuple[str | None, str | None]:
+        """Return the patterns of the rank's output and of its errors; None for the log alone.
+
+        Equal texts mean one file for both.
+        """
+        output, error = self.output, self.error or self.output
+        return (
+            output if rank == 0 or has_task(output or "") else None,
+            error if rank == 0 or has_task(error or "") else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """The request to a cluster to run one attempt of one job.
 
@@ -105,6 +137,7 @@ class Workload:
     - Each rank gets `cpus_per_node` CPUs and `memory_mib_per_node` MiB. None means the cluster's
       default for that many GPUs.
     - `arguments` follow the script on its command line.
+    - `files` says where the script starts, and where its output goes beside the logs.
     - With `is_manifest` the script is a Kubernetes manifest. Its Pods with GPUs have the GPUs of
       the `slots`, several perhaps of one. Its own images, commands and requests count.
     - With `batch` the script runs once, on the node of the first slot, and starts tasks on the
@@ -134,6 +167,7 @@ class Workload:
     cpus_per_node: int | None = None
     memory_mib_per_node: int | None = None
     arguments: tuple[str, ...] = ()
+    files: JobFiles = JobFiles()
     batch: BatchLaunch | None = None
     is_manifest: bool = False
 

@@ -15,6 +15,7 @@ SCRIPT_BYTES_MAX = 1 << 20
 RANKS_MAX = 4096
 ARGUMENTS_MAX = 1000
 ARGUMENTS_BYTES_MAX = 32 << 10
+PATH_CHARACTERS_MAX = 1024
 ENVIRONMENT_ENTRIES_MAX = 1024
 #: Linux takes at most 128 KiB for one "KEY=value" string (MAX_ARG_STRLEN).
 ENVIRONMENT_ENTRY_BYTES_MAX = 64 << 10
@@ -108,6 +109,7 @@ def check_workload(workload: Workload, *, takes_manifests: bool = False) -> None
             raise WorkloadRejected(f"rank {rank} asks for {slot.mgpu} milli-GPU")
     _check_nodes(workload)
     _check_arguments(workload)
+    _check_files(workload)
     _check_times(workload)
     _check_environment(workload)
 
@@ -133,6 +135,23 @@ def _check_arguments(workload: Workload) -> None:
         _check_text("script's arguments", argument)
     if sum(len(argument.encode()) for argument in workload.arguments) > ARGUMENTS_BYTES_MAX:
         raise WorkloadRejected(f"the script's arguments have more than {ARGUMENTS_BYTES_MAX} bytes")
+
+
+def _check_files(workload: Workload) -> None:
+    files = workload.files
+    for what, path in (
+        ("working folder", files.folder),
+        ("file of the output", files.output),
+        ("file of the errors", files.error),
+        *(("value in a file's name", value) for value in files.values.values()),
+    ):
+        if path is None:
+            continue
+        _check_text(what, path)
+        if not path or len(path) > PATH_CHARACTERS_MAX or not path.isprintable():
+            raise WorkloadRejected(
+                f"the {what} is 1 to {PATH_CHARACTERS_MAX:,} printable characters"
+            )
 
 
 def _check_text(what: str, text: str) -> None:

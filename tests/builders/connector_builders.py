@@ -15,6 +15,7 @@ import pytest
 from connectors.protocol import (
     BatchLaunch,
     ClusterConnector,
+    JobFiles,
     Observation,
     RankSlot,
     Workload,
@@ -60,6 +61,7 @@ def a_workload(
     cluster_user: str | None = None,
     arguments: tuple[str, ...] = (),
     batch: BatchLaunch | None = None,
+    files: JobFiles | None = None,
 ) -> Workload:
     """A workload of `ranks` whole nodes that succeeds at once unless `script` says otherwise."""
     if slots is None:
@@ -83,6 +85,7 @@ def a_workload(
         cluster_user=cluster_user,
         arguments=arguments,
         batch=batch,
+        files=files or JobFiles(),
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -11,8 +14,8 @@ from batch.step_options import read_options
 from batch.steps import plan_step
 from batch.variables import BatchJob, job_variables
 from builders.connector_builders import a_workload, until_released
-from conformance.rigs import SlurmRig
-from connectors.protocol import BatchLaunch, Observation, Outcome
+from conformance.rigs import ACCOUNT, SlurmRig
+from connectors.protocol import BatchLaunch, JobFiles, Observation, Outcome
 from slurm_bed import SlurmBed
 
 pytestmark = pytest.mark.slurm
@@ -111,3 +114,42 @@ def test_our_own_srun_places_tasks_as_slurms_does(rig: SlurmRig) -> None:
             for task in planned.tasks([place.devices for place in planned.places])
         ]
     assert expected == found
+
+
+def test_files_have_the_names_that_sbatch_gives_them(rig: SlurmRig) -> None:
+    """Planted: a width that pads texts, %A of another number, the full name of the node."""
+    pattern = "%j-%J-%A-%a-%x-%N-%n-%t-%s-%u-%%-%4t-%9j-%z-%12n-%4x-%3%"
+    folders = [rig.scratch / name for name in ("ours", "slurms")]
+    for folder in folders:
+        folder.mkdir()
+        folder.chmod(0o777)
+    files = JobFiles(
+        folder=str(folders[0]),
+        output=pattern,
+        values={"A": "77", "a": "4294967294", "j": "77", "x": "a workload"},
+    )
+    workload = a_workload("#!/bin/bash\necho $SLURM_JOB_ID", batch=BatchLaunch(77), files=files)
+    rig.start(workload)
+    until_released(rig.connector, workload.key)
+    script = rig.scratch / "job.sh"
+    script.write_text("#!/bin/bash\necho $SLURM_JOB_ID\n")
+    submitted = subprocess.run(
+        [
+            *("sbatch", "--wait", "--partition=h100", "--gres=gpu:1", "--job-name=a workload"),
+            *(f"--chdir={folders[1]}", f"--output={pattern}", f"--uid={rig.cluster_user}"),
+            *(f"--account={ACCOUNT}", str(script)),
+        ],
+        env={**os.environ, "SLURM_CONF": str(rig.bed.folder / "etc" / "slurm.conf")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert submitted.returncode == 0, submitted.stderr
+    found = []
+    for folder in folders:
+        (file,) = folder.iterdir()
+        number = file.read_text().strip()
+        name = file.name.replace(number.zfill(9), "NUMBER")
+        found.append(re.sub(rf"(?<![0-9]){number}(?![0-9])", "ID", re.sub(r"h\d+", "NODE", name)))
+    assert found[0] == found[1]

@@ -154,6 +154,11 @@ def text(record: Mapping[str, object], name: str) -> str:
     return value
 
 
+def text_or_none(record: Mapping[str, object], name: str) -> str | None:
+    """Return field `name` of a record, or None where it is null or absent."""
+    return None if record.get(name) is None else text(record, name)
+
+
 def mapping(record: Mapping[str, object], name: str) -> dict[str, object]:
     """Return field `name` of a record. Raises CorruptRecord unless it is an object."""
     value = record.get(name)

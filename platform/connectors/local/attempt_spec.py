@@ -13,9 +13,11 @@ from connectors.local.attempt_files import (
     mapping,
     read_json,
     text,
+    text_or_none,
 )
 from connectors.local.limits import Limits, read_limits
 from connectors.local.sandbox import Sandbox, read_sandbox
+from connectors.protocol import JobFiles
 
 
 class Slot:
@@ -45,7 +47,8 @@ class AttemptSpec:
 
     An attempt that `is_of_cores` has CPU cores and no GPUs. Without a `sandbox`, ranks see the
     machine as it is. The script of a `batch` job has one rank, on the node of the first slot.
-    `arguments` follow the script on its command line.
+    `arguments` follow the script on its command line. `files` says where it starts, and where its
+    output goes beside the logs.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class AttemptSpec:
         limits: Limits | None = None,
         batch: BatchJob | None = None,
         arguments: tuple[str, ...] = (),
+        files: JobFiles | None = None,
     ) -> None:
         self.key = key
         self.trace = trace
@@ -88,6 +92,7 @@ class AttemptSpec:
         self.limits = limits
         self.batch = batch
         self.arguments = arguments
+        self.files = files or JobFiles()
 
     @property
     def ranks(self) -> int:
@@ -124,6 +129,13 @@ class AttemptSpec:
             "limits": self.limits and self.limits.to_json(),
             "batch": self.batch and vars(self.batch),
             "arguments": list(self.arguments),
+            "files": {
+                "folder": self.files.folder,
+                "output": self.files.output,
+                "error": self.files.error,
+                "appends": self.files.appends,
+                "values": dict(self.files.values),
+            },
             "credentials": credentials
             and {
                 "uid": credentials.uid,
@@ -159,6 +171,7 @@ def read_spec(path: str) -> AttemptSpec:
         limits=read_limits(mapping(record, "limits")) if record.get("limits") else None,
         batch=_batch(mapping(record, "batch")) if record.get("batch") else None,
         arguments=_arguments(record) if record.get("arguments") else (),
+        files=_files(mapping(record, "files")) if record.get("files") else None,
         credentials=None if record.get("credentials") is None else _credentials(record),
     )
 
@@ -196,6 +209,17 @@ def _batch(record: Mapping[str, object]) -> BatchJob:
         gpus_per_task=integer_or_none(record, "gpus_per_task"),
         cpus_per_node=integer_or_none(record, "cpus_per_node"),
         memory_mib_per_node=integer_or_none(record, "memory_mib_per_node"),
+    )
+
+
+def _files(record: Mapping[str, object]) -> JobFiles:
+    values = mapping(record, "values")
+    return JobFiles(
+        folder=text_or_none(record, "folder"),
+        output=text_or_none(record, "output"),
+        error=text_or_none(record, "error"),
+        appends=record.get("appends") is True,
+        values={letter: text(values, letter) for letter in values},
     )
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from connectors.local.attempt_files import AttemptFiles, try_lock, wake, write_json
 from connectors.local.attempt_spec import Credentials
 from connectors.local.limits import Limits, apply_limits, join_cgroup, remove_cgroups
+from connectors.local.own_files import OwnFiles, enter, refusal_text
 from connectors.local.processes import become_subreaper
 from connectors.local.sandbox import Inhabitant, Sandbox, forbid_new_privileges, spawn
 
@@ -42,7 +43,7 @@ def now_record() -> dict[str, object]:
 
 
 class Start:
-    """The start of a rank: its command line, environment and limits."""
+    """The start of a rank: its command line, environment, limits, and the author's files."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class Start:
         sandbox: Sandbox | None,
         limits: Limits | None,
         cgroup: str,
+        files: OwnFiles,
     ) -> None:
         self.argv = list(argv)
         self.environment = dict(environment)
@@ -60,6 +62,7 @@ class Start:
         self.sandbox = sandbox
         self.limits = limits
         self.cgroup = cgroup
+        self.files = files
 
 
 def fork_keeper(files: AttemptFiles, rank: int, start: Start) -> int:
@@ -170,6 +173,12 @@ def _execute(logs: tuple[int, int], work: str, start: Start) -> None:
         forbid_new_privileges()
     os.chdir(work)
     os.umask(0o022)
+    try:
+        enter(start.files)
+    except OSError as error:
+        # It is for the job's author, whose log has it; another node would do no better.
+        os.write(2, f"{refusal_text(error)}\n".encode())
+        os._exit(1)
     for number in _RANK_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

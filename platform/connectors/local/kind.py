@@ -21,6 +21,7 @@ LOCAL = ClusterKind(
     shows_options=True,
     runs_on_portal_machine=True,
     keeps_environments=True,
+    writes_own_files=True,
     gpu_unit=unit_mgpu,
     control_nodes=control_nodes,
 )

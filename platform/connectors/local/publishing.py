@@ -10,6 +10,7 @@ import signal
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from batch.variables import BatchJob
@@ -36,7 +37,7 @@ from connectors.local.limits import Limits
 from connectors.local.options import LocalOptions, Node
 from connectors.local.owners import Owner, owner_of
 from connectors.local.sandbox import Sandbox
-from connectors.protocol import Outcome, Workload, WorkloadPhase
+from connectors.protocol import JobFiles, Outcome, Workload, WorkloadPhase
 from primitives.units import DeviceKind
 
 _TIDY_EVERY_S = 3_600
@@ -205,11 +206,17 @@ def _spec(
         credentials=owner.credentials,
         batch=_batch_job(workload, files, owner),
         arguments=workload.arguments,
+        files=_files(workload, owner),
         sandbox=_sandbox(options, files, owner, workload) if isolation.has_namespaces else None,
         limits=None
         if isolation.level is Level.NONE
         else _rank_limits(options, workload, isolation),
     )
+
+
+def _files(workload: Workload, owner: Owner) -> JobFiles:
+    values = {**workload.files.values, "u": owner.name or workload.user}
+    return replace(workload.files, values=values)
 
 
 def _batch_job(workload: Workload, files: AttemptFiles, owner: Owner) -> BatchJob | None:

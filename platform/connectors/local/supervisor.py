@@ -36,6 +36,7 @@ from connectors.local.keeper import Start, fork_keeper, now_record
 from connectors.local.launch import rank_environment, script_command
 from connectors.local.limits import remove_cgroups
 from connectors.local.log_caps import cut_log
+from connectors.local.own_files import own_files
 from connectors.local.processes import (
     become_subreaper,
     send_notice,
@@ -233,6 +234,7 @@ class Supervisor:
             sandbox=self.spec.sandbox,
             limits=self.spec.limits,
             cgroup=self._cgroup(rank.index),
+            files=own_files(self.spec.files, rank.index, self.spec.slots[rank.index].node),
         )
         rank.own_keeper = fork_keeper(self.files, rank.index, start)
 

@@ -51,6 +51,7 @@ import shlex
 import signal
 from collections.abc import Mapping, Sequence
 
+from batch.file_names import has_task, parts_of
 from connectors.protocol import ENDING_S, Workload
 
 NOTICE_SIGNAL = "URG"
@@ -124,6 +125,62 @@ refuse() {
   tell refused
   [ -z "$work" ] || rm -rf -- "$work"
   exit 0
+}
+
+# What the job's author is told in the log, as under any shell: it is no fault of the node.
+complain() {
+  printf 'tidegate: cannot use %s on node %s: %s%s\n' "$1" "$SLURMD_NODENAME" "${2##*: }" \
+    "${3-}" >> "$name.stderr"
+}
+deny() {
+  complain "$@"
+  rm -rf -- "$work"
+  leave 1
+  tell exit 1
+  exit 0
+}
+# The author's own files. The job writes to them, and `tail` copies to the logs what is added.
+declare -A followed from follower
+prepare() {
+  case $1 in */*) [ -d "${1%/*}/" ] || mkdir -p -- "${1%/*}" || return ;; esac
+  [ ! -p "$1" ] || { echo 'it is a pipe'; return 1; }
+  if [ -n "$appends" ]; then : >> "$1"; else : >| "$1"; fi
+}
+# Sets `opened` to a descriptor of file $1, or of the log $2 where there is no such file.
+open_stream() {
+  local why
+  if [ -n "$1" ] && ! why=$(prepare "$1" 2>&1); then
+    complain "$1" "$why" '; the output is in the log alone'
+    [ "$error_file" != "$1" ] || error_file=
+    set -- '' "$2"
+  fi
+  if [ -z "$1" ]; then
+    exec {opened}>> "$2"
+    return
+  fi
+  exec {opened}>> "$1"
+  [ -f "$1" ] || return
+  followed[$2]=$1 from[$2]=0
+  [ -z "$appends" ] || from[$2]=$(wc -c < "$1")
+}
+follow() {
+  local log
+  for log in "${!followed[@]}"; do
+    tail -c "+$((${from[$log]} + 1))" -f -- "${followed[$log]}" < /dev/null >> "$log" &
+    follower[$log]=$!
+  done
+}
+# Ends the copying, and copies what is missing.
+catch_up() {
+  local log
+  for log in "${!followed[@]}"; do
+    if [ -n "${follower[$log]-}" ]; then
+      kill -s KILL -- "-${follower[$log]}"
+      wait "${follower[$log]}"
+      follower[$log]=
+    fi
+    tail -c "+$((${from[$log]} + $(wc -c < "$log") + 1))" -- "${followed[$log]}" >> "$log"
+  done
 }
 
 declare -A family heard steps
@@ -246,6 +303,22 @@ clear "$name.exit" "$name.stdout" "$name.stderr"
 { : > "$name.stdout" && : > "$name.stderr"; } ||
   refuse "no output can be written to $directory on node $SLURMD_NODENAME"
 
+if [ -n "$folder" ]; then
+  case $folder in
+    /*) [ -d "$folder" ] || deny "$folder" 'there is no such folder' ;;
+    *) why=$(mkdir -p -- "$folder" 2>&1) || deny "$folder" "$why" ;;
+  esac
+  cd -- "$folder" 2> /dev/null || deny "$folder" 'it cannot be entered'
+fi
+open_stream "$output_file" "$name.stdout"
+out=$opened
+if [ -n "$output_file" ] && [ "$error_file" = "$output_file" ]; then
+  err=$out
+else
+  open_stream "$error_file" "$name.stderr"
+  err=$opened
+fi
+
 # With job control the script leads a process group of its own, and no signal is ignored there.
 set -m
 slots=${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}
@@ -267,10 +340,12 @@ variables+=(PATH="$path" "${rendezvous[@]}" TIDEGATE_GPUS_PER_NODE="$gpus" \
   TIDEGATE_GPU_SLOTS="$slots" TIDEGATE_NODE="$SLURMD_NODENAME" TIDEGATE_TRACE="$tag")
 set -- "${command[@]}" "$work/script" "${arguments[@]}"
 # Everybody on the node can read command lines, so no variable stands on one.
-( export "${variables[@]}"; exec "$@" ) < /dev/null >> "$name.stdout" 2>> "$name.stderr" &
+( exec {out}>&- {err}>&-; export "${variables[@]}"; exec "$@" ) < /dev/null >&"$out" 2>&"$err" &
 pid=$!
+exec {out}>&- {err}>&-
 # From here on the shell has nothing to say but how its helpers were ended.
 exec 2> /dev/null
+follow
 [ -z "$asked" ] || notice
 [ -z "$aborted" ] || abort
 [ -z "$stopped" ] || finish
@@ -328,6 +403,8 @@ await "$pid"
 # What is lost was being ended.
 code=${status:-143}
 [ "$code" -le 128 ] || [ "$code" -gt 192 ] || code=$((128 - code))
+# Logs with an exit code beside them are taken for complete.
+catch_up
 leave "$code"
 # What the script leaves behind has heard the notice, and keeps the rest of its grace.
 if [ -n "$noticed" ]; then
@@ -337,6 +414,7 @@ if [ -n "$noticed" ]; then
     sleep 0.1
   done
   [ "${#members[@]}" -eq 0 ] || kill -s KILL "${members[@]}"
+  catch_up
 fi
 for helper in $reader $timer $killer; do kill -s KILL -- "-$helper"; done
 rm -rf -- "$work"
@@ -519,6 +597,19 @@ def batch_script(
     return _filled(_template(workload), values)
 
 
+#: The bash text of each field that differs between ranks or is the cluster's own.
+_OF_RANK = {
+    "A": "$SLURM_JOB_ID",
+    "J": "$SLURM_JOB_ID",
+    "N": "${SLURMD_NODENAME%%.*}",
+    "j": "$SLURM_JOB_ID",
+    "n": "$rank",
+    "s": "batch",
+    "t": "$rank",
+    "u": "$USER",
+}
+
+
 def pyxis_image(image: str) -> str:
     """Return `image` in the form of pyxis: a path, or [USER@][REGISTRY#]IMAGE[:TAG].
 
@@ -582,6 +673,44 @@ def command_of(script: str) -> list[str]:
     return ["/bin/sh", "-c", 'exec "$@"', "sh", *command] if "=" in command[0] else command
 
 
+def _own_files(workload: Workload) -> str:
+    """Return the author's folder and files as bash assignments, which each rank evaluates."""
+    files = workload.files
+    names = []
+    for variable, pattern in (
+        ("output_file", files.output),
+        ("error_file", files.error or files.output),
+    ):
+        word = "" if pattern is None else _file_word(pattern, files.values)
+        if workload.ranks > 1 and word and not has_task(pattern or ""):
+            names.append(f'{variable}=; [ "$rank" != 0 ] || {variable}={word}\n')
+        else:
+            names.append(f"{variable}={word}\n")
+    return (
+        f"folder={shlex.quote(files.folder or '')}\n"
+        f"appends={'1' if files.appends else ''}\n{''.join(names)}"
+    )
+
+
+def _file_word(pattern: str, values: Mapping[str, str]) -> str:
+    """Return the bash word that is the name of a file on the rank's node."""
+    known = {name: value for name, value in values.items() if name in "ax"}
+    # Tasks of one array share its number. Elsewhere the numbers are those of this Slurm.
+    if values.get("A") != values.get("j"):
+        known["A"] = values["A"]
+    word = []
+    for part in parts_of(pattern):
+        if isinstance(part, str):
+            word.append(shlex.quote(part))
+        elif part.letter in known:
+            word.append(shlex.quote(known[part.letter].zfill(part.width)))
+        elif part.width:
+            word.append(f'"$(printf %0{part.width}d "{_OF_RANK[part.letter]}")"')
+        else:
+            word.append(f'"{_OF_RANK[part.letter]}"')
+    return "".join(word)
+
+
 def _settings(workload: Workload) -> str:
     """Return the settings of the ranks as bash assignments."""
     limit_ms = 1_000 * (workload.time_limit_s or 0)
@@ -594,6 +723,7 @@ def _settings(workload: Workload) -> str:
         f"command=({shlex.join(command_of(workload.script))})\n"
         f"arguments=({shlex.join(workload.arguments)})\n"
         f"is_batch={'1' if batch else ''}\n"
+        f"{_own_files(workload)}"
         f"variables=({shlex.join(variables)})\n"
         f"notice_signal={workload.notice_signal}\n"
         f"notice_number={signal.Signals[f'SIG{workload.notice_signal}'].value}\n"

@@ -29,6 +29,7 @@ SLURM = ClusterKind(
     has_users=True,
     has_slurm_commands=True,
     keeps_environments=True,
+    writes_own_files=True,
     submits_held=True,
     gpu_unit=lambda options, pool: MGPU_PER_GPU,
     runs_images=runs_images,
