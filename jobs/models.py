@@ -150,7 +150,8 @@ class Job(models.Model):
     `launch` says where the script runs. The `script` of a manifest job is its manifest, as it was
     given. `ntasks`, `ntasks_per_node`, `cpus_per_task` and
     `gpus_per_task` are what a batch job says about the tasks that its script starts; None means
-    that it says nothing. `arguments` follow the script on its command line.
+    that it says nothing. `arguments` follow the script on its command line. It starts in `folder`.
+    Its output and errors go to files of these names, too (`connectors.protocol.JobFiles`).
 
     `explanation` says why
     it waits, as of the last cycle that changed it; `explained_at` is the time of that.
@@ -196,6 +197,10 @@ class Job(models.Model):
     time_limit_s = models.BigIntegerField(null=True)
     launch = models.CharField(max_length=8, choices=Launch.choices, default=Launch.PER_NODE.value)
     arguments = ArrayField(models.TextField(), default=list)
+    folder = models.CharField(max_length=1024, null=True)
+    output_file = models.CharField(max_length=1024, null=True)
+    error_file = models.CharField(max_length=1024, null=True)
+    appends_output = models.BooleanField(default=False)
     ntasks = models.IntegerField(null=True)
     ntasks_per_node = models.IntegerField(null=True)
     cpus_per_task = models.IntegerField(null=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from batch.variables import job_number
-from connectors.protocol import BatchLaunch, RankSlot, Workload
+from connectors.protocol import BatchLaunch, JobFiles, RankSlot, Workload
 from jobs.actions.checkpoints import reporting_environment
 from jobs.actions.job_tokens import client_environment
-from jobs.models import Attempt, Launch
+from jobs.models import Attempt, Job, Launch
 from quotas.queries import graces_s
 from tenants.places import path_at
+
+#: The index of a job without an array, as Slurm writes it.
+NO_ARRAY_INDEX = "4294967294"
 
 
 def workload_of(attempt: Attempt) -> Workload:
@@ -65,6 +68,7 @@ def workload_of(attempt: Attempt) -> Workload:
         required_topology=job.required_topology,
         preferred_topology=job.preferred_topology,
         arguments=tuple(job.arguments),
+        files=_files(job),
         is_manifest=job.launch == Launch.MANIFEST,
         batch=_batch(attempt) if job.launch == Launch.BATCH else None,
     )
@@ -75,6 +79,22 @@ def _grace_s(attempt: Attempt) -> int:
         return attempt.grace_s
     priority_class = attempt.job.priority_class_id
     return graces_s({priority_class})[priority_class]
+
+
+def _files(job: Job) -> JobFiles:
+    number = str(job_number(job.id))
+    return JobFiles(
+        folder=job.folder,
+        output=job.output_file,
+        error=job.error_file,
+        appends=job.appends_output,
+        values={
+            "A": number if job.array is None else str(job_number(job.array.id)),
+            "a": NO_ARRAY_INDEX if job.array is None else str(job.array_index),
+            "j": number,
+            "x": job.name if job.array is None else job.array.name,
+        },
+    )
 
 
 def _batch(attempt: Attempt) -> BatchLaunch:

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from arbiter.api.snapshot import Level
-from connectors.workload_checks import ARGUMENTS_MAX, RANKS_MAX
+from connectors.workload_checks import ARGUMENTS_MAX, PATH_CHARACTERS_MAX, RANKS_MAX
 from jobs.models import (
     CPUS_PER_NODE_MAX,
     MEMORY_MIB_PER_NODE_MAX,
@@ -57,6 +57,7 @@ _Gpus = Annotated[
 ]
 _JobName = Annotated[str, checked(checks.job_name, text_of(checks.NAME_MAX))]
 _Path = Annotated[str, checked(checks.checkpoint_path, text_of(checks.CHECKPOINT_PATH_MAX))]
+_File = Annotated[str, one_line(PATH_CHARACTERS_MAX)]
 _Image = Annotated[str, checked(checks.image, text_of(checks.IMAGE_MAX))]
 _Array = Annotated[ArrayShape, checked(checks.array_shape, text_of(TEXT_MAX))]
 _Topology = Annotated[Level, one_of(TOPOLOGIES, Level)]
@@ -143,6 +144,30 @@ class JobMembers(BaseModel):
         ),
         Stored("Arguments of the script", in_lists=False),
     ] = Field((), description="Arguments of the script")
+    folder: Annotated[_File | None, Stored("Folder in which the script starts", in_lists=False)] = (
+        Field(
+            None,
+            description="Folder in which the script starts, as Slurm's `--chdir`. A relative one "
+            "is made below the job's own folder",
+        )
+    )
+    output_file: Annotated[
+        _File | None, Stored("File with the script's output", in_lists=False)
+    ] = Field(
+        None,
+        description="File that gets the script's output beside the log, with the patterns of "
+        "Slurm's `--output`: `logs/%x-%j.out`. Without `error_file`, it gets the errors, too",
+    )
+    error_file: Annotated[_File | None, Stored("File with the script's errors", in_lists=False)] = (
+        Field(None, description="File that gets the script's errors, as Slurm's `--error`")
+    )
+    appends_output: Annotated[
+        bool, Stored("Whether output is added to existing files", in_lists=False)
+    ] = Field(
+        False,
+        description="Adds to these files where they exist, as Slurm's `--open-mode=append`. "
+        "Without it, each start empties them",
+    )
     ntasks: Annotated[int | None, Stored("Tasks of a batch job", in_lists=False)] = Field(
         None, ge=1, le=TASKS_OF_JOB_MAX, description="Of a batch job: how many tasks `srun` starts"
     )

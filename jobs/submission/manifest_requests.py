@@ -17,7 +17,8 @@ _IN_MANIFEST = (
     *("arguments", "gpus", "gpus_per_node", "nodes", "gpus_min", "nodes_min", "cpus_per_node"),
     *("memory_mib_per_node", "environment", "features", "image", "required_topology"),
     *("preferred_topology", "notice_signal", "ntasks", "ntasks_per_node", "cpus_per_task"),
-    *("gpus_per_task", "signal_ahead_s", "signals_shell_only"),
+    *("gpus_per_task", "signal_ahead_s", "signals_shell_only", "folder", "output_file"),
+    *("error_file", "appends_output"),
 )
 
 

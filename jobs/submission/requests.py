@@ -57,7 +57,8 @@ class JobRequest(JobMembers):
     None, the portal chooses. Hints are then tried first, in order. `image_note` is the number of
     the note of the sbatch line that names the image, if there is one, `whole_note` that of the line
     that asks for whole nodes. `cpus_per_node` are CPUs beside GPUs; the
-    cores of a job without GPUs are its `size`. `manifest_job` is the job of a manifest.
+    cores of a job without GPUs are its `size`. `manifest_job` is the job of a manifest. `origins`
+    has the number of the note of each member that an sbatch line gives.
     """
 
     name: str
@@ -70,6 +71,7 @@ class JobRequest(JobMembers):
     image_note: int | None = None
     whole_note: int | None = None
     manifest_job: ManifestJob | None = None
+    origins: Mapping[str, int] = {}
 
     @property
     def cpu_milli_per_node(self) -> int | None:
@@ -164,6 +166,7 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
             derived["image_note"] = sources["image"]
         if size.is_whole:
             derived["whole_note"] = whole
+        derived["origins"] = {name: sources[name] for name in problems.lines}
     return JobRequest.model_construct(**members.__dict__ | derived)
 
 
@@ -247,6 +250,10 @@ def _merge(
         source = sources[name]
         meaning = _MEANING.get(name, name)
         if is_per_node and name in _OF_TASKS:
+            continue
+        if name == "environment" and isinstance(given.get(name), dict):
+            # Each variable of the request itself wins over the same one in the text.
+            given[name] = {**value, **given[name]}
             continue
         if meaning in given or (meaning == "pool" and "pools" in given):
             if source in counting:

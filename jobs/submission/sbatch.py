@@ -19,6 +19,7 @@ from jobs.submission.sbatch_values import (
     array,
     count,
     dependencies,
+    exported,
     features,
     gres,
     mebibytes,
@@ -209,7 +210,8 @@ def _read_option(reading: _Text, line: Line, option: Option, value: str | None) 
         reading.overrule(name, line)
         for member, given in values.items():
             reading.fields[member] = Asked(given, len(reading.notes))
-        reading.note(line, Verdict.UNDERSTOOD, told)
+        # A value may mean what happens anyway.
+        reading.note(line, Verdict.UNDERSTOOD if values else Verdict.IGNORED, told)
 
 
 def _read_gres(reading: _Text, line: Line, value: str) -> None:
@@ -226,32 +228,34 @@ def _read_gres(reading: _Text, line: Line, value: str) -> None:
         reading.note(line, Verdict.IGNORED, told)
 
 
-def _export(value: str) -> str:
-    if value.upper() in {"NONE", "ALL", "NIL"}:
-        return (
-            "Nothing of your shell's environment is passed on; give variables in the field "
-            "`environment`."
-        )
-    raise NotUnderstood("Give the variables in the field `environment`.")
-
-
-def _folder(value: str) -> str:
-    if value.rstrip("/") == ".":
-        return "The script starts in the job's own folder; write `cd FOLDER` into it for another."
-    raise NotUnderstood(f"Write `cd {value[:80]}` into the script, and remove the line.")
-
-
 def _invalid_dependency(value: str) -> str:
     if value.lower() not in {"yes", "no"}:
         raise NotUnderstood("--kill-on-invalid-dep takes yes or no.")
     return "A job whose dependency can never be met is cancelled, in any case."
 
 
+def _mail(value: str) -> str:
+    for kind in value.split(","):
+        if kind.upper() not in _MAIL_TYPES:
+            raise NotUnderstood(
+                f"{kind[:40]!r} is no type of mail; write BEGIN, END, FAIL or ALL, or remove the "
+                "line."
+            )
+    return "Tidegate sends no mail; see the job's page, or wait for it with `tidegate wait`."
+
+
+_MAIL_TYPES = frozenset(
+    {
+        *("NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "STAGE_OUT", "INVALID_DEPEND"),
+        *("TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS"),
+    }
+)
+
+
 #: What has no effect, or is refused, by its value.
 _TOLD: Mapping[str, Callable[[str], str]] = {
-    "chdir": _folder,
-    "export": _export,
     "kill-on-invalid-dep": _invalid_dependency,
+    "mail-type": _mail,
 }
 
 #: The options that are settled together.
@@ -271,6 +275,8 @@ _SETTLED: Mapping[str, Callable[[str], Any]] = {
 }
 
 _Read = tuple[Mapping[str, Any], str]
+#: The most names without a value that one note names.
+_NAMELESS_MAX = 5
 
 
 def _time(value: str) -> _Read:
@@ -296,6 +302,40 @@ def _dependency(value: str) -> _Read:
     wishes = dependencies(value)
     told = "1 job" if len(wishes) == 1 else f"{len(wishes):,} jobs"
     return {"depends_on": wishes}, f"depends_on = {told}"
+
+
+def _folder(value: str) -> _Read:
+    if value.rstrip("/") == ".":
+        return {}, "The script starts in the job's own folder."
+    told = "" if value.startswith("/") else ", made below the job's own folder"
+    return {"folder": value}, f"folder = {value[:80]}{told}"
+
+
+def _file(member: str) -> Callable[[str], _Read]:
+    def read(value: str) -> _Read:
+        if value == "/dev/null" or value.lower() == "none":
+            return {}, "no file; Tidegate keeps the log: see the job's page or `tidegate logs`"
+        return {member: value}, f"{member} = {value[:80]}, beside the log"
+
+    return read
+
+
+def _open_mode(value: str) -> _Read:
+    if value[:1].lower() not in ("a", "t"):
+        raise NotUnderstood("--open-mode takes append or truncate.")
+    appends = value[0].lower() == "a"
+    return {"appends_output": appends}, f"appends_output = {str(appends).lower()}"
+
+
+def _export(value: str) -> _Read:
+    given, nameless = exported(value)
+    told = [f"environment = {', '.join(given)}"] if given else []
+    told.append("nothing of your shell's environment is passed on")
+    for name in nameless[:_NAMELESS_MAX]:
+        told.append(f"{name[:60]} has no value here: write {name[:60]}=VALUE")
+    if len(nameless) > _NAMELESS_MAX:
+        told.append(f"{len(nameless) - _NAMELESS_MAX} more names have no value")
+    return {"environment": given} if given else {}, "; ".join(told)
 
 
 def _constraint(value: str) -> _Read:
@@ -325,5 +365,10 @@ _MEMBERS: Mapping[str, Callable[[str], _Read]] = {
     "no-requeue": lambda _: ({"is_requeueable": False}, "is_requeueable = false"),
     "array": _array,
     "dependency": _dependency,
+    "chdir": _folder,
+    "output": _file("output_file"),
+    "error": _file("error_file"),
+    "open-mode": _open_mode,
+    "export": _export,
     "hold": lambda _: ({"held": True}, "held = true"),
 }

@@ -46,7 +46,13 @@ _READ: tuple[tuple[str, str | None, str], ...] = (
     ("cpus-per-gpu", None, "Times the GPUs of a node: `cpus_per_node`."),
     ("cpus-per-task", "c", "Times the tasks of a node: `cpus_per_node`."),
     ("dependency", "d", "`depends_on`, with IDs of Tidegate: afterok, afterany, afternotok."),
-    ("export", None, "`ALL` and `NONE` have no effect, variables are refused: see `environment`."),
+    ("error", "e", "`error_file`, beside the log; with the patterns of `--output`."),
+    (
+        "export",
+        None,
+        "`NAME=VALUE`: `environment`. `ALL`, `NONE` and names without a value have no effect, "
+        "because nothing of your shell's environment is passed on.",
+    ),
     ("gpus", "G", "The GPUs of the whole job: `gpus`; a type is a pool."),
     ("gpus-per-node", None, "`gpus_per_node`; a type is a pool."),
     (
@@ -57,6 +63,7 @@ _READ: tuple[tuple[str, str | None, str], ...] = (
     ("gres", None, "`gpu:NUMBER` or `gpu:TYPE:NUMBER`: `gpus_per_node`. The rest is told."),
     ("job-name", "J", "`name`."),
     ("kill-on-invalid-dep", None, "`yes` is what happens anyway; `no` has no effect."),
+    ("mail-type", None, "No effect: Tidegate sends no mail. See the job's page."),
     ("mem", None, "`memory_mib_per_node`. 0, all of a node, has no effect."),
     ("mem-per-cpu", None, "Times the CPUs of a node: `memory_mib_per_node`."),
     ("mem-per-gpu", None, "Times the GPUs of a node: `memory_mib_per_node`."),
@@ -69,7 +76,18 @@ _READ: tuple[tuple[str, str | None, str], ...] = (
     ("signal", None, "`notice_signal`, `signal_ahead_s`; `B:` is `signals_shell_only`."),
     ("tasks-per-node", None, "The same as `--ntasks-per-node`."),
     ("time", "t", "`time_limit`, rounded up to minutes."),
-    ("chdir", "D", "`.` has no effect. For another folder write `cd FOLDER` into the script."),
+    ("chdir", "D", "`folder`. A relative one is made below the job's own folder."),
+    (
+        "open-mode",
+        None,
+        "`append`: `appends_output`. `truncate`, the default, empties the files at each start.",
+    ),
+    (
+        "output",
+        "o",
+        "`output_file`, beside the log. All patterns of Slurm 22.05 count: `%j`, `%x`, `%4t`. "
+        "`none` and `/dev/null` mean the log alone.",
+    ),
 )
 _READ_OPTIONAL: tuple[tuple[str, str | None, str], ...] = (
     (
@@ -86,9 +104,8 @@ _READ_WITHOUT_VALUE: tuple[tuple[str, str | None, str], ...] = (
 )
 
 _NODE_SHARE = "CPUs and memory come with the GPUs of a node, or by --cpus-per-task and --mem."
-_LOGS = "Logs are kept by Tidegate: see the job's page or `tidegate logs`."
 _PAYER = "The team decides whose quota and budget are used."
-_MAIL = "Mail is not sent; see the job's page."
+_MAIL = "Tidegate sends no mail; see the job's page."
 _ORDER = "The priority class decides the order."
 _PLACEMENT = "Placement is chosen by Tidegate."
 _COMMAND = "It concerns the sbatch command only."
@@ -107,13 +124,11 @@ _NO_EFFECT: tuple[tuple[str, str | None, str], ...] = (
     ("cpu-freq", None, _CLUSTER_SETUP),
     ("delay-boot", None, _CLUSTER_SETUP),
     ("distribution", "m", _STEPS),
-    ("error", "e", _LOGS),
     ("extra-node-info", "B", _NODE_SHARE),
     ("gpu-bind", None, "Bind GPUs in the script."),
     ("gpu-freq", None, _CLUSTER_SETUP),
     ("gres-flags", None, _PLACEMENT),
     ("hint", None, _NODE_SHARE),
-    ("mail-type", None, _MAIL),
     ("mail-user", None, _MAIL),
     ("mcs-label", None, _CLUSTER_SETUP),
     ("mem-bind", None, "Bind memory in the script."),
@@ -122,8 +137,6 @@ _NO_EFFECT: tuple[tuple[str, str | None, str], ...] = (
     ("ntasks-per-core", None, _NODE_SHARE),
     ("ntasks-per-socket", None, _NODE_SHARE),
     ("ntasks-per-tres", None, "Write --ntasks-per-gpu."),
-    ("open-mode", None, _LOGS),
-    ("output", "o", _LOGS),
     ("power", None, _CLUSTER_SETUP),
     ("prefer", None, "Features are only required: write --constraint."),
     ("priority", None, _ORDER),
@@ -173,7 +186,7 @@ _REFUSED: tuple[tuple[str, str | None, str], ...] = (
     ("container", None, "Name an image with --container-image."),
     ("deadline", None, "Deadlines are not offered; remove the line."),
     ("exclude", "x", "Nodes cannot be left out; choose a pool or a cluster."),
-    ("export-file", None, "Give the variables in the field `environment`."),
+    ("export-file", None, "Name the variables: --export=NAME=VALUE."),
     ("gid", None, _IDENTITY),
     ("gpus-per-socket", None, _SIZE),
     ("input", "i", "Redirect standard input in the script."),
@@ -238,11 +251,11 @@ PYXIS: dict[str, Option] = {
             Reading.REFUSED,
             Takes.VALUE,
             [
-                ("container-env", None, "Give the variables in the field `environment`."),
+                ("container-env", None, "Write --export=NAME=VALUE."),
                 ("container-mounts", None, "Container mounts are set for each cluster."),
                 ("container-name", None, "Every start has a container of its own; name an image."),
                 ("container-save", None, "Containers are not saved; build the image beforehand."),
-                ("container-workdir", None, "Write `cd FOLDER` into the script."),
+                ("container-workdir", None, "Write --chdir=FOLDER."),
             ],
         ),
         *_table(

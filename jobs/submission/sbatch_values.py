@@ -168,6 +168,44 @@ def signal(value: str) -> Notice:
     return Notice(name, ahead_s, "B" in found[1])
 
 
+def exported(value: str) -> tuple[dict[str, str], list[str]]:
+    """Return the variables in the value of --export, and the names that it gives no value.
+
+    As for sbatch, a comma in quotes ends no item, and quotes around a whole item are not part of
+    it.
+    """
+    given: dict[str, str] = {}
+    nameless: list[str] = []
+    for item in _items(value):
+        name, equals, text = item.partition("=")
+        if equals and not name:
+            raise NotUnderstood(f"{item[:40]!r} names no variable; write NAME=VALUE.")
+        if equals:
+            given[name] = text
+        elif item and item.upper() not in _EXPORT_WORDS:
+            nameless.append(item)
+    return given, nameless
+
+
+def _items(value: str) -> list[str]:
+    items, item, quote = [], "", ""
+    for character in value:
+        if character == "," and not quote:
+            items.append(item)
+            item = ""
+            continue
+        item += character
+        if character in "\"'" and quote in ("", character):
+            quote = "" if quote else character
+    if quote:
+        raise NotUnderstood(f"A quote {quote} is left open; close it.")
+    return [
+        one[1:-1] if len(one) > 1 and one[0] == one[-1] and one[0] in "\"'" else one
+        for one in [*items, item]
+    ]
+
+
+_EXPORT_WORDS = frozenset({"ALL", "NONE", "NIL"})
 _CONDITIONS = {"afterok": "succeeded", "afterany": "ended", "afternotok": "failed"}
 _OTHER_CONDITIONS = {
     "after": "A job can wait for the end of another, not for its start; write afterany.",

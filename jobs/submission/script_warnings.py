@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from clusters.models import Cluster
 from connectors.registry import kind_named
@@ -35,7 +36,7 @@ def warnings_of(request: JobRequest, places: Sequence[PoolPlace]) -> tuple[Note,
     )
     if not clusters:
         return ()
-    notes = []
+    notes = list(_of_files(request, clusters))
     needs = needs_of(request.script)
     if unknown := _of_unknown_folders(needs, clusters):
         notes.append(unknown)
@@ -46,6 +47,46 @@ def warnings_of(request: JobRequest, places: Sequence[PoolPlace]) -> tuple[Note,
         if len(notes) == WARNINGS_MAX:
             break
     return tuple(notes)
+
+
+def _of_files(request: JobRequest, clusters: Sequence[Cluster]) -> Iterator[Note]:
+    """Yield a note for each folder and file of the request that a cluster lacks or ignores."""
+    named = {
+        "folder": request.folder,
+        "output_file": request.output_file,
+        "error_file": request.error_file,
+    }
+    ignoring = [one for one in clusters if not kind_named(one.kind).writes_own_files]
+    others = [one for one in clusters if one not in ignoring]
+    for member, path in named.items():
+        if path is None:
+            continue
+        origin = request.origins.get(member)
+        note = Note(0, "", Verdict.WARNING, "") if origin is None else request.notes[origin]
+        if ignoring:
+            yield replace(note, verdict=Verdict.WARNING, detail=_ignored(member, path, ignoring))
+        folder = path.partition("%")[0].rpartition("/")[0] if member != "folder" else path
+        lacking = [
+            one for one in others if software_of(one.options).has_folder(folder or "/") is False
+        ]
+        if path.startswith("/") and lacking:
+            detail = (
+                f"{path[:120]} is in no shared folder of {_names(lacking)}. Use a shared folder, "
+                "or choose another cluster."
+            )
+            yield replace(note, verdict=Verdict.WARNING, detail=detail)
+
+
+def _ignored(member: str, path: str, clusters: Sequence[Cluster]) -> str:
+    if member == "folder":
+        return (
+            f"The script does not start in {path[:120]} on {_names(clusters)}. Write "
+            "`cd FOLDER` into the script, or choose another cluster."
+        )
+    return (
+        f"{path[:120]} is not written on {_names(clusters)}, where files end with the job. See "
+        "`tidegate logs`, or choose another cluster."
+    )
 
 
 def _detail(need: Need, clusters: Sequence[Cluster], *, is_batch: bool) -> str:

@@ -165,6 +165,25 @@ def submit(
             "every node. Default: batch for a file with #SBATCH lines.",
         ),
     ] = None,
+    folder: Annotated[
+        str | None,
+        typer.Option("--chdir", metavar="FOLDER", help="Folder in which the script starts."),
+    ] = None,
+    output_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="File that gets the output beside the log, with Slurm's patterns: logs/%x-%j.out.",
+        ),
+    ] = None,
+    error_file: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The same for errors. Default: the output's file."),
+    ] = None,
+    appends_output: Annotated[
+        bool,
+        typer.Option("--append-output", help="Add to these files instead of emptying them."),
+    ] = False,
     ntasks: Annotated[
         int | None, typer.Option(min=1, help="Of a batch job: tasks that srun starts.")
     ] = None,
@@ -262,6 +281,10 @@ def submit(
             "required_topology": required_topology,
             "preferred_topology": preferred_topology,
             "launch": launch,
+            "folder": folder,
+            "output_file": output_file,
+            "error_file": error_file,
+            "appends_output": True if appends_output else None,
             "ntasks": ntasks,
             "ntasks_per_node": ntasks_per_node,
             "cpus_per_task": cpus_per_task,

@@ -90,6 +90,12 @@ def _values(reading: SbatchReading, answer: Mapping[str, Any]) -> Iterator[tuple
     yield "partition", fields.get("partition"), defined.get("partition")
     yield "qos", fields.get("qos"), defined.get("qos")
     yield "hold", fields.get("held", False), "hold" in defined
+    yield "folder", fields.get("folder"), _path(defined.get("chdir"))
+    yield "output", fields.get("output_file"), _path(defined.get("output"))
+    yield "error", fields.get("error_file"), _path(defined.get("error"))
+    mode = defined.get("open-mode")
+    yield "appends", fields.get("appends_output", False), mode == "a"
+    yield "export", fields.get("environment", {}), _exported(defined.get("export"))
     signal = defined.get("signal")
     whom, _, notice = (signal or "").rpartition(":")
     name, _, ahead_s = notice.partition("@")
@@ -116,6 +122,18 @@ def _memory(reading: SbatchReading, answer: Mapping[str, Any]) -> Iterator[tuple
         yield "memory", ours * nodes, (_mebibytes(defined["mem-per-gpu"]) or 0) * answer["gpus"]
     elif answer["tasks"] % nodes == 0:
         yield "memory", ours * nodes, (_mebibytes(defined["mem-per-cpu"]) or 0) * answer["cpus"]
+
+
+def _path(text: str | None) -> str | None:
+    """Return a path as it was given. sbatch puts its own folder before some of them."""
+    text = re.sub(r"^FOLDER/(\./?$)?", "", text or "")
+    return None if text in ("", "/dev/null") else text
+
+
+def _exported(text: str | None) -> dict[str, str]:
+    """Return the variables with values. sbatch tells the option after it has taken quotes off."""
+    items = [item.partition("=") for item in (text or "").split(",")]
+    return {name: value for name, equals, value in items if equals}
 
 
 def _mebibytes(text: str | None) -> int | None:

@@ -3228,6 +3228,8 @@ export interface components {
         };
         /** @description A job with its script, environment and dependencies. */
         JobDetail: {
+            /** @description Whether output is added to existing files */
+            appends_output: boolean;
             /** @description Arguments of the script */
             arguments: string[];
             /** @description null if the job is no task of an array */
@@ -3263,12 +3265,16 @@ export interface components {
             environment: {
                 [key: string]: string;
             } | null;
+            /** @description File with the script's errors */
+            error_file: string | null;
             exit_code: number | null;
             /** @description Meaning of the exit code, such as `command not found` */
             exit_code_meaning: string | null;
             explanation: components["schemas"]["Explanation"] | null;
             /** @description Features that each of its nodes must have */
             features: string[];
+            /** @description Folder in which the script starts */
+            folder: string | null;
             /** @description GPUs of each task of a batch job */
             gpus_per_task: number | null;
             /** Format: uuid */
@@ -3307,6 +3313,8 @@ export interface components {
              *     * `native` - native
              */
             origin: components["schemas"]["OriginEnum"];
+            /** @description File with the script's output */
+            output_file: string | null;
             /** @description Pool of its latest attempt; before its first start the first of `pools` */
             pool: string;
             /** @description Pools that it accepts, the preferred first */
@@ -3468,6 +3476,11 @@ export interface components {
          *       request override the directives. A manifest has its own size, image and environment.
          */
         JobRequest: {
+            /**
+             * @description Adds to these files where they exist, as Slurm's `--open-mode=append`. Without it, each start empties them
+             * @default false
+             */
+            appends_output?: boolean;
             /** @description Arguments of the script */
             arguments?: string[];
             /** @description Creates a job array of at most 1,000 tasks, as Slurm `--array`: `0-9`, `1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task; the header `Location` has the address of the array */
@@ -3490,8 +3503,12 @@ export interface components {
             environment?: {
                 [key: string]: string;
             };
+            /** @description File that gets the script's errors, as Slurm's `--error` */
+            error_file?: string;
             /** @description Features that each of its nodes must have */
             features?: string[];
+            /** @description Folder in which the script starts, as Slurm's `--chdir`. A relative one is made below the job's own folder */
+            folder?: string;
             /**
              * Format: double
              * @description At most three decimals
@@ -3530,6 +3547,8 @@ export interface components {
             ntasks?: number;
             /** @description Of a batch job: the same by node */
             ntasks_per_node?: number;
+            /** @description File that gets the script's output beside the log, with the patterns of Slurm's `--output`: `logs/%x-%j.out`. Without `error_file`, it gets the errors, too */
+            output_file?: string;
             /** @description Optional if there is only one */
             pool?: string;
             /** @description Several acceptable pools instead of `pool`, the preferred first. The job starts in one of them, and counts there for quota, fair-share and price */
@@ -3577,6 +3596,11 @@ export interface components {
          *       request override the directives. A manifest has its own size, image and environment.
          */
         JobRequestRequest: {
+            /**
+             * @description Adds to these files where they exist, as Slurm's `--open-mode=append`. Without it, each start empties them
+             * @default false
+             */
+            appends_output?: boolean;
             /** @description Arguments of the script */
             arguments?: string[];
             /** @description Creates a job array of at most 1,000 tasks, as Slurm `--array`: `0-9`, `1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task; the header `Location` has the address of the array */
@@ -3599,8 +3623,12 @@ export interface components {
             environment?: {
                 [key: string]: string;
             };
+            /** @description File that gets the script's errors, as Slurm's `--error` */
+            error_file?: string;
             /** @description Features that each of its nodes must have */
             features?: string[];
+            /** @description Folder in which the script starts, as Slurm's `--chdir`. A relative one is made below the job's own folder */
+            folder?: string;
             /**
              * Format: double
              * @description At most three decimals
@@ -3639,6 +3667,8 @@ export interface components {
             ntasks?: number;
             /** @description Of a batch job: the same by node */
             ntasks_per_node?: number;
+            /** @description File that gets the script's output beside the log, with the patterns of Slurm's `--output`: `logs/%x-%j.out`. Without `error_file`, it gets the errors, too */
+            output_file?: string;
             /** @description Optional if there is only one */
             pool?: string;
             /** @description Several acceptable pools instead of `pool`, the preferred first. The job starts in one of them, and counts there for quota, fair-share and price */
@@ -5021,6 +5051,8 @@ export interface components {
         };
         /** @description A request with every default and choice filled in. */
         ResolvedJob: {
+            /** @description Whether output is added to existing files */
+            appends_output: boolean;
             /** @description Arguments of the script */
             arguments: string[];
             /**
@@ -5041,8 +5073,12 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
+            /** @description File with the script's errors */
+            error_file: string | null;
             /** @description Features that each of its nodes must have */
             features: string[];
+            /** @description Folder in which the script starts */
+            folder: string | null;
             /** @description GPUs of each task of a batch job */
             gpus_per_task: number | null;
             held: boolean;
@@ -5066,6 +5102,8 @@ export interface components {
             ntasks: number | null;
             /** @description Tasks of a batch job on each node */
             ntasks_per_node: number | null;
+            /** @description File with the script's output */
+            output_file: string | null;
             /** @description The first of `pools` */
             pool: string;
             pools: string[];

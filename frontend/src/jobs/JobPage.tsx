@@ -277,6 +277,14 @@ function PlanCard({ job }: { job: JobDetail }) {
               <div className="small faint">at most {formatCount(job.requeue_max)} times</div>
             </Fact>
           )}
+          {job.folder && <Fact name="Folder"><span className="mono">{job.folder}</span></Fact>}
+          {job.output_file && (
+            <Fact name="Output file">
+              <span className="mono">{job.output_file}</span>
+              {job.appends_output && <div className="small faint">added to</div>}
+            </Fact>
+          )}
+          {job.error_file && <Fact name="Error file"><span className="mono">{job.error_file}</span></Fact>}
           <Fact name="Time limit">{job.time_limit_s === null ? "none" : formatDuration(job.time_limit_s)}</Fact>
           {job.time_limit_s !== null && (
             <Fact name="At most">{formatGpuHours(job.mgpu * job.time_limit_s)} {deviceTime(job.device, "h")}</Fact>

@@ -91,6 +91,7 @@ export function FormFields({
       draft.beginAt !== "" ||
       draft.launch !== "per_node" ||
       draft.arguments !== "" ||
+      draft.folder !== "" || draft.outputFile !== "" || draft.errorFile !== "" ||
       draft.dependsOn !== "" || draft.array !== "",
   );
   const isOfCores = draft.shape === "cores";
@@ -278,6 +279,36 @@ export function FormFields({
               </div>
             </>
           )}
+          <div className="even">
+            <TextInput
+              label="Folder"
+              description="The script starts there."
+              placeholder="the job's own folder"
+              spellCheck={false}
+              {...form.getInputProps("folder")}
+            />
+            <Checkbox
+              label="Add to files that exist"
+              description="Otherwise each start empties them."
+              {...form.getInputProps("appendsOutput", { type: "checkbox" })}
+            />
+          </div>
+          <div className="even">
+            <TextInput
+              label="Output file"
+              description="Gets the output beside the log: logs/%x-%j.out."
+              placeholder="the log alone"
+              spellCheck={false}
+              {...form.getInputProps("outputFile")}
+            />
+            <TextInput
+              label="Error file"
+              description="Gets the errors beside the log."
+              placeholder="the output file"
+              spellCheck={false}
+              {...form.getInputProps("errorFile")}
+            />
+          </div>
           <Textarea
             label="Environment"
             description="One NAME=VALUE a line."

@@ -30,6 +30,11 @@ export interface Draft {
   /** Those of a copied job, which may be empty or have several lines. They count while the text is unchanged. */
   copiedArguments: readonly string[];
   launch: (typeof LAUNCHES)[number];
+  /** Where the script starts, and the files of its output beside the log. */
+  folder: string;
+  outputFile: string;
+  errorFile: string;
+  appendsOutput: boolean;
   /** What a batch job says about the tasks that its script starts. */
   tasks: string;
   tasksPerNode: string;
@@ -87,6 +92,10 @@ export function emptyDraft(): Draft {
     arguments: "",
     copiedArguments: [],
     launch: "per_node",
+    folder: "",
+    outputFile: "",
+    errorFile: "",
+    appendsOutput: false,
     tasks: "",
     tasksPerNode: "",
     cpusPerTask: "",
@@ -142,6 +151,10 @@ export function draftOf(job: JobDetail): Draft {
     // A manifest says itself what it is; its whole text stands in the second door.
     launch: job.launch === "batch" ? "batch" : "per_node",
     ...(job.launch === "manifest" ? { door: "sbatch" as const, sbatch: job.script ?? "" } : {}),
+    folder: job.folder ?? "",
+    outputFile: job.output_file ?? "",
+    errorFile: job.error_file ?? "",
+    appendsOutput: job.appends_output,
     tasks: countText(job.ntasks),
     tasksPerNode: countText(job.ntasks_per_node),
     cpusPerTask: countText(job.cpus_per_task),
@@ -385,6 +398,10 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     if (requeueOn.length > 0) request.requeue_on = requeueOn;
     if (requeueOn.length > 0 && draft.requeueMax !== null) request.requeue_max = draft.requeueMax;
     if (draft.checkpointPath.trim() !== "") request.checkpoint_path = draft.checkpointPath.trim();
+    for (const [field, member] of OWN_FILES) {
+      if (draft[field].trim() !== "") request[member] = draft[field].trim();
+    }
+    if (draft.appendsOutput) request.appends_output = true;
     if (draft.features.length > 0) request.features = draft.features;
     if (draft.image.trim() !== "") request.image = draft.image.trim();
     if (draft.together !== null && draft.mustBeTogether) request.required_topology = draft.together;
@@ -421,6 +438,12 @@ const TASK_COUNTS = [
   ["gpusPerTask", "gpus_per_task"],
 ] as const;
 
+const OWN_FILES = [
+  ["folder", "folder"],
+  ["outputFile", "output_file"],
+  ["errorFile", "error_file"],
+] as const;
+
 const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   team: "team",
   name: "name",
@@ -436,6 +459,10 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   script: "script",
   arguments: "arguments",
   launch: "launch",
+  folder: "folder",
+  output_file: "outputFile",
+  error_file: "errorFile",
+  appends_output: "appendsOutput",
   ntasks: "tasks",
   ntasks_per_node: "tasksPerNode",
   cpus_per_task: "cpusPerTask",
@@ -539,6 +566,10 @@ export function submitCommand(draft: Draft): string {
       option("launch", "batch");
       for (const [field, member] of TASK_COUNTS) option(member.replaceAll("_", "-"), draft[field]);
     }
+    option("chdir", draft.folder);
+    option("output-file", draft.outputFile);
+    option("error-file", draft.errorFile);
+    if (draft.appendsOutput) parts.push("--append-output");
     for (const [name, value] of Object.entries(parseEnvironment(draft.environment).environment)) {
       option("env", `${name}=${value}`);
     }

@@ -195,6 +195,16 @@ describe("the draft", () => {
     expect(readDraft(draftOf(aJob())).request).not.toHaveProperty("launch");
   });
 
+  it("keeps the folder and the output files of a copied job", () => {
+    const files = { folder: "/scratch/ana", output_file: "logs/%x-%j.out", error_file: "e", appends_output: true };
+    const copied = { ...draftOf(aJob(files)), team: VISION };
+    expect(readDraft(copied).request).toMatchObject(files);
+    expect(submitCommand(copied)).toContain(
+      " --chdir /scratch/ana --output-file logs/%x-%j.out --error-file e --append-output ",
+    );
+    expect(placeRefusals({ output_file: "is long" }, copied).errors).toEqual({ outputFile: "is long" });
+  });
+
   it("gives the script its arguments, in a file with directives too", () => {
     const draft = { ...emptyDraft(), team: VISION, script: "run", sbatch: "run", arguments: "--lr\n0.1\n\ntwo words\n" };
     expect(readDraft(draft).request?.arguments).toEqual(["--lr", "0.1", "two words"]);

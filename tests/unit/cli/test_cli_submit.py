@@ -58,7 +58,8 @@ def test_a_command_is_submitted(server: Server) -> None:
             "B:USR1@300",
         ),
         *("--feature", "nvlink", "--feature", "ib", "--image", "nvcr.io#nvidia/pytorch:24.05"),
-        *("--cpus-per-node", "16", "--memory-per-node", "64G"),
+        *("--cpus-per-node", "16", "--memory-per-node", "64G", "--chdir", "/w"),
+        *("--output-file", "%x.out", "--error-file", "%x.err", "--append-output"),
         *("--", "python", "train me.py", "--gpus", "9"),
     )
     assert (ran.exit_code, ran.out, ran.err) == (0, f"{JOB_ID}\n", "")
@@ -80,6 +81,10 @@ def test_a_command_is_submitted(server: Server) -> None:
         "image": "nvcr.io#nvidia/pytorch:24.05",
         "cpus_per_node": 16,
         "memory_mib_per_node": 65_536,
+        "folder": "/w",
+        "output_file": "%x.out",
+        "error_file": "%x.err",
+        "appends_output": True,
         "is_preemptible": True,
         "is_requeueable": False,
         "held": True,

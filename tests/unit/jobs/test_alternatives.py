@@ -145,6 +145,7 @@ def test_the_best_outcome_comes_first(company: Company, bob: User) -> None:
         "script": SCRIPT,
         "launch": "per_node",
         "arguments": [],
+        "appends_output": False,
         "requeue_on": [],
         "requeue_max": 10,
         "signals_shell_only": False,

@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.job_builders import a_body
+from jobs.submission.requests import read_job_request
 from jobs.submission.sbatch import OPTIONS_MAX, parse_sbatch, unread_directives
 from jobs.submission.sbatch_lines import DIRECTIVES_MAX, LINE_MAX
 from jobs.submission.sbatch_notes import NotUnderstood
 from jobs.submission.sbatch_options import OPTIONS, PYXIS
 from jobs.submission.sbatch_values import seconds_of
+from primitives.errors import InvalidRequest
 
 
 def fields(*lines: str) -> dict[str, object]:
@@ -95,8 +98,9 @@ def test_understood(line: str, expected: dict[str, object]) -> None:
     "line",
     [
         "#SBATCH -A physics",
-        "#SBATCH --output=log-%j.txt",
-        "#SBATCH -e err.txt",
+        "#SBATCH --output=/dev/null",
+        "#SBATCH -e none",
+        "#SBATCH -D .",
         "#SBATCH --comment='for the paper'",
         "#SBATCH --mail-type=ALL",
         "#SBATCH --mail-user=a@example.org",
@@ -120,7 +124,7 @@ def test_ignored_with_a_note(line: str) -> None:
         "#SBATCH --array=10-1",
         "#SBATCH --dependency=afterok:1",
         "#SBATCH --begin=now+1hour",
-        "#SBATCH --export=PATH,LD_PRELOAD=/tmp/x.so",
+        "#SBATCH --export==1",
         "#SBATCH --uid=0",
         "#SBATCH --wrap=id",
         "#SBATCH -w node1",
@@ -229,7 +233,7 @@ def test_every_directive_has_a_note_with_its_line_and_text() -> None:
     assert [(n.line, n.text, n.verdict.value) for n in parse_sbatch(text).notes] == [
         (2, "#SBATCH -N 2", "understood"),
         (3, "#SBATCH --begin=1", "refused"),
-        (4, "#SBATCH -o x", "ignored"),
+        (4, "#SBATCH -o x", "understood"),
     ]
 
 
@@ -385,3 +389,70 @@ def test_any_text_is_answered_with_notes(lines: list[str]) -> None:
     """Planted: --nodes=0, by which tasks and GPUs are divided."""
     reading = parse_sbatch("\n".join(lines))
     assert set(reading.sources) == set(reading.fields)
+
+
+@pytest.mark.parametrize(
+    ("value", "variables", "detail"),
+    [
+        ("A=1", {"A": "1"}, "environment = A; nothing of your shell's environment is passed on"),
+        (
+            "ALL,A=b=c,C=",
+            {"A": "b=c", "C": ""},
+            "environment = A, C; nothing of your shell's environment is passed on",
+        ),
+        # As sbatch 22.05 sets them.
+        (
+            "\"A=a,B='x,y','C=p,q'\"",
+            {"A": "a", "B": "'x,y'", "C": "p,q"},
+            "environment = A, B, C; nothing of your shell's environment is passed on",
+        ),
+        (
+            "PATH,HOME",
+            None,
+            "nothing of your shell's environment is passed on; PATH has no value here: write "
+            "PATH=VALUE; HOME has no value here: write HOME=VALUE",
+        ),
+        ("none", None, "nothing of your shell's environment is passed on"),
+    ],
+)
+def test_exported_variables_are_the_jobs(
+    value: str, variables: dict[str, str] | None, detail: str
+) -> None:
+    """Planted: a comma in quotes that splits, quotes that stay around an item."""
+    reading = parse_sbatch(f"#!/bin/sh\n#SBATCH --export={value}\n")
+    assert reading.fields.get("environment") == variables
+    assert [(note.verdict.value, note.detail) for note in reading.notes] == [
+        ("understood" if variables else "ignored", detail)
+    ]
+
+
+def test_variables_of_the_request_win_over_the_same_ones_of_the_text() -> None:
+    """Planted: a request with variables that drops those of the text."""
+    text = "#!/bin/sh\n#SBATCH -G 1\n#SBATCH --export=A=1,B=2\ntrue\n"
+    body = a_body(script=..., gpus=..., sbatch=text, environment={"B": "3", "C": "4"})
+    assert read_job_request(body).environment == {"A": "1", "B": "3", "C": "4"}
+
+
+def test_a_variable_that_no_job_may_set_is_refused_with_its_line() -> None:
+    text = "#!/bin/sh\n#SBATCH -G 1\n#SBATCH --export=LD_PRELOAD=/x.so\ntrue\n"
+    with pytest.raises(InvalidRequest) as refusal:
+        read_job_request(a_body(script=..., gpus=..., sbatch=text))
+    assert [error.pointer for error in refusal.value.errors] == ["/sbatch/LD_PRELOAD"]
+    assert "line 3" in refusal.value.errors[0].detail
+
+
+def test_folder_and_files_are_members() -> None:
+    text = "#!/bin/sh\n#SBATCH -D /w -o logs/%x-%j.out -e e.%4t --open-mode=append\n"
+    reading = parse_sbatch(text)
+    assert reading.fields == {
+        "folder": "/w",
+        "output_file": "logs/%x-%j.out",
+        "error_file": "e.%4t",
+        "appends_output": True,
+    }
+    assert [note.detail for note in reading.notes] == [
+        "folder = /w",
+        "output_file = logs/%x-%j.out, beside the log",
+        "error_file = e.%4t, beside the log",
+        "appends_output = true",
+    ]

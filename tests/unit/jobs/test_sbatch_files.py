@@ -36,6 +36,7 @@ READ: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     "aws_megatron": ({"name": "megatron_pretrain", "nodes": 2, "whole_nodes": True}, (2, 1)),
     "olmo_lumi": (
         {
+            "output_file": "/scratch/project_1/logs/%j.log",
             "ntasks_per_node": 8,
             "cpus_per_task": 6,
             "name": "lm-7b",
@@ -49,6 +50,7 @@ READ: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     ),
     "ml_eng_torchrun": (
         {
+            "output_file": "%x-%j.out",
             "ntasks_per_node": 1,
             "cpus_per_task": 96,
             "name": "torchrun-launcher",
@@ -62,6 +64,8 @@ READ: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     ),
     "skynet_overcap": (
         {
+            "output_file": "logs.out",
+            "error_file": "logs.err",
             "name": "overcap",
             "gpus_per_node": 1,
             "partition": "short",
@@ -73,6 +77,7 @@ READ: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     ),
     "jlu_gb": (
         {
+            "output_file": "/scratch/logs/%A-%a.log",
             "ntasks": 1,
             "cpus_per_task": 8,
             "name": "PreTrain",
@@ -100,6 +105,7 @@ READ: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     "raw_ovd_late": ({}, (1, 1)),
     "ephemeral_array": (
         {
+            "output_file": "param_search.out",
             "ntasks": 1,
             "cpus_per_task": 4,
             "array": "0-59%15",
@@ -126,6 +132,8 @@ READ: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     ),
     "csc_tasks_two_nodes": (
         {
+            "output_file": "gpu_job.out.%j",
+            "error_file": "gpu_job.err.%j",
             "ntasks": 4,
             "ntasks_per_node": 2,
             "name": "gpu_job",
@@ -171,7 +179,7 @@ def test_a_heterogeneous_job_is_refused_by_that_name() -> None:
         ),
         (4, "ignored", "It belongs to part 2 of a heterogeneous job."),
     ]
-    assert {verdict for _, verdict, _ in notes[:-2]} == {"understood", "ignored"}
+    assert {verdict for _, verdict, _ in notes[:-2]} == {"understood"}
 
 
 def refusal_of(text: str) -> InvalidRequest:
@@ -224,7 +232,10 @@ def test_without_gpus_refused_lines_are_errors_too() -> None:
         ("--gpu-per-node=2", "--gpu-per-node is not an option of sbatch; write --gpus-per-node."),
         ("--mpi=pmix", "--mpi is an option of srun; write it after srun in the script."),
         ("--mem-p=1G", "--mem-p is ambiguous; write one of --mem-per-cpu, --mem-per-gpu."),
-        ("-N 2 -D /data", "Write `cd /data` into the script, and remove the line."),
+        ("--open-mode=x", "--open-mode takes append or truncate."),
+        ("--export-file=e", "Name the variables: --export=NAME=VALUE."),
+        ("--export==1", "'=1' names no variable; write NAME=VALUE."),
+        ('--export="A=\'1"', "A quote ' is left open; close it."),
         ("-J ''", "An empty text in quotes is not read by sbatch; write a value."),
         ("-J", "--job-name needs a value."),
         ("--hold=1", "--hold takes no value; write --hold."),

@@ -168,3 +168,53 @@ def test_a_job_is_accepted_with_its_warnings(company: Company, bob: Actor) -> No
         )
     assert [note["verdict"] for note in job.notes] == ["warning"] * WARNINGS_MAX
     assert job.notes[0]["text"] == "cat /other/0"
+
+
+def file_warnings(bob: Actor, directives: str, **changes: Any) -> list[tuple[int, str, str]]:
+    text = f"#!/bin/bash\n#SBATCH -N 1\n#SBATCH {directives}\ntrue\n"
+    wanted = read_job_request(a_body(script=..., sbatch=text, **changes))
+    notes = resolve(wanted, actor=bob).notes
+    return [(note.line, note.text, note.detail) for note in notes if note.verdict == "warning"]
+
+
+def test_folders_and_files_outside_of_the_clusters_folders_are_named_with_their_line(
+    company: Company, bob: Actor
+) -> None:
+    """Planted: line 0, relative names, the folder of a pattern with its letters."""
+    name = company.cluster.name
+    be(company.cluster, "local", shared_folders=["/data"])
+    line = "-D /scratch/x -o /data/%x/%j.out"
+    assert file_warnings(bob, line) == [
+        (
+            3,
+            f"#SBATCH {line}",
+            f"/scratch/x is in no shared folder of {name}. Use a shared folder, or choose another "
+            "cluster.",
+        )
+    ]
+    assert file_warnings(bob, "-D run -o logs/%j.out -e /data/%j.err") == []
+    assert [found[2] for found in file_warnings(bob, "-e /%j.err")] == [
+        f"/%j.err is in no shared folder of {name}. Use a shared folder, or choose another cluster."
+    ]
+    be(company.cluster, "local")
+    assert file_warnings(bob, line) == []
+
+
+def test_clusters_without_files_that_last_are_named(company: Company, bob: Actor) -> None:
+    """Planted: a plan that says nothing of Kubernetes."""
+    name = company.cluster.name
+    be(company.cluster, "kubernetes")
+    found = file_warnings(bob, "-D /work -o x.out", image="debian")
+    assert [(line, detail) for line, _, detail in found] == [
+        (
+            3,
+            f"The script does not start in /work on {name}. Write `cd FOLDER` into the script, or "
+            "choose another cluster.",
+        ),
+        (
+            3,
+            f"x.out is not written on {name}, where files end with the job. See `tidegate logs`, "
+            "or choose another cluster.",
+        ),
+    ]
+    assert [line for line, _, _ in file_warnings(bob, "-J x", image="debian", folder="/w")] == [0]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from django.db import IntegrityError
 
+from batch.variables import job_number
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import a_company, a_user
+from connectors.protocol import JobFiles
 from jobs.execution.workloads import workload_of
 from jobs.models import SIGNAL_AHEAD_S_MAX
 from quotas.models import InstallationPolicy, OrganizationPolicy, PriorityClass
@@ -58,3 +60,20 @@ def test_a_notice_is_at_most_a_day_ahead_of_the_limit(ahead_s: int) -> None:
     bob = a_user(company.organization, "bob")
     with pytest.raises(IntegrityError, match="job_notice_is_at_most_a_day_ahead"):
         a_job(company, bob, signal_ahead_s=ahead_s)
+
+
+def test_the_files_of_a_job_reach_its_cluster_with_the_values_of_their_names() -> None:
+    """Planted: the name of an array's task, which has its index in it."""
+    company = a_company()
+    bob = a_user(company.organization, "bob")
+    named = {"folder": "/w", "output_file": "%x.out", "error_file": "e", "appends_output": True}
+    job = a_job(company, bob, name="bert", **named)
+    found = workload_of(an_attempt(job, cluster=company.cluster)).files
+    number = str(job_number(job.id))
+    assert found == JobFiles(
+        folder="/w",
+        output="%x.out",
+        error="e",
+        appends=True,
+        values={"A": number, "a": "4294967294", "j": number, "x": "bert"},
+    )
