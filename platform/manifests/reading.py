@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from manifests.beside import BESIDE, read_beside
 from manifests.devices import Gpus, is_gpu
 from manifests.documents import Document, Unreadable, read_documents
 from manifests.fields import Field
@@ -29,12 +30,14 @@ class Manifest:
     """A text as it was read.
 
     `jobs` has one entry for each job in it, and `claims` the documents of claim templates beside
-    them. Nothing may run unless `is_accepted`.
+    them. `beside` are the documents of ConfigMaps and Secrets. Nothing may run unless
+    `is_accepted`.
     """
 
     jobs: tuple[ManifestJob, ...]
     claims: tuple[Document, ...]
     findings: tuple[Finding, ...]
+    beside: tuple[Document, ...] = ()
 
     @property
     def refusals(self) -> tuple[Finding, ...]:
@@ -69,18 +72,26 @@ class _Reading:
         self._documents = documents
         self._jobs: list[ManifestJob] = []
         self._device_classes: set[str] = set()
+        self._beside: dict[tuple[str, str | None], Document] = {}
 
     def manifest(self) -> Manifest:
         tops = [(one, self._top(one)) for one in self._documents]
         claims: dict[str, Gpus | None] = {}
         templates = []
+        jobs = []
         for document, top in tops:
-            if top is not None and _kind_of(top)[1] == CLAIM_TEMPLATE:
+            kind = None if top is None else _kind_of(top)[1]
+            if top is None or kind is None:
+                continue
+            if kind == CLAIM_TEMPLATE:
                 self._take_claims(top, claims)
                 templates.append(document)
-        for document, top in tops:
-            if top is not None and _kind_of(top)[1] != CLAIM_TEMPLATE:
-                self._take(document, top, claims)
+            elif kind in BESIDE:
+                self._take_beside(document, top, kind)
+            else:
+                jobs.append((document, top))
+        for document, top in jobs:
+            self._take(document, top, claims)
         if not self._documents:
             self._findings.add(0, "manifest", Verdict.REFUSED, "has no document with a job")
         elif len(self._jobs) > 1:
@@ -95,7 +106,8 @@ class _Reading:
             one.verdict is Verdict.REFUSED for one in self._findings.all()
         ):
             self._findings.add(0, "manifest", Verdict.REFUSED, "has no document of a job")
-        return Manifest(tuple(self._jobs), tuple(templates), self._findings.all())
+        beside = tuple(self._beside.values())
+        return Manifest(tuple(self._jobs), tuple(templates), self._findings.all(), beside)
 
     def _top(self, document: Document) -> Field | None:
         value = document.value
@@ -109,6 +121,13 @@ class _Reading:
             if not top.at(name).text():
                 top.at(name).refuse("is required, such as batch/v1 and Job")
         return top if isinstance(kind, str) and isinstance(value.get("apiVersion"), str) else None
+
+    def _take_beside(self, document: Document, top: Field, kind: str) -> None:
+        self._check_object(top, BESIDE[kind])
+        name = read_beside(top, kind)
+        if (kind, name) in self._beside:
+            top.at("metadata", "name").refuse(f"is the name of another {kind} in this file")
+        self._beside.setdefault((kind, name), document)
 
     def _take_claims(self, top: Field, claims: dict[str, Gpus | None]) -> None:
         if top.at("apiVersion").value != CLAIM_API:
@@ -167,6 +186,7 @@ class _Reading:
             time_limit_s=_limit_of(top, marks, shape.time_limit_s),
             priority_class=marks.get(PRIORITY) or _pod_priority(shape.pod_sets),
             device_classes=frozenset(self._device_classes),
+            beside_kinds=frozenset(kind for kind, _ in self._beside),
         )
         self._jobs.append(job)
         if kind.refusal:
@@ -174,12 +194,12 @@ class _Reading:
         else:
             _check_sizes(top, job)
 
-    def _check_object(self, top: Field) -> dict[str, str]:
+    def _check_object(self, top: Field, known: frozenset[str] = _TOP) -> dict[str, str]:
         """Check the parts that every object has, and return its labels and annotations."""
         for name, part in top.items():
             if name == "status":
                 part.ignore("the cluster writes it")
-            elif name not in _TOP:
+            elif name not in known:
                 part.refuse("is no field of such an object; remove it")
         metadata = top.at("metadata")
         if (given := metadata.at("name").text()) and not _NAME.fullmatch(given):
@@ -194,14 +214,14 @@ def _kind_of(top: Field) -> tuple[str, str]:
 
 
 def _unknown(group: str, name: str) -> str:
-    if name in ("ConfigMap", "Secret"):
+    if (group, name) in (("", "PersistentVolumeClaim"), ("", "Service")):
         return (
             "is not taken beside a job; create it in the team's namespace with kubectl, and name "
             "it in the Pods"
         )
     return (
         f"{name[:_SHOWN_MAX]} of {group[:_SHOWN_MAX] or 'v1'} is no kind of job; jobs are "
-        "Job, JobSet and Pod, with ResourceClaimTemplates beside them"
+        "Job, JobSet and Pod, with ResourceClaimTemplates, ConfigMaps and Secrets beside them"
     )
 
 

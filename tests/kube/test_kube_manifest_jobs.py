@@ -5,14 +5,20 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from builders.connector_builders import a_key, eventually, observed, until_released
 from conformance.rigs import TEAM, KubernetesRig
+from connectors.errors import ClusterUnavailable
+from connectors.kinds import ManifestTrial
+from connectors.kubernetes.attempts.manifest_trials import try_manifest
+from connectors.kubernetes.client.api import NotFound
 from connectors.kubernetes.objects.naming import KEY, team_namespace, workload_name
-from connectors.kubernetes.objects.resources import JOB, JOBSET
+from connectors.kubernetes.objects.resources import CONFIG_MAP, JOB, JOBSET, SECRET
 from connectors.protocol import Observation, Outcome, RankSlot, Workload, WorkloadPhase
 from manifests.reading import read_manifest
 
@@ -83,6 +89,38 @@ spec:
                 limits:
                   nvidia.com/gpu: 8
 """
+
+
+BESIDE_TEXT = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: colour}}
+data: {{COLOUR: blue}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: colour}}
+stringData: {{TOKEN: secret}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: beside}}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: main
+        image: registry.example.com/train:1
+        command: [/bin/sh, -c, {script}]
+        envFrom:
+        - configMapRef: {{name: colour}}
+        - secretRef: {{name: colour}}
+        resources: {{limits: {{nvidia.com/gpu: 1}}}}
+"""
+
+SECRETS_ROLE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "secrets-role.yaml"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 def quoted(script: str) -> str:
@@ -266,3 +304,65 @@ def test_a_submission_whose_answer_was_lost_is_one_object(rig: KubernetesRig) ->
     assert other.submit(workload) == uid
     other.stop(workload.key)
     assert until_released(rig.connector, workload.key).outcome is Outcome.STOPPED
+
+
+def test_objects_of_the_file_come_and_go_with_the_job(rig: KubernetesRig) -> None:
+    """A ConfigMap and a Secret; the portal reads no Secret, and repeats its submission.
+
+    Planted: no owner, so that both stayed for ever.
+    """
+    for document in yaml.safe_load_all(SECRETS_ROLE.read_text()):
+        path = f"{RBAC}/{document['kind'].lower()}s/{document['metadata']['name']}"
+        rig.admin.apply(path, document, manager="test")
+    rig.options["beside_kinds"] = ["ConfigMap", "Secret"]
+    workload = a_manifest(BESIDE_TEXT, "echo $COLOUR $TOKEN")
+    connector = rig.connector = rig.open()
+
+    def submitted() -> str | None:
+        # The right to create Secrets takes a moment to count.
+        try:
+            return connector.submit(workload)
+        except ClusterUnavailable:
+            return None
+
+    uid = eventually(submitted)
+    assert rig.open().submit(workload) == uid
+    start(rig, workload)
+    assert until_released(connector, workload.key).outcome is Outcome.SUCCEEDED
+    assert rig.log(workload.key) == "blue secret\n"
+    name, namespace = workload_name(workload.key), team_namespace(TEAM)
+    paths = [
+        CONFIG_MAP.path(namespace, f"{name}-beside-0"),
+        SECRET.path(namespace, f"{name}-beside-1"),
+    ]
+    assert [rig.admin.get(path)["metadata"]["ownerReferences"][0]["uid"] for path in paths] == [
+        uid,
+        uid,
+    ]
+    connector.forget(workload.key)
+
+    def are_gone() -> bool:
+        for path in paths:
+            try:
+                rig.admin.get(path)
+            except NotFound:
+                continue
+            return False
+        return True
+
+    eventually(are_gone)
+
+
+def test_a_manifest_is_tried_with_the_objects_of_its_file(rig: KubernetesRig) -> None:
+    """Objects of the file are missing nowhere, and their faults are told.
+
+    Planted: the ConfigMap of the file as one that its namespace lacks.
+    """
+    rig.options["beside_kinds"] = ["ConfigMap", "Secret"]
+    config = BESIDE_TEXT.partition("---\napiVersion: v1\nkind: Secret")[0]
+    job = BESIDE_TEXT.rpartition("---\n")[2].replace("- secretRef: {{name: colour}}", "")
+    workload = a_manifest(f"{config}---\n{job}", "true")
+    assert try_manifest(rig.options, rig.cluster_id, workload) == ManifestTrial()
+    bad = a_manifest(f"{config.replace('COLOUR', '/')}---\n{job}", "true")
+    (found,) = try_manifest(rig.options, rig.cluster_id, bad).findings
+    assert found.detail.startswith("ConfigMap: data[/]: ")

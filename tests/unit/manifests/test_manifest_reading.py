@@ -302,15 +302,37 @@ def test_unknown_kinds_are_named() -> None:
     other = {"apiVersion": "example.com/v1", "kind": "Dream", "metadata": {"name": "x"}}
     assert refusals(other)[0][1] == (
         "Dream of example.com is no kind of job; jobs are Job, JobSet and Pod, with "
-        "ResourceClaimTemplates beside them"
+        "ResourceClaimTemplates, ConfigMaps and Secrets beside them"
     )
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}}
-    assert refusals(a_job(), secret) == [
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}}
+    assert refusals(a_job(), service) == [
         (
             "kind",
             "is not taken beside a job; create it in the team's namespace with kubectl, and name "
             "it in the Pods",
         )
+    ]
+
+
+def test_config_maps_and_secrets_stand_beside_a_job() -> None:
+    """Planted: a Secret of any type, with which a controller writes the token of an account."""
+    texts: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+    secret = {**texts, "kind": "Secret", "stringData": {"token": "t"}}
+    found = read(a_job(), {**texts, "data": {"a": "b"}}, secret)
+    assert found.refusals == ()
+    assert found.job is not None
+    assert found.job.beside_kinds == {"ConfigMap", "Secret"}
+    assert [one.value["kind"] for one in found.beside] == ["ConfigMap", "Secret"]
+    assert found.findings[-1].detail == (
+        "the portal keeps the file, so that whoever may read the job's script sees it"
+    )
+    token = {**secret, "type": "kubernetes.io/service-account-token"}
+    odd = {**texts, "metadata": {"name": "y"}, "data": {"a": 1}, "spec": {}}
+    assert refusals(a_job(), texts, texts, token, odd) == [
+        ("metadata.name", "is the name of another ConfigMap in this file"),
+        ("type", "must be Opaque; create others in the team's namespace"),
+        ("spec", "is no field of such an object; remove it"),
+        ("data.a", "must be a text; put it in quotes"),
     ]
 
 

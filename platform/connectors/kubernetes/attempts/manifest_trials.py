@@ -94,6 +94,7 @@ class _Trial:
         main = self._objects.main
         warnings = self._try_main(resource_of(main).collection(self._namespace), main)
         if warnings is not None:
+            self._try_others()
             pods = [
                 (naming.manifest_pods(main) if one.count_min is not None else one.count, path)
                 for one in self._job.pod_sets
@@ -139,6 +140,26 @@ class _Trial:
         except KubeRefused as error:
             self._take_refusal(error, ())
         return None
+
+    def _try_others(self) -> None:
+        """Try the objects that are created with the main one."""
+        for other in self._objects.others:
+            if not self._has_time():
+                return
+            try:
+                self._api.try_create(resource_of(other).collection(self._namespace), other)
+            except Forbidden as error:
+                if not (error.is_for_all and resource_of(other) is SECRET):
+                    self._take_refusal(error, ())
+                    continue
+                self._refuse(
+                    (),
+                    "the portal's account may not create Secrets there; an administrator applies "
+                    "secrets-role.yaml",
+                )
+            except KubeRefused as error:
+                for cause in error.causes or (Cause("", "", error.message),):
+                    self._refuse((), f"{other['kind']}: {_field_of(cause, ())[1]}")
 
     def _take_refusal(self, error: KubeRefused, path: Path) -> None:
         """Add a refusal, at the fields that it names."""
@@ -199,10 +220,12 @@ class _Trial:
 
     def _try_named(self, paths: list[Path]) -> None:
         """Look for the objects that the Pods name."""
+        own = {(one["kind"], one["metadata"]["name"]) for one in self._objects.others}
         named: dict[tuple[Resource, str], Named] = {}
         for path in paths:
             for one in named_in(at_path(self._objects.main, (*path, "spec")), (*path, "spec")):
-                named.setdefault((one.kind, one.name), one)
+                if (one.kind.kind, one.name) not in own:
+                    named.setdefault((one.kind, one.name), one)
         for one in list(named.values())[:NAMED_MAX]:
             if not self._has_time():
                 return

@@ -27,7 +27,7 @@ from connectors.kubernetes.nodes.inventory import nodes_of
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.adoption import is_as_made
 from connectors.kubernetes.objects.reading import Object
-from connectors.kubernetes.objects.resources import resource_of
+from connectors.kubernetes.objects.resources import SECRET, resource_of
 from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 
@@ -131,7 +131,9 @@ class Submitter:
             self._api.create(kind.collection(namespace), body)
             return
         except AlreadyExists:
-            pass
+            if kind is SECRET:
+                # The portal reads no Secrets. Its name is that of the attempt, so it is ours.
+                return
         except KubeRefused as error:
             raise self._refused(error, namespace) from error
         try:

@@ -109,8 +109,11 @@ def check_manifest_sizes(objects: WorkloadObjects) -> None:
     """Raise WorkloadRejected for objects that the API server could not store."""
     for item in (*objects.before, objects.main, *objects.others):
         if item["kind"] == CONFIG_MAP.kind:
-            what, limit = "the script has", SCRIPT_BYTES_MAX
-            texts = (*item["data"].values(), *item.get("binaryData", {}).values())
+            is_script = item["metadata"]["name"] == objects.main["metadata"]["name"]
+            what = "the script has" if is_script else "a ConfigMap of the file has"
+            limit = SCRIPT_BYTES_MAX
+            groups = (item.get(name) or {} for name in ("data", "binaryData"))
+            texts = [value for group in groups for value in group.values()]
             size = sum(len(text.encode()) for text in texts)
         else:
             what, limit = f"its {item['kind']} would have", MANIFEST_BYTES_MAX

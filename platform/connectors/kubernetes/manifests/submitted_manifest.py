@@ -36,7 +36,7 @@ Json = dict[str, Any]
 def manifest_objects(
     workload: Workload, options: KubernetesOptions, cluster_id: str
 ) -> tuple[Json, tuple[Json, ...]]:
-    """Return the suspended object of a manifest job, and its claim templates.
+    """Return the suspended object of a manifest job, and the objects that are created with it.
 
     Raises WorkloadRejected, saying what to change.
     """
@@ -53,6 +53,12 @@ def manifest_objects(
         str(one.value["metadata"]["name"]): f"{naming.workload_name(workload.key)}-claim-{number}"
         for number, one in enumerate(manifest.claims)
     }
+    beside = {
+        (str(one.value["kind"]), str(one.value["metadata"]["name"])): (
+            f"{naming.workload_name(workload.key)}-beside-{number}"
+        )
+        for number, one in enumerate(manifest.beside)
+    }
     item: Json = _copied(job.document.value)
     _part(item, "metadata")
     if job.kind == "Pod":
@@ -61,6 +67,7 @@ def manifest_objects(
     templates = {one.name: _at(item, _path_in(job, one)) for one in job.pod_sets}
     for pods in job.pod_sets:
         _Template(workload, options, cluster_id, pool, claims).fill(templates[pods.name], pods)
+        _rename_sources(templates[pods.name]["spec"], beside)
     if job.kind == "JobSet":
         for replicated in item["spec"]["replicatedJobs"]:
             _keep_marks(replicated["template"])
@@ -78,7 +85,11 @@ def manifest_objects(
             naming.ASKED: asked_of_pods(counted, options.pools),
         },
     )
-    return item, tuple(_claim_templates(workload, cluster_id, manifest, claims))
+    others = (
+        *_claim_templates(workload, cluster_id, manifest, claims),
+        *_beside(workload, cluster_id, manifest, beside),
+    )
+    return item, others
 
 
 def _pods_of(workload: Workload, job: ManifestJob, pool: KubernetesPool) -> int:
@@ -308,6 +319,45 @@ def _claim_templates(
             }
         )
     return found
+
+
+def _beside(
+    workload: Workload,
+    cluster_id: str,
+    manifest: Manifest,
+    names: Mapping[tuple[str, str], str],
+) -> list[Json]:
+    """Return the ConfigMaps and Secrets of the file. Each attempt has its own."""
+    found = []
+    for one in manifest.beside:
+        item = _copied(one.value)
+        name = names[str(item["kind"]), str(item["metadata"]["name"])]
+        found.append({**item, "metadata": metadata(workload, cluster_id, name=name)})
+    return found
+
+
+#: The parts of a Pod that name a ConfigMap or a Secret: the kind, and the field with the name.
+_SOURCES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("configMap", "configMapRef", "configMapKeyRef"), ("ConfigMap", ("name",))),
+    **dict.fromkeys(("secretRef", "secretKeyRef"), ("Secret", ("name",))),
+    # A volume has secretName, and a projected source has name.
+    "secret": ("Secret", ("secretName", "name")),
+}
+
+
+def _rename_sources(part: Any, names: Mapping[tuple[str, str], str]) -> None:
+    """Write the names that the ConfigMaps and Secrets of the file have here."""
+    if isinstance(part, list):
+        for one in part:
+            _rename_sources(one, names)
+    elif isinstance(part, dict):
+        for key, one in part.items():
+            if key in _SOURCES and isinstance(one, dict):
+                kind, fields = _SOURCES[key]
+                for field in fields:
+                    if (kind, one.get(field)) in names:
+                        one[field] = names[kind, one[field]]
+            _rename_sources(one, names)
 
 
 def _rename_hosts(item: Json, job: ManifestJob, name: str) -> None:

@@ -60,7 +60,7 @@ KAI_POD_GROUP = Resource("scheduling.run.ai/v2alpha2", "PodGroup", "podgroups")
 
 _ALL = (
     *(JOB, JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, RAYJOB, RAYCLUSTER, CONFIG_MAP, SERVICE, POD),
-    *(CLAIM_TEMPLATE, TRAINING_RUNTIME, VOLCANO_POD_GROUP, KAI_POD_GROUP),
+    *(CLAIM_TEMPLATE, TRAINING_RUNTIME, VOLCANO_POD_GROUP, KAI_POD_GROUP, SECRET),
 )
 _BY_NAME = {(resource.api_version, resource.kind): resource for resource in _ALL}
 

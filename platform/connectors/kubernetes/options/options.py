@@ -39,6 +39,7 @@ from connectors.options import (
     whole,
 )
 from connectors.software import shared_folders_option, software_option
+from manifests.beside import BESIDE
 
 KUEUE = "kueue"
 ARBITER_MODE = "arbiter"
@@ -251,6 +252,16 @@ class KubernetesOptions:
         example="2.40.0",
         default=None,
         is_more=True,
+    )
+    beside_kinds: tuple[str, ...] = option(
+        listed(choice({name: name for name in BESIDE}), len(BESIDE)),
+        title="Objects beside manifests",
+        help="Kinds of objects in the file of a manifest that are created with its job: ConfigMap, "
+        "Secret. For Secrets, secrets-role.yaml is applied, too. Default: none.",
+        example=["ConfigMap"],
+        default=[],
+        is_more=True,
+        **_OF_KUEUE,
     )
     exempt: tuple[str, ...] = option(
         listed(text(values.account), values.LIST_MAX),

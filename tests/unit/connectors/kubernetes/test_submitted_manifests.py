@@ -17,7 +17,7 @@ from builders.kubernetes_builders import (
     some_options,
 )
 from connectors.errors import WorkloadRejected
-from connectors.kubernetes.manifests.building import objects_for
+from connectors.kubernetes.manifests.building import check_manifest_sizes, objects_for
 from connectors.kubernetes.manifests.manifest_places import place_manifest, place_on
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.options.options import KubernetesOptions
@@ -457,3 +457,77 @@ def test_the_rank_of_a_pod_of_several_copies(
 ) -> None:
     pod = {"metadata": {"annotations": annotations, "labels": {naming.ROLE: "rank", **labels}}}
     assert naming.rank_of(pod) == rank
+
+
+BESIDE = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, labels: {app: a}}
+data: {A: "1"}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: settings}
+stringData: {TOKEN: t}
+---
+"""
+
+
+def test_objects_beside_a_job_are_created_where_the_cluster_takes_them() -> None:
+    """The Pods name the objects of their own attempt, a ConfigMap and a Secret of one name.
+
+    Planted: every part with the name of a ConfigMap, those of Secrets too.
+    """
+    parts = (
+        "volumes:\n      - {name: a, configMap: {name: settings}}\n"
+        "      - {name: b, secret: {secretName: settings}}\n"
+        "      - {name: c, projected: {sources: [{secret: {name: settings}}]}}\n"
+        "      - {name: d, configMap: {name: other}}\n"
+        "      initContainers:\n      - name: i\n        image: i\n"
+        "        envFrom: [{configMapRef: {name: settings}}, {secretRef: {name: settings}}]\n"
+        "        env: [{name: T, valueFrom: {secretKeyRef: {name: settings, key: TOKEN}}}]\n"
+    )
+    text = BESIDE + recorded("job").replace(
+        "restartPolicy: Never", f"restartPolicy: Never\n      {parts}", 1
+    )
+    assert place_on(some_options(beside_kinds=["Secret"]), "h100", job_of(text)).refusal == (
+        "it takes no ConfigMap beside a job; create it in the team's namespace with kubectl, or "
+        "have an administrator add the kind to the cluster's option beside_kinds"
+    )
+    options = some_options(beside_kinds=["ConfigMap", "Secret"])
+    item, others = objects_of(text, 3_000, options=options)
+    name = item["metadata"]["name"]
+    assert [
+        (one["kind"], one["metadata"]["name"], one.get("data") or one.get("stringData"))
+        for one in others
+    ] == [
+        ("ConfigMap", f"{name}-beside-0", {"A": "1"}),
+        ("Secret", f"{name}-beside-1", {"TOKEN": "t"}),
+    ]
+    labels = naming.labels(CLUSTER_ID, "ai-company/research/nlp")
+    assert [one["metadata"]["labels"] for one in others] == [labels, labels]
+    spec = item["spec"]["template"]["spec"]
+    assert spec["volumes"] == [
+        {"name": "a", "configMap": {"name": f"{name}-beside-0"}},
+        {"name": "b", "secret": {"secretName": f"{name}-beside-1"}},
+        {"name": "c", "projected": {"sources": [{"secret": {"name": f"{name}-beside-1"}}]}},
+        {"name": "d", "configMap": {"name": "other"}},
+    ]
+    (container,) = spec["initContainers"]
+    assert container["envFrom"] == [
+        {"configMapRef": {"name": f"{name}-beside-0"}},
+        {"secretRef": {"name": f"{name}-beside-1"}},
+    ]
+    assert container["env"][0]["valueFrom"]["secretKeyRef"]["name"] == f"{name}-beside-1"
+
+
+def test_a_config_map_that_is_too_large_is_told() -> None:
+    text = BESIDE.replace('A: "1"', "A: " + "x" * 250_000)
+    text = text.partition("---\napiVersion: v1\nkind: Secret")[0] + "---\n" + recorded("job")
+    workload = replace(a_kube_workload(text, slots=(RankSlot("n", 3_000),)), is_manifest=True)
+    made = objects_for(workload, some_options(beside_kinds=["ConfigMap"]), cluster_id=CLUSTER_ID)
+    check_manifest_sizes(made)
+    data = {"A": "x" * (1 << 20), "B": "x"}
+    large = replace(made, others=({**made.others[0], "data": data},))
+    with pytest.raises(WorkloadRejected, match=r"^a ConfigMap of the file has 1048577 bytes"):
+        check_manifest_sizes(large)
