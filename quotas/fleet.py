@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Sum
+from django.db.models import Sum, prefetch_related_objects
 
 from clusters.models import Cluster, Pool
 from clusters.outside import OutsideUse
@@ -83,7 +83,8 @@ def outside_use(actor: Actor, cluster: Cluster) -> dict[str, Any]:
 
 
 def pool_rows(actor: Actor, pools: Sequence[Pool], *, now: datetime) -> list[PoolRow]:
-    """Return `pools` with capacity, and whether guarantees exceed it. Four queries."""
+    """Return `pools` with capacity, and whether guarantees exceed it. Five queries."""
+    prefetch_related_objects(pools, "aliases")
     capacity = healthy_capacity_mgpu(pools)
     as_of = stale_capacity(pools, before=now - timedelta(seconds=settings.STALE_AFTER_S))
     features = features_of(pools)

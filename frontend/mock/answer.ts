@@ -345,8 +345,9 @@ function quotas(company: Company, request: MockRequest, id?: string, action?: st
   return { status: 200, body: found };
 }
 
-function pools({ method, query }: MockRequest, id?: string, action?: string): MockAnswer {
+function pools({ method, query, body }: MockRequest, id?: string, action?: string): MockAnswer {
   const pool = POOLS.find((each) => each.id === id);
+  if (method === "PATCH") return { status: 200, body: { ...pool, ...(body as object) } };
   if (action === undefined) return page(POOLS, query);
   if (method === "GET") return { status: 200, body: { waiting: 0, running: 0, running_jobs: [] } };
   return { status: 200, body: { ...pool, archived_at: action === "archive" ? iso(Date.now()) : null } };

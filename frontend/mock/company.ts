@@ -175,6 +175,7 @@ export const POOLS: readonly Pool[] = [
     device: "gpu",
     weight: 1000,
     archived_at: null,
+    aliases: ["nvidia-h100-80gb-hbm3"],
     capacity_mgpu: 1000 * GPU,
     capacity_as_of: iso(Date.now() - KUBE_B_AGE_S * 1000),
     guaranteed_mgpu: 1000 * GPU,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import gcd
 from typing import NamedTuple
 
@@ -41,9 +41,20 @@ def pools_for(job: ManifestJob, offer: Offer) -> tuple[str, ...]:
         if pk in known
     }
     fitting = tuple(dict.fromkeys(name for (name, _), place in places.items() if not place.refusal))
+    selected = {offer.pool_named(value) for value in _products(job)}
+    if both := tuple(name for name in fitting if name in selected):
+        fitting = both
     if not fitting:
         raise _refused({f"{known[pk].name}: {one.refusal}": one for (_, pk), one in places.items()})
     return fitting
+
+
+def _products(job: ManifestJob) -> Iterator[str]:
+    """Yield the GPU types that the Pods select, such as "NVIDIA-H100-80GB-HBM3"."""
+    for pods in job.holders:
+        for label, value in pods.needs.node_selector.items():
+            if label.endswith("/gpu.product"):
+                yield value
 
 
 class Placed(NamedTuple):

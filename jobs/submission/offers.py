@@ -15,6 +15,7 @@ from arbiter.api.snapshot import Quota as ArbiterQuota
 from arbiter.api.snapshot import TreeNode
 from clusters.models import Pool
 from clusters.observation import GONE
+from clusters.pool_names import folded
 from jobs.lifecycle import OPEN
 from jobs.submission.fitting import Fleet
 from quotas.models import PriorityClass
@@ -33,6 +34,7 @@ class Offer:
     team_path: str
     pools: Mapping[str, Pool]
     archived_pools: Collection[str]
+    pool_aliases: Mapping[str, str]
     priority_classes: Mapping[str, PriorityClass]
     fleets: Mapping[UUID, Fleet]
     quotas: Sequence[ArbiterQuota]
@@ -44,6 +46,18 @@ class Offer:
         """Return the time limits for the team's jobs of a class, the nearest owner first."""
         owners = {None, priority_class.pk, *(pool.pk for pool in pools)}
         return [bound for owner, bound in self.time_limits if owner in owners]
+
+    def pool_named(self, name: str) -> str:
+        """Return the name of the pool with this name or alias; `name` itself where there is none.
+
+        Case does not matter, and "_" is "-".
+        """
+        if name in self.pools or name in self.archived_pools:
+            return name
+        short = folded(name)
+        if short in self.pools or short in self.archived_pools:
+            return short
+        return self.pool_aliases.get(short, name)
 
     def fleet(self, pool: Pool) -> Fleet:
         """Return the pool's nodes; empty when none is known."""
@@ -78,10 +92,11 @@ def offer_to(team: Node, user: User) -> Offer:
         team_path=team.path,
         pools={
             name: Pool(id=UUID(pk), name=name, device=device)
-            for pk, name, device, is_archived in pools
+            for pk, name, device, is_archived, _ in pools
             if not is_archived
         },
-        archived_pools={name for _, name, _, is_archived in pools if is_archived},
+        archived_pools={name for _, name, _, is_archived, _ in pools if is_archived},
+        pool_aliases={alias: name for _, name, _, _, aliases in pools for alias in aliases},
         priority_classes={row["name"]: _priority_class(row) for row in classes},
         fleets={pool_id: Fleet(by_cluster) for pool_id, by_cluster in fleets.items()},
         quotas=[ArbiterQuota(*row) for row in quotas],
@@ -117,7 +132,8 @@ def _priority_class(row: Mapping[str, Any]) -> PriorityClass:
 _LISTED = ", ".join(f"'{state}'" for state in sorted(state.value for state in OPEN))
 _STATEMENT = f"""
 SELECT
-    (SELECT json_agg(json_build_array(p.id, p.name, p.device, p.archived_at IS NOT NULL)
+    (SELECT json_agg(json_build_array(p.id, p.name, p.device, p.archived_at IS NOT NULL,
+                     ARRAY(SELECT a.folded FROM clusters_poolalias a WHERE a.pool_id = p.id))
                      ORDER BY p.name)::text
      FROM clusters_pool p
      JOIN quotas_quota q ON q.pool_id = p.id AND q.node_id = %(organization)s::uuid),

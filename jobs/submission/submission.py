@@ -275,9 +275,13 @@ def _pools(
 ) -> tuple[list[Pool], tuple[Note, ...]]:
     """Return the requested or hinted pools, or the organization's only fitting pool."""
     offered, archived = offer.pools, offer.archived_pools
-    named = request.pools
+    named = tuple(dict.fromkeys(offer.pool_named(name) for name in request.pools))
     for hint in request.pool_hints:
-        hinted = tuple(name for name in _pool_names(hint) if name in offered or name in archived)
+        hinted = tuple(
+            name
+            for name in dict.fromkeys(offer.pool_named(one) for one in _pool_names(hint))
+            if name in offered or name in archived
+        )
         if hint.is_gpu_type and not hinted:
             told = (
                 f"there is no GPU of type {hint.name[:60]!r} for you; you have {_listed(offered)}. "
@@ -331,10 +335,7 @@ def _pools(
 
 def _pool_names(hint: Hint) -> Iterable[str]:
     """Return the names that pools may have for a type of GPU, or for Slurm's partitions."""
-    if hint.is_gpu_type:
-        name = hint.name.lower()
-        return dict.fromkeys([name, name.replace("_", "-")])
-    return dict.fromkeys(hint.name.split(","))
+    return [hint.name] if hint.is_gpu_type else hint.name.split(",")
 
 
 def _other_devices(request: JobRequest, pools: Iterable[Pool]) -> Iterator[FieldError]:

@@ -146,6 +146,33 @@ def cluster_delete(ctx: typer.Context, name: ClusterArgument) -> None:
 PoolArgument = Annotated[str, typer.Argument(help="Its name.")]
 
 
+@pool_app.command("alias")
+def pool_alias(
+    ctx: typer.Context,
+    name: PoolArgument,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ALIAS", help="Another name of its GPUs. Repeatable."),
+    ] = None,
+    remove: Annotated[list[str] | None, typer.Option(metavar="ALIAS", help="Repeatable.")] = None,
+) -> None:
+    """Show or change the other names of a pool, such as nvidia_h100_80gb_hbm3.
+
+    Jobs may ask for the pool by them: `--gres=gpu:h100-sxm:8`. Case does not matter, and _ is -.
+    Changes are for platform administrators.
+    """
+    api = open_api(ctx)
+    address = _address(api, "pool", name)
+    aliases = api.get(address)["aliases"]
+    if add or remove:
+        gone = {alias.lower().replace("_", "-") for alias in remove or ()}
+        if unknown := gone - set(aliases):
+            raise CliError(f"{name} has no alias {min(unknown)!r}.")
+        left = [alias for alias in aliases if alias not in gone]
+        aliases = api.patch(address, {"aliases": [*left, *(add or ())]})["aliases"]
+    typer.echo(", ".join(aliases) or "none")
+
+
 @pool_app.command("archive")
 def pool_archive(
     ctx: typer.Context,

@@ -52,6 +52,27 @@ class Pool(models.Model):
         return DeviceKind(self.device)
 
 
+class PoolAlias(models.Model):
+    """Another name of a pool, by which jobs may ask for it; `folded` as `pool_names.folded` says.
+
+    No two pools have the same one.
+    """
+
+    folded = models.CharField(max_length=63, primary_key=True)
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="aliases")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(folded__regex=r"\A[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z"),
+                name="pool_alias_is_folded",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.folded
+
+
 class Cluster(models.Model):
     """A place where jobs run: this machine, a Slurm installation or a Kubernetes cluster.
 

@@ -11,8 +11,9 @@ from uuid import UUID
 from django.db import transaction
 
 from audit.recording import record
-from clusters.models import Cluster, Pool
+from clusters.models import Cluster, Pool, PoolAlias
 from clusters.observation import store_capacity
+from clusters.pool_names import read_aliases, set_aliases
 from clusters.trusted import check_trusted
 from connectors.errors import ClusterUnavailable
 from connectors.options import OptionsRefused, pointer
@@ -48,19 +49,24 @@ def add_pool(
     description: str = "",
     weight: int | None = None,
     device: DeviceKind = DeviceKind.GPU,
+    aliases: Sequence[str] = (),
     by: Administrator,
     now: datetime,
 ) -> Pool:
-    """Add a pool of `device`. Raises Conflict when the name is taken.
+    """Add a pool of `device`. Raises Conflict when the name or an alias is taken.
 
     `weight` is the value of one device relative to the reference GPU, per mille. None means
     `DEFAULT_WEIGHTS`.
     """
-    _refuse_taken(Pool.objects.filter(name=name).exists(), "pool", name)
+    _refuse_taken(
+        Pool.objects.filter(name=name).exists() or PoolAlias.objects.filter(folded=name).exists(),
+        *("pool", name),
+    )
     worth = DEFAULT_WEIGHTS[device] if weight is None else weight
     pool = Pool.objects.create(
         name=name, description=description, weight=worth, device=device.value
     )
+    set_aliases(pool, read_aliases(aliases))
     _record("pool.created", pool, {"weight": worth, "device": device.value}, by=by, now=now)
     return pool
 
@@ -72,22 +78,36 @@ def change_pool(
     description: str | None = None,
     weight: int | None = None,
     device: DeviceKind | None = None,
+    aliases: Sequence[str] | None = None,
     by: Administrator,
     now: datetime,
 ) -> Pool:
     """Change what is not None. The name stays: clusters and jobs use it.
 
     Raises Conflict for another `device` once the pool is used: amounts that were counted in GPUs
-    would be read as cores.
+    would be read as cores. `aliases` replace all others; raises Conflict for one of another pool,
+    and InvalidRequest for a name that no type has.
     """
     locked = Pool.objects.select_for_update().get(pk=pool.pk)
-    before = {"description": locked.description, "weight": locked.weight, "device": locked.device}
+    before: dict[str, Any] = {
+        "description": locked.description,
+        "weight": locked.weight,
+        "device": locked.device,
+    }
     locked.description = locked.description if description is None else description
     locked.weight = locked.weight if weight is None else weight
     if device is not None and device != locked.kind:
         _refuse_other_device(locked)
         locked.device = device.value
-    after = {"description": locked.description, "weight": locked.weight, "device": locked.device}
+    after: dict[str, Any] = {
+        "description": locked.description,
+        "weight": locked.weight,
+        "device": locked.device,
+    }
+    if aliases is not None:
+        before["aliases"] = sorted(locked.aliases.values_list("folded", flat=True))
+        after["aliases"] = read_aliases(aliases)
+        set_aliases(locked, after["aliases"])
     if after != before:
         locked.save(update_fields=["description", "weight", "device"])
         _record("pool.changed", locked, {"before": before, "after": after}, by=by, now=now)
@@ -132,6 +152,7 @@ def delete_pool(pool: Pool, *, by: Administrator, now: datetime) -> None:
     quota in each.
     """
     locked = Pool.objects.select_for_update().get(pk=pool.pk)
+    locked.aliases.all().delete()
     delete_unused(locked, called=locked.name, instead="Archive it")
     _record("pool.deleted", pool, {"device": pool.device}, by=by, now=now)
 

@@ -56,6 +56,9 @@ class PoolSerializer(serializers.Serializer[Any]):
     archived_at = serializers.DateTimeField(
         allow_null=True, help_text="Since then, nothing starts in it and its capacity is ignored"
     )
+    aliases = serializers.ListField(
+        child=serializers.CharField(), help_text="Other names by which jobs may ask for it"
+    )
     capacity_mgpu = serializers.IntegerField(
         help_text="Last seen healthy capacity on all enabled clusters"
     )
@@ -86,6 +89,7 @@ class PoolSerializer(serializers.Serializer[Any]):
                 "device": pool.device,
                 "weight": pool.weight,
                 "archived_at": pool.archived_at,
+                "aliases": sorted(alias.folded for alias in pool.aliases.all()),
                 "capacity_mgpu": instance.capacity_mgpu,
                 "capacity_as_of": instance.capacity_as_of,
                 "guaranteed_mgpu": instance.guaranteed_mgpu,
@@ -117,6 +121,14 @@ class PoolUpdateSerializer(StrictSerializer):
         choices=DEVICES,
         required=False,
         help_text="Default for a new pool: gpu. Fixed once nodes, quotas or jobs use the pool",
+    )
+
+    aliases = serializers.ListField(
+        child=TextField(max_length=63),
+        max_length=20,
+        required=False,
+        help_text="Other names of its GPUs, such as nvidia_h100_80gb_hbm3, by which jobs may ask "
+        "for it. Case does not matter, and _ is -. They replace all others",
     )
 
     def validate_device(self, device: str) -> DeviceKind:

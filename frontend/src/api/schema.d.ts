@@ -4277,6 +4277,8 @@ export interface components {
         };
         /** @description A pool of devices of one kind (GPUs or CPU cores) that are interchangeable for quota. */
         Pool: {
+            /** @description Other names by which jobs may ask for it */
+            aliases: string[];
             /**
              * Format: date-time
              * @description Since then, nothing starts in it and its capacity is ignored
@@ -4328,6 +4330,8 @@ export interface components {
         };
         /** @description A new pool. Clusters report their nodes under its name. */
         PoolCreateRequest: {
+            /** @description Other names of its GPUs, such as nvidia_h100_80gb_hbm3, by which jobs may ask for it. Case does not matter, and _ is -. They replace all others */
+            aliases?: string[];
             description?: string;
             /**
              * @description Default for a new pool: gpu. Fixed once nodes, quotas or jobs use the pool
@@ -4363,6 +4367,8 @@ export interface components {
         };
         /** @description The settings of a pool to change. Missing settings stay. */
         PoolUpdateRequest: {
+            /** @description Other names of its GPUs, such as nvidia_h100_80gb_hbm3, by which jobs may ask for it. Case does not matter, and _ is -. They replace all others */
+            aliases?: string[];
             description?: string;
             /**
              * @description Default for a new pool: gpu. Fixed once nodes, quotas or jobs use the pool

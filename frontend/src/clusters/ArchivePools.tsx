@@ -1,4 +1,4 @@
-import { Button } from "@mantine/core";
+import { Button, Modal, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
@@ -13,12 +13,14 @@ import { Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
 import { DEVICE_WORDS, formatGpus } from "../ui/units";
+import { useReturnFocus } from "../ui/useReturnFocus";
 import { useFleetChanged } from "./useFleetChanged";
 
 /** All pools, to archive and restore, for those who manage clusters. */
 export function ArchivePools() {
   const pools = useQuery(poolsQuery);
   const [asked, setAsked] = useState<Pool>();
+  const [named, setNamed] = useState<Pool>();
   return (
     <Card label="Pools">
       <h2>Pools</h2>
@@ -43,6 +45,22 @@ export function ArchivePools() {
                   ),
               },
               {
+                header: "Also called",
+                cell: (pool) => (
+                  <span className="inline">
+                    {pool.aliases.length > 0 && <span>{pool.aliases.join(", ")}</span>}
+                    <Button
+                      variant="default"
+                      size="xs"
+                      aria-label={`Change the other names of ${pool.name}…`}
+                      onClick={() => setNamed(pool)}
+                    >
+                      Change…
+                    </Button>
+                  </span>
+                ),
+              },
+              {
                 header: <span className="visually-hidden">Actions</span>,
                 isRight: true,
                 cell: (pool) =>
@@ -64,8 +82,57 @@ export function ArchivePools() {
           />
         )}
       </QueryView>
+      {named && <AliasDialog pool={named} onClose={() => setNamed(undefined)} />}
       {asked && <ArchiveDialog pool={asked} onClose={() => setAsked(undefined)} />}
     </Card>
+  );
+}
+
+function AliasDialog({ pool, onClose }: { pool: Pool; onClose: () => void }) {
+  useReturnFocus();
+  const changed = useFleetChanged();
+  const [text, setText] = useState(pool.aliases.join(", "));
+  const aliases = text.split(",").flatMap((name) => name.trim() || []);
+  const save = useMutation({
+    mutationFn: () =>
+      unwrap(client.PATCH("/api/v1/pools/{pool_id}", { params: { path: { pool_id: pool.id } }, body: { aliases } })),
+    onSuccess: () => {
+      toastDone(`${pool.name} has its other names`);
+      changed();
+      onClose();
+    },
+  });
+  return (
+    <Modal opened onClose={onClose} title={`Other names of ${pool.name}`} closeButtonProps={{ "aria-label": "Close" }}>
+      <form
+        className="stack"
+        onSubmit={(event) => {
+          event.preventDefault();
+          save.mutate();
+        }}
+      >
+        <TextInput
+          label="Aliases"
+          description="Names of its GPUs on clusters, with commas between them: nvidia_h100_80gb_hbm3, h100-sxm. Case does not matter, and _ is -."
+          value={text}
+          onChange={(event) => {
+            setText(event.currentTarget.value);
+            save.reset();
+          }}
+          error={save.error?.message}
+          data-autofocus
+        />
+        <CliLine command={`tidegate pool alias ${pool.name} --add ALIAS`} />
+        <div className="inline end">
+          <Button variant="default" onClick={onClose}>
+            Back
+          </Button>
+          <Button type="submit" loading={save.isPending}>
+            Save
+          </Button>
+        </div>
+      </form>
+    </Modal>
   );
 }
 

@@ -534,6 +534,23 @@ describe("archiving a pool", () => {
     expect(requests.find(({ method }) => method === "POST")?.path).toBe(`/api/v1/pools/${h100?.id}/restore`);
   });
 
+  it("has other names", async () => {
+    const { user, requests } = open("/clusters", { company: admin });
+    const table = await screen.findByRole("table", { name: "All pools" });
+    expect(within(table).getByRole("cell", { name: /^nvidia-h100-80gb-hbm3/ })).toBeInTheDocument();
+    await user.click(screen.getByRole("button", { name: "Change the other names of h100…" }));
+    const dialog = await screen.findByRole("dialog", { name: "Other names of h100" });
+    expect(await accessibilityFaults(dialog)).toEqual([]);
+    await user.type(within(dialog).getByRole("textbox", { name: "Aliases" }), ", h100-sxm,");
+    await user.click(within(dialog).getByRole("button", { name: "Save" }));
+    await screen.findByText("h100 has its other names");
+    const sent = requests.find(({ method }) => method === "PATCH");
+    expect([sent?.path, sent?.body]).toEqual([
+      `/api/v1/pools/${h100?.id}`,
+      { aliases: ["nvidia-h100-80gb-hbm3", "h100-sxm"] },
+    ]);
+  });
+
   it("is for administrators", async () => {
     open("/clusters");
     await screen.findByRole("region", { name: "Cluster local" });

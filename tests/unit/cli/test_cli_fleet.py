@@ -238,3 +238,17 @@ def test_the_portals_refusal_and_a_change_by_somebody_else(server: Server) -> No
     server.routes[f"GET {path}"] = a_node(a_request(requested_at="2026-11-21T12:00:10Z"))
     ran = server.run("node", "resume", NODE_ID)
     assert (ran.exit_code, "Somebody else changed" in ran.err) == (2, True)
+
+
+def test_pool_alias_shows_and_changes_the_other_names(server: Server) -> None:
+    """Planted: an alias that is added replaces the others."""
+    pool = {"id": NODE_ID, "name": "h100", "aliases": ["h100-sxm", "nvidia-h100"]}
+    server.routes["GET pools"] = {"items": [pool], "next": None}
+    server.routes[f"GET pools/{NODE_ID}"] = pool
+    server.routes[f"PATCH pools/{NODE_ID}"] = {**pool, "aliases": ["h100-pcie", "nvidia-h100"]}
+    assert server.run("pool", "alias", "h100").out == "h100-sxm, nvidia-h100\n"
+    ran = server.run("pool", "alias", "h100", "--add", "H100_PCIe", "--remove", "H100_SXM")
+    assert (ran.exit_code, ran.out) == (0, "h100-pcie, nvidia-h100\n")
+    assert server.body() == {"aliases": ["nvidia-h100", "H100_PCIe"]}
+    ran = server.run("pool", "alias", "h100", "--remove", "k80")
+    assert (ran.exit_code, ran.err) == (2, "Error: h100 has no alias 'k80'.\n")

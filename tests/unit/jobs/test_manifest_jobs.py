@@ -11,8 +11,8 @@ from builders.api_callers import by_token
 from builders.connector_builders import change_kind
 from builders.job_builders import an_attempt
 from builders.kubernetes_builders import BLOCK, RACK
-from builders.portal_builders import Company, a_company
-from clusters.models import Cluster
+from builders.portal_builders import Company, a_cluster_node, a_company, a_pool, a_quota
+from clusters.models import Cluster, PoolAlias
 from connectors.kinds import ManifestTrial
 from jobs.arbitration.snapshots import load_snapshot
 from jobs.execution.workloads import workload_of
@@ -327,3 +327,24 @@ def test_pods_share_nodes(
     )
     plan = submit(bob, {"team": TEAM, "manifest": text}, is_plan=True).json()
     assert (plan["job"]["mgpu_per_node"], plan["job"]["node_count"]) == size
+
+
+def test_a_manifest_finds_its_pool_by_the_type_that_it_selects(company: Company, bob: User) -> None:
+    """Planted: the selector left out, so that a pool had to be named."""
+    other = a_pool("a100")
+    a_quota(company.organization, other, 8)
+    a_cluster_node(company.cluster, other)
+    company.cluster.refresh_from_db()
+    company.cluster.options["pools"]["a100"] = {**POOL, "node_selector": {"kind": "a100"}}
+    company.cluster.save()
+    body = a_body()
+    body["manifest"] = body["manifest"].replace(
+        "      containers:",
+        "      nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}\n      containers:",
+    )
+    assert "nodeSelector" in body["manifest"]
+    refused = submit(bob, body, is_plan=True)
+    assert "the manifest may run in several: a100, h100" in refused.json()["detail"]
+    PoolAlias.objects.create(folded="nvidia-h100-80gb-hbm3", pool=company.pool)
+    plan = submit(bob, body, is_plan=True)
+    assert (plan.status_code, plan.json()["pool"]) == (200, "h100")

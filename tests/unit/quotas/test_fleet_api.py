@@ -135,6 +135,7 @@ def test_a_pool_is_added_and_changed_by_platform_admins() -> None:
         "device": "gpu",
         "weight": 600,
         "archived_at": None,
+        "aliases": [],
         "capacity_mgpu": 0,
         "capacity_as_of": None,
         "guaranteed_mgpu": 0,
@@ -564,7 +565,7 @@ def test_lists_take_the_same_queries_for_any_size(django_assert_num_queries: Any
     someone.get("pools")  # marks the token as used
 
     def look() -> None:
-        with django_assert_num_queries(6):
+        with django_assert_num_queries(7):
             someone.get("pools")
         with django_assert_num_queries(4):
             someone.get("clusters")
