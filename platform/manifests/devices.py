@@ -30,6 +30,11 @@ def is_gpu(name: str) -> bool:
     return _GPU.search(name) is not None and _PART.search(name) is None
 
 
+def is_of_gpus(name: str) -> bool:
+    """Return whether the name is that of GPUs, or of a part of them such as their memory."""
+    return _GPU.search(name) is not None
+
+
 def is_native(name: str) -> bool:
     """Return whether it is a resource of every node. All others belong to devices.
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from builders.connector_builders import a_key, eventually, observed, until_released
+from builders.kube_queues import a_team
 from conformance.rigs import TEAM, KubernetesRig
 from connectors.errors import ClusterUnavailable
 from connectors.kinds import ManifestTrial
@@ -311,11 +312,18 @@ def test_objects_of_the_file_come_and_go_with_the_job(rig: KubernetesRig) -> Non
 
     Planted: no owner, so that both stayed for ever.
     """
-    for document in yaml.safe_load_all(SECRETS_ROLE.read_text()):
-        path = f"{RBAC}/{document['kind'].lower()}s/{document['metadata']['name']}"
-        rig.admin.apply(path, document, manager="test")
+    team = "ai-company/research/secretive"
+    namespace = a_team(rig.admin, team, "h100")
+    rig.bed.wait_for_namespace(namespace)
+    role, binding = yaml.safe_load_all(SECRETS_ROLE.read_text())
+    rig.admin.apply(f"{RBAC}/clusterroles/{role['metadata']['name']}", role, manager="test")
+    # For this namespace alone: others test what is not known without the right.
+    name = binding["metadata"]["name"]
+    own = {**binding, "kind": "RoleBinding", "metadata": {"name": name, "namespace": namespace}}
+    path = f"{RBAC}/namespaces/{namespace}/rolebindings/{name}"
+    rig.admin.apply(path, own, manager="test")
     rig.options["beside_kinds"] = ["ConfigMap", "Secret"]
-    workload = a_manifest(BESIDE_TEXT, "echo $COLOUR $TOKEN")
+    workload = a_manifest(BESIDE_TEXT, "echo $COLOUR $TOKEN", team=team)
     connector = rig.connector = rig.open()
 
     def submitted() -> str | None:
@@ -330,7 +338,7 @@ def test_objects_of_the_file_come_and_go_with_the_job(rig: KubernetesRig) -> Non
     start(rig, workload)
     assert until_released(connector, workload.key).outcome is Outcome.SUCCEEDED
     assert rig.log(workload.key) == "blue secret\n"
-    name, namespace = workload_name(workload.key), team_namespace(TEAM)
+    name = workload_name(workload.key)
     paths = [
         CONFIG_MAP.path(namespace, f"{name}-beside-0"),
         SECRET.path(namespace, f"{name}-beside-1"),

@@ -190,6 +190,17 @@ def test_a_resource_quota_counts_all_pods_at_once(rig: KubernetesRig) -> None:
     assert less == ManifestTrial((TrialFinding(("spec",), said.format(4)),))
 
 
+def test_a_pool_without_nodes_of_a_network_is_told(rig: KubernetesRig) -> None:
+    """The cluster lists a resource that none of its nodes shows: the Pods would wait.
+
+    Planted: the nodes were not looked at.
+    """
+    rig.options["other_resources"] = ["rdma/hca"]
+    text = TEXT.replace("nvidia.com/gpu: 8", "nvidia.com/gpu: 8, rdma/hca: 1, cpu: 1")
+    told = "no node of pool h100 shows 1 rdma/hca; the Pods wait until one does"
+    assert a_trial(rig, text) == ManifestTrial((TrialFinding(("spec",), told, False),))
+
+
 def test_an_invalid_field_is_named_with_its_path(rig: KubernetesRig) -> None:
     """Planted: causes at the Pod's template, whatever their field."""
     found = a_trial(rig, TEXT.replace("name: main", "name: Main_1"))

@@ -38,8 +38,7 @@ from connectors.kubernetes.objects.naming import (
 )
 from connectors.kubernetes.objects.reading import is_true
 from connectors.kubernetes.options.options import parse_options
-from connectors.kubernetes.quotas.cells import WIDE
-from connectors.kubernetes.quotas.objects import KINDS
+from connectors.kubernetes.quotas.objects import KINDS, WIDE
 from jobs.execution.dispatch import handlers
 from kube_bed import KubeBed
 from outbox.delivery import deliver_due

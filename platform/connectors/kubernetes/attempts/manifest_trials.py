@@ -8,7 +8,7 @@ the answer names them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from connectors.errors import ConnectorError, WorkloadRejected
@@ -28,12 +28,14 @@ from connectors.kubernetes.manifests.namespace_needs import (
     Shortage,
     at_path,
     named_in,
+    requests_of,
     security_advice,
     shortages,
 )
 from connectors.kubernetes.objects import naming
-from connectors.kubernetes.objects.reading import Object, Odd
+from connectors.kubernetes.objects.reading import Object, Odd, part
 from connectors.kubernetes.objects.resources import (
+    NODE,
     POD,
     RESOURCE_QUOTA,
     SECRET,
@@ -42,8 +44,10 @@ from connectors.kubernetes.objects.resources import (
     resource_of,
 )
 from connectors.kubernetes.options.options import parse_options
+from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.protocol import Workload
 from manifests.documents import Path
+from manifests.fields import quantity_of
 from manifests.jobs import ManifestJob
 from manifests.reading import read_manifest
 
@@ -73,7 +77,8 @@ def try_manifest(options: Mapping[str, Any], cluster_id: str, workload: Workload
         return ManifestTrial()
     api = KubeApi(kubeconfig=checked.kubeconfig, context=checked.context, read_s=ANSWER_S)
     try:
-        return _Trial(api, job, objects).answer()
+        trial = _Trial(api, job, objects, checked.pools[workload.pool], checked.other_resources)
+        return trial.answer()
     except (ConnectorError, Odd) as error:
         return ManifestTrial(unchecked=(str(error)[:_SAID_MAX],))
     finally:
@@ -81,8 +86,17 @@ def try_manifest(options: Mapping[str, Any], cluster_id: str, workload: Workload
 
 
 class _Trial:
-    def __init__(self, api: KubeApi, job: ManifestJob, objects: WorkloadObjects) -> None:
+    def __init__(
+        self,
+        api: KubeApi,
+        job: ManifestJob,
+        objects: WorkloadObjects,
+        pool: KubernetesPool,
+        other_resources: Collection[str],
+    ) -> None:
         self._api = api
+        self._pool = pool
+        self._other_resources = other_resources
         self._job = job
         self._objects = objects
         self._namespace = str(objects.main["metadata"]["namespace"])
@@ -106,6 +120,7 @@ class _Trial:
                 if self._has_time() and (pod := self._try_pod(path, warnings)) is not None
             ]
             self._try_limits(admitted)
+            self._try_nodes([pod for _, pod in admitted])
             self._try_named([path for _, path in pods])
         return ManifestTrial(tuple(self._findings), tuple(self._unchecked))
 
@@ -218,6 +233,30 @@ class _Trial:
         for one in shortages(quotas, pods):
             self._refuse(("spec",), _shortage(one), is_refusal=one.is_for_ever)
 
+    def _try_nodes(self, pods: list[Object]) -> None:
+        """Look for a node of the pool with the resources beside GPUs that a Pod asks for."""
+        wanted = {
+            name: amount
+            for pod in pods
+            for name, amount in requests_of(pod).items()
+            if name in self._other_resources and amount
+        }
+        if not wanted or not self._has_time():
+            return
+        labels = ",".join(f"{name}={value}" for name, value in self._pool.node_selector.items())
+        nodes = self._api.list(NODE.collection(), labels=labels).items
+        for name, amount in wanted.items():
+            if not any(
+                (quantity_of(part(node, "status", "allocatable").get(name, 0)) or 0) >= amount
+                for node in nodes
+            ):
+                self._refuse(
+                    ("spec",),
+                    f"no node of pool {self._pool.name} shows {amount:f} {name}; the Pods wait "
+                    "until one does",
+                    is_refusal=False,
+                )
+
     def _try_named(self, paths: list[Path]) -> None:
         """Look for the objects that the Pods name."""
         own = {(one["kind"], one["metadata"]["name"]) for one in self._objects.others}
@@ -283,8 +322,8 @@ def _field_of(cause: Cause, path: Path) -> tuple[Path, str]:
 
 
 def _steps(field: str) -> Iterator[str]:
-    for part in field.replace("]", "").split("."):
-        yield from (step for step in part.split("[") if step)
+    for name in field.replace("]", "").split("."):
+        yield from (step for step in name.split("[") if step)
 
 
 def _shortage(one: Shortage) -> str:

@@ -11,7 +11,7 @@ from connectors.kubernetes.objects.resources import OTHER_SCHEDULERS
 from connectors.kubernetes.options.options import KubernetesOptions, image_refusal, parse_options
 from connectors.kubernetes.options.pools import HOST_LABEL, KubernetesPool
 from connectors.workload_checks import RESERVED_ENVIRONMENT
-from manifests.devices import Gpus
+from manifests.devices import Gpus, is_of_gpus
 from manifests.jobs import ManifestJob
 
 _LISTED_MAX = 10
@@ -56,7 +56,7 @@ def place_on(options: KubernetesOptions, name: str, job: ManifestJob) -> Manifes
         return ManifestPlace(f"it has no pool {name[:60]}")
     if why := (
         _device_refusal(pool, gpus)
-        or _other_device_refusal(pool, job)
+        or _other_device_refusal(pool, job, frozenset(options.other_resources))
         or _way_to_gpus_refusal(pool, job)
         or _selector_refusal(pool, job)
     ):
@@ -104,12 +104,19 @@ def _device_refusal(pool: KubernetesPool, gpus: Gpus) -> str:
     return ""
 
 
-def _other_device_refusal(pool: KubernetesPool, job: ManifestJob) -> str:
-    """Return why the pool has not all devices of `job`: quotas count those of the pool only."""
+def _other_device_refusal(pool: KubernetesPool, job: ManifestJob, passed: frozenset[str]) -> str:
+    """Return why the pool has not all devices of `job`.
+
+    Quotas count those of the pool only. The resources in `passed`, such as networks, are free.
+    """
     is_claimed = pool.device_class is not None
     resources = frozenset(name for pods in job.pod_sets for name in pods.needs.devices)
-    if others := resources - (frozenset() if is_claimed else {pool.resource}):
-        return f"pool {pool.name} gives its jobs no {min(others)[:100]}; leave the resource out"
+    if others := resources - passed - (frozenset() if is_claimed else {pool.resource}):
+        name = min(others)
+        advice = "leave the resource out"
+        if not is_of_gpus(name):
+            advice += ", or have an administrator add it to the cluster's option other_resources"
+        return f"pool {pool.name} gives its jobs no {name[:100]}; {advice}"
     if others := job.device_classes - {pool.device_class}:
         return f"pool {pool.name} has no device class {min(others)[:100]}"
     return ""

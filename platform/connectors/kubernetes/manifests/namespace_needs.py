@@ -129,6 +129,11 @@ def _needed(pods: Iterable[tuple[int, Object]]) -> Mapping[str, Decimal]:
     return {name: Decimal(amount) for name, amount in found.items()}
 
 
+def requests_of(spec: Object) -> Mapping[str, Decimal]:
+    """Return the most that a Pod with `spec` requests at once, by resource."""
+    return _sums(spec, "requests")
+
+
 def _sums(spec: Object, which: str) -> Mapping[str, Decimal]:
     """Return the most that the containers of a Pod ask for at once, by resource.
 

@@ -50,6 +50,7 @@ JOBSET_UID = "jobset.sigs.k8s.io/jobset-uid"
 CONFIG_MAP = Resource("v1", "ConfigMap", "configmaps")
 SERVICE = Resource("v1", "Service", "services")
 POD = Resource("v1", "Pod", "pods")
+NODE = Resource("v1", "Node", "nodes")
 SECRET = Resource("v1", "Secret", "secrets")
 VOLUME_CLAIM = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 RESOURCE_QUOTA = Resource("v1", "ResourceQuota", "resourcequotas")

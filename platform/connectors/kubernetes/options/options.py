@@ -40,6 +40,7 @@ from connectors.options import (
 )
 from connectors.software import shared_folders_option, software_option
 from manifests.beside import BESIDE
+from manifests.devices import is_of_gpus
 
 KUEUE = "kueue"
 ARBITER_MODE = "arbiter"
@@ -63,6 +64,8 @@ LOG_CAP_BYTES_MAX = 1 << 40
 #: The names of the schedulers for people.
 SCHEDULER_TITLES = {KUEUE: "Kueue", "volcano": "Volcano", "kai": "KAI", "yunikorn": "YuniKorn"}
 
+#: With the others of a queue, Kueue takes 64 resources.
+OTHER_RESOURCES_MAX = 16
 _CONTEXT = re.compile(r"[!-~]{1,253}")
 #: The form of features in the portal; see `connectors.workload_checks`.
 _FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
@@ -104,6 +107,13 @@ def _features(option: str, value: object) -> Mapping[str, tuple[str, str | None]
             raise ValueError(f"feature {feature} must be a label of nodes, or label=value")
         features[feature] = (key, label_value if equals else None)
     return features
+
+
+def _other_resource(option: str, value: object) -> str:
+    found = values.resource(option, value)
+    if is_of_gpus(found):
+        raise ValueError(f"option {option}: {found} is of GPUs, which count in a pool")
+    return found
 
 
 _REGISTRIES = optional(listed(text(_allowed_registry), values.LIST_MAX))
@@ -259,6 +269,16 @@ class KubernetesOptions:
         help="Kinds of objects in the file of a manifest that are created with its job: ConfigMap, "
         "Secret. For Secrets, secrets-role.yaml is applied, too. Default: none.",
         example=["ConfigMap"],
+        default=[],
+        is_more=True,
+        **_OF_KUEUE,
+    )
+    other_resources: tuple[str, ...] = option(
+        listed(text(_other_resource), OTHER_RESOURCES_MAX),
+        title="Resources beside GPUs",
+        help="Extended resources that manifests may ask for, such as those of networks. Push the "
+        "quotas afterwards, so that Kueue passes them. They count for nothing.",
+        example=["rdma/hca", "vpc.amazonaws.com/efa"],
         default=[],
         is_more=True,
         **_OF_KUEUE,

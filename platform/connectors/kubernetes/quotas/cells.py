@@ -12,11 +12,8 @@ from typing import Any
 
 from connectors.entitlements import Value
 from connectors.kubernetes.options.pools import KubernetesPool
-from connectors.kubernetes.quotas.objects import Json
+from connectors.kubernetes.quotas.objects import WIDE, WIDE_RESOURCES, Json
 
-#: More than any workload can ask for, see `wanted_objects`.
-WIDE = 10**15
-WIDE_RESOURCES = {"cpu": WIDE, "memory": 2**60, "ephemeral-storage": 2**60}
 BORROWS = " borrow limit"
 LENDS = " lend limit"
 #: Nominal quota, borrowing limit and lending limit; None is no limit.
@@ -85,7 +82,7 @@ def quota_of(resource: str, cell: Sequence[Value]) -> Json:
 
 def compact(resource: str, cell: Cell) -> Value:
     """Return a short form of a queue's cell outside of all pools: None is wide, 0 is nothing."""
-    if cell == (WIDE_RESOURCES.get(resource), 0, 0):
+    if cell == (WIDE_RESOURCES.get(resource, WIDE), 0, 0):
         return None
     return 0 if cell == NOTHING else _word(cell)
 
@@ -93,7 +90,7 @@ def compact(resource: str, cell: Cell) -> Value:
 def expanded(resource: str, value: Value) -> Cell:
     """Return the cell that `compact` turns into `value`."""
     if value is None:
-        return WIDE_RESOURCES[resource], 0, 0
+        return WIDE_RESOURCES.get(resource, WIDE), 0, 0
     return NOTHING if value == 0 else _cell(str(value))
 
 

@@ -81,19 +81,24 @@ KINDS: Mapping[str, Kind] = {
 #: The kinds that clusters with another batch scheduler get too.
 OF_EVERY_SCHEDULER = frozenset({NAMESPACE, NETWORK_POLICY, OBJECT_LIMITS})
 
+#: More than any workload can ask for, see `wanted_objects`.
+WIDE = 10**15
+WIDE_RESOURCES = {"cpu": WIDE, "memory": 2**60, "ephemeral-storage": 2**60}
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The form in which a cluster writes quotas.
 
     `pools` are in the order in which queues list their flavors. `owner` is the value of label
-    `naming.CLUSTER` on our objects.
+    `naming.CLUSTER` on our objects. `other_resources` are those that Kueue is to pass.
     """
 
     pools: tuple[KubernetesPool, ...]
     owner: str
     is_shared: bool = False
     has_kueue: bool = True
+    other_resources: tuple[str, ...] = ()
 
     @property
     def top_cohort(self) -> str:
@@ -109,6 +114,11 @@ class Shape:
     def resources(self) -> list[str]:
         """The resources of GPUs, each once."""
         return sorted({pool.resource for pool in self.pools if pool.device is DeviceKind.GPU})
+
+    @property
+    def wide_resources(self) -> list[str]:
+        """The resources without a bound in the queues."""
+        return [*WIDE_RESOURCES, *self.other_resources]
 
     @property
     def device_resources(self) -> list[str]:
@@ -129,6 +139,7 @@ def shape_of(options: KubernetesOptions, cluster_id: str) -> Shape:
         owner=cluster_label(cluster_id),
         is_shared=options.mode == SHARED_MODE,
         has_kueue=options.has_kueue,
+        other_resources=tuple(sorted(options.other_resources)),
     )
 
 

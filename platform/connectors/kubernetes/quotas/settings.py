@@ -19,8 +19,6 @@ from connectors.kubernetes.quotas.cells import (
     LENDS,
     NOTHING,
     UNSET,
-    WIDE,
-    WIDE_RESOURCES,
     Cell,
     cell_in,
     cell_of,
@@ -45,6 +43,7 @@ from connectors.kubernetes.quotas.objects import (
     PRIORITY_CLASS,
     QUEUE,
     TOPOLOGY,
+    WIDE,
     Json,
     Shape,
     labels_of,
@@ -133,7 +132,7 @@ def _read_cluster_queue(found: Json, shape: Shape) -> dict[str, Value]:
     cells = cells_in(spec)
     own = {(pool.flavor, pool.resource): cell_of(pool) for pool in shape.pools}
     for flavor in shape.flavors:
-        for resource in (*WIDE_RESOURCES, *shape.resources):
+        for resource in (*shape.wide_resources, *shape.resources):
             nominal, borrows, lends = cells.get((flavor, resource), NOTHING)
             cell = f"{flavor} {resource}"
             if (flavor, resource) in own:

@@ -54,7 +54,7 @@ from connectors.kubernetes.objects.naming import (
     team_namespace,
 )
 from connectors.kubernetes.options.pools import KubernetesPool
-from connectors.kubernetes.quotas.cells import WIDE_RESOURCES, cell_settings
+from connectors.kubernetes.quotas.cells import cell_settings
 from connectors.kubernetes.quotas.objects import (
     ADMISSION_CHECK,
     CLUSTER_QUEUE,
@@ -173,7 +173,7 @@ def _of_tree(wanted: Entitlements, shape: Shape) -> Iterable[Item]:
                 "preemption": [],
                 "checks": [naming.ADMISSION_CHECK],
                 "flavors": shape.flavors,
-                "resources": [*WIDE_RESOURCES, *shape.resources],
+                "resources": [*shape.wide_resources, *shape.resources],
                 **units.of_team(node),
             },
             node.path,
@@ -273,11 +273,12 @@ class _Units:
         """Return a cell for every resource of every flavor, as Kueue requires."""
         own = {(pool.flavor, pool.resource): pool for pool in self._shape.pools}
         found: dict[str, Value] = {}
+        wide = self._shape.wide_resources
         for flavor in self._shape.flavors:
-            for resource in (*WIDE_RESOURCES, *self._shape.resources):
+            for resource in (*wide, *self._shape.resources):
                 pool = own.get((flavor, resource))
                 if pool is None:
-                    found[f"{flavor} {resource}"] = None if resource in WIDE_RESOURCES else 0
+                    found[f"{flavor} {resource}"] = None if resource in wide else 0
                 elif self._shape.is_shared:
                     borrows, lends = self._limits(node, pool)
                     found |= cell_settings(pool, self._guaranteed(node, pool), borrows, lends)

@@ -122,6 +122,29 @@ def test_cores_are_cpu_of_a_flavor_of_their_own() -> None:
     assert [name for name in hard if "cpu" in name] == []
 
 
+def test_resources_beside_gpus_are_wide_in_each_queue() -> None:
+    """Kueue holds a workload with a resource that its queue does not have.
+
+    Planted: the queue without the resource.
+    """
+    api, shape = FakeKubeApi(), kube_shape("shared", other_resources=["rdma/hca"])
+    control = a_control(api, shape)
+    push(control, a_company_tree())
+    (group,) = api.get(queue_path(NLP))["spec"]["resourceGroups"]
+    assert group["coveredResources"] == [
+        *("cpu", "memory", "ephemeral-storage", "rdma/hca", "nvidia.com/gpu"),
+    ]
+    cells = {one["name"]: one for one in group["flavors"][0]["resources"]}
+    assert cells["rdma/hca"] == {"name": "rdma/hca", **_WIDE}
+    assert control.changes(a_company_tree()) == ()
+    plain = a_control(api, kube_shape("shared"))
+    assert sorted(
+        change.subject.rpartition(" ")[2] for change in plain.changes(a_company_tree())
+    ) == [
+        *("(org/production)", "(org/research/nlp)", "(org/research/vision)"),
+    ]
+
+
 def test_cohorts_own_the_cores_that_their_members_are_not_guaranteed() -> None:
     """In cohorts a pool of cores shares the group of the GPUs, so that each flavor has a cell of
     nothing of the other's resource. Mutants: its own cells are left out, so that nothing can be

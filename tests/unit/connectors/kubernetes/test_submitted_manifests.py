@@ -337,7 +337,29 @@ def test_devices_that_the_pool_does_not_count_are_refused(resource: str) -> None
         f"resources: {{limits: {{{resource}: 1}}}}}}]",
     )
     found = place_on(some_options(), "h100", job_of(text)).refusal
-    assert found == f"pool h100 gives its jobs no {resource}; leave the resource out"
+    advice = "leave the resource out"
+    if resource.startswith("vendor."):
+        advice += ", or have an administrator add it to the cluster's option other_resources"
+    assert found == f"pool h100 gives its jobs no {resource}; {advice}"
+
+
+def test_resources_of_networks_pass_where_the_cluster_lists_them() -> None:
+    """Planted: all resources that are no GPUs."""
+    text = recorded("job").replace(
+        "nvidia.com/gpu: 1", "{nvidia.com/gpu: 1, rdma/hca: 1, vpc.amazonaws.com/efa: 4}"
+    )
+    some = some_options(other_resources=["rdma/hca"])
+    assert place_on(some, "h100", job_of(text)).refusal == (
+        "pool h100 gives its jobs no vpc.amazonaws.com/efa; leave the resource out, or have an "
+        "administrator add it to the cluster's option other_resources"
+    )
+    options = some_options(other_resources=["rdma/hca", "vpc.amazonaws.com/efa"])
+    item, _ = objects_of(text, 3_000, options=options)
+    (container,) = item["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["rdma/hca"] == 1
+    for name in ("nvidia.com/gpumem", "amd.com/gpu"):
+        with pytest.raises(ValueError, match=f"{name} is of GPUs, which count in a pool"):
+            some_options(other_resources=[name])
 
 
 @pytest.mark.parametrize("resource", ["cpu", "memory", "ephemeral-storage", "hugepages-2Mi"])
