@@ -89,6 +89,7 @@ export function FormFields({
       draft.cpus !== "" ||
       draft.memory !== "" ||
       draft.beginAt !== "" ||
+      draft.requeueOn !== "" ||
       draft.launch !== "per_node" ||
       draft.arguments !== "" ||
       draft.folder !== "" || draft.outputFile !== "" || draft.errorFile !== "" ||
@@ -375,9 +376,18 @@ export function FormFields({
           />
           <TextInput
             label="Requeue also after"
-            description="time_limit, or exit codes; at most 10 times. Empty: then the job has ended."
+            description="time_limit, or exit codes. Empty: then the job has ended."
             placeholder="time_limit, 75"
             {...form.getInputProps("requeueOn")}
+          />
+          <TextInput
+            label="Requeue at most"
+            description="How often after such an end."
+            placeholder="10"
+            inputMode="numeric"
+            w={160}
+            disabled={draft.requeueOn.trim() === ""}
+            {...form.getInputProps("requeueMax")}
           />
           <Checkbox
             label="Allow preemption inside the guarantee"

@@ -51,8 +51,8 @@ export interface Draft {
   isRequeueable: boolean;
   /** "time_limit" and exit codes, separated by commas or spaces. */
   requeueOn: string;
-  /** How often those causes may requeue the job; null is the default. No field shows it. */
-  requeueMax: number | null;
+  /** How often those causes may requeue the job; "" is the default. */
+  requeueMax: string;
   checkpointPath: string;
   cluster: string | null;
   features: string[];
@@ -109,7 +109,7 @@ export function emptyDraft(): Draft {
     isPreemptible: false,
     isRequeueable: true,
     requeueOn: "",
-    requeueMax: null,
+    requeueMax: "",
     checkpointPath: "",
     cluster: null,
     features: [],
@@ -169,7 +169,7 @@ export function draftOf(job: JobDetail): Draft {
     isPreemptible: job.is_preemptible,
     isRequeueable: job.is_requeueable,
     requeueOn: job.requeue_on.join(", "),
-    requeueMax: job.requeue_on.length === 0 ? null : job.requeue_max,
+    requeueMax: job.requeue_on.length === 0 ? "" : String(job.requeue_max),
     checkpointPath: job.checkpoint_path ?? "",
     cluster: job.cluster,
     dependsOn: job.depends_on
@@ -396,7 +396,11 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     if (!draft.isRequeueable) request.is_requeueable = false;
     const requeueOn = causesOf(draft.requeueOn);
     if (requeueOn.length > 0) request.requeue_on = requeueOn;
-    if (requeueOn.length > 0 && draft.requeueMax !== null) request.requeue_max = draft.requeueMax;
+    if (requeueOn.length > 0 && draft.requeueMax.trim() !== "") {
+      const most = parseNodes(draft.requeueMax);
+      if (most === null) errors.requeueMax = "A whole number, at least 1.";
+      else request.requeue_max = most;
+    }
     if (draft.checkpointPath.trim() !== "") request.checkpoint_path = draft.checkpointPath.trim();
     for (const [field, member] of OWN_FILES) {
       if (draft[field].trim() !== "") request[member] = draft[field].trim();
@@ -476,6 +480,7 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   is_preemptible: "isPreemptible",
   is_requeueable: "isRequeueable",
   requeue_on: "requeueOn",
+  requeue_max: "requeueMax",
   checkpoint_path: "checkpointPath",
   cluster: "cluster",
   features: "features",
@@ -580,7 +585,9 @@ export function submitCommand(draft: Draft): string {
     option("signal", noticeText(draft));
     if (draft.isPreemptible) parts.push("--preemptible");
     if (!draft.isRequeueable) parts.push("--no-requeue");
-    for (const cause of causesOf(draft.requeueOn)) option("requeue-on", cause);
+    const causes = causesOf(draft.requeueOn);
+    for (const cause of causes) option("requeue-on", cause);
+    if (causes.length > 0) option("requeue-max", draft.requeueMax.trim());
     if (draft.isHeld) parts.push("--hold");
     option("begin", utcOf(draft.beginAt));
     for (const { job, array, condition } of parseDependencies(draft.dependsOn).dependencies) {

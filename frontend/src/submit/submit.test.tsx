@@ -258,6 +258,31 @@ describe("the draft", () => {
     );
   });
 
+  it("says after which ends a job is queued again, and how often", () => {
+    const draft = { ...emptyDraft(), team: VISION, script: "run", requeueOn: "time_limit, 75", requeueMax: "3" };
+    expect(readDraft(draft).request).toMatchObject({ requeue_on: ["time_limit", "75"], requeue_max: 3 });
+    expect(submitCommand(draft)).toContain(" --requeue-on time_limit --requeue-on 75 --requeue-max 3 ");
+    expect(readDraft({ ...draft, requeueMax: " " }).request).not.toHaveProperty("requeue_max");
+    expect(readDraft({ ...draft, requeueMax: "often" }).errors).toEqual({ requeueMax: "A whole number, at least 1." });
+    // Without such an end the number means nothing, as the disabled field shows.
+    const none = { ...draft, requeueOn: "" };
+    expect(readDraft(none).request).not.toHaveProperty("requeue_max");
+    expect(submitCommand(none)).not.toContain("--requeue");
+    const refusal = { requeue_max: "must be at most 1000" };
+    expect(placeRefusals(refusal, draft)).toEqual({ errors: { requeueMax: "must be at most 1000" }, others: [] });
+  });
+
+  it("shows the restarts of a copied job in its form", async () => {
+    const copied = aJob({ requeue_on: ["time_limit"], requeue_max: 3 });
+    const { user } = open(`/submit?from=${copied.id}`, {
+      override: ({ path }) => (path === `/api/v1/jobs/${copied.id}` ? { status: 200, body: copied } : undefined),
+    });
+    const most = await screen.findByRole("textbox", { name: "Requeue at most" });
+    expect(most).toHaveValue("3");
+    await user.clear(screen.getByRole("textbox", { name: "Requeue also after" }));
+    expect(most).toBeDisabled();
+  });
+
   it("reads jobs to wait for, one a line, and says the same in the command", () => {
     const [one, two] = ["0193508e-2f4c-7000-8000-000000000001", "0193508e-2f4c-7000-8000-000000000002"];
     const draft = { ...emptyDraft(), team: VISION, dependsOn: `${one}\n\n failed ${two} ` };
