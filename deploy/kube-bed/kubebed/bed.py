@@ -165,7 +165,7 @@ class Bed:
         for document in objects.kueue_home(settings):
             api.apply(document)
         api.apply_all(objects.webhooks(settings))
-        self._launch("kueue", "jobset")
+        self._launch("kueue", "jobset", "training", "mpi", "trainer", "ray")
         objects.make_portal_account(api, settings)
         objects.make_nodes(api, settings)
         self._wait_for(*self._servers)

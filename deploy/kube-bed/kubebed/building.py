@@ -39,6 +39,7 @@ PACKAGES = (
     "sigs.k8s.io/kueue/cmd/kueue",
     "sigs.k8s.io/jobset",
     "sigs.k8s.io/kwok/cmd/kwok",
+    "./operators",
 )
 #: Program -> what `go build` calls it, in the order of PACKAGES.
 _PROGRAMS = {
@@ -49,6 +50,7 @@ _PROGRAMS = {
     "kueue": "kueue",
     "jobset": "jobset",
     "kwok": "kwok",
+    "operators": "operators",
 }
 #: Module -> the files that are custom resources' definitions.
 _CRDS = {
@@ -64,7 +66,12 @@ _CRDS = {
     ),
     "sigs.k8s.io/kwok": ("kustomize/crd/bases/kwok.x-k8s.io_logs.yaml",),
 }
-_WEBHOOKS = "config/components/webhook/manifests.yaml"
+#: Owner of webhooks -> their file in its module.
+_WEBHOOKS = {
+    "kueue": ("sigs.k8s.io/kueue", "config/components/webhook/manifests.yaml"),
+    "jobset": ("sigs.k8s.io/jobset", "config/components/webhook/manifests.yaml"),
+    "trainer": ("github.com/kubeflow/trainer/v2", "manifests/base/webhook/manifests.yaml"),
+}
 #: Variables that the programs' own makefiles set; {} is the module's version.
 _VERSIONS = (
     ("k8s.io/kubernetes", "k8s.io/component-base/version.gitVersion={}"),
@@ -127,8 +134,8 @@ def build(binaries: Path, say: Callable[[str], None], server_s: int) -> None:
 
 
 def is_complete(binaries: Path) -> bool:
-    """Whether a build, of whatever version, has ended well there."""
-    return (binaries / _STAMP).exists()
+    """Whether a build has ended well there that has all of these servers, of whatever version."""
+    return all((binaries / name).exists() for name in (_STAMP, *_PROGRAMS))
 
 
 def find_go() -> str | None:
@@ -190,8 +197,8 @@ def _copy_manifests(folder: Path, modules: dict[str, _Module]) -> None:
                 raise BedError(f"the module {name} has no {pattern}: its layout has changed.")
             for file in files:
                 (folder / "crd" / file.name).write_bytes(file.read_bytes())
-    for owner in ("kueue", "jobset"):
-        file = modules[f"sigs.k8s.io/{owner}"].folder / _WEBHOOKS
+    for owner, (name, path) in _WEBHOOKS.items():
+        file = modules[name].folder / path
         (folder / "webhook" / f"{owner}.yaml").write_bytes(file.read_bytes())
 
 
@@ -264,6 +271,7 @@ def _stamp(go: str) -> str:
     for part in (
         (SOURCE / "go.mod").read_bytes(),
         (SOURCE / "go.sum").read_bytes(),
+        *(file.read_bytes() for file in sorted((SOURCE / "operators").glob("*.go"))),
         repr(recipe).encode(),
         _version_line(go).encode(),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -24,6 +25,13 @@ def write_configuration(settings: Settings) -> None:
     }
     for name, make in makers.items():
         write(settings.conf / f"{name}.yaml", yaml.safe_dump(make(settings)))
+    # The Training Operator's own waits for the master's name; a Pod of the bed has one container.
+    write(init_containers(settings), "[]\n")
+
+
+def init_containers(settings: Settings) -> Path:
+    """The template of what the workers of a PyTorchJob run first."""
+    return settings.conf / "init-containers.yaml"
 
 
 def _scheduler(settings: Settings) -> dict[str, Any]:

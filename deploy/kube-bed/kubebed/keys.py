@@ -28,6 +28,10 @@ CLIENTS = {
     "jobset": ("bed-jobset", "system:masters"),
     "kwok": ("bed-kwok", "system:masters"),
     "runner": ("bed-runner", "system:masters"),
+    "training": ("bed-training", "system:masters"),
+    "mpi": ("bed-mpi", "system:masters"),
+    "trainer": ("bed-trainer", "system:masters"),
+    "ray": ("bed-ray", "system:masters"),
 }
 _LIFE = dt.timedelta(days=365)
 
@@ -63,8 +67,9 @@ def make_keys(settings: Settings) -> None:
         write_kubeconfig(settings, name, certificate)
     _make_token_keys(pki)
     # Webhook servers look for tls.crt and tls.key in a folder of theirs.
-    for part in ("crt", "key"):
-        write(pki / "jobset" / f"tls.{part}", (pki / f"server.{part}").read_bytes())
+    for owner in ("jobset", "trainer"):
+        for part in ("crt", "key"):
+            write(pki / owner / f"tls.{part}", (pki / f"server.{part}").read_bytes())
     # Kueue's comes with an authority of its own: it checks the name of that authority, wants its
     # key to be RSA in PKCS#1 and the certificate to carry the service's name, and waits for ever
     # otherwise.

@@ -84,7 +84,7 @@ def kueue_home(settings: Settings) -> list[Document]:
 def webhooks(settings: Settings) -> list[Document]:
     """The modules' configurations, with the patches that their kustomizations would make."""
     documents = []
-    for owner in ("kueue", "jobset"):
+    for owner in ("kueue", "jobset", "trainer"):
         file = settings.binaries / "manifests" / "webhook" / f"{owner}.yaml"
         for document in yaml.safe_load_all(file.read_text()):
             document["metadata"] = {"name": f"{owner}-{document['metadata']['name']}"}

@@ -182,7 +182,7 @@ def _wait_until_free(port: int, name: str) -> None:
         if time.monotonic() > deadline:
             raise BedError(
                 f"port {port}, which {name} needs, is taken by another program: end it, or set "
-                "KUBE_BED_PORT to the first of 12 free ports and TIDEGATE_KUBE_BED to a new folder."
+                "KUBE_BED_PORT to the first of 17 free ports and TIDEGATE_KUBE_BED to a new folder."
             )
         time.sleep(_PAUSE_S)
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kubebed.configuration import init_containers
 from kubebed.settings import HOST, SOURCE, Settings
 
 #: Only what Jobs need: each controller left out saves memory and time at start.
@@ -51,6 +52,10 @@ def all_servers(settings: Settings) -> dict[str, Server]:
         _runner,
         _jobset,
         _kueue,
+        _training,
+        _mpi,
+        _trainer,
+        _ray,
     )
     return {server.name: server for server in (make(settings) for make in makers)}
 
@@ -236,6 +241,45 @@ def _kueue(settings: Settings) -> Server:
         ),
         ports=("kueue-webhook", "kueue-health", "kueue-metrics"),
         ready_url=f"http://{HOST}:{settings.port('kueue-health')}/readyz",
+    )
+
+
+def _training(settings: Settings) -> Server:
+    return _operator(settings, "training", f"-init-container-template={init_containers(settings)}")
+
+
+def _mpi(settings: Settings) -> Server:
+    return _operator(settings, "mpi")
+
+
+def _trainer(settings: Settings) -> Server:
+    port = "trainer-webhook"
+    return _operator(
+        settings,
+        "trainer",
+        f"-webhook-port={settings.port(port)}",
+        f"-webhook-cert-dir={settings.pki / 'trainer'}",
+        ports=(port,),
+    )
+
+
+def _ray(settings: Settings) -> Server:
+    return _operator(settings, "ray")
+
+
+def _operator(settings: Settings, name: str, *flags: str, ports: tuple[str, ...] = ()) -> Server:
+    health = f"{name}-health"
+    return Server(
+        name=name,
+        command=(
+            str(settings.binaries / "operators"),
+            f"-operator={name}",
+            f"-kubeconfig={settings.kubeconfig(name)}",
+            f"-health-probe-bind-address={HOST}:{settings.port(health)}",
+            *flags,
+        ),
+        ports=(health, *ports),
+        ready_url=f"http://{HOST}:{settings.port(health)}/readyz",
     )
 
 

@@ -22,6 +22,7 @@ REPO = SOURCE.parents[1]
 PORT_NAMES = (
     *("apiserver", "etcd", "etcd-peer", "controllers", "scheduler", "kueue-webhook"),
     *("kueue-health", "kueue-metrics", "jobset-webhook", "jobset-health", "kubelet", "runner"),
+    *("training-health", "mpi-health", "trainer-health", "trainer-webhook", "ray-health"),
 )
 _KEPT = "settings.json"
 _FOLDER = re.compile(r"/[A-Za-z0-9._/-]{1,200}")
