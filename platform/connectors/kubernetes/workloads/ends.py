@@ -109,6 +109,8 @@ def outcome_of(run: Run, admission: Admission, finish: Finish | None) -> tuple[O
         if pod.end is not None and pod.end.start_failure:
             rank = "" if pod.rank is None else f"rank {pod.rank}: "
             return Outcome.START_FAILED, f"{rank}{pod.end.start_failure}"
+    if finish is not None and _ended_by_eviction(run, admission, finish):
+        return eviction(admission.reason, admission.message)
     if is_stopped(run) and (finish is None or finish.outcome is not Outcome.SUCCEEDED):
         # It counts as stopped, whether its Pods ended first, for which it fails, or its admission.
         return Outcome.STOPPED, ""
@@ -143,6 +145,18 @@ def outcome_of(run: Run, admission: Admission, finish: Finish | None) -> tuple[O
     if finish.outcome is Outcome.FAILED and admission.was_admitted:
         return _unexplained(finish)
     return finish.outcome, printable(finish.message, NAME_LENGTH_MAX)
+
+
+def _ended_by_eviction(run: Run, admission: Admission, finish: Finish) -> bool:
+    """Return whether the object of a manifest ended only because Kueue suspended it. Raises Odd.
+
+    Nothing in its Pods reads a notice. One that ends with 0 at TERM has saved its work, and may end
+    the object of an operator.
+    """
+    if naming.manifest_pods(run.item or {}) is None or admission.is_active:
+        return False
+    at, evicted_at = moment(finish.condition, "lastTransitionTime"), admission.evicted_at
+    return evicted_at is not None and (at is None or at >= evicted_at)
 
 
 def is_stopped(run: Run) -> bool:

@@ -13,7 +13,8 @@ from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.cluster_state import KubeState
 from connectors.kubernetes.options.options import parse_options
-from connectors.protocol import Listing
+from connectors.kubernetes.workloads.observing import listing_of
+from connectors.protocol import Listing, Outcome
 
 Json = dict[str, Any]
 MANY = 300
@@ -96,3 +97,36 @@ def test_many_ends_at_once_are_all_made_sure_of(monkeypatch: pytest.MonkeyPatch)
     assert connector._looker.has_doubtful_ends(listing) is False
     assert connector._looker.has_doubtful_ends(listing) is False
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("is_manifest", "ended_at", "reason", "outcome"),
+    [
+        (True, "2026-11-21T20:54:00Z", "Deactivated", Outcome.STOPPED),
+        (True, "2026-11-21T20:54:09Z", "Deactivated", Outcome.STOPPED),
+        (
+            True,
+            "2026-11-21T20:54:09Z",
+            "DeactivatedDueToMaximumExecutionTimeExceeded",
+            Outcome.TIMED_OUT,
+        ),
+        (True, "2026-11-21T20:53:59Z", "Deactivated", Outcome.SUCCEEDED),
+        (False, "2026-11-21T20:54:09Z", "Deactivated", Outcome.SUCCEEDED),
+    ],
+)
+def test_a_manifest_that_ends_after_its_eviction_has_not_succeeded(
+    is_manifest: bool, ended_at: str, reason: str, outcome: Outcome
+) -> None:
+    """A launcher that saves at TERM and ends with 0 completes its object.
+
+    Planted: an MPIJob that was preempted counted as succeeded, and was not queued again.
+    """
+    (item,), (workload,), _ = stopped_copies(1)
+    del item["metadata"]["annotations"][naming.STOPPED]
+    if is_manifest:
+        item["metadata"]["annotations"][naming.MANIFEST] = "2"
+    end = {"type": "Complete", "status": "True", "lastTransitionTime": ended_at}
+    item["status"]["conditions"].append(end)
+    workload["status"]["conditions"][-1]["reason"] = reason
+    listing = listing_of(alone(item, workload, []), cluster_id=CLUSTER_ID, pools={})
+    assert listing.observations["tg-0"].outcome is outcome
