@@ -120,9 +120,9 @@ class JobMembers(BaseModel):
     )
     manifest: str | None = Field(
         None,
-        description="A Kubernetes manifest (YAML or JSON) instead of `script`: a Job, JobSet or "
-        "Pod, and the ResourceClaimTemplates that it names. It says itself what its size is. At "
-        "most 256 KiB",
+        description="A Kubernetes manifest (YAML or JSON) instead of `script`: a Job, JobSet, Pod, "
+        "PyTorchJob, MPIJob, TrainJob, RayJob or RayCluster, and the ResourceClaimTemplates that "
+        "it names. It says itself what its size is. At most 256 KiB",
     )
     launch: Annotated[
         Annotated[Launch, one_of(Launch, Launch)] | None,

@@ -60,8 +60,9 @@ def take_manifest(given: dict[str, Any], text: str, problems: Problems) -> Manif
         # A limit of another type stays, and is refused with the other members.
         if isinstance(limit_s, int) and not isinstance(limit_s, bool):
             given["time_limit_s"] = min(limit_s, job.time_limit_s)
-    given["image"] = job.holders[0].needs.images[0]
-    problems.lines["image"] = job.document.line_of(job.holders[0].template)
+    if images := job.holders[0].needs.images:
+        given["image"] = images[0]
+        problems.lines["image"] = job.document.line_of(job.holders[0].template)
     class_note = None
     if job.priority_class is not None and "priority_class" not in given:
         class_note = len(notes)

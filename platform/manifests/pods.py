@@ -160,15 +160,18 @@ def read_pod_spec(spec: Field, claims: Claims, marks: Mapping[str, str]) -> PodN
     )
 
 
-def needs_of_resources(resources: Field, image: str | None) -> PodNeeds:
-    """Return what a Pod of one container with `resources` asks for."""
+def needs_of_resources(resources: Field, image: str | None, environment: Field) -> PodNeeds:
+    """Return what a Pod of one container with `resources` and `environment` asks for."""
+    devices = frozenset(
+        name
+        for which in ("limits", "requests")
+        for name, amount in resources.at(which).items()
+        if not is_native(name) and amount.scaled()
+    )
     gpus = [
         Gpus(name, units)
-        for name in {
-            **(resources.at("requests").value or {}),
-            **(resources.at("limits").value or {}),
-        }
-        if is_gpu(name) and (units := _amount(resources, name, 1))
+        for name in sorted(filter(is_gpu, devices))
+        if (units := _amount(resources, name, 1))
     ]
     if len(gpus) > 1:
         resources.refuse("asks for GPUs of several kinds; ask for one kind")
@@ -177,6 +180,8 @@ def needs_of_resources(resources: Field, image: str | None) -> PodNeeds:
         cpu_milli=_amount(resources, "cpu", 1_000),
         memory_mib=_mib(_amount(resources, "memory", 1)),
         images=(image,) if image else (),
+        devices=devices,
+        variables=frozenset(_names_in(environment)),
     )
 
 
@@ -275,12 +280,16 @@ def _devices(*parts: Field) -> tuple[str, ...]:
 def _variables(*containers: Field) -> Iterator[str]:
     """Yield the names of the variables of containers. One without a name is refused."""
     for container in containers:
-        for variable in container.at("env").each():
-            name = variable.at("name").text()
-            if name:
-                yield name
-            else:
-                variable.at("name").refuse("is required: the variable's name")
+        yield from _names_in(container.at("env"))
+
+
+def _names_in(environment: Field) -> Iterator[str]:
+    for variable in environment.each():
+        name = variable.at("name").text()
+        if name:
+            yield name
+        else:
+            variable.at("name").refuse("is required: the variable's name")
 
 
 def _gpus(

@@ -23,6 +23,7 @@ NAME_MAX = 63
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 _TOP = frozenset({"apiVersion", "kind", "metadata", "spec"})
 _SHOWN_MAX = 80
+_LISTED_KINDS = ", ".join(name for (_, name), kind in KINDS.items() if not kind.refusal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +222,7 @@ def _unknown(group: str, name: str) -> str:
         )
     return (
         f"{name[:_SHOWN_MAX]} of {group[:_SHOWN_MAX] or 'v1'} is no kind of job; jobs are "
-        "Job, JobSet and Pod, with ResourceClaimTemplates, ConfigMaps and Secrets beside them"
+        f"{_LISTED_KINDS}, with ResourceClaimTemplates, ConfigMaps and Secrets beside them"
     )
 
 

@@ -15,7 +15,7 @@ from quotas.models import Quota
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.kube]
 
-MANIFEST = """
+JOB = """
 apiVersion: batch/v1
 kind: Job
 metadata: {name: lent}
@@ -32,25 +32,73 @@ spec:
         resources: {limits: {nvidia.com/gpu: 8}}
 """
 
+PYTORCHJOB = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: lent}
+spec:
+  pytorchReplicaSpecs:
+    Master:
+      restartPolicy: Never
+      template: &pods
+        spec:
+          containers:
+          - name: pytorch
+            image: registry.example.com/train:1
+            command: [/bin/sh, -c, "trap 'exit 0' TERM; sleep 1000 & wait"]
+            resources: {limits: {nvidia.com/gpu: 8}}
+    Worker:
+      replicas: 3
+      restartPolicy: Never
+      template: *pods
+"""
+
+MPIJOB = """
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: lent}
+spec:
+  mpiReplicaSpecs:
+    Launcher:
+      restartPolicy: Never
+      template:
+        spec:
+          containers:
+          - &container
+            name: mpi
+            image: registry.example.com/mpi:1
+            command: [/bin/sh, -c, "trap 'exit 0' TERM; sleep 1000 & wait"]
+    Worker:
+      replicas: 4
+      restartPolicy: Never
+      template:
+        spec:
+          containers:
+          - <<: *container
+            resources: {limits: {nvidia.com/gpu: 8}}
+"""
+
 
 def metered_mgpu(attempt: Attempt) -> list[int]:
     segments = UsageSegment.objects.filter(attempt_id=attempt.id)
     return [one.guaranteed_mgpu + one.borrowed_mgpu for one in segments]
 
 
+@pytest.mark.parametrize("manifest", [JOB, PYTORCHJOB, MPIJOB], ids=["Job", "PyTorchJob", "MPIJob"])
 def test_a_manifest_gives_back_what_it_borrowed_and_runs_again(
-    kubernetes_rig: KubernetesRig,
+    kubernetes_rig: KubernetesRig, manifest: str
 ) -> None:
     """Inference borrows all 32 GPUs with a manifest of 4 Pods. The other team takes its 8 back.
 
-    Against: objects of one name for both attempts, of which the second was refused.
+    Planted: an MPIJob whose launcher ends with 0 at TERM counted as succeeded. Against: objects of
+    one name for both attempts, of which the second was refused.
     """
     company: Company = a_company()
     company.cluster.nodes.all().delete()
     bob = a_user(company.organization, "bob")
     loop = KubernetesLoop(company.cluster, kubernetes_rig, company.nlp, company.inference)
     Quota.objects.filter(node=company.organization).update(borrow_limit_mgpu=0)
-    size = read_job_request({"team": "x", "manifest": MANIFEST}).size
+    size = read_job_request({"team": "x", "manifest": manifest}).size
     assert (size.mgpu_per_node, size.node_count) == (8_000, 4)
     lent = a_job(
         company.inference,
@@ -58,7 +106,7 @@ def test_a_manifest_gives_back_what_it_borrowed_and_runs_again(
         company.pool,
         gpus=8,
         nodes=4,
-        script=MANIFEST,
+        script=manifest,
         launch=Launch.MANIFEST.value,
     )
     loop.until(lent, "running", "failed")

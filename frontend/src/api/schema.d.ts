@@ -3533,7 +3533,7 @@ export interface components {
             is_requeueable?: boolean;
             /** @description `batch`: the script runs once, on the first node, and starts tasks on the others with `srun`, as under Slurm. `per_node`: it runs once on every node. `manifest`: the objects of a Kubernetes manifest run as they are. Default: `manifest` for a `manifest`, `batch` for an `sbatch` text with `#SBATCH` lines, else `per_node` */
             launch?: components["schemas"]["LaunchEnum"];
-            /** @description A Kubernetes manifest (YAML or JSON) instead of `script`: a Job, JobSet or Pod, and the ResourceClaimTemplates that it names. It says itself what its size is. At most 256 KiB */
+            /** @description A Kubernetes manifest (YAML or JSON) instead of `script`: a Job, JobSet, Pod, PyTorchJob, MPIJob, TrainJob, RayJob or RayCluster, and the ResourceClaimTemplates that it names. It says itself what its size is. At most 256 KiB */
             manifest?: string;
             /** @description Memory on each node, instead of the default for its GPUs or cores */
             memory_mib_per_node?: number;
@@ -3653,7 +3653,7 @@ export interface components {
             is_requeueable?: boolean;
             /** @description `batch`: the script runs once, on the first node, and starts tasks on the others with `srun`, as under Slurm. `per_node`: it runs once on every node. `manifest`: the objects of a Kubernetes manifest run as they are. Default: `manifest` for a `manifest`, `batch` for an `sbatch` text with `#SBATCH` lines, else `per_node` */
             launch?: components["schemas"]["LaunchEnum"];
-            /** @description A Kubernetes manifest (YAML or JSON) instead of `script`: a Job, JobSet or Pod, and the ResourceClaimTemplates that it names. It says itself what its size is. At most 256 KiB */
+            /** @description A Kubernetes manifest (YAML or JSON) instead of `script`: a Job, JobSet, Pod, PyTorchJob, MPIJob, TrainJob, RayJob or RayCluster, and the ResourceClaimTemplates that it names. It says itself what its size is. At most 256 KiB */
             manifest?: string;
             /** @description Memory on each node, instead of the default for its GPUs or cores */
             memory_mib_per_node?: number;

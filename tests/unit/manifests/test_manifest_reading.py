@@ -301,8 +301,9 @@ def test_several_jobs_are_told_by_name() -> None:
 def test_unknown_kinds_are_named() -> None:
     other = {"apiVersion": "example.com/v1", "kind": "Dream", "metadata": {"name": "x"}}
     assert refusals(other)[0][1] == (
-        "Dream of example.com is no kind of job; jobs are Job, JobSet and Pod, with "
-        "ResourceClaimTemplates, ConfigMaps and Secrets beside them"
+        "Dream of example.com is no kind of job; jobs are Job, JobSet, Pod, PyTorchJob, MPIJob, "
+        "TrainJob, RayJob, RayCluster, with ResourceClaimTemplates, ConfigMaps and Secrets beside "
+        "them"
     )
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}}
     assert refusals(a_job(), service) == [

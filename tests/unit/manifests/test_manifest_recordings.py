@@ -21,11 +21,11 @@ SIZES: dict[str, tuple[str, int, int, tuple[str, int], int, bool]] = {
     "job-with-claim": ("Job", 1, 1, ("gpu.nvidia.com", 1), 1, True),
     "jobset-in-a-rack": ("JobSet", 8, 8, (GPU, 8), 8, True),
     "pod": ("Pod", 1, 1, (GPU, 1), 1, True),
-    "pytorchjob": ("PyTorchJob", 4, 4, (GPU, 8), 4, False),
-    "mpijob": ("MPIJob", 2, 2, (GPU, 4), 3, False),
-    "trainjob": ("TrainJob", 2, 2, (GPU, 4), 2, False),
-    "rayjob": ("RayJob", 1, 1, (GPU, 1), 2, False),
-    "raycluster": ("RayCluster", 4, 2, (GPU, 2), 5, False),
+    "pytorchjob": ("PyTorchJob", 4, 4, (GPU, 8), 4, True),
+    "mpijob": ("MPIJob", 2, 2, (GPU, 4), 3, True),
+    "trainjob": ("TrainJob", 2, 2, (GPU, 4), 2, True),
+    "rayjob": ("RayJob", 1, 1, (GPU, 1), 3, True),
+    "raycluster": ("RayCluster", 4, 2, (GPU, 2), 5, True),
     "leaderworkerset": ("LeaderWorkerSet", 6, 6, (GPU, 8), 6, False),
     "cronjob": ("CronJob", 1, 1, (GPU, 1), 1, False),
     "deployment": ("Deployment", 2, 2, (GPU, 1), 2, False),
@@ -60,11 +60,11 @@ def test_a_manifest_is_read_with_its_size(name: str) -> None:
 
 
 def test_a_kind_that_is_not_run_is_told_by_name_and_size() -> None:
-    (told,) = read_manifest(recorded("pytorchjob")).refusals
-    assert (told.line, told.where) == (2, "document 1, PyTorchJob: kind")
+    (told,) = read_manifest(recorded("leaderworkerset")).refusals
+    assert (told.line, told.where) == (2, "document 1, LeaderWorkerSet: kind")
     assert told.detail == (
-        "jobs of this kind are not run from manifests yet; write a JobSet, "
-        "whose Pods find each other by their host names. It has 4 Pods with 8 nvidia.com/gpu each"
+        "is admitted by Kueue group by group, and jobs start whole; write a JobSet. It has 6 Pods "
+        "with 8 nvidia.com/gpu each"
     )
 
 
@@ -75,12 +75,6 @@ def test_a_job_of_volcano_is_told() -> None:
         "jobs of this kind are not run from manifests yet; write a JobSet, with a Job for each of "
         "its tasks"
     )
-
-
-def test_a_cluster_that_may_grow_says_how_far() -> None:
-    found = read_manifest(recorded("raycluster"))
-    notes = [one.detail for one in found.findings if one.verdict is Verdict.UNDERSTOOD]
-    assert notes == ["the cluster may grow to 6 replicas of this group"]
 
 
 def test_the_namespace_and_the_queue_are_the_portals() -> None:

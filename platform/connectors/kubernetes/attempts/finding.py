@@ -14,7 +14,7 @@ from connectors.kubernetes.informers.writing import path_to
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.attempts import Attempt, has_controller
 from connectors.kubernetes.objects.reading import Object
-from connectors.kubernetes.objects.resources import JOB, JOBSET, POD, Resource, resource_of
+from connectors.kubernetes.objects.resources import OF_MANIFESTS, POD, Resource, resource_of
 from connectors.kubernetes.options.options import KubernetesOptions
 
 
@@ -64,7 +64,7 @@ class Finder:
         own = self._options.resource
         if not self._options.has_kueue:
             return (own,)
-        return (own, *(kind for kind in (JOB, JOBSET) if kind is not own))
+        return (own, *(kind for kind in OF_MANIFESTS if kind is not own))
 
     def _of_kinds(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield our objects with this name."""

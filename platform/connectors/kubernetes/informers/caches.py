@@ -17,7 +17,7 @@ from connectors.kubernetes.nodes.cores import core_pools, gpu_pools
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.attempts import Attempts
 from connectors.kubernetes.objects.cluster_state import KubeState
-from connectors.kubernetes.objects.resources import KINDS, POD, RAYCLUSTER, Resource
+from connectors.kubernetes.objects.resources import OF_MANIFESTS, POD, Resource
 from connectors.kubernetes.options.options import KubernetesOptions
 
 Json = dict[str, Any]
@@ -77,7 +77,7 @@ class Caches:
         self.attempts = Attempts(cluster_id)
         self.news = threading.Event()
         own = options.resource
-        kinds = {own, *KINDS.values(), RAYCLUSTER} if options.has_kueue else {own}
+        kinds = {own, *OF_MANIFESTS} if options.has_kueue else {own}
         self._objects = {
             (kind.api_version, kind.kind): self._reflector(api, kind, is_needed=kind is own)
             for kind in kinds

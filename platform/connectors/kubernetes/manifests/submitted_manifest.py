@@ -8,15 +8,20 @@ and the manifest leaves open.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from connectors.errors import WorkloadRejected
 from connectors.kubernetes.manifests.asking import asked_of_pods
 from connectors.kubernetes.manifests.manifest_places import place_on
+from connectors.kubernetes.manifests.operator_objects import (
+    patch_runtime,
+    prepare_operator_object,
+    template_of_runtime,
+)
 from connectors.kubernetes.manifests.pod_template import TTL_S, kueue_labels, metadata, pool_of
 from connectors.kubernetes.objects import naming
-from connectors.kubernetes.objects.resources import CLAIM_TEMPLATE, JOB
+from connectors.kubernetes.objects.resources import CLAIM_TEMPLATE, JOB, resource_of
 from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.protocol import Workload
@@ -30,6 +35,13 @@ from manifests.reading import Manifest, read_manifest
 _EQUAL = "kueue.x-k8s.io/job-completions-equal-parallelism"
 _REPLACED = frozenset({QUEUE, PRIORITY, MIN_PARALLELISM, MAX_SECONDS, _EQUAL, naming.MANAGED_BY})
 _TOPOLOGY = "kueue.x-k8s.io/podset-"
+#: By kind: how the host name of a Pod continues after the name of its object.
+_HOSTS = {
+    "JobSet": "-(?:{jobs})-[0-9]+-[0-9]+",
+    "PyTorchJob": "-(?:master|worker)-[0-9]+",
+    "MPIJob": "-(?:launcher|worker-[0-9]+)",
+    "TrainJob": "-(?:{jobs})-[0-9]+-[0-9]+",
+}
 Json = dict[str, Any]
 
 
@@ -63,18 +75,29 @@ def manifest_objects(
     _part(item, "metadata")
     if job.kind == "Pod":
         item = _job_of_pod(item)
-    _set_counts(item, pods_at_once, job)
-    templates = {one.name: _at(item, _path_in(job, one)) for one in job.pod_sets}
+    counts = _counts(job, pods_at_once)
+    if job.kind in ("Job", "JobSet", "Pod"):
+        _set_counts(item, counts, job)
+        item["spec"]["ttlSecondsAfterFinished"] = TTL_S
+    else:
+        prepare_operator_object(item, job, counts)
+    templates = _templates(item, job)
     for pods in job.pod_sets:
         _Template(workload, options, cluster_id, pool, claims).fill(templates[pods.name], pods)
         _rename_sources(templates[pods.name]["spec"], beside)
     if job.kind == "JobSet":
         for replicated in item["spec"]["replicatedJobs"]:
             _keep_marks(replicated["template"])
-        _rename_hosts(item, job, naming.workload_name(workload.key))
-    item["spec"]["suspend"] = True
-    item["spec"]["ttlSecondsAfterFinished"] = TTL_S
-    counted = [(_count(one, pods_at_once), templates[one.name]) for one in job.pod_sets]
+    if job.kind == "TrainJob":
+        _rename_sources(item["spec"], beside)
+        patch_runtime(item, templates)
+    _rename_hosts(item, job, naming.workload_name(workload.key))
+    suspended = item
+    *path, last = resource_of(item).suspend_at
+    for step in path:
+        suspended = _part(suspended, step)
+    suspended[last] = True
+    counted = [(counts[one.name], templates[one.name]) for one in job.pod_sets]
     item["metadata"] = metadata(
         workload,
         cluster_id,
@@ -134,6 +157,13 @@ def _job_of_pod(pod: Json) -> Json:
     }
 
 
+def _templates(item: Json, job: ManifestJob) -> dict[str, Json]:
+    """Return the template of each Pod set by its name."""
+    if job.kind == "TrainJob":
+        return {one.name: template_of_runtime(item, one) for one in job.pod_sets}
+    return {one.name: _at(item, _path_in(job, one)) for one in job.pod_sets}
+
+
 def _path_in(job: ManifestJob, pods: PodSet) -> Path:
     return ("spec", "template") if job.kind == "Pod" else pods.template
 
@@ -145,12 +175,19 @@ def _at(item: Json, path: Path) -> Json:
     return found  # type: ignore[no-any-return]
 
 
-def _count(pods: PodSet, granted: int) -> int:
-    """Return how many Pods of the set run at once; an elastic Job has as many as were granted."""
-    return pods.count if pods.count_min is None else granted
+def _counts(job: ManifestJob, granted: int) -> dict[str, int]:
+    """Return how many Pods of each set run at once.
+
+    The elastic one of an elastic job has what the others leave of those that were granted.
+    """
+    counts = {one.name: one.count for one in job.pod_sets}
+    for pods in job.pod_sets:
+        if pods.count_min is not None:
+            counts[pods.name] = granted - (job.nodes - pods.count)
+    return counts
 
 
-def _set_counts(item: Json, granted: int, job: ManifestJob) -> None:
+def _set_counts(item: Json, counts: Mapping[str, int], job: ManifestJob) -> None:
     """Set the number of Pods of an elastic Job, and an index for each Pod."""
     for pods in job.pod_sets:
         spec: Json = _at(item, _path_in(job, pods)[:-1])
@@ -160,7 +197,7 @@ def _set_counts(item: Json, granted: int, job: ManifestJob) -> None:
             spec["completions"] = pods.total // pods.copies
             spec["completionMode"] = "Indexed"
         if pods.count_min is not None:
-            spec["parallelism"] = _count(pods, granted)
+            spec["parallelism"] = counts[pods.name]
             marks = item["metadata"].get("annotations") or {}
             if marks.get(_EQUAL) == "true":
                 spec["completions"] = spec["parallelism"]
@@ -361,30 +398,39 @@ def _rename_sources(part: Any, names: Mapping[tuple[str, str], str]) -> None:
 
 
 def _rename_hosts(item: Json, job: ManifestJob, name: str) -> None:
-    """Write the name that the JobSet has here where its containers name its Pods' hosts.
+    """Write the name that the object has here where its containers name its Pods' hosts.
 
-    A Pod's host is JOBSET-JOB-NUMBER-INDEX, in the subdomain JOBSET unless the JobSet names one.
+    A host is the object's name with an ending of its kind. Some are in the subdomain of that name.
     """
-    if job.name is None:
+    ending = _HOSTS.get(job.kind)
+    if job.name is None or ending is None:
         return
     jobs = "|".join(re.escape(one.name) for one in job.pod_sets)
     host = re.compile(
-        rf"(?<![\w.-]){re.escape(job.name)}(-(?:{jobs})-[0-9]+-[0-9]+)(?:\.({re.escape(job.name)}))?"
-        r"(?![\w-])"
+        rf"(?<![\w.-]){re.escape(job.name)}({ending.format(jobs=jobs)})"
+        rf"(?:\.({re.escape(job.name)}))?(?![\w-])"
     )
 
     def renamed(text: str) -> str:
         return host.sub(lambda found: f"{name}{found[1]}{f'.{name}' if found[2] else ''}", text)
 
+    for container in _containers(item, job):
+        for member in ("command", "args"):
+            if member in container:
+                container[member] = _mapped(container[member], renamed)
+        for variable in container.get("env") or ():
+            if isinstance(variable.get("value"), str):
+                variable["value"] = renamed(variable["value"])
+
+
+def _containers(item: Json, job: ManifestJob) -> Iterator[Json]:
+    """Yield the containers of the Pods of `job`."""
+    if job.kind == "TrainJob":
+        yield item["spec"]["trainer"]
+        return
     for pods in job.pod_sets:
-        spec = _at(item, pods.template)["spec"]
-        for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
-            for member in ("command", "args"):
-                if member in container:
-                    container[member] = _mapped(container[member], renamed)
-            for variable in container.get("env") or ():
-                if isinstance(variable.get("value"), str):
-                    variable["value"] = renamed(variable["value"])
+        spec = _at(item, _path_in(job, pods))["spec"]
+        yield from (*(spec.get("initContainers") or ()), *spec["containers"])
 
 
 def _mapped(words: Any, change: Callable[[str], str]) -> Any:

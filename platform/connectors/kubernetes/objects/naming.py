@@ -33,7 +33,8 @@ LIMIT = "tidegate.io/time-limit"
 STOPPED = "tidegate.io/stopped"
 #: Annotation of Pods: the rank of the Pod whose index is 0, where that is not 0.
 FIRST_RANK = "tidegate.io/first-rank"
-#: Annotation of Pods: how many ranks each copy of a JobSet's Job has, where it has several.
+#: Annotation of Pods: how many ranks each copy of a JobSet's Job has, where it has several. Also
+#: how many hosts each replica of a group of Ray's workers has.
 RANKS_OF_COPY = "tidegate.io/ranks-of-copy"
 #: Annotation of the object of a manifest: how many of its Pods hold GPUs at once.
 MANIFEST = "tidegate.io/manifest"
@@ -87,7 +88,11 @@ INDEX_OF_JOB = "batch.kubernetes.io/job-completion-index"
 INDEX_OF_REPLICA = "training.kubeflow.org/replica-index"
 #: Label of Pods: which copy of a JobSet's Job they belong to.
 INDEX_OF_COPY = "jobset.sigs.k8s.io/job-index"
-_INDEXES = (INDEX_OF_JOB, INDEX_OF_REPLICA)
+#: Labels of a worker of Ray: its replica in the group, and its host in a replica of several.
+INDEX_OF_WORKER = "ray.io/worker-group-replica-index"
+INDEX_OF_HOST = "ray.io/replica-host-index"
+_INDEXES = (INDEX_OF_JOB, INDEX_OF_REPLICA, INDEX_OF_HOST)
+_COPIES = (INDEX_OF_COPY, INDEX_OF_WORKER)
 
 
 def workload_name(key: str) -> str:
@@ -159,7 +164,8 @@ def rank_of(pod: Mapping[str, Any]) -> int | None:
             break
     copy, of_copy = "0", "0"
     if RANKS_OF_COPY in annotations:
-        copy, of_copy = str(pod_labels.get(INDEX_OF_COPY)), str(annotations[RANKS_OF_COPY])
+        copy = str(next((pod_labels[name] for name in _COPIES if name in pod_labels), None))
+        of_copy = str(annotations[RANKS_OF_COPY])
     if not all(_INDEX.fullmatch(one) for one in (first, index, copy, of_copy)):
         return None
     return int(first) + int(index) + int(copy) * int(of_copy)

@@ -42,7 +42,7 @@ PYTORCHJOB = Resource(
 )
 MPIJOB = Resource("kubeflow.org/v2beta1", "MPIJob", "mpijobs", ("spec", "runPolicy", "suspend"))
 RAYJOB = Resource("ray.io/v1", "RayJob", "rayjobs", ("spec", "suspend"))
-#: Never an object of ours: the operator creates them for RayJobs, and people submit them to Kueue.
+#: Also created by the operator, for RayJobs.
 RAYCLUSTER = Resource("ray.io/v1", "RayCluster", "rayclusters", ("spec", "suspend"))
 #: Label of Pods: the uid of the JobSet that they belong to.
 JOBSET_UID = "jobset.sigs.k8s.io/jobset-uid"
@@ -74,6 +74,8 @@ KINDS: Mapping[str, Resource] = {
     "mpijob": MPIJOB,
     "rayjob": RAYJOB,
 }
+#: What a manifest may be there. A Pod is run as a Job.
+OF_MANIFESTS = (*KINDS.values(), RAYCLUSTER)
 #: The other schedulers, by option `scheduler`. With them a workload is a Job, the only kind that
 #: can be created without any Pod before its release (a Job of Volcano's own kind cannot).
 OTHER_SCHEDULERS = ("volcano", "kai", "yunikorn")

@@ -146,7 +146,7 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
         exit_codes=exit_codes if started_at is not None else {},
         message=message,
         submitted_at=moment(item, "metadata", "creationTimestamp"),
-        slots=None if is_partial else _slots(ranks, at_once),
+        slots=None if is_partial else _slots(run.pods if at_once else ranks, at_once),
         is_stuck=wait is not None and wait.is_stuck,
         is_held_by_others=wait is not None and wait.is_held_by_others,
         account=text(item, "metadata", "namespace"),

@@ -419,7 +419,8 @@ def finish_of(item: Object, workload: Object | None) -> Finish | None:
     for path in (("status", "jobDeploymentStatus"), ("status", "state", "phase")):
         outcome_of_state = _FINISHED_STATES.get(_word(item, path))
         if outcome_of_state is not None:
-            return Finish(outcome_of_state, _word(item, path), "", {})
+            outcome = _refined(outcome_of_state, _word(item, ("status", "reason")))
+            return Finish(outcome, _word(item, path), "", {})
     if workload is not None and is_true(workload, "Finished"):
         found = conditions(workload)["Finished"]
         reason = text(found, "reason")
@@ -469,6 +470,9 @@ def is_at_rest(item: Object) -> bool:
     if "Suspended" in conditions(item):
         return "Suspended" in are_true
     if any(kind in are_true for kind, _ in _FINISHED):
+        return True
+    if _word(item, ("status", "state")) == "suspended":
+        # A RayCluster.
         return True
     return _word(item, ("status", "jobDeploymentStatus")) == "Suspended" or (
         bool(flag(item, "spec", "suspend")) and not part(item, "status")

@@ -230,8 +230,8 @@ JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
 class AClusterApart:
     """A connector whose watches are silent, and what the server has meanwhile."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.connector = KubernetesConnector(some_options(), CLUSTER_ID)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
+        self.connector = KubernetesConnector(some_options(**options), CLUSTER_ID)
         self.jobs: list[Json] = []
         #: None where the server does not know the kind.
         self.jobsets: list[Json] | None = None
@@ -324,7 +324,8 @@ def test_what_was_stopped_behind_our_back_is_not_released(monkeypatch: pytest.Mo
 
 
 def test_one_of_an_earlier_kind_is_asked_for_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    apart = AClusterApart(monkeypatch)
+    """It had Kueue, and has another scheduler now, whose jobs are Jobs."""
+    apart = AClusterApart(monkeypatch, scheduler="volcano")
     earlier = a_kube_job("s1") | {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
     path = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/pytorchjobs/{KEY}"
     apart.attempts.item_changed(None, earlier)

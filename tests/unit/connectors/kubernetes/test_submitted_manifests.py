@@ -472,6 +472,13 @@ def test_invalid_options_refuse() -> None:
         ({naming.INDEX_OF_JOB: "3", naming.RANKS_OF_COPY: "4"}, {naming.INDEX_OF_COPY: "1"}, 7),
         ({naming.RANKS_OF_COPY: "1", naming.FIRST_RANK: "1"}, {naming.INDEX_OF_COPY: "2"}, 3),
         ({naming.RANKS_OF_COPY: "4"}, {}, None),
+        # A worker of Ray: the group's first rank, its replica, and its host of several.
+        ({naming.RANKS_OF_COPY: "1", naming.FIRST_RANK: "2"}, {naming.INDEX_OF_WORKER: "3"}, 5),
+        (
+            {naming.RANKS_OF_COPY: "2", naming.FIRST_RANK: "2"},
+            {naming.INDEX_OF_WORKER: "3", naming.INDEX_OF_HOST: "1"},
+            9,
+        ),
     ],
 )
 def test_the_rank_of_a_pod_of_several_copies(
