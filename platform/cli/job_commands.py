@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -37,6 +37,7 @@ from cli.job_text import (
 from cli.output import Format, now_utc, print_data, tell
 from cli.submitting import (
     begin_time,
+    bodies_of,
     body_of,
     mebibytes,
     notice,
@@ -255,6 +256,7 @@ def submit(
 ) -> None:
     """Submit a job, and print its id (with --array, the id of the array).
 
+    Each job of a Kubernetes manifest is submitted, or none if one of them would be refused.
     With --plan, show where and when it would run. Exit codes: 0 submitted (or the plan could run),
     3 refused (or could never run).
     """
@@ -314,19 +316,38 @@ def submit(
         if not api.settings.team:
             raise CliError("Which team? Give --team PATH, or set TIDEGATE_TEAM.")
         body["team"] = api.settings.team
-    try:
+    bodies = bodies_of(body)
+    if plan or len(bodies) > 1:
+        # No job of a file is submitted if one of them would be refused.
+        plans = [_posted(api, one, dry_run="true") for one in bodies]
+        for planned in plans:
+            if plan or not planned["fits"]:
+                _show_plan(planned, output)
+        if not all(planned["fits"] for planned in plans):
+            raise typer.Exit(REFUSED)
         if plan:
-            _show_plan(api.post("jobs", body, dry_run="true"), output)
             return
-        job = api.post("jobs", body, key=str(uuid4()))
+    for done, one in enumerate(bodies):
+        try:
+            job = _posted(api, one, key=str(uuid4()))
+        except CliError:
+            if done:
+                tell(f"{done} of the {len(bodies)} jobs of the file are submitted.")
+            raise
+        if output is not Format.TABLE:
+            print_data(job, output)
+            continue
+        print_notes(job["notes"])
+        typer.echo(job["array"]["id"] if job["array"] else job["id"])
+
+
+def _posted(api: Api, body: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    """Return the server's answer to a submission. The notes of a refusal are printed."""
+    try:
+        return api.post("jobs", body, **options)
     except Refused as refusal:
         print_notes(refusal.problem.get("notes") or [])
         raise
-    if output is not Format.TABLE:
-        print_data(job, output)
-        return
-    print_notes(job["notes"])
-    typer.echo(job["array"]["id"] if job["array"] else job["id"])
 
 
 def _show_plan(found: dict[str, Any], output: Format) -> None:
@@ -335,8 +356,6 @@ def _show_plan(found: dict[str, Any], output: Format) -> None:
         print_plan(found)
     else:
         print_data(found, output)
-    if not found["fits"]:
-        raise typer.Exit(REFUSED)
 
 
 def ls(

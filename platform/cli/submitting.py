@@ -28,6 +28,13 @@ _MEMORY = re.compile(r"([0-9]{1,9})([MGTmgt])?")
 _MEMORY_SHIFTS = {"M": 0, "G": 10, "T": 20}
 #: The field that every Kubernetes object has at its top, in YAML or JSON.
 _OBJECT = re.compile(r"^(?:apiVersion|[ \t{]*\"apiVersion\")[ \t]*:", re.MULTILINE)
+#: A line that begins a document of YAML. No text in a document can have it.
+_MARKER = re.compile(r"---(?=[ \t\r\n]|$)")
+_KIND = re.compile(r"^kind:[ \t]*[\"']?(\w+)", re.MULTILINE)
+#: Kinds of objects that belong to the jobs of their file.
+_BESIDE = frozenset({"ConfigMap", "ResourceClaimTemplate", "Secret"})
+#: The most jobs of a file.
+JOBS_MAX = 20
 _LARGE = re.compile(r"[0-9]{10,}(?:\.[0-9]+)?")
 
 
@@ -74,6 +81,45 @@ def body_of(
     body = {name: value for name, value in body.items() if name not in overruled}
     environment = {**(body.get("environment") or {}), **(given.pop("environment", None) or {})}
     return {**body, **given, **({"environment": environment} if environment else {})}
+
+
+def bodies_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a body for each job of the manifest in `body`; `body` alone for any other request.
+
+    Each has the whole file without the other jobs. Its lines keep their numbers. The items of a
+    List stay together. Raises CliError for too many jobs.
+    """
+    text = body.get("manifest")
+    if not isinstance(text, str) or text.lstrip()[:1] == "{":
+        return [dict(body)]
+    documents: list[list[str]] = [[]]
+    for line in text.splitlines(keepends=True):
+        if _MARKER.match(line):
+            documents.append([])
+        documents[-1].append(line)
+    kinds = [_KIND.search("".join(lines)) for lines in documents]
+    jobs = [
+        number for number, kind in enumerate(kinds) if kind is not None and kind[1] not in _BESIDE
+    ]
+    if len(jobs) < 2 or any(kind is not None and kind[1] == "List" for kind in kinds):
+        return [dict(body)]
+    if len(jobs) > JOBS_MAX:
+        raise CliError(f"The file has {len(jobs)} jobs; at most {JOBS_MAX} are submitted at once.")
+    return [
+        {
+            **body,
+            "manifest": "".join(
+                _emptied(line) if number in jobs and number != job else line
+                for number, lines in enumerate(documents)
+                for line in lines
+            ),
+        }
+        for job in jobs
+    ]
+
+
+def _emptied(line: str) -> str:
+    return "---\n" if _MARKER.match(line) else "\n"
 
 
 def variables(pairs: Sequence[str]) -> dict[str, str] | None:

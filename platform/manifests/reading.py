@@ -101,7 +101,8 @@ class _Reading:
                 0,
                 "manifest",
                 Verdict.REFUSED,
-                f"has {len(self._jobs)} jobs ({listed}); submit each in a text of its own",
+                f"has {len(self._jobs)} jobs ({listed}); submit each in a text of its own, or the "
+                "file with `tidegate submit`, which does so",
             )
         elif not self._jobs and not any(
             one.verdict is Verdict.REFUSED for one in self._findings.all()

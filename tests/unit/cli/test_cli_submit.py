@@ -173,6 +173,69 @@ def test_a_manifest_is_sent_as_it_is(
     assert server.body() == {"team": TEAM, member: text, **named}
 
 
+SEVERAL = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: a}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: shared}
+data:
+  run.sh: |
+    # no marker: ---
+--- # the second
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: b}
+"""
+
+
+def test_each_job_of_a_manifest_is_submitted(server: Server, tmp_path: Path) -> None:
+    """All are planned before the first is submitted. Each keeps its lines, and what is beside it.
+
+    Planted: documents cut out, so that notes named other lines.
+    """
+    path = tmp_path / "jobs.yaml"
+    path.write_text(SEVERAL)
+    server.routes["POST jobs"] = [{"fits": True}, {"fits": True}, created(), created()]
+    ran = server.run("submit", "--team", TEAM, str(path))
+    assert (ran.exit_code, ran.out, ran.err) == (0, f"{JOB_ID}\n{JOB_ID}\n", "")
+    lines = SEVERAL.splitlines(keepends=True)
+    first = "".join([*lines[:10], "---\n", *["\n"] * 3])
+    second = "".join([*["\n"] * 3, *lines[3:]])
+    assert server.sent == ["POST jobs?dry_run=true"] * 2 + ["POST jobs"] * 2
+    assert [server.body(number)["manifest"] for number in range(4)] == [first, second] * 2
+    keys = [request.headers.get("Idempotency-Key") for request in server.requests[2:]]
+    assert len({*keys, None}) == 3
+
+
+def test_no_job_of_a_manifest_is_submitted_if_one_is_refused(
+    server: Server, tmp_path: Path
+) -> None:
+    """Planted: the first was queued before the second was planned."""
+    path = tmp_path / "jobs.yaml"
+    path.write_text(SEVERAL)
+    refused = a_problem(400, detail="manifest: line 13 is wrong.")
+    server.routes["POST jobs"] = [{"fits": True}, refused]
+    ran = server.run("submit", "--team", TEAM, str(path))
+    assert (ran.exit_code, ran.out, server.sent) == (3, "", ["POST jobs?dry_run=true"] * 2)
+    assert "line 13 is wrong" in ran.err
+    server.requests.clear()
+    server.routes["POST jobs"] = [{"fits": True}, {"fits": True}, created(), refused]
+    ran = server.run("submit", "--team", TEAM, str(path))
+    assert (ran.exit_code, ran.out) == (3, f"{JOB_ID}\n")
+    assert "1 of the 2 jobs of the file are submitted." in ran.err
+
+
+def test_a_file_has_a_bounded_number_of_jobs(server: Server, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.yaml"
+    path.write_text("---\n".join(["apiVersion: batch/v1\nkind: Job\n"] * 21))
+    ran = server.run("submit", "--team", TEAM, str(path))
+    assert (ran.exit_code, server.sent) == (2, [])
+    assert "The file has 21 jobs; at most 20 are submitted at once." in ran.err
+
+
 def test_several_pools_and_the_ones_of_a_file_that_they_win_over(
     server: Server, tmp_path: Path
 ) -> None:

@@ -294,7 +294,8 @@ def test_the_refusals_that_are_shown_have_a_limit() -> None:
 
 def test_several_jobs_are_told_by_name() -> None:
     assert read(a_job(), a_jobset(replicated("w", a_pod()))).refusals[0].detail == (
-        "has 2 jobs (Job train, JobSet set); submit each in a text of its own"
+        "has 2 jobs (Job train, JobSet set); submit each in a text of its own, or the file with "
+        "`tidegate submit`, which does so"
     )
 
 
