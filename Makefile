@@ -29,7 +29,7 @@ NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 .DEFAULT_GOAL := help
 .PHONY: help up dev down status reset psql environment frontend-build test checks lint types imports \
 	migrations openapi openapi-check reference hooks unit laws pure rest e2e pictures chromium frontend bench \
-	bench-smoke lock slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
+	bench-smoke lock recipes slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
 	kube-bed-stop
 
 help: ## List the targets
@@ -107,7 +107,7 @@ openapi-check: environment ## frontend/openapi.json is what the code says
 		&& diff -u frontend/mock/cluster-kinds.json var/cluster-kinds.json \
 		|| { echo "frontend/openapi.json or mock/cluster-kinds.json is not what the code says: run \`make openapi\`." >&2; exit 1; }
 
-reference: environment ## Write the generated parts of docs/reference anew
+reference: environment ## Write the generated parts of docs/reference and docs/guide anew
 	PYTHONPATH=.:platform:tests DJANGO_SETTINGS_MODULE=portal.settings $(BIN)/python tests/reference.py
 
 hooks: environment ## Install the checks that run before a commit and before a push
@@ -179,6 +179,9 @@ bench: environment frontend-build ## The figures of speed; TRACE=... QUOTAS=...:
 
 bench-smoke: environment frontend-build ## The benchmarks with small numbers: that they run
 	@$(BIN)/python tests/performance/smoke.py
+
+recipes: environment ## Run the checkpointing recipes for real (installs some GB once; ONLY=FILE: one)
+	$(BIN)/python tests/recipes/run_recipes.py $(ONLY)
 
 lock: environment ## Resolve pyproject.toml into both lock files anew
 	$(COMPILE_LOCK) --extra server --output-file requirements.lock

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/reference that follow from the code; `make reference` runs it."""
+"""Writes pages of docs that follow from the code or from files; `make reference` runs it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from cli.main import app
 
 REPO = Path(__file__).resolve().parents[1]
 PAGES = REPO / "docs/reference"
+GUIDE = REPO / "docs/guide"
 
 _GENERATED = (
     "<!-- Written by `make reference`. Change the code or tests/reference.py, not this file. -->\n"
@@ -309,6 +310,25 @@ def api(page: str) -> str:
     return _BLOCK.sub(lambda found: f"{found[1]}\n{tables[found[2]]()}\n{found[3]}", page)
 
 
+_RECIPE = re.compile(
+    r"(<!-- (\w+\.(py|sh)): written by `make reference` -->\n).*?(<!-- end -->)", re.DOTALL
+)
+_LANGUAGES = {"py": "python", "sh": "bash"}
+
+
+def recipes(page: str) -> str:
+    """The page of the recipes, with the text of each of their files."""
+
+    def block(found: re.Match[str]) -> str:
+        text = (GUIDE / "recipes" / found[2]).read_text()
+        return (
+            f"{found[1]}<details>\n<summary>{found[2]}</summary>\n\n"
+            f"```{_LANGUAGES[found[3]]}\n{text}```\n\n</details>\n{found[4]}"
+        )
+
+    return _RECIPE.sub(block, page)
+
+
 def pages() -> dict[Path, str]:
     """Every page that follows from the code, as it should be."""
     import portal.urls  # noqa: F401 - loads every kind of error
@@ -317,6 +337,7 @@ def pages() -> dict[Path, str]:
         PAGES / "reason-codes.md": reason_codes(),
         PAGES / "cli.md": commands(),
         PAGES / "api.md": api((PAGES / "api.md").read_text()),
+        GUIDE / "checkpointing.md": recipes((GUIDE / "checkpointing.md").read_text()),
     }
 
 

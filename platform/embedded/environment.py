@@ -22,6 +22,8 @@ _VALKEY = "TIDEGATE_VALKEY_URL"
 _DEMO = "TIDEGATE_DEMO"
 _LOCAL_ROOTS = "TIDEGATE_LOCAL_ROOTS"
 _SECRET_KEY = "TIDEGATE_SECRET_KEY"  # noqa: S105 - the name of a variable
+#: The variables that name servers and secrets of this installation.
+_OWN = frozenset({_DATABASE, _OWNER_DATABASE, _SECRET_KEY, _VALKEY})
 
 
 @dataclass(frozen=True)
@@ -146,9 +148,13 @@ def service_environment(
 ) -> dict[str, str]:
     """Return a service's environment: ours without foreign database settings, plus `var/env`.
 
-    Only migrations get the owner's address. No service reads `var/env` itself.
+    A variable of ours wins over `var/env`, but for addresses and secrets, which this installation
+    has of its own. Only migrations get the owner's address. No service reads `var/env` itself.
     """
     ours = read_env_file(layout.env_file)
+    ours.update((name, inherited[name]) for name in ours.keys() - _OWN if name in inherited)
+    if _LOCAL_ROOTS in ours:
+        ours[_LOCAL_ROOTS] = _with_our_own(ours[_LOCAL_ROOTS], layout)
     if not as_owner:
         ours.pop(_OWNER_DATABASE, None)
     kept = {

@@ -18,6 +18,7 @@ from builders.connector_builders import eventually
 REPO = Path(__file__).resolve().parents[2]
 START_WITHIN_S = 240
 STOP_WITHIN_S = 120
+_LOG_BYTES_MAX = 256 << 10
 _OPEN_STATES = "held,queued,starting,running,preempting"
 
 Found = TypeVar("Found")
@@ -89,6 +90,15 @@ class Caller:
     def _open_jobs(self) -> list[Any]:
         jobs: list[Any] = self.get("/jobs", state=_OPEN_STATES, limit=100)["items"]
         return jobs
+
+    def log(self, job_id: str, attempt: int, rank: int = 0) -> str:
+        """What a rank of an attempt has printed so far, at most 256 KiB; nothing is no error."""
+        asked = {"attempt": attempt, "rank": rank, "stream": "stdout", "limit": _LOG_BYTES_MAX}
+        response = self.http.get(f"/jobs/{job_id}/logs", params=asked)
+        if response.status_code == 404:
+            return ""
+        text: str = self._body(response)["text"]
+        return text
 
     def use(self, node: str) -> Any:
         """Where a tree node stands in the pool."""

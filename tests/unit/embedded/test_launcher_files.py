@@ -134,6 +134,25 @@ def test_services_get_no_address_of_the_owner_and_no_foreign_database(tmp_path: 
     assert owner["TIDEGATE_OWNER_DATABASE_URL"] == lines["TIDEGATE_OWNER_DATABASE_URL"]
 
 
+def test_a_variable_wins_over_the_file_but_for_addresses_and_secrets(tmp_path: Path) -> None:
+    """Planted: the file won, so that folders listed in the environment were refused; the list of
+    the environment alone, without the folder of the demo's cluster; its secret key."""
+    layout = a_layout(tmp_path)
+    load_secrets(layout)
+    lines = read_env_file(layout.env_file)
+    inherited = {
+        "TIDEGATE_LOCAL_ROOTS": "/srv/lab",
+        "TIDEGATE_KUBECONFIGS": "/srv/kubeconfigs/",
+        "TIDEGATE_SECRET_KEY": "of another installation",
+        "TIDEGATE_VALKEY_URL": "redis://elsewhere/0",
+    }
+    seen = service_environment(layout, inherited)
+    assert seen["TIDEGATE_LOCAL_ROOTS"] == f"/srv/lab,{layout.state}/local"
+    assert seen["TIDEGATE_KUBECONFIGS"] == "/srv/kubeconfigs/"
+    for name in ("TIDEGATE_SECRET_KEY", "TIDEGATE_VALKEY_URL", "TIDEGATE_SLURM_ORIGINS"):
+        assert seen[name] == lines[name]
+
+
 def test_jobs_are_told_where_this_portal_is_unless_its_settings_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
