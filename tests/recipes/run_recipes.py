@@ -87,7 +87,18 @@ def install() -> None:
     if not (ENVIRONMENT / "bin/python").exists():
         _run([str(uv), "venv", "--quiet", str(ENVIRONMENT)])
     python = ["--python", str(ENVIRONMENT / "bin/python")]
-    _run([str(uv), "pip", "install", "--quiet", *python, "-r", str(HERE / "requirements.txt")])
+    _run(
+        [
+            str(uv),
+            "pip",
+            "install",
+            "--quiet",
+            "--compile-bytecode",
+            *python,
+            "-r",
+            str(HERE / "requirements.txt"),
+        ]
+    )
 
 
 def try_recipe(tidegate: Tidegate, commands: dict[str, list[str]], name: str, shared: Path) -> bool:
