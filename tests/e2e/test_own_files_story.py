@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, Page, expect
 
 from builders.installation import REPO, Tidegate, settle
 from builders.lab import BORROWER, NODES, OWNER, POOL, a_lab
@@ -16,6 +17,8 @@ pytestmark = [pytest.mark.story, pytest.mark.timeout(600)]
 
 RECIPE = REPO / "docs/guide/recipes/train_plain.py"
 STEPS = 600
+SBATCH = Path(__file__).with_name("own_files") / "gpt.sbatch"
+WITHIN_MS = 30_000
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +77,61 @@ def test_a_recipe_goes_on_at_the_step_that_it_saved(lab: Tidegate, tmp_path: Pat
     (attempt, _) = borrower.get(f"/jobs/{job}/attempts")["items"]
     assert attempt["checkpoint_at"] >= attempt["notice_at"]
     assert attempt["exit_codes"] == {"0": 143}
+
+
+def drop(page: Page, file: Path) -> None:
+    """Drop a file on the field for scripts, as from the desktop."""
+    dropped = page.evaluate_handle(
+        """([name, text]) => {
+            const dropped = new DataTransfer();
+            dropped.items.add(new File([text], name));
+            return dropped;
+        }""",
+        [file.name, file.read_text()],
+    )
+    field = page.get_by_role("textbox", name="sbatch script or manifest")
+    field.dispatch_event("drop", {"dataTransfer": dropped})
+
+
+@pytest.mark.browser
+def test_an_sbatch_file_is_dropped_preempted_and_goes_on(lab: Tidegate, browser: Browser) -> None:
+    """The file is not edited: its handler of USR1 lets the tasks of srun save.
+
+    Planted: a notice that goes to the tasks and not to the shell.
+    """
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.set_default_timeout(WITHIN_MS)
+    expect.set_options(timeout=WITHIN_MS)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    ivan = lab.personas["ivan@ai-company"]
+    page.goto(f"{lab.address}/")
+    page.get_by_label("Login").fill(ivan.login)
+    page.get_by_role("textbox", name="Password").fill(ivan.password)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name=re.compile("^Hello"))).to_be_visible()
+
+    page.goto(f"{lab.address}/submit?door=sbatch")
+    drop(page, SBATCH)
+    notes = page.get_by_role("region", name="What was read from the script")
+    for line in ("--partition=lab", "--nodes=2", "--gres=gpu:1", "--signal=B:USR1@300"):
+        expect(notes).to_contain_text(line)
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.get_by_role("heading", name="gpt-345m")).to_be_visible()
+    job = page.url.rpartition("/")[2].partition("?")[0]
+
+    borrower = lab.caller(ivan.login)
+    settle(lambda: "1: step 50 " in borrower.log(job, 1) and "0: step 50 " in borrower.log(job, 1))
+    take_back(lab)
+    assert borrower.until(job, "succeeded")["attempt"] == 2
+    first, second = (borrower.log(job, attempt) for attempt in (1, 2))
+    assert first.startswith("attempt 0: 2 tasks on 2 nodes from lab-001 on\n")
+    assert "\nUSR1: the ranks save\n" in first
+    assert second.startswith("attempt 1: 2 tasks on 2 nodes from lab-001 on\n")
+    saved = dict(re.findall(r"(\d): step (\d+) saved", first))
+    assert saved.keys() == {"0", "1"}
+    assert dict(re.findall(r"(\d): step (\d+) resumed", second)) == saved
+    assert second.count("pretraining complete") == 2
+    expect(page.get_by_text("succeeded", exact=True).first).to_be_visible()
+    page.close()
+    assert errors == []

@@ -39,7 +39,6 @@ ENVIRONMENT = Path.home() / ".cache/tidegate/recipes"
 _SHARED = "/shared/me"
 #: Enough for a slow machine: Ray alone takes minutes to start on one that is busy.
 _WITHIN_S = 900
-_STEPS = 300
 
 
 def main() -> None:
@@ -122,11 +121,8 @@ def try_recipe(tidegate: Tidegate, commands: dict[str, list[str]], name: str, sh
 
 
 def submit(tidegate: Tidegate, words: list[str], shared: Path, run: str) -> str:
-    """Submit as the page says. Only the folder, the team, the pool and the steps are other ones."""
+    """Submit as the page says. Only the folder, the team and the pool are other ones."""
     there = [word.replace(_SHARED, str(shared)) for word in words]
-    there = [re.sub(r"--steps \d+", f"--steps {_STEPS}", word) for word in there]
-    if "--steps" in there:
-        there[there.index("--steps") + 1] = str(_STEPS)
     path = there.index("--checkpoint") + 1
     there[path] = f"{there[path]}-{run}"
     own = ["--team", BORROWER, "--pool", POOL, "--env", "OMP_NUM_THREADS=1"]

@@ -14,7 +14,7 @@ mkdir -p "$TIDEGATE_CHECKPOINT_PATH"
 rm -f "$notice"
 trap 'touch "$notice"' TERM
 ray start --head --port "$MASTER_PORT"
-python "$@" &
+python -u "$@" &
 training=$!
 wait "$training"
 code=$?

@@ -34,7 +34,7 @@ def report_checkpoint():
             print(f"checkpoint not reported: {error}", file=sys.stderr, flush=True)
 
 
-def save(step, model, optimizer):
+def save(step, net, optimizer):
     """Report a checkpoint to Ray Train, which counts it only once all of it is stored."""
     rank = ray.train.get_context().get_world_rank()
     with tempfile.TemporaryDirectory() as folder:
@@ -42,7 +42,7 @@ def save(step, model, optimizer):
         if rank == 0:
             state = {
                 "step": step,
-                "model": model.module.state_dict(),
+                "model": net.state_dict(),
                 "optimizer": optimizer.state_dict(),
             }
             torch.save(state, Path(folder, "state.pt"))
@@ -53,14 +53,14 @@ def save(step, model, optimizer):
         report_checkpoint()
 
 
-def load(model, optimizer):
+def load(net, optimizer):
     """Return the number of steps that are done."""
     checkpoint = ray.train.get_checkpoint()
     if checkpoint is None:
         return 0
     with checkpoint.as_directory() as folder:
         state = torch.load(Path(folder, "state.pt"), map_location="cpu")
-    model.module.load_state_dict(state["model"])
+    net.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     if ray.train.get_context().get_world_rank() == 0:
         print(f"step {state['step']} resumed", flush=True)
@@ -88,9 +88,9 @@ def train(config):
     device = ray.train.torch.get_device()
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 1))
-    model = ray.train.torch.prepare_model(net, parallel_strategy="ddp")
+    model = ray.train.torch.prepare_model(net)  # wraps the same net if there are several workers
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    done = load(model, optimizer)
+    done = load(net, optimizer)
     saved_at = time.monotonic()
     for step in range(done + 1, config["steps"] + 1):
         inputs, wanted = batch_of(step, device)
@@ -104,11 +104,11 @@ def train(config):
         is_late = time.monotonic() - saved_at >= config["save_every_s"]
         must_stop, is_due = any_worker(device, NOTICE.exists(), is_late)
         if must_stop or is_due:
-            save(step, model, optimizer)
+            save(step, net, optimizer)
             saved_at = time.monotonic()
         if must_stop:
             return
-    save(config["steps"], model, optimizer)
+    save(config["steps"], net, optimizer)
 
 
 def main():
