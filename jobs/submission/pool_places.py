@@ -44,7 +44,7 @@ def place_in(
     if request.cluster is not None:
         cluster = _cluster(request.cluster, pool, errors)
         clusters = None if cluster is None else frozenset({str(cluster.pk)})
-    refusals = _image_refusals(request.image, offer.fleet(pool), pool, cluster)
+    refusals = _image_refusals(request, offer.fleet(pool), pool, cluster)
     running = frozenset(pk for pk, (_, why) in refusals.items() if not why)
     if running:
         clusters = running if len(running) < len(refusals) or request.image else clusters
@@ -70,18 +70,24 @@ def _cluster(name: str, pool: Pool, errors: list[FieldError]) -> Cluster | None:
 
 
 def _image_refusals(
-    image: str | None, fleet: Fleet, pool: Pool, pinned: Cluster | None
+    request: JobRequest, fleet: Fleet, pool: Pool, pinned: Cluster | None
 ) -> dict[str, tuple[Cluster, str]]:
-    """Return by cluster id why the cluster cannot run a job with `image`, or without one.
+    """Return by cluster id why the cluster cannot run the job's image, or a job without one.
+
+    A manifest without an image has that of its runtime on the cluster.
 
     It covers the clusters with nodes of the pool, or only the pinned one. The reason is "" where
     the cluster can run it. One query.
     """
+    image = request.image
+    is_of_runtime = image is None and request.launch == Launch.MANIFEST
     known = fleet.sizes.keys() if pinned is None else {str(pinned.pk)}
     return {
         str(cluster.pk): (
             cluster,
-            kind_named(cluster.kind).image_refusal(cluster.options, pool.name, image),
+            ""
+            if is_of_runtime
+            else kind_named(cluster.kind).image_refusal(cluster.options, pool.name, image),
         )
         for cluster in Cluster.objects.filter(pk__in=known).order_by("name")
     }

@@ -95,7 +95,9 @@ class UsableClusters:
 
         Equal answers are the same object, which saves memory with 100,000 queued jobs.
         """
-        asks_image = not is_native and (image is not None or self._needs_image)
+        # A manifest without an image has that of its runtime on the cluster.
+        needs_image = self._needs_image and not is_manifest
+        asks_image = not is_native and (image is not None or needs_image)
         has_units = self._has_units and not is_native
         refusing = self._too_short(pool, time_limit_s) | self._unprepared.get(team, _NONE)
         if batch_nodes:
@@ -110,6 +112,7 @@ class UsableClusters:
             pool if self._pools else "",
             "native" if is_native else str(mgpu_per_node) if has_units else "",
             image,
+            "of its own" if asks_image else "",
             refusing,
         )
         if key not in self._known:

@@ -348,3 +348,16 @@ def test_a_manifest_finds_its_pool_by_the_type_that_it_selects(company: Company,
     PoolAlias.objects.create(folded="nvidia-h100-80gb-hbm3", pool=company.pool)
     plan = submit(bob, body, is_plan=True)
     assert (plan.status_code, plan.json()["pool"]) == (200, "h100")
+
+
+def test_a_trainjob_without_an_image_has_that_of_its_runtime(company: Company, bob: User) -> None:
+    """Planted: a job without an image runs nowhere, whatever its launch."""
+    text = recorded("trainjob").replace("    image: registry.example.com/finetune:2\n", "")
+    answer = submit(bob, {"team": TEAM, "manifest": text})
+    assert answer.status_code == 201, answer.content
+    job = Job.objects.get()
+    assert (job.image, job.launch, job.node_count, job.mgpu_per_node) == (
+        *(None, "manifest", 1, 8_000),
+    )
+    (queued,) = load_snapshot(SystemClock().now()).queued
+    assert queued.clusters is None
