@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ spec:
         command: [sleep, "1"]
         resources: {limits: {nvidia.com/gpu: 8}}
 """
+RECORDINGS = Path(__file__).parents[1] / "recordings" / "manifests"
 NAMESPACE = team_namespace(TEAM)
 ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tidegate-portal"
 TRYING_PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}
@@ -199,6 +201,70 @@ def test_a_pool_without_nodes_of_a_network_is_told(rig: KubernetesRig) -> None:
     text = TEXT.replace("nvidia.com/gpu: 8", "nvidia.com/gpu: 8, rdma/hca: 1, cpu: 1")
     told = "no node of pool h100 shows 1 rdma/hca; the Pods wait until one does"
     assert a_trial(rig, text) == ManifestTrial((TrialFinding(("spec",), told, False),))
+
+
+@pytest.mark.parametrize(
+    ("name", "slots"),
+    [("pytorchjob", (8_000,) * 4), ("mpijob", (4_000,) * 2), ("rayjob", (1_000,))],
+)
+def test_objects_of_operators_are_tried_with_their_pods(
+    rig: KubernetesRig, name: str, slots: tuple[int, ...]
+) -> None:
+    """The object names its Pods in a part of its own.
+
+    Planted: the Pods of Jobs alone.
+    """
+    text = (RECORDINGS / f"{name}.yaml").read_text()
+    ranks = tuple(RankSlot("", mgpu) for mgpu in slots)
+    assert a_trial(rig, text, slots=ranks) == ManifestTrial()
+    probe = "livenessProbe: {httpGet: {host: 10.0.0.1, port: 80}}"
+    bad = text.replace("resources:\n", f"{probe}\n@resources:\n")
+    lines = bad.splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("@"):
+            indent = len(lines[number - 1]) - len(lines[number - 1].lstrip())
+            lines[number] = " " * indent + line[1:]
+    found = a_trial(rig, "\n".join(lines), slots=ranks)
+    assert found.findings
+    assert all("probe or lifecycle host" in one.detail for one in found.findings)
+    assert all(one.path[-2:] == ("template", "spec") for one in found.findings)
+
+
+def test_the_pods_of_a_runtime_are_not_tried(rig: KubernetesRig) -> None:
+    """A TrainJob has its Pods from its runtime, which the portal does not read.
+
+    Planted: an answer as if they had been.
+    """
+    text = (RECORDINGS / "trainjob.yaml").read_text().replace("torch-distributed", "tried-torch")
+    ranks = (RankSlot("", 4_000),) * 2
+    (refused,) = a_trial(rig, text, slots=ranks).findings
+    assert refused.detail.endswith(
+        "specified clusterTrainingRuntime must be created before the TrainJob is created"
+    )
+    container = {"name": "node", "image": "registry.example.com/torch:2"}
+    pods = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    marks = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+    job = {"name": "node", "template": {"metadata": marks, "spec": {"template": pods}}}
+    runtime = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "tried-torch"},
+        "spec": {
+            "mlPolicy": {"numNodes": 1, "torch": {"numProcPerNode": "auto"}},
+            "template": {"spec": {"replicatedJobs": [job]}},
+        },
+    }
+    path = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes/tried-torch"
+    rig.admin.apply(path, runtime, manager="test")
+    try:
+        found = eventually(
+            lambda: None if (one := a_trial(rig, text, slots=ranks)).findings else one
+        )
+    finally:
+        rig.admin.delete(path)
+    assert found == ManifestTrial(
+        unchecked=("its runtime describes the Pods, which were not tried",)
+    )
 
 
 def test_an_invalid_field_is_named_with_its_path(rig: KubernetesRig) -> None:

@@ -114,6 +114,8 @@ class _Trial:
                 for one in self._job.pod_sets
                 if (path := self._path_of(one.template))
             ]
+            if len(pods) < len(self._job.pod_sets):
+                self._unchecked["its runtime describes the Pods, which were not tried"] = None
             admitted = [
                 (count or 1, pod)
                 for count, path in pods
