@@ -385,7 +385,7 @@ export function FormFields({
             description="How often after such an end."
             placeholder="10"
             inputMode="numeric"
-            w={160}
+            w={240}
             disabled={draft.requeueOn.trim() === ""}
             {...form.getInputProps("requeueMax")}
           />

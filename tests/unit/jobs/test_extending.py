@@ -94,7 +94,7 @@ def plan(user: User, job: Job, **body: Any) -> Any:
 def test_the_plan_has_the_end_and_the_delays_and_changes_nothing(
     company: Company, bob: User
 ) -> None:
-    """Planted: the notice of the old limit; delays counted from now; others' names shown."""
+    """Planted: the notice and the end of the old limit."""
     attempt = a_running_job(company, bob)
     own = a_job(company, bob, name="next", mgpu_per_node=8_000)
     answer = plan(bob, attempt.job, by_s=2 * HOUR)
@@ -158,7 +158,7 @@ def test_a_waiting_job_just_waits_with_the_longer_limit(company: Company, bob: U
 def test_nobody_delays_jobs_of_others(company: Company, bob: User) -> None:
     """Whoever may manage both jobs decides.
 
-    Planted: every delay allowed; a lead of the job's own team enough.
+    Planted: every delay allowed; the names of jobs that the person may not see.
     """
     attempt = a_running_job(company, bob)
     dana = a_user(company.organization, "dana")
@@ -192,7 +192,7 @@ def test_nobody_delays_jobs_of_others(company: Company, bob: User) -> None:
 def test_limits_bound_an_extension(
     company: Company, bob: User, body: dict[str, Any], told: str
 ) -> None:
-    """Planted: the limits of the team and of the cluster left out."""
+    """Planted: the longest limit of the pool, or of the cluster, left out."""
     TimeLimit.objects.create(pool=company.pool, longest_s=8 * HOUR)
     company.cluster.time_limits = {"h100": 6 * HOUR}
     company.cluster.save()
@@ -377,7 +377,7 @@ def test_a_job_that_ends_at_its_longer_limit_says_nothing(company: Company, bob:
 def test_the_longer_run_costs_what_its_gpus_cost(company: Company, bob: User) -> None:
     """Two guaranteed GPUs and six borrowed ones, for two hours.
 
-    Planted: all of them guaranteed; the whole new limit in place of what is longer.
+    Planted: all of them guaranteed. Against: the whole new limit in place of what is longer.
     """
     a_rate_card(company.organization, {"guaranteed": 10, "borrowed": 3}, pool=company.pool)
     attempt = a_running_job(company, bob)

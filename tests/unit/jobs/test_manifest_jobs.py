@@ -330,7 +330,7 @@ def test_pods_share_nodes(
 
 
 def test_a_manifest_finds_its_pool_by_the_type_that_it_selects(company: Company, bob: User) -> None:
-    """Planted: the selector left out, so that a pool had to be named."""
+    """Against: the selector left out, so that a pool had to be named."""
     other = a_pool("a100")
     a_quota(company.organization, other, 8)
     a_cluster_node(company.cluster, other)

@@ -39,7 +39,7 @@ def set_aliases(admin: Caller, company: Company, *names: str) -> Any:
 
 
 def test_an_administrator_sets_them(company: Company, admin: Caller, bob: User) -> None:
-    """Planted: earlier ones kept; case kept; anybody may set them."""
+    """Against: earlier ones kept; case kept; anybody may set them."""
     first = set_aliases(admin, company, "NVIDIA_H100_80GB_HBM3", "h100-sxm", "H100_SXM")
     assert (first.status_code, first.json()["aliases"]) == (
         200,
@@ -75,7 +75,7 @@ def test_an_alias_is_one_pools(
 
 
 def test_the_database_keeps_an_alias_with_one_pool(company: Company) -> None:
-    """Planted: an alias for each pool."""
+    """Against: an alias for each pool."""
     PoolAlias.objects.create(folded="h100-sxm", pool=company.pool)
     for folded, rule in (("h100-sxm", "clusters_poolalias_pkey"), ("H100", "is_folded")):
         with pytest.raises(IntegrityError, match=rule), transaction.atomic():
@@ -96,7 +96,7 @@ def test_the_database_keeps_an_alias_with_one_pool(company: Company) -> None:
 def test_a_job_finds_its_pool_by_another_name(
     company: Company, admin: Caller, bob: User, changes: dict[str, Any]
 ) -> None:
-    """Planted: only names of pools; only in `#SBATCH` lines; case counted."""
+    """Against: only names of pools; only in `#SBATCH` lines; case counted."""
     other = a_pool("a100")
     a_quota(company.organization, other, 8)
     set_aliases(admin, company, "h100-sxm")
