@@ -136,7 +136,8 @@ class Job(models.Model):
     the pool of its latest start, or before its first start the most preferred one.
 
     An elastic job starts with at least `node_count_min` and at most `node_count` nodes. Its attempt
-    says how many it was granted. No job starts before its `begin_at`.
+    says how many it was granted. No job starts before its `begin_at`. A job that `is_singleton`
+    waits for other jobs of its user and name (`jobs.queue.withholding`).
 
     `submitted_at` keeps a requeued job's place in the queue. `attempt_number` is that of the latest
     attempt, 0 before the first. Each node of the job must have all of `features`. `image` is its
@@ -216,6 +217,7 @@ class Job(models.Model):
     state = models.CharField(max_length=10, choices=JobState.choices)
     submitted_at = models.DateTimeField()
     begin_at = models.DateTimeField(null=True)
+    is_singleton = models.BooleanField(default=False)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     end_reason = models.CharField(max_length=40, null=True)
@@ -339,6 +341,11 @@ class Job(models.Model):
             ),
         ]
         indexes = [
+            models.Index(
+                fields=["user"],
+                name="job_singleton_waiting",
+                condition=Q(is_singleton=True, state="queued"),
+            ),
             models.Index(fields=["team", "-id"], name="job_by_team"),
             models.Index(fields=["user", "-id"], name="job_by_user"),
             models.Index(fields=["organization", "-id"], name="job_by_organization"),

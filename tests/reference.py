@@ -82,6 +82,10 @@ REASONS = {
         "As many tasks of the array run as its limit allows.",
         "Wait until a task ends.",
     ),
+    "singleton": (
+        "The job is a singleton, and another job of its user and name runs or comes first.",
+        "Wait, or cancel the other job.",
+    ),
     "begin_time": ("The begin time of the job is in the future.", "Wait until then."),
     "team_archived": (
         "The team is archived.",
@@ -155,6 +159,7 @@ _EXAMPLES: dict[Code, dict[str, int]] = {
 _WITHHELD: dict[str, dict[str, int]] = {
     "dependency": {"jobs_waited_for": 3},
     "array_limit_reached": {"tasks_at_once_max": 8, "tasks_active": 8, "tasks_first": 0},
+    "singleton": {},
     "begin_time": {"begin_at": 1_800_000_000},
     "team_archived": {},
     "user_deactivated": {},

@@ -83,6 +83,7 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     cluster: null,
     submitted_at: iso(now - 3_700_000),
     begin_at: null,
+    is_singleton: false,
     started_at: iso(now - 3_600_000),
     ended_at: null,
     end_reason: null,

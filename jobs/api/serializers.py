@@ -26,6 +26,7 @@ from jobs.queue.withholding import (
     CLUSTER_ARCHIVED,
     DEPENDENCY,
     POOL_ARCHIVED,
+    SINGLETON,
     TEAM_ARCHIVED,
     USER_DEACTIVATED,
 )
@@ -38,6 +39,7 @@ from webapi.serializers import DEVICE_HELP, DEVICES
 EXPLANATION_CODES = [
     *(code.value for code in Code),
     DEPENDENCY,
+    SINGLETON,
     ARRAY_LIMIT_REACHED,
     BEGIN_TIME,
     TEAM_ARCHIVED,

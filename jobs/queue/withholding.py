@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection
@@ -21,6 +21,7 @@ from primitives.state_words import state_phrase
 DEPENDENCY = "dependency"
 ARRAY_LIMIT_REACHED = "array_limit_reached"
 BEGIN_TIME = "begin_time"
+SINGLETON = "singleton"
 TEAM_ARCHIVED = "team_archived"
 USER_DEACTIVATED = "user_deactivated"
 CLUSTER_ARCHIVED = "cluster_archived"
@@ -58,11 +59,12 @@ def withheld_jobs(now: datetime) -> tuple[Withheld, ...]:
         # One query asks first whether any exist, because the planner joins all jobs with a table
         # that it believes to be small.
         cursor.execute(_IS_THERE_ANY)
-        has_dependent, has_tasks, has_archived, has_deactivated, has_closed, pools = (
-            cursor.fetchone()
-        )
+        found = cursor.fetchone()
+        has_dependent, has_singletons, has_tasks, has_archived, has_deactivated = found[:5]
+        has_closed, pools = found[5:]
     return (
         *(_dependent() if has_dependent else ()),
+        *(_after_others_of_their_name() if has_singletons else ()),
         *(_beyond_their_arrays_limit() if has_tasks else ()),
         *_before_their_begin(now),
         *(_of_archived_pools() if pools else ()),
@@ -74,6 +76,7 @@ def withheld_jobs(now: datetime) -> tuple[Withheld, ...]:
 
 _IS_THERE_ANY = """
 SELECT EXISTS (SELECT FROM jobs_dependency WHERE closed_at IS NULL),
+       EXISTS (SELECT FROM jobs_job WHERE is_singleton AND state = 'queued'),
        EXISTS (SELECT FROM jobs_job WHERE array_id IS NOT NULL
            AND state IN ('held', 'queued', 'starting', 'running', 'preempting')),
        EXISTS (SELECT FROM tenants_node WHERE archived_at IS NOT NULL),
@@ -101,6 +104,76 @@ def _dependent() -> Iterator[Withheld]:
         for job, count in cursor.fetchall():
             shared = numbers.setdefault(count, {"jobs_waited_for": count})
             yield Withheld(job, DEPENDENCY, shared)
+
+
+# The tasks of an array share its name. Ids are in the order of submission.
+_BLOCKS = """
+    o.user_id = s.user_id AND o.organization_id = s.organization_id AND o.id <> s.id
+    AND coalesce(oa.name, o.name) = coalesce(sa.name, s.name)
+    AND (o.state IN ('starting', 'running', 'preempting')
+         OR o.state IN ('held', 'queued') AND o.id < s.id)
+"""
+_SINGLETONS = f"""
+SELECT s.id::text
+FROM jobs_job s LEFT JOIN jobs_jobarray sa ON sa.id = s.array_id
+WHERE s.is_singleton AND s.state = 'queued'
+  AND NOT EXISTS (
+      SELECT FROM jobs_dependency d WHERE d.job_id = s.id AND d.closed_at IS NULL)
+  AND EXISTS (
+      SELECT FROM jobs_job o LEFT JOIN jobs_jobarray oa ON oa.id = o.array_id
+      WHERE o.state IN ('held', 'queued', 'starting', 'running', 'preempting') AND {_BLOCKS})
+"""  # noqa: S608 - all of it is ours
+_FIRST_OF_NAME = f"""
+SELECT s.id, f.id, f.name, f.state, f.user_id, t.path
+FROM jobs_job s LEFT JOIN jobs_jobarray sa ON sa.id = s.array_id
+CROSS JOIN LATERAL (
+    SELECT o.id, o.name, o.state, o.user_id, o.team_id
+    FROM jobs_job o LEFT JOIN jobs_jobarray oa ON oa.id = o.array_id
+    WHERE o.state IN ('held', 'queued', 'starting', 'running', 'preempting') AND {_BLOCKS}
+    ORDER BY o.state IN ('held', 'queued'), o.id LIMIT 1
+) f
+JOIN tenants_node t ON t.id = f.team_id
+WHERE s.id = ANY(%s)
+"""  # noqa: S608 - all of it is ours
+
+
+def _after_others_of_their_name() -> Iterator[Withheld]:
+    """Yield singleton jobs that wait for others of their name, after all their dependencies."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SINGLETONS)
+        for (job,) in cursor.fetchall():
+            yield Withheld(job, SINGLETON, _NOTHING)
+
+
+def first_of_their_name(job_ids: Collection[UUID]) -> list[tuple[Any, ...]]:
+    """Return for each of these singleton jobs the job that comes first.
+
+    A row has the ids of both, and the name, state, user and team path of the first.
+    """
+    if not job_ids:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(_FIRST_OF_NAME, [list(job_ids)])
+        return list(cursor.fetchall())
+
+
+def first_open_of_name(
+    name: str, *, user_id: UUID, organization_id: UUID
+) -> tuple[str, str] | None:
+    """Return the name and state of the job that a new singleton job of this name waits for."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT o.name, o.state
+            FROM jobs_job o LEFT JOIN jobs_jobarray oa ON oa.id = o.array_id
+            WHERE o.state IN ('held', 'queued', 'starting', 'running', 'preempting')
+              AND o.user_id = %s AND o.organization_id = %s AND coalesce(oa.name, o.name) = %s
+            ORDER BY o.state IN ('held', 'queued'), o.id LIMIT 1
+            """,
+            [user_id, organization_id, name],
+        )
+        found: tuple[str, str] | None = cursor.fetchone()
+        return found
 
 
 def _of_archived_teams() -> Iterator[Withheld]:
@@ -307,6 +380,8 @@ def withheld_sentence(withheld: Withheld) -> str:
         return "Its cluster is archived. It waits until an administrator restores the cluster."
     if withheld.code == POOL_ARCHIVED:
         return "Its pool is archived. It waits until an administrator restores the pool."
+    if withheld.code == SINGLETON:
+        return "It waits for another job of its name."
     count = withheld.numbers["jobs_waited_for"]
     return f"It waits for {count:,} other jobs." if count > 1 else "It waits for another job."
 

@@ -27,9 +27,16 @@ from clusters.models import Cluster
 from connectors.registry import kinds_where
 from jobs.access import may_read_content, visible_arrays, visible_jobs
 from jobs.lifecycle import NOT_STARTED, WAITING
-from jobs.models import Attempt, AttemptState, Dependency, Job, JobEvent, JobState
+from jobs.models import Attempt, AttemptState, Condition, Dependency, Job, JobEvent, JobState
 from jobs.queue.dependencies import array_states
-from jobs.queue.withholding import ARRAY_LIMIT_REACHED, DEPENDENCY, FirstTask, first_tasks
+from jobs.queue.withholding import (
+    ARRAY_LIMIT_REACHED,
+    DEPENDENCY,
+    SINGLETON,
+    FirstTask,
+    first_of_their_name,
+    first_tasks,
+)
 from jobs.reading.listing import JobFilter, ids_of_page
 from jobs.submission.job_members import STORED_IN_LISTS, STORED_ON_PAGES
 from outbox.models import Message
@@ -200,7 +207,7 @@ class JobView:
     - `attempt`: the latest, unless the job waits.
     - `ended_attempt`: the latest of a job that waits again, if its end explains why.
     - `trouble`: that of an attempt which starts, runs or stops.
-    - `waited_for`: the first open dependencies.
+    - `waited_for`: the first open dependencies, or the first job of its name.
     - `unmapped`: the clusters that it may not use only because its user is not mapped there.
     - `unisolated`: the clusters that accept jobs of demo users only.
     - `unprepared`: the clusters that need a push of the quotas for its team.
@@ -462,7 +469,10 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
         for values in found
     ]
     victims = _victims([row.id for row in rows if _waits_for_victims(row)])
-    waited_for = _waited_for([row.id for row in rows if _waits_for_jobs(row)])
+    waited_for = {
+        **_waited_for([row.id for row in rows if _waits_for_jobs(row)]),
+        **_of_same_name([row.id for row in rows if _waits_for_its_name(row)]),
+    }
     first = first_tasks({row.array_id for row in rows if row.array_id and _waits_for_tasks(row)})
     without_cluster = [row.id for row in rows if _waits_for_a_cluster(row)]
     archived = _archived([row.id for row in rows if _has_no_place(row)])
@@ -603,6 +613,18 @@ def _waited_for(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[WaitedForRow]
         for values in cursor.fetchall():
             found.setdefault(values[0], []).append(WaitedForRow._make(values))
     return found
+
+
+def _waits_for_its_name(row: JobRow) -> bool:
+    return row.explanation is not None and row.explanation["code"] == SINGLETON
+
+
+def _of_same_name(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[WaitedForRow]]:
+    """Return the job of the same name that each of these jobs waits for."""
+    return {
+        found[0]: [WaitedForRow._make((*found, Condition.ENDED.value))]
+        for found in first_of_their_name(job_ids)
+    }
 
 
 _WAITED_FOR = """

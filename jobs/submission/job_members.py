@@ -310,6 +310,14 @@ class JobMembers(BaseModel):
         description="The job starts after all are met. Once one can no longer be met, the job is "
         "cancelled with the reason `dependency_never_met`",
     )
+    is_singleton: Annotated[
+        bool, Stored("Whether it waits until other jobs of its name and user are done")
+    ] = Field(
+        False,
+        description="Runs jobs of one name and user one after the other, as Slurm's "
+        "`--dependency=singleton`: the job waits for those that run, and for those that were "
+        "submitted before it. The tasks of an array have the array's name",
+    )
     array: _Array | None = Field(
         None,
         description=f"Creates a job array of at most {TASKS_MAX:,} tasks, as Slurm `--array`: "

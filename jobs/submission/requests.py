@@ -34,7 +34,12 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 _OF_TASKS = ("ntasks", "ntasks_per_node", "cpus_per_task", "gpus_per_task")
 #: Names in an sbatch text that mean a member of another name.
-_MEANING = {"partition": "pool", "gpu_type": "pool", "qos": "priority_class"}
+_MEANING = {
+    "partition": "pool",
+    "gpu_type": "pool",
+    "qos": "priority_class",
+    "begin": "begin_at",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,8 @@ class JobRequest(JobMembers):
     """A well-formed request; `jobs.submission.submission` resolves its names.
 
     `pools` are the accepted pools, most preferred first. If it is empty, or `priority_class` is
-    None, the portal chooses. Hints are then tried first, in order. `image_note` is the number of
+    None, the portal chooses. Hints are then tried first, in order. `begin_hint` is a begin time in
+    the words of an sbatch line. `image_note` is the number of
     the note of the sbatch line that names the image, if there is one, `whole_note` that of the line
     that asks for whole nodes. `cpus_per_node` are CPUs beside GPUs; the
     cores of a job without GPUs are its `size`. `manifest_job` is the job of a manifest. `origins`
@@ -68,6 +74,7 @@ class JobRequest(JobMembers):
     notes: tuple[Note, ...] = ()
     pool_hints: tuple[Hint, ...] = ()
     class_hint: Hint | None = None
+    begin_hint: Hint | None = None
     image_note: int | None = None
     whole_note: int | None = None
     manifest_job: ManifestJob | None = None
@@ -162,6 +169,8 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
             derived["pool_hints"] = tuple(_hints(reading, sources, "gpu_type", "partition"))
         if "priority_class" not in given:
             derived["class_hint"] = next(_hints(reading, sources, "qos"), None)
+        if "begin_at" not in given:
+            derived["begin_hint"] = next(_hints(reading, sources, "begin"), None)
         if "image" in problems.lines:
             derived["image_note"] = sources["image"]
         if size.is_whole:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
+from jobs.submission.begin_times import begin_of
 from jobs.submission.sbatch_lines import DIRECTIVES_MAX, LINE_MAX, Line, directives, options_of
 from jobs.submission.sbatch_notes import NOTE_TEXT_MAX, Note, NotUnderstood, Verdict
 from jobs.submission.sbatch_options import Option, Reading
@@ -41,7 +43,8 @@ class SbatchReading:
     `fields` are named as in the body of POST /jobs; `sources` has the number of each field's note
     in `notes`.
     `partition`, `gpu_type` and `qos` mean a pool or a priority class only if one of that name
-    exists, which the caller checks. `whole_nodes` is there for a job that takes all GPUs of its
+    exists, which the caller checks. `begin` is a time that the moment of the submission decides.
+    `whole_nodes` is there for a job that takes all GPUs of its
     nodes. `notes` are in the order of the lines. `shape` is the size of the job in Slurm's words,
     with its tasks. A text without directives `is_plain`.
     """
@@ -299,9 +302,22 @@ def _signal(value: str) -> _Read:
 
 
 def _dependency(value: str) -> _Read:
-    wishes = dependencies(value)
-    told = "1 job" if len(wishes) == 1 else f"{len(wishes):,} jobs"
-    return {"depends_on": wishes}, f"depends_on = {told}"
+    wishes, is_singleton = dependencies(value)
+    members: dict[str, Any] = {}
+    told = []
+    if wishes:
+        members["depends_on"] = wishes
+        told.append(f"depends_on = {'1 job' if len(wishes) == 1 else f'{len(wishes):,} jobs'}")
+    if is_singleton:
+        members["is_singleton"] = True
+        told.append("is_singleton = true: your jobs of this name run one after the other")
+    return members, "; ".join(told)
+
+
+def _begin(value: str) -> _Read:
+    # The time that it means is found at the submission; here only its form counts.
+    begin_of(value, datetime(2026, 1, 1, tzinfo=UTC))
+    return {"begin": value}, ""
 
 
 def _folder(value: str) -> _Read:
@@ -365,6 +381,7 @@ _MEMBERS: Mapping[str, Callable[[str], _Read]] = {
     "no-requeue": lambda _: ({"is_requeueable": False}, "is_requeueable = false"),
     "array": _array,
     "dependency": _dependency,
+    "begin": _begin,
     "chdir": _folder,
     "output": _file("output_file"),
     "error": _file("error_file"),

@@ -42,10 +42,16 @@ class Option:
 
 _READ: tuple[tuple[str, str | None, str], ...] = (
     ("array", "a", "The tasks of a job array: `array`."),
+    ("begin", "b", "`begin_at`, in the time zone of your organization, which the plan names."),
     ("constraint", "C", "`features` that all nodes have, with `&` between them."),
     ("cpus-per-gpu", None, "Times the GPUs of a node: `cpus_per_node`."),
     ("cpus-per-task", "c", "Times the tasks of a node: `cpus_per_node`."),
-    ("dependency", "d", "`depends_on`, with IDs of Tidegate: afterok, afterany, afternotok."),
+    (
+        "dependency",
+        "d",
+        "`depends_on`, with IDs of Tidegate: afterok, afterany, afternotok. `singleton` is "
+        "`is_singleton`.",
+    ),
     ("error", "e", "`error_file`, beside the log; with the patterns of `--output`."),
     (
         "export",
@@ -179,7 +185,6 @@ _NO_NODES = "Nodes cannot be chosen; choose a pool or a cluster."
 _REFUSED: tuple[tuple[str, str | None, str], ...] = (
     ("bb", None, _BURST),
     ("bbf", None, _BURST),
-    ("begin", "b", "Give the time beside the script: `tidegate submit --begin +1h`."),
     ("cluster", None, _CLUSTER),
     ("cluster-constraint", None, _CLUSTER),
     ("clusters", "M", _CLUSTER),

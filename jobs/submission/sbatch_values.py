@@ -212,23 +212,30 @@ _OTHER_CONDITIONS = {
     "aftercorr": "Tasks cannot wait for single tasks of an array; write afterok.",
     "afterburstbuffer": "Burst buffers are not offered; write afterany.",
     "expand": "Jobs cannot be expanded; submit one job of the size that is needed.",
-    "singleton": "`singleton` is not supported; use afterany:ID.",
 }
 
 
-def dependencies(value: str) -> list[dict[str, str]]:
-    """Return the dependencies in `TYPE:ID[:ID...]` with commas between; the ids are Tidegate's."""
+def dependencies(value: str) -> tuple[list[dict[str, str]], bool]:
+    """Return the dependencies in `TYPE:ID[:ID...]` with commas between; the ids are Tidegate's.
+
+    The second value says whether `singleton` is among them.
+    """
     if "?" in value:
         raise NotUnderstood("A job can only wait for all of the jobs: write , instead of ?.")
     wishes = []
+    is_singleton = False
     for part in value.split(","):
+        if part.lower() == "singleton":
+            is_singleton = True
+            continue
         kind, *ids = part.split(":")
         if other := _OTHER_CONDITIONS.get(kind.lower()):
             raise NotUnderstood(other)
         condition = _CONDITIONS.get(kind.lower())
         if condition is None or not ids:
             raise NotUnderstood(
-                f"{part[:40]!r} is no dependency; write afterok:ID, afterany:ID or afternotok:ID."
+                f"{part[:40]!r} is no dependency; write afterok:ID, afterany:ID, "
+                "afternotok:ID or singleton."
             )
         for text in ids:
             if not _JOB_ID.fullmatch(text):
@@ -238,7 +245,7 @@ def dependencies(value: str) -> list[dict[str, str]]:
                 )
             # A later lookup finds whether the id is a job or an array.
             wishes.append({"id": text, "condition": condition})
-    return wishes
+    return wishes, is_singleton
 
 
 def features(value: str) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from uuid_utils.compat import uuid7
 
@@ -18,6 +19,7 @@ from jobs.models import POOLS_MAX, Dependency, Job, JobState, JobType
 from jobs.queue.dependencies import array_states, open_dependencies
 from jobs.queue.reason_documents import held_sentence
 from jobs.queue.reason_lines import note_held
+from jobs.submission.begin_times import begin_of
 from jobs.submission.fitting import Fleet, why_never
 from jobs.submission.job_arrays import insert_array
 from jobs.submission.job_members import stored_by
@@ -37,7 +39,7 @@ from live.publishing import publish
 from primitives.errors import FieldError, InvalidRequest, NotFound
 from primitives.units import DeviceKind, gpus_text
 from quotas.models import PriorityClass
-from quotas.policies import DEFAULT_PRIORITY_CLASS
+from quotas.policies import DEFAULT_PRIORITY_CLASS, policy_of
 from tenants.access import Actor, visible_node
 from tenants.models import Node, NodeKind
 from tenants.roles import Permission
@@ -450,10 +452,12 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def check_begin(resolved: ResolvedRequest, now: datetime) -> ResolvedRequest:
-    """Return the request, with a note if its begin time has passed, since that may be a mistake.
+    """Return the request with the begin time that an sbatch line means at `now`.
 
-    Raises InvalidRequest for a begin time that lies too far ahead.
+    A note says if a begin time has passed, since that may be a mistake. Raises InvalidRequest for a
+    begin time that lies too far ahead.
     """
+    resolved = _with_begin(resolved, now)
     begin_at = resolved.request.begin_at
     if begin_at is not None and begin_at > now + BEGIN_AHEAD_MAX:
         detail = f"must be at most {BEGIN_AHEAD_MAX.days} days ahead"
@@ -467,6 +471,25 @@ def check_begin(resolved: ResolvedRequest, now: datetime) -> ResolvedRequest:
     )
     note = Note(0, "", Verdict.UNDERSTOOD, detail)
     return replace(resolved, notes=(*resolved.notes, note))
+
+
+def _with_begin(resolved: ResolvedRequest, now: datetime) -> ResolvedRequest:
+    """Return the request with the time of its begin hint, in the time zone of its organization."""
+    hint = resolved.request.begin_hint
+    if hint is None:
+        return resolved
+    name = policy_of(resolved.team.organization).time_zone
+    begin_at = begin_of(hint.name, now.astimezone(ZoneInfo(name)))
+    utc = "" if name == "UTC" else f", {begin_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    local = f"{begin_at:%Y-%m-%d %H:%M:%S} in {name}"
+    detail = f"begin_at = {local}, your organization's time zone{utc}"
+    return replace(
+        resolved,
+        request=resolved.request.model_copy(
+            update={"begin_at": begin_at.astimezone(UTC), "begin_hint": None}
+        ),
+        notes=settled(resolved.notes, hint.note, Verdict.UNDERSTOOD, detail),
+    )
 
 
 def _refuse_too_many(offer: Offer, more: int) -> None:

@@ -20,6 +20,7 @@ from jobs.queue.withholding import (
     CLUSTER_ARCHIVED,
     DEPENDENCY,
     POOL_ARCHIVED,
+    SINGLETON,
     TEAM_ARCHIVED,
     USER_DEACTIVATED,
 )
@@ -64,6 +65,7 @@ _NO_HELP = frozenset(
         HELD_BY_USER,
         DISPATCHING,
         DEPENDENCY,
+        SINGLETON,
         ARRAY_LIMIT_REACHED,
         BEGIN_TIME,
         TEAM_ARCHIVED,

@@ -18,10 +18,17 @@ from billing.queries import cost_per_hour_nano
 from clusters.models import Cluster, Pool
 from jobs.arbitration.reasons import reason_document
 from jobs.arbitration.snapshots import display_names, one_instant, read_queue
-from jobs.models import Launch
+from jobs.models import Condition, Launch
 from jobs.queue.dependencies import fate
 from jobs.queue.reason_documents import HELD_BY_USER
-from jobs.queue.withholding import BEGIN_TIME, DEPENDENCY, Withheld, withheld_sentence
+from jobs.queue.withholding import (
+    BEGIN_TIME,
+    DEPENDENCY,
+    SINGLETON,
+    Withheld,
+    first_open_of_name,
+    withheld_sentence,
+)
 from jobs.reading.explaining import (
     WOULD_START,
     not_set_up,
@@ -105,9 +112,21 @@ class Previews:
         self._core.queue(job)
         try:
             decided = self._core.decide(job.submitted_at)
-            return _preview_of(resolved, job, decided, self._moment, self._now)
+            return _preview_of(
+                resolved, job, decided, self._moment, self._now, self._same_name(resolved)
+            )
         finally:
             self._core.withdraw(job.id)
+
+    def _same_name(self, resolved: ResolvedRequest) -> tuple[str, str] | None:
+        """Return the name and state of the job that a singleton would wait for."""
+        if not resolved.request.is_singleton:
+            return None
+        return first_open_of_name(
+            resolved.request.name,
+            user_id=self._actor.user.pk,
+            organization_id=resolved.team.organization_id,
+        )
 
 
 def _as_queued(resolved: ResolvedRequest, moment: Moment, actor: Actor) -> QueuedJob:
@@ -138,7 +157,12 @@ def _as_queued(resolved: ResolvedRequest, moment: Moment, actor: Actor) -> Queue
 
 
 def _preview_of(
-    resolved: ResolvedRequest, job: QueuedJob, decided: Decided, moment: Moment, now: datetime
+    resolved: ResolvedRequest,
+    job: QueuedJob,
+    decided: Decided,
+    moment: Moment,
+    now: datetime,
+    same_name: tuple[str, str] | None,
 ) -> Preview:
     request = resolved.request
     start = next((item for item in decided.plan.starts if item.job == job.id), None)
@@ -194,6 +218,10 @@ def _preview_of(
     elif unmet:
         text = waited_for_sentence([(one.name, one.condition, one.state) for one in unmet], 0)
         explanation = plain_explanation(DEPENDENCY, text, now, {"jobs_waited_for": len(unmet)})
+    elif same_name is not None:
+        name, state = same_name
+        text = waited_for_sentence([(name, Condition.ENDED.value, state)], 0)
+        explanation = plain_explanation(SINGLETON, text, now)
     return Preview(
         resolved=resolved,
         fits=resolved.hopeless is None and not refused and not is_lost,
@@ -201,6 +229,7 @@ def _preview_of(
         and not request.held
         and not refused
         and not unmet
+        and same_name is None
         and not begins_later,
         mgpu=mgpu,
         guaranteed_mgpu=guaranteed_mgpu,

@@ -243,6 +243,10 @@ def submit(
         list[str] | None,
         typer.Option(metavar="JOB", help="Start after this job ended without success. Repeatable."),
     ] = None,
+    singleton: Annotated[
+        bool,
+        typer.Option("--singleton", help="Start after your other jobs of this name are done."),
+    ] = False,
     array: Annotated[
         str | None,
         typer.Option(
@@ -298,6 +302,7 @@ def submit(
             "requeue_max": requeue_max,
             "held": True if hold else None,
             "begin_at": begin_time(begin, now=now_utc()),
+            "is_singleton": True if singleton else None,
             "array": array,
         },
     )

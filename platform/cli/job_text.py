@@ -93,6 +93,7 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("requeued after", _requeued_after(job)),
             ("submitted", job["submitted_at"]),
             ("begins", job["begin_at"]),
+            ("starts", "after other jobs of its name" if job.get("is_singleton") else None),
             ("started", job["started_at"]),
             ("ended", job["ended_at"]),
             ("exit code", _exit_code(job)),

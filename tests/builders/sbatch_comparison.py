@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from jobs.submission.array_text import parse_array
+from jobs.submission.begin_times import begin_of
 from jobs.submission.sbatch import SbatchReading, parse_sbatch
 from jobs.submission.sbatch_notes import refused_of
 
+#: The recorded begin times do not depend on the time.
+NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 _CONDITIONS = {"succeeded": "afterok", "ended": "afterany", "failed": "afternotok"}
 _SIZES = {"K": 1, "M": 1, "G": 1 << 10, "T": 1 << 20}
 
@@ -86,13 +90,18 @@ def _values(reading: SbatchReading, answer: Mapping[str, Any]) -> Iterator[tuple
         [(_CONDITIONS[kind], n) for kind, n in wishes],
         [(k, int(n)) for k, n in waits],
     )
+    singles = re.findall("singleton", answer["dependency"] or "")
+    yield "singleton", fields.get("is_singleton", False), bool(singles)
+    begin = fields.get("begin")
+    told = begin and begin_of(begin, NOW).strftime("%Y-%m-%dT%H:%M:%S")
+    yield "begin", told, defined.get("begin")
     yield "name", fields.get("name"), defined.get("job-name")
     yield "partition", fields.get("partition"), defined.get("partition")
     yield "qos", fields.get("qos"), defined.get("qos")
     yield "hold", fields.get("held", False), "hold" in defined
     yield "folder", fields.get("folder"), _path(defined.get("chdir"))
-    yield "output", fields.get("output_file"), _path(defined.get("output"))
-    yield "error", fields.get("error_file"), _path(defined.get("error"))
+    yield "output", fields.get("output_file"), _path(defined.get("output"), defined.get("chdir"))
+    yield "error", fields.get("error_file"), _path(defined.get("error"), defined.get("chdir"))
     mode = defined.get("open-mode")
     yield "appends", fields.get("appends_output", False), mode == "a"
     yield "export", fields.get("environment", {}), _exported(defined.get("export"))
@@ -124,9 +133,10 @@ def _memory(reading: SbatchReading, answer: Mapping[str, Any]) -> Iterator[tuple
         yield "memory", ours * nodes, (_mebibytes(defined["mem-per-cpu"]) or 0) * answer["cpus"]
 
 
-def _path(text: str | None) -> str | None:
-    """Return a path as it was given. sbatch puts its own folder before some of them."""
-    text = re.sub(r"^FOLDER/(\./?$)?", "", text or "")
+def _path(text: str | None, folder: str | None = None) -> str | None:
+    """Return a path as it was given. sbatch puts its own folder, or the job's, before some."""
+    text = (text or "").removeprefix(f"{folder}/")
+    text = re.sub(r"^FOLDER/(\./?$)?", "", text)
     return None if text in ("", "/dev/null") else text
 
 

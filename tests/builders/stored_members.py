@@ -7,6 +7,7 @@ from typing import Any
 STORED: dict[str, Any] = {
     "launch": "per_node",
     "begin_at": None,
+    "is_singleton": False,
     "time_limit_s": None,
     "is_preemptible": False,
     "is_requeueable": True,

@@ -110,8 +110,8 @@ def fill(jobs: int) -> dict[str, str]:
             INSERT INTO jobs_job (id, organization_id, team_id, user_id, name, type, origin,
                 pool_id, pools, priority_class_id, mgpu_per_node, node_count, features, script,
                 environment, notes, notice_signal, is_preemptible, is_requeueable, launch,
-                arguments, appends_output, signals_shell_only, requeue_on, requeue_max, state,
-                submitted_at, started_at, ended_at, attempt_number)
+                is_singleton, arguments, appends_output, signals_shell_only, requeue_on,
+                requeue_max, state, submitted_at, started_at, ended_at, attempt_number)
             SELECT (lpad(to_hex(1790000000000 + n * 1000), 12, '0') || '7000'
                     || lpad(to_hex(n), 16, '8000000000000000'))::uuid,
                    %(organization)s, (%(teams)s::uuid[])[n %% %(team_count)s + 1],
@@ -119,7 +119,7 @@ def fill(jobs: int) -> dict[str, str]:
                    CASE WHEN n %% 5000 = 17 THEN 'needle-' ELSE 'train-' END || n,
                    'training', 'portal', %(pool)s, '{}', %(class)s, 1000, 1, '{}',
                    repeat('python train.py' || chr(10), 50),
-                   '{}', '[]', 'TERM', false, true, 'per_node', '{}', false, false, '{}', 10,
+                   '{}', '[]', 'TERM', false, true, 'per_node', false, '{}', false, false, '{}', 10,
                    CASE WHEN n %% 100 = 0 THEN 'running' ELSE 'succeeded' END,
                    to_timestamp(1790000000 + n), to_timestamp(1790000001 + n),
                    CASE WHEN n %% 100 <> 0 THEN to_timestamp(1790000100 + n) END, 1

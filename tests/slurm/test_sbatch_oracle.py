@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from builders.sbatch_comparison import differences
 from builders.sbatch_oracle import Oracle, running_oracle, why_absent
+from jobs.submission.begin_times import begin_of
+from jobs.submission.sbatch_notes import NotUnderstood
 from jobs.submission.sbatch_options import OPTIONS, Takes
 from recordings.record_sbatch_options import RECORDING
 
@@ -36,7 +39,15 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
         ["30", "10:30", "0:45", "1:30:00", "0-12", "1-0:30", "2-1:2:3", "UNLIMITED", "0", "-1"]
     ),
     "array": st.sampled_from(["0-9", "1,3,5-7", "0-31:4", "0-9%2", "7", "3-3"]),
-    "dependency": st.sampled_from(["afterok:1", "afterany:1:2", "afternotok:3,afterok:1"]),
+    "dependency": st.sampled_from(
+        ["afterok:1", "afterany:1:2", "afternotok:3,afterok:1", "singleton", "singleton,afterok:2"]
+    ),
+    "begin": st.sampled_from(["2027-12-01", "2027-12-01T08:00", "12/31/27", "uts1800000000"]),
+    "output": st.sampled_from(["%x-%j.out", "logs/%4t.log", "/dev/null", "none"]),
+    "error": st.sampled_from(["e.%J", "/abs/%A_%a.err"]),
+    "chdir": st.sampled_from(["/tmp", "run"]),
+    "export": st.sampled_from(["ALL", "NONE", "A=1", "ALL,A=1,B=x y"]),
+    "open-mode": st.sampled_from(["append", "truncate", "a"]),
     "job-name": st.sampled_from(["bert", "a b", "it's", 'the "big" one', "x#1", "a\\b", "-N"]),
     "partition": st.sampled_from(["main", "h100", "h100,main"]),
     "signal": st.sampled_from(["USR1", "B:USR1@60", "sigterm@5", "R:12@30"]),
@@ -108,6 +119,42 @@ def test_whatever_the_spelling_the_same_is_read(oracle: Oracle, lines: list[str]
     # Tidegate is stricter where the parts of a job would not be equal, or two lines disagree.
     stricter = ("cannot be spread evenly", "keep one", "too few for")
     assert [one for one in found if not any(part in one for part in stricter)] == []
+
+
+#: Begin times that depend on the moment, with all kinds of days, clock times and delays.
+TIMES = st.one_of(
+    st.tuples(
+        st.sampled_from(["now+", "now-", "now + "]),
+        st.integers(0, 5_000).map(str),
+        st.sampled_from(
+            ["", "second", "seconds", " minutes", "hour", "HOURS", "days", "week", "s"]
+        ),
+    ).map("".join),
+    st.tuples(
+        st.sampled_from(
+            ["", "today", "tomorrow", "1/2", "12/31", "11.30", "2028-02-29", "06/30/28"]
+        ),
+        st.sampled_from([" ", "T", "-"]),
+        st.sampled_from(["", "noon", "midnight", "fika", "teatime", "0:00", "7:05", "23:59:59"])
+        | st.sampled_from(["4:30PM", "12:00 am", "12:59pm", "13:00PM", "24:00", "9", "8:5"]),
+    ).map("".join),
+)
+
+
+@given(text=TIMES)
+def test_begin_times_are_those_of_sbatch(oracle: Oracle, text: str) -> None:
+    """Planted: days without a year that are past, 12 am as noon, a delay without its unit."""
+    before = datetime.now().astimezone()
+    answer = oracle.read([f"#SBATCH --begin='{text}'"]) if text.strip() else {"accepts": False}
+    after = datetime.now().astimezone()
+    try:
+        found = [begin_of(text, now).replace(microsecond=0) for now in (before, after)]
+    except NotUnderstood:
+        assert answer["accepts"] is False
+        return
+    assert answer["accepts"], answer
+    told = datetime.fromisoformat(answer["defined"]["begin"]).astimezone()
+    assert min(found) <= told <= max(found)
 
 
 def test_the_recording_is_what_sbatch_says(oracle: Oracle) -> None:

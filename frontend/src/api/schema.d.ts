@@ -2610,6 +2610,7 @@ export interface components {
          *     * `class_cap_reached` - class_cap_reached
          *     * `cluster_unavailable` - cluster_unavailable
          *     * `dependency` - dependency
+         *     * `singleton` - singleton
          *     * `array_limit_reached` - array_limit_reached
          *     * `begin_time` - begin_time
          *     * `team_archived` - team_archived
@@ -2623,7 +2624,7 @@ export interface components {
          *     * `would_start` - would_start
          * @enum {string}
          */
-        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "array_limit_reached" | "begin_time" | "team_archived" | "user_deactivated" | "cluster_archived" | "pool_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
+        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "singleton" | "array_limit_reached" | "begin_time" | "team_archived" | "user_deactivated" | "cluster_archived" | "pool_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
         /**
          * @description * `succeeded` - succeeded
          *     * `ended` - ended
@@ -3095,6 +3096,8 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
+            /** @description Whether it waits until other jobs of its name and user are done */
+            is_singleton: boolean;
             /** @description Whether the script runs once, on the first node, or on every node, or is a manifest */
             launch: components["schemas"]["LaunchEnum"] | components["schemas"]["NullEnum"];
             /** @description null: the default for its GPUs or cores on that node */
@@ -3283,6 +3286,8 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
+            /** @description Whether it waits until other jobs of its name and user are done */
+            is_singleton: boolean;
             /** @description Whether the script runs once, on the first node, or on every node, or is a manifest */
             launch: components["schemas"]["LaunchEnum"] | components["schemas"]["NullEnum"];
             /** @description null: the default for its GPUs or cores on that node */
@@ -3531,6 +3536,11 @@ export interface components {
             is_preemptible?: boolean;
             /** @default true */
             is_requeueable?: boolean;
+            /**
+             * @description Runs jobs of one name and user one after the other, as Slurm's `--dependency=singleton`: the job waits for those that run, and for those that were submitted before it. The tasks of an array have the array's name
+             * @default false
+             */
+            is_singleton?: boolean;
             /** @description `batch`: the script runs once, on the first node, and starts tasks on the others with `srun`, as under Slurm. `per_node`: it runs once on every node. `manifest`: the objects of a Kubernetes manifest run as they are. Default: `manifest` for a `manifest`, `batch` for an `sbatch` text with `#SBATCH` lines, else `per_node` */
             launch?: components["schemas"]["LaunchEnum"];
             /** @description A Kubernetes manifest (YAML or JSON) instead of `script`: a Job, JobSet, Pod, PyTorchJob, MPIJob, TrainJob, RayJob or RayCluster, and the ResourceClaimTemplates that it names. It says itself what its size is. At most 256 KiB */
@@ -3651,6 +3661,11 @@ export interface components {
             is_preemptible?: boolean;
             /** @default true */
             is_requeueable?: boolean;
+            /**
+             * @description Runs jobs of one name and user one after the other, as Slurm's `--dependency=singleton`: the job waits for those that run, and for those that were submitted before it. The tasks of an array have the array's name
+             * @default false
+             */
+            is_singleton?: boolean;
             /** @description `batch`: the script runs once, on the first node, and starts tasks on the others with `srun`, as under Slurm. `per_node`: it runs once on every node. `manifest`: the objects of a Kubernetes manifest run as they are. Default: `manifest` for a `manifest`, `batch` for an `sbatch` text with `#SBATCH` lines, else `per_node` */
             launch?: components["schemas"]["LaunchEnum"];
             /** @description A Kubernetes manifest (YAML or JSON) instead of `script`: a Job, JobSet, Pod, PyTorchJob, MPIJob, TrainJob, RayJob or RayCluster, and the ResourceClaimTemplates that it names. It says itself what its size is. At most 256 KiB */
@@ -5092,6 +5107,8 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
+            /** @description Whether it waits until other jobs of its name and user are done */
+            is_singleton: boolean;
             /** @description Whether the script runs once, on the first node, or on every node, or is a manifest */
             launch: components["schemas"]["LaunchEnum"] | components["schemas"]["NullEnum"];
             /** @description null: the default for its GPUs or cores on that node */
@@ -5359,6 +5376,8 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
+            /** @description Whether it waits until other jobs of its name and user are done */
+            is_singleton: boolean;
             /** @description Whether the script runs once, on the first node, or on every node, or is a manifest */
             launch: components["schemas"]["LaunchEnum"] | components["schemas"]["NullEnum"];
             /** @description null: the default for its GPUs or cores on that node */

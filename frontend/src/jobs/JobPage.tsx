@@ -267,6 +267,7 @@ function PlanCard({ job }: { job: JobDetail }) {
               <Time at={job.begin_at} show="both" />
             </Fact>
           )}
+          {job.is_singleton && <Fact name="Starts">after your other jobs of this name</Fact>}
           <Fact name="Can be preempted">
             {job.is_preemptible ? "yes" : used === "guaranteed" ? "not inside the guarantee" : "while borrowed"}
           </Fact>

@@ -106,6 +106,7 @@ const CODE_WORDS: Record<Explanation["code"], string> & Record<string, string> =
   not_waiting: "not waiting",
   would_start: "would start now",
   dependency: "waiting for another job",
+  singleton: "waiting for a job of its name",
   array_limit_reached: "waiting for tasks of its array",
   begin_time: "begin time not reached",
   team_archived: "its team is archived",
@@ -119,6 +120,7 @@ const CODE_WORDS: Record<Explanation["code"], string> & Record<string, string> =
 /** Of a job that waits for jobs, not for GPUs: the arbiter is not offered it, and nobody is ahead of it. */
 export const WAITS_FOR_JOBS: ReadonlySet<string> = new Set([
   "dependency",
+  "singleton",
   "array_limit_reached",
   "begin_time",
   "team_archived",
@@ -142,6 +144,8 @@ export function withoutEstimate(
   switch (code) {
     case "dependency":
       return "Unknown: not before the others are done.";
+    case "singleton":
+      return "Unknown: not before the others of its name are done.";
     case "array_limit_reached":
       return "Unknown: not before another task of its array has ended.";
     case "cluster_archived":

@@ -93,7 +93,7 @@ export function FormFields({
       draft.launch !== "per_node" ||
       draft.arguments !== "" ||
       draft.folder !== "" || draft.outputFile !== "" || draft.errorFile !== "" ||
-      draft.dependsOn !== "" || draft.array !== "",
+      draft.dependsOn !== "" || draft.isSingleton || draft.array !== "",
   );
   const isOfCores = draft.shape === "cores";
   const advice = imageAdvice(clusters.data ?? [], pool?.name, draft.cluster);
@@ -369,6 +369,11 @@ export function FormFields({
             spellCheck={false}
             classNames={{ input: "mono" }}
             {...form.getInputProps("dependsOn")}
+          />
+          <Checkbox
+            label="Start after my other jobs of this name"
+            description="Jobs of one name run one after the other."
+            {...form.getInputProps("isSingleton", { type: "checkbox" })}
           />
           <Checkbox
             label="Requeue after a preemption or a lost node"

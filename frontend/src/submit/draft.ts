@@ -66,6 +66,7 @@ export interface Draft {
   /** As a datetime-local field has it: in the zone of this browser. */
   beginAt: string;
   dependsOn: string;
+  isSingleton: boolean;
   array: string;
 }
 
@@ -122,6 +123,7 @@ export function emptyDraft(): Draft {
     isHeld: false,
     beginAt: "",
     dependsOn: "",
+    isSingleton: false,
     array: "",
   };
 }
@@ -179,6 +181,7 @@ export function draftOf(job: JobDetail): Draft {
         return [condition === "succeeded" ? named : `${condition} ${named}`];
       })
       .join("\n"),
+    isSingleton: job.is_singleton,
     features: job.features,
     image: job.image ?? "",
     together: job.required_topology ?? job.preferred_topology,
@@ -406,6 +409,7 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
       if (draft[field].trim() !== "") request[member] = draft[field].trim();
     }
     if (draft.appendsOutput) request.appends_output = true;
+    if (draft.isSingleton) request.is_singleton = true;
     if (draft.features.length > 0) request.features = draft.features;
     if (draft.image.trim() !== "") request.image = draft.image.trim();
     if (draft.together !== null && draft.mustBeTogether) request.required_topology = draft.together;
@@ -493,6 +497,7 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   held: "isHeld",
   begin_at: "beginAt",
   depends_on: "dependsOn",
+  is_singleton: "isSingleton",
   array: "array",
 };
 
@@ -593,6 +598,7 @@ export function submitCommand(draft: Draft): string {
     for (const { job, array, condition } of parseDependencies(draft.dependsOn).dependencies) {
       option({ succeeded: "after-ok", ended: "after-any", failed: "after-not-ok" }[condition], job ?? array ?? null);
     }
+    if (draft.isSingleton) parts.push("--singleton");
     option("array", draft.array);
   }
   const file = isManifest(draft.sbatch) ? "job.yaml" : "job.sbatch";

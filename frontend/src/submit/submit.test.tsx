@@ -196,12 +196,13 @@ describe("the draft", () => {
   });
 
   it("keeps the folder and the output files of a copied job", () => {
-    const files = { folder: "/scratch/ana", output_file: "logs/%x-%j.out", error_file: "e", appends_output: true };
+    const files = { folder: "/scratch/ana", output_file: "logs/%x-%j.out", error_file: "e", appends_output: true, is_singleton: true };
     const copied = { ...draftOf(aJob(files)), team: VISION };
     expect(readDraft(copied).request).toMatchObject(files);
     expect(submitCommand(copied)).toContain(
       " --chdir /scratch/ana --output-file logs/%x-%j.out --error-file e --append-output ",
     );
+    expect(submitCommand(copied)).toContain(" --singleton ");
     expect(placeRefusals({ output_file: "is long" }, copied).errors).toEqual({ outputFile: "is long" });
   });
 

@@ -146,6 +146,7 @@ def test_the_best_outcome_comes_first(company: Company, bob: User) -> None:
         "launch": "per_node",
         "arguments": [],
         "appends_output": False,
+        "is_singleton": False,
         "requeue_on": [],
         "requeue_max": 10,
         "signals_shell_only": False,

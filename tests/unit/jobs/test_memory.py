@@ -71,6 +71,7 @@ NOT_TOLD: dict[type[Model], set[str]] = {
         "is_requeueable",
         # Who begins later is found anew in each cycle.
         "begin_at",
+        "is_singleton",
         "started_at",
         "ended_at",
         "end_reason",

@@ -205,7 +205,7 @@ def test_without_gpus_the_lines_are_told_too() -> None:
 
 def test_without_gpus_refused_lines_are_errors_too() -> None:
     """Planted: errors of the members alone."""
-    refusal = refusal_of("#!/bin/sh\n#SBATCH \u2013gpus=2\n#SBATCH --begin=now\ntrue\n")
+    refusal = refusal_of("#!/bin/sh\n#SBATCH \u2013gpus=2\n#SBATCH --begin=soon\ntrue\n")
     assert [(error.pointer, error.detail) for error in refusal.errors][1:] == [
         (
             "/sbatch",
@@ -214,8 +214,8 @@ def test_without_gpus_refused_lines_are_errors_too() -> None:
         ),
         (
             "/sbatch",
-            "line 3: #SBATCH --begin=now: Give the time beside the script: "
-            "`tidegate submit --begin +1h`.",
+            "line 3: #SBATCH --begin=soon: 'soon' is no time to begin; write now+2hours, 16:00, "
+            "tomorrow or 2027-01-20T08:00:00.",
         ),
     ]
 
