@@ -229,7 +229,7 @@ def test_refused_lines_are_shown_and_fit_nothing(company: Company, bob: User) ->
     assert [(note["line"], note["verdict"]) for note in body["notes"]] == [
         (1, "ignored"),
         (2, "refused"),
-        (3, "ignored"),
+        (3, "understood"),
     ]
     assert body["cluster"] is None
     assert (body["explanation"]["code"], body["explanation"]["sentence"]) == (
