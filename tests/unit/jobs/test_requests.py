@@ -289,7 +289,7 @@ def test_hints_are_kept_in_order() -> None:
 
 
 def test_refused_lines_are_kept_for_whoever_submits() -> None:
-    request = read_job_request(a_body(script=..., sbatch="#SBATCH --begin=now\nx\n"))
+    request = read_job_request(a_body(script=..., sbatch="#SBATCH --begin=soon\nx\n"))
     assert [note.line for note in refused_of(request.notes)] == [1]
 
 
