@@ -37,7 +37,8 @@ def warnings_of(request: JobRequest, places: Sequence[PoolPlace]) -> tuple[Note,
     if not clusters:
         return ()
     notes = list(_of_files(request, clusters))
-    needs = needs_of(request.script)
+    # The programs and folders of a manifest are those of its images.
+    needs = () if request.manifest_job else needs_of(request.script)
     if unknown := _of_unknown_folders(needs, clusters):
         notes.append(unknown)
     for need in needs:

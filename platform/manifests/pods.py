@@ -194,7 +194,7 @@ def _check_spec(spec: Field) -> None:
             "the scheduler chooses the node; write nodeSelector or leave it out"
         )
     if spec.at("schedulerName").text() not in (None, "default-scheduler"):
-        spec.at("schedulerName").refuse("the cluster's own scheduler places the Pods; leave it out")
+        spec.at("schedulerName").ignore("the cluster's own scheduler places the Pods")
     for name in ("serviceAccountName", "serviceAccount"):
         if spec.at(name).text() not in (None, "", "default"):
             spec.at(name).refuse("the Pods run as the cluster's account for jobs; leave it out")

@@ -138,6 +138,16 @@ def submit(user: User, body: dict[str, Any], *, is_plan: bool = False) -> Any:
     return by_token(user).post(path, body)
 
 
+def test_the_words_of_a_manifest_are_no_commands(company: Company, bob: User) -> None:
+    """Planted: warnings of the paths and programs in it, which are those of its image."""
+    text = recorded("job").replace(
+        "  labels:", "  annotations: {note: (module load x; cd /data/x)}\n  labels:", 1
+    )
+    plan = submit(bob, {"team": TEAM, "manifest": text}, is_plan=True).json()
+    assert plan["would_start_now"]
+    assert [note for note in plan["notes"] if note["verdict"] == "warning"] == []
+
+
 def test_a_plan_shows_size_start_and_notes(company: Company, bob: User) -> None:
     answer = submit(bob, a_body(), is_plan=True)
     assert answer.status_code == 200, answer.content

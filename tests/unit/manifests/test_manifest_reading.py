@@ -98,11 +98,6 @@ _MARK = "is the portal's own mark; leave it out"
             "the scheduler chooses the node; write nodeSelector or leave it out",
         ),
         (
-            a_pod(schedulerName="mine"),
-            "schedulerName",
-            "the cluster's own scheduler places the Pods; leave it out",
-        ),
-        (
             a_pod(serviceAccountName="admin"),
             "serviceAccountName",
             "the Pods run as the cluster's account for jobs; leave it out",

@@ -34,6 +34,14 @@ from manifests.reading import Manifest, read_manifest
 #: The annotation with which the completions of an elastic Job follow its parallelism.
 _EQUAL = "kueue.x-k8s.io/job-completions-equal-parallelism"
 _REPLACED = frozenset({QUEUE, PRIORITY, MIN_PARALLELISM, MAX_SECONDS, _EQUAL, naming.MANAGED_BY})
+#: Fields of Pods that the cluster or the portal decides.
+_OF_THE_CLUSTER = (
+    "priority",
+    "priorityClassName",
+    "schedulerName",
+    "serviceAccount",
+    "serviceAccountName",
+)
 _TOPOLOGY = "kueue.x-k8s.io/podset-"
 #: By kind: how the host name of a Pod continues after the name of its object.
 _HOSTS = {
@@ -283,7 +291,7 @@ class _Template:
     def _secure(self, spec: Json) -> None:
         """Fill in what Pod Security demands, and whose identity the Pods have."""
         options = self._options
-        for name in ("priority", "priorityClassName", "serviceAccount", "serviceAccountName"):
+        for name in _OF_THE_CLUSTER:
             spec.pop(name, None)
         if options.service_account is not None:
             spec["serviceAccountName"] = options.service_account

@@ -163,6 +163,17 @@ def test_the_jobs_of_a_jobset_keep_the_marks_of_the_person_only() -> None:
     assert item["spec"]["replicatedJobs"][0]["template"]["metadata"] == {"labels": {"a": "b"}}
 
 
+def test_the_pods_are_for_the_scheduler_of_the_cluster() -> None:
+    """Planted: the scheduler of the file, which the cluster may not have."""
+    text = recorded("job").replace(
+        "restartPolicy", "schedulerName: kai-scheduler\n      restartPolicy"
+    )
+    assert [one.detail for one in read_manifest(text).findings if "schedulerName" in one.where] == [
+        "the cluster's own scheduler places the Pods"
+    ]
+    assert "schedulerName" not in objects_of(text, 3_000)[0]["spec"]["template"]["spec"]
+
+
 def test_what_the_person_said_of_security_stays() -> None:
     text = recorded("job").replace(
         "restartPolicy: Never",
