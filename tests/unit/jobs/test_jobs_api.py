@@ -145,7 +145,7 @@ def test_a_refused_request_may_be_sent_again_under_its_key(world: World) -> None
         ({"name": "x\n#SBATCH --account=other"}, 400, "invalid_request", ["/name"]),
         ({"environment": {"A\nB": "x"}}, 400, "invalid_request", ["/environment/A\nB"]),
         ({"script": "x" * 1_048_577}, 400, "invalid_request", ["/script"]),
-        ({"script": ..., "sbatch": "#SBATCH -b now\nx"}, 400, "invalid_request", ["/sbatch"]),
+        ({"script": ..., "sbatch": "#SBATCH -b soon\nx"}, 400, "invalid_request", ["/sbatch"]),
     ],
 )
 def test_bad_requests_change_nothing(

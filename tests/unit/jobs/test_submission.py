@@ -260,7 +260,7 @@ def test_the_case_of_a_type_does_not_matter(bob: Actor, kind: str) -> None:
 
 def test_a_refused_line_refuses_the_job(bob: Actor) -> None:
     with pytest.raises(InvalidRequest) as refusal:
-        submit(bob, script=..., sbatch="#SBATCH -J x\n#SBATCH --begin=now\ntrue\n")
+        submit(bob, script=..., sbatch="#SBATCH -J x\n#SBATCH --begin=soon\ntrue\n")
     assert [error.pointer for error in refusal.value.errors] == ["/sbatch"]
     assert [note["verdict"] for note in refusal.value.data["notes"]] == ["understood", "refused"]
     assert not Job.objects.exists()
@@ -548,7 +548,7 @@ def test_an_image_is_refused_where_no_cluster_runs_any(company: Company, bob: Ac
 
 
 def test_an_image_of_the_text_is_refused_at_its_line(company: Company, bob: Actor) -> None:
-    text = "#SBATCH --gpus=8\n#SBATCH --container-image=x:1\n#SBATCH --begin=now\ntrue\n"
+    text = "#SBATCH --gpus=8\n#SBATCH --container-image=x:1\n#SBATCH --begin=soon\ntrue\n"
     verdicts = [
         (1, "understood", "gpus = 8"),
         (
@@ -560,7 +560,7 @@ def test_an_image_of_the_text_is_refused_at_its_line(company: Company, bob: Acto
         (
             3,
             "refused",
-            "Give the time beside the script: `tidegate submit --begin +1h`.",
+            "'soon' is no time to begin; write now+2hours, 16:00, tomorrow or 2027-01-20T08:00:00.",
         ),
     ]
     with pytest.raises(InvalidRequest) as refusal:
