@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -611,6 +612,22 @@ def test_the_first_node_of_a_batch_job_can_be_found_by_its_name(isolated_rig: Is
         'echo "$head $(getent hosts "$head" | cut -d" " -f1)"',
     )
     assert (seen.outcome, said) == (Outcome.SUCCEEDED, ["node-001 127.0.0.1"])
+
+
+@pytest.mark.skipif(which("mpirun") is None, reason="needs Open MPI (openmpi-bin of Debian)")
+def test_open_mpi_starts_its_ranks_with_our_srun(isolated_rig: IsolatedRig) -> None:
+    """Open MPI finds a job of Slurm by its variables, and starts a daemon a node by `srun`."""
+    seen, said = batch(
+        isolated_rig,
+        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
+        "mpirun bash -c 'echo $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $SLURMD_NODENAME'"
+        " | sort",
+        tasks_per_node=2,
+    )
+    assert (seen.outcome, said) == (
+        Outcome.SUCCEEDED,
+        ["0 of 4 on node-001", "1 of 4 on node-001", "2 of 4 on node-002", "3 of 4 on node-002"],
+    )
 
 
 def test_the_end_of_a_batch_script_is_that_of_its_job(isolated_rig: IsolatedRig) -> None:
