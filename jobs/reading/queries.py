@@ -321,7 +321,8 @@ def get_content(view: JobView, *, actor: Actor, now: datetime) -> JobContent:
     ).get(pk=view.job.id)
     stored = dict(zip(STORED_ON_PAGES, values, strict=True))
     if not may_read_content(actor, user_id=view.job.user_id, team_path=view.job.team__path):
-        return JobContent(None, None, notes, stored)
+        # A note quotes lines of the script.
+        return JobContent(None, None, [{**note, "text": ""} for note in notes], stored)
     record_reading(view.job, "script", actor=actor, now=now)
     return JobContent(script, environment, notes, stored)
 

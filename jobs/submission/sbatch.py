@@ -13,8 +13,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jobs.submission.begin_times import begin_of
-from jobs.submission.sbatch_lines import DIRECTIVES_MAX, LINE_MAX, Line, directives, options_of
-from jobs.submission.sbatch_notes import NOTE_TEXT_MAX, Note, NotUnderstood, Verdict
+from jobs.submission.sbatch_lines import (
+    DIRECTIVES_MAX,
+    LINE_MAX,
+    Line,
+    directives,
+    options_of,
+    text_of_note,
+)
+from jobs.submission.sbatch_notes import Note, NotUnderstood, Verdict
 from jobs.submission.sbatch_options import Option, Reading
 from jobs.submission.sbatch_shape import GPUS, Asked, Own, Shape, settle
 from jobs.submission.sbatch_values import (
@@ -98,8 +105,7 @@ def unread_directives(text: str) -> tuple[Note, ...]:
     """Return notes for a plain script, in which `#SBATCH` lines have no effect."""
     told = "This was sent as a plain script; send it as `sbatch` to have its directives read."
     return tuple(
-        Note(line.number, line.text[:NOTE_TEXT_MAX], Verdict.IGNORED, told)
-        for line in directives(text)[0]
+        Note(line.number, text_of_note(line), Verdict.IGNORED, told) for line in directives(text)[0]
     )
 
 
@@ -118,7 +124,7 @@ class _Text:
     exclusive: int | None = None
 
     def note(self, line: Line, verdict: Verdict, detail: str) -> None:
-        self.notes.append(Note(line.number, line.text[:NOTE_TEXT_MAX], verdict, detail))
+        self.notes.append(Note(line.number, text_of_note(line), verdict, detail))
 
     def retell(self, note: int, verdict: Verdict, detail: str) -> None:
         old = self.notes[note]

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from jobs.submission.sbatch_notes import NotUnderstood
+from jobs.submission.sbatch_notes import NOTE_TEXT_MAX, NotUnderstood
 from jobs.submission.sbatch_options import SHORT, Option, Takes, option_named
+from jobs.submission.sbatch_values import HIDDEN, without_values
 
 #: The most directive lines of a text.
 DIRECTIVES_MAX = 200
@@ -67,6 +68,37 @@ def directives(text: str) -> tuple[list[Line], bool]:
         part += is_separator
         found.append(Line(number, line, options, command, part, is_separator, is_foreign))
     return found, False
+
+
+def text_of_note(line: Line) -> str:
+    """Return the line as notes show it: with the names of --export, and not with its values.
+
+    Notes reach readers who may not read the script.
+    """
+    options = line.options[:LINE_MAX]
+    magic = line.text[: len(line.text) - len(line.options)]
+    try:
+        words = _words(options)
+    except NotUnderstood:
+        is_export = "--e" in options.translate(_UNQUOTED)
+        return f"{magic} {HIDDEN}" if is_export else line.text[:NOTE_TEXT_MAX]
+    shown, is_value = [], False
+    for word in words:
+        name, equals, value = word.partition("=")
+        if is_value:
+            shown.append(without_values(word))
+            is_value = False
+        elif len(name) > 2 and "--export".startswith(name):
+            shown.append(f"{name}={without_values(value)}" if equals else name)
+            is_value = not equals
+        else:
+            shown.append(word)
+    text = line.text if shown == words else " ".join((magic, *shown))
+    return text[:NOTE_TEXT_MAX]
+
+
+#: Quotes and backslashes, which no word keeps.
+_UNQUOTED = str.maketrans("", "", "\"'\\")
 
 
 def options_of(text: str) -> Iterator[tuple[Option, str | None]]:

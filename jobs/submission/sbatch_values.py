@@ -168,6 +168,10 @@ def signal(value: str) -> Notice:
     return Notice(name, ahead_s, "B" in found[1])
 
 
+#: What stands in a note for the value of a variable, which may be a secret.
+HIDDEN = "..."
+
+
 def exported(value: str) -> tuple[dict[str, str], list[str]]:
     """Return the variables in the value of --export, and the names that it gives no value.
 
@@ -185,6 +189,18 @@ def exported(value: str) -> tuple[dict[str, str], list[str]]:
         elif item and item.upper() not in _EXPORT_WORDS:
             nameless.append(item)
     return given, nameless
+
+
+def without_values(value: str) -> str:
+    """Return the value of --export with `...` in place of each variable's value."""
+    try:
+        items = _items(value)
+    except NotUnderstood:
+        return HIDDEN
+    return ",".join(
+        f"{name}={HIDDEN}" if equals else name
+        for name, equals, _ in (item.partition("=") for item in items)
+    )
 
 
 def _items(value: str) -> list[str]:

@@ -62,7 +62,7 @@ def test_a_submitted_job_is_answered_whole(world: World) -> None:
         "current_attempt": None,
         "explanation": None,
         "usage": {"guaranteed_mgpu_s": 0, "borrowed_mgpu_s": 0},
-        "can": ["cancel", "hold"],
+        "can": ["cancel", "extend", "hold"],
         "notes": [],
     }
 
@@ -206,7 +206,9 @@ def test_a_foreign_job_looks_absent(world: World, path: str) -> None:
 
 
 def test_content_is_for_owner_and_holders_of_the_right(world: World) -> None:
-    job = a_job(world.company, world.bob, notice_signal="USR1")
+    """Planted: the lines of the script in the notes, for those who may not read it."""
+    note = {"line": 2, "text": "python --key=s3cret", "verdict": "warning", "detail": "No python."}
+    job = a_job(world.company, world.bob, notice_signal="USR1", notes=[note])
     finance = a_user(world.company.organization, "finance")
     a_grant(finance, Role.FINANCE, world.company.organization)
     auditor = a_user(world.company.organization, "auditor")
@@ -226,6 +228,7 @@ def test_content_is_for_owner_and_holders_of_the_right(world: World) -> None:
         assert (body["script"], body["environment"]) == (
             (SCRIPT, {"SEED": "1"}) if sees else (None, None)
         )
+        assert body["notes"] == [note if sees else {**note, "text": ""}]
         assert body["notice_signal"] == "USR1"
         assert caller.get(f"jobs/{job.pk}/logs").status_code == (404 if sees else 403)
     assert by_token(world.bob, ["quotas"]).get(f"jobs/{job.pk}").status_code == 404

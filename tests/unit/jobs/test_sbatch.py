@@ -426,6 +426,28 @@ def test_exported_variables_are_the_jobs(
     ]
 
 
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("-N 1 --export=A=s3cret,B -J x", "-N 1 --export=A=...,B -J x"),
+        ("--expo \"A='s3,cret'\"", "--expo A=..."),
+        ('"--export=A=1 s3cret" # c', "--export=A=..."),
+        ('--ex"port=A=s3cret', "..."),
+        ('--export="A=\'s3cret"', "--export=..."),
+        ('-J "a b" # c', '-J "a b" # c'),
+    ],
+)
+def test_notes_have_the_names_of_variables_and_no_values(line: str, shown: str) -> None:
+    """Each option of the line has a note with all of it.
+
+    Planted: the line as it is; the values of an abbreviated option, and of a quoted word.
+    """
+    text = f"#!/bin/sh\n#SBATCH {line}\ntrue\n#SBATCH {line}\n"
+    for notes in (parse_sbatch(text).notes, unread_directives(text)):
+        assert notes
+        assert {note.text for note in notes} == {f"#SBATCH {shown}"}
+
+
 def test_variables_of_the_request_win_over_the_same_ones_of_the_text() -> None:
     """Planted: a request with variables that drops those of the text."""
     text = "#!/bin/sh\n#SBATCH -G 1\n#SBATCH --export=A=1,B=2\ntrue\n"
