@@ -181,8 +181,8 @@ class JobDetail(APIView):
     @extend_schema(
         operation_id="get_job",
         summary="One job",
-        description="Script and environment are null, and the texts of notes empty, if the caller may "
-        "only see the job.",
+        description="Script and environment are null, and the texts of notes empty, if the caller "
+        "may only see the job.",
         responses=answers({200: shapes.JobDetailSerializer}, 404),
     )
     def get(self, request: Request, job_id: UUID) -> Response:

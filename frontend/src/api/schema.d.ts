@@ -491,7 +491,7 @@ export interface paths {
         };
         /**
          * One job
-         * @description Script and environment are null if the caller may only see the job.
+         * @description Script and environment are null, and the texts of notes empty, if the caller may only see the job.
          */
         get: operations["get_job"];
         put?: never;
