@@ -10,7 +10,13 @@ from dataclasses import replace
 
 from manifests.fields import Field
 from manifests.jobs import PodSet
-from manifests.pods import Claims, PodNeeds, needs_of_resources, read_template
+from manifests.pods import (
+    Claims,
+    PodNeeds,
+    check_added_marks,
+    needs_of_resources,
+    read_template,
+)
 from manifests.shapes import Shape, check_pod_count, ignore_own, or_default, read_deadline
 
 #: The container that the Training Operator gives the addresses of the other Pods.
@@ -116,6 +122,8 @@ def read_train_job(item: Field, claims: Claims, marks: Mapping[str, str]) -> Sha
                 "is not taken: the portal places the Pods, and the rest is the runtime's; leave it "
                 "out"
             )
+    check_added_marks(spec.at("labels"))
+    check_added_marks(spec.at("annotations"))
     trainer = spec.at("trainer")
     count = or_default(trainer.at("numNodes").whole(1), 1)
     if not trainer.at("numNodes").is_given:
@@ -149,6 +157,8 @@ def read_ray_job(item: Field, claims: Claims, marks: Mapping[str, str]) -> Shape
         spec.at("shutdownAfterJobFinishes").note(
             "true: the Ray cluster gives its GPUs back when the job has ended"
         )
+    if spec.at("rayClusterSpec", "suspend").flag():
+        spec.at("rayClusterSpec", "suspend").refuse("would start the job without a cluster")
     cluster = _ray_cluster(spec.at("rayClusterSpec"), claims)
     mode = spec.at("submissionMode").text() or SUBMITTED_BY_POD
     if mode not in (SUBMITTED_BY_POD, "HTTPMode"):
@@ -189,6 +199,8 @@ def _ray_cluster(spec: Field, claims: Claims) -> tuple[PodSet, ...]:
         group_of_head.at("serviceType").refuse("must be ClusterIP, or left out")
     if group_of_head.at("headService").is_given:
         group_of_head.at("headService").refuse("is made by the operator; leave it out")
+    check_added_marks(group_of_head.at("labels"))
+    check_added_marks(spec.at("headServiceAnnotations"))
     head = read_template(group_of_head.at("template"), claims)
     pod_sets = [PodSet("head", head, 1, 1, (*group_of_head.path, "template"))]
     may_grow = bool(spec.at("enableInTreeAutoscaling").flag())
@@ -215,6 +227,7 @@ def _worker_group(group: Field, claims: Claims, *, may_grow: bool) -> PodSet:
         group.at("groupName").refuse("is required: the name of the group")
     if group.at("suspend").flag():
         group.at("suspend").refuse("would start the cluster without the group; leave it out")
+    check_added_marks(group.at("labels"))
     least = or_default(group.at("minReplicas").whole(), 0)
     most = group.at("maxReplicas").whole()
     count = max(or_default(group.at("replicas").whole(), 0), least)
@@ -225,8 +238,9 @@ def _worker_group(group: Field, claims: Claims, *, may_grow: bool) -> PodSet:
     hosts = or_default(group.at("numOfHosts").whole(1), 1)
     needs = read_template(group.at("template"), claims)
     count_min = None
-    if may_grow and needs.gpus is not None and 0 < least < count:
-        count_min = least * hosts
+    # The Pods of a replica with several hosts come and go together, which no count of Pods says.
+    if may_grow and hosts == 1 and needs.gpus is not None and 0 < least < count:
+        count_min = least
         group.at("minReplicas").note(
             f"the job is elastic: it starts with {least} to {count} replicas of this group"
         )

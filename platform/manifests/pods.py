@@ -104,9 +104,28 @@ _READ_OF_KUEUE = frozenset(
 )
 
 
+def check_added_marks(marks: Field) -> None:
+    """Refuse what only the portal and controllers write, in marks that an operator adds.
+
+    The operator puts them over those of the portal, so none is merely left out.
+    """
+    marks.texts()
+    for key, mark in marks.items():
+        if (
+            key.partition("/")[0].endswith("tidegate.io")
+            or key == _MANAGED_BY
+            or is_of_job_controller(key)
+            or key.startswith(_OF_OTHERS)
+        ):
+            mark.refuse("is written by a controller or by the portal; leave it out")
+
+
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+
+
 def _check_mark(key: str, mark: Field, *, is_pod: bool) -> None:
-    if key.partition("/")[0].endswith("tidegate.io") or key == "app.kubernetes.io/managed-by":
-        if key.startswith("app."):
+    if key.partition("/")[0].endswith("tidegate.io") or key == _MANAGED_BY:
+        if key == _MANAGED_BY:
             mark.ignore("the portal manages the object, and says so here")
         else:
             mark.refuse("is the portal's own mark; leave it out")

@@ -76,14 +76,17 @@ def test_who_submits_a_rayjob_is_rank_0() -> None:
         ({"replicas": 4, "minReplicas": 2, "maxReplicas": 6}, 4, 2),
         ({"replicas": 1, "minReplicas": 2, "maxReplicas": 6}, 2, None),
         ({"minReplicas": 3}, 3, None),
-        ({"replicas": 3, "numOfHosts": 2, "minReplicas": 1}, 6, 2),
+        ({"replicas": 3, "numOfHosts": 2, "minReplicas": 1}, 6, None),
         ({"replicas": 2}, 2, None),
     ],
 )
 def test_a_group_has_the_replicas_that_the_operator_starts(
     group: dict[str, int], count: int, count_min: int | None
 ) -> None:
-    """Planted: replicas below minReplicas; hosts that count once."""
+    """A replica of several hosts is started whole, so its group is not elastic.
+
+    Planted: replicas below minReplicas; hosts that count once; 5 Pods of replicas with 2.
+    """
     item = recorded("raycluster")
     (given,) = item["spec"]["workerGroupSpecs"]
     for name in ("replicas", "minReplicas", "maxReplicas"):
@@ -136,6 +139,18 @@ CHANGES: tuple[tuple[str, tuple[str, ...], Any, str], ...] = (
     ("raycluster", ("workerGroupSpecs", "0", "suspend"), True, "would start the cluster without"),
     ("raycluster", ("headGroupSpec", "serviceType"), "LoadBalancer", "must be ClusterIP"),
     ("raycluster", ("headGroupSpec", "enableIngress"), True, "opens the cluster to others"),
+    ("rayjob", ("rayClusterSpec", "suspend"), True, "would start the job without a cluster"),
+    *(
+        (name, path, {mark: "x"}, "is written by a controller or by the portal")
+        for mark in ("tidegate.io/role", "kueue.x-k8s.io/queue-name", "job-name")
+        for name, path in (
+            ("rayjob", ("rayClusterSpec", "headGroupSpec", "labels")),
+            ("raycluster", ("workerGroupSpecs", "0", "labels")),
+            ("raycluster", ("headServiceAnnotations",)),
+            ("trainjob", ("labels",)),
+            ("trainjob", ("annotations",)),
+        )
+    ),
     ("raycluster", ("gcsFaultToleranceOptions",), {"redisAddress": "x"}, "is not taken"),
 )
 
@@ -144,7 +159,10 @@ CHANGES: tuple[tuple[str, tuple[str, ...], Any, str], ...] = (
 def test_what_the_portal_cannot_hold_is_refused(
     name: str, path: tuple[str, ...], value: Any, refusal: str
 ) -> None:
-    """Planted: a LoadBalancer, and the patches of a runtime, taken as they are."""
+    """Planted: a LoadBalancer, and the patches of a runtime, taken as they are.
+
+    Planted: no check of the labels of the head, of a group, or of a TrainJob.
+    """
     item = recorded(name)
     part = item["spec"]
     for step in path[:-1]:
