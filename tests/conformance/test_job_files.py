@@ -9,7 +9,7 @@ import pytest
 from builders.connector_builders import a_workload, eventually, until_released
 from conformance.rigs import Rig
 from connectors.errors import LogUnavailable
-from connectors.protocol import BatchLaunch, JobFiles, Outcome
+from connectors.protocol import ENDING_S, BatchLaunch, JobFiles, Outcome
 from connectors.registry import kind_named
 
 VALUES = {"A": "77", "a": "4294967294", "j": "77", "x": "pre train"}
@@ -36,12 +36,23 @@ def run(
     workload = a_workload(
         f"#!/bin/bash\n{script}",
         ranks=ranks,
+        mgpu=1000,
         notice_signal=notice_signal,
         batch=batch,
         files=given,
     )
     rig.start(workload)
     return workload.key
+
+
+def until_ended_by_itself(rig: Rig, key: str) -> None:
+    """Wait until nothing of `key` is left, for less time than what is left over has before KILL."""
+
+    def look() -> bool:
+        seen = rig.connector.observe().seen(key, None)
+        return seen is not None and seen.is_released
+
+    eventually(look, deadline_s=ENDING_S * 2 / 3)
 
 
 def log_now(rig: Rig, key: str) -> str:
@@ -116,6 +127,48 @@ def test_what_a_child_writes_after_the_script_is_in_the_log(files_rig: Rig) -> N
     files_rig.connector.notify(key)
     until_released(files_rig.connector, key)
     assert files_rig.log(key) == "late\n"
+
+
+def test_output_and_errors_may_name_one_file_in_two_ways(files_rig: Rig) -> None:
+    """Planted: followers that wait for each other, as readers of the file."""
+    folder = folder_of(files_rig)
+    key = run(
+        files_rig,
+        "echo out; echo err >&2",
+        output=f"{folder}/a.out",
+        error=f"{folder}/./a.out",
+        appends=True,
+    )
+    until_ended_by_itself(files_rig, key)
+    assert (folder / "a.out").read_text() == "out\nerr\n"
+
+
+def test_a_job_ends_while_another_writes_to_its_file(files_rig: Rig) -> None:
+    """Planted: a follower that waits for the writers of other jobs."""
+    folder = folder_of(files_rig)
+    script = f"touch {folder}/ready; until [ -e {folder}/go ]; do sleep 0.05; done; echo last"
+    last = run(files_rig, script, output=f"{folder}/all.out", appends=True)
+    eventually((folder / "ready").exists)
+    (folder / "all.out").chmod(0o666)
+    first = run(files_rig, "echo first", output=f"{folder}/all.out", appends=True)
+    until_ended_by_itself(files_rig, first)
+    assert files_rig.log(first) == "first\n"
+    (folder / "go").touch()
+    until_released(files_rig.connector, last)
+    assert (folder / "all.out").read_text() == "first\nlast\n"
+
+
+@pytest.mark.parametrize("rig_name", ["local_rig", "isolated_rig"])
+def test_a_program_that_waits_for_all_its_children_ends(
+    rig_name: str, request: pytest.FixtureRequest
+) -> None:
+    """Planted: a follower that is a child of the rank."""
+    rig: Rig = request.getfixturevalue(rig_name)
+    program = "import os\ntry: os.wait()\nexcept ChildProcessError: print('none')"
+    output = f"{folder_of(rig)}/w.out"
+    key = run(rig, f'exec /usr/bin/python3 -c "{program}"', output=output)
+    until_released(rig.connector, key)
+    assert rig.log(key) == "none\n"
 
 
 def test_each_node_has_a_file_where_its_name_says_so(files_rig: Rig) -> None:

@@ -2,20 +2,23 @@
 
 A rank enters its folder and opens its files with its own rights, inside its own view of the
 machine. It writes to them directly, as under Slurm. A small process beside it, the follower, copies
-what is added to the logs, which the portal shows. The follower hears no signal, and ends when the
-rank has ended and no other process has the file open.
+what is added to the logs, which the portal shows. The follower hears no signal, and is no child of
+the rank, which may wait for all of its children. It ends when the rank has ended and none of its
+descendants can write to the file. Other jobs may write to it for longer.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import stat
 import time
 from collections.abc import Mapping
 
 from batch.file_names import file_name
+from connectors.local.processes import descendants
 from connectors.protocol import JobFiles
 
 _CHUNK_BYTES = 1 << 16
@@ -118,26 +121,38 @@ def _open(path: str, descriptor: int, *, appends: bool) -> int | None:
 
 def _follow(source: int, log: int) -> None:
     """Start a follower, which copies what is added to `source` to `log`."""
-    leader = os.getpid()
-    if os.fork() != 0:
-        return
-    try:
-        os.setsid()
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            signal.signal(number, signal.SIG_IGN)
-        # One of the others tells the keeper that the rank has started, once all have closed it.
-        os.dup2(source, 0)
-        os.dup2(log, 1)
-        os.closerange(2, _DESCRIPTORS_MAX)
-        _copy(leader)
-    finally:
-        os._exit(0)
+    # In a view of its own, the rank does not see its keeper; process 1 there takes orphans.
+    top = os.getppid() or 1
+    leader = os.pidfd_open(os.getpid())
+    starter = os.fork()
+    if starter == 0:
+        try:
+            if os.fork() == 0:
+                _become_follower(source, log, leader, top)
+        finally:
+            os._exit(0)
+    os.waitpid(starter, 0)
+    os.close(leader)
 
 
-def _copy(leader: int) -> None:
+def _become_follower(source: int, log: int, leader: int, top: int) -> None:
+    os.setsid()
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN)
+    # One of the others tells the keeper that the rank has started, once all have closed it.
+    for descriptor, kept in enumerate((source, log, leader)):
+        os.dup2(kept, descriptor)
+    os.closerange(3, _DESCRIPTORS_MAX)
+    _copy(top)
+
+
+def _copy(top: int) -> None:
+    """Copy from descriptor 0 to 1, until the process of descriptor 2 and all writers have ended."""
+    leader = select.poll()
+    leader.register(2, select.POLLIN)
     while True:
         # Asked before the last look: what is written in between is still copied.
-        is_over = os.getppid() != leader and not _is_open_elsewhere()
+        is_over = bool(leader.poll(0)) and not _is_written_below(top)
         while chunk := os.read(0, _CHUNK_BYTES):
             view = memoryview(chunk)
             while view:
@@ -147,16 +162,22 @@ def _copy(leader: int) -> None:
         time.sleep(_POLL_S)
 
 
-def _is_open_elsewhere() -> bool:
-    """Return whether another process has the file at descriptor 0 open."""
+def _is_written_below(top: int) -> bool:
+    """Return whether a process below `top` can write to the file at descriptor 0."""
     found = os.fstat(0)
-    for pid in os.listdir("/proc"):
-        if not pid.isdigit() or int(pid) == os.getpid():
-            continue
+    for pid in descendants(top):
         with contextlib.suppress(OSError):
             for name in os.listdir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):
                     other = os.stat(f"/proc/{pid}/fd/{name}")
-                    if (other.st_dev, other.st_ino) == (found.st_dev, found.st_ino):
+                    is_same = (other.st_dev, other.st_ino) == (found.st_dev, found.st_ino)
+                    if is_same and _is_writable(pid, name):
                         return True
     return False
+
+
+def _is_writable(pid: int, descriptor: str) -> bool:
+    # Other followers read only, as does what shows the file.
+    with open(f"/proc/{pid}/fdinfo/{descriptor}", encoding="ascii") as file:
+        flags = next(line for line in file if line.startswith("flags:"))
+    return int(flags.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY

@@ -109,6 +109,11 @@ def _is_still(process: _Process, pid: int) -> bool:
     return now is not None and now.started_ticks == process.started_ticks
 
 
+def descendants(keeper: int) -> list[int]:
+    """Return the processes below `keeper`, parents first."""
+    return list(_descendants(keeper, _processes()))
+
+
 def _descendants(keeper: int, processes: Mapping[int, _Process]) -> Iterator[int]:
     """Yield the processes below `keeper`, parents first."""
     children: dict[int, list[int]] = {}
