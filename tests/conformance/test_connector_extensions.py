@@ -30,8 +30,8 @@ def waits_for(rig: Rig, seconds: int, ready: str) -> str:
 
 def test_a_longer_limit_moves_the_notice_and_the_end(rig: Rig) -> None:
     """Planted: the launcher of each cluster went by the limit that it was submitted with."""
-    script = waits_for(rig, 9, "ready")
-    workload = a_workload(script, ranks=2, time_limit_s=7, grace_s=2)
+    script = waits_for(rig, 14, "ready")
+    workload = a_workload(script, ranks=2, time_limit_s=12, grace_s=2)
     native_id = started(rig, workload, "ready")
     rig.connector.set_time_limit(workload.key, LONGER_S, native_id=native_id)
     rig.connector.set_time_limit(workload.key, LONGER_S, native_id=native_id)

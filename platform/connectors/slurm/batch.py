@@ -26,9 +26,10 @@ The script of a batch job is the only rank, on the first node. It is started as 
 job is, finds Slurm's variables and the cluster's `srun`, and is told of no other rank. In a
 container there is no `srun`, unless the image has one.
 
-Somebody may make the limit longer meanwhile. So when its notice is due, a rank first has the shell
-ask Slurm for the job's limit. The shell asks once for each limit and tells all ranks, so that none
-stops while others run on. Without an answer the limit stays. After its notice it stays, too.
+Somebody may make the limit longer meanwhile. So some time before its notice, a rank has the shell
+ask Slurm for the job's limit: 16 s before, or less where the limit is short. The shell asks once
+for each limit and tells all ranks, so that none stops while others run on. Without an answer in
+that time the limit stays, and the notice comes as due. After the question it stays, too.
 
 User input is never part of the shell's text or environment: it travels as base64.
 
@@ -51,7 +52,7 @@ import shlex
 import signal
 from collections.abc import Mapping, Sequence
 
-from batch.file_names import has_task, parts_of
+from batch.file_names import parts_of
 from connectors.protocol import ENDING_S, Workload
 
 NOTICE_SIGNAL = "URG"
@@ -140,7 +141,7 @@ deny() {
   exit 0
 }
 # The author's own files. The job writes to them, and `tail` copies to the logs what is added.
-declare -A followed from follower
+declare -A followed from begun follower
 prepare() {
   case $1 in */*) [ -d "${1%/*}/" ] || mkdir -p -- "${1%/*}" || return ;; esac
   [ ! -p "$1" ] || { echo 'it is a pipe'; return 1; }
@@ -166,6 +167,8 @@ open_stream() {
 follow() {
   local log
   for log in "${!followed[@]}"; do
+    # What the shell itself told its author there.
+    begun[$log]=$(wc -c < "$log")
     tail -c "+$((${from[$log]} + 1))" -f -- "${followed[$log]}" < /dev/null >> "$log" &
     follower[$log]=$!
   done
@@ -179,7 +182,7 @@ catch_up() {
       wait "${follower[$log]}"
       follower[$log]=
     fi
-    tail -c "+$((${from[$log]} + $(wc -c < "$log") + 1))" -- "${followed[$log]}" >> "$log"
+    tail -c "+$((${from[$log]} + $(wc -c < "$log") - ${begun[$log]} + 1))" -- "${followed[$log]}" >> "$log"
   done
 }
 
@@ -369,12 +372,13 @@ if [ "$limit_ms" -gt 0 ]; then
     rest_ms=$(($1 - 10 * (now_cs - began_cs)))
     [ "$rest_ms" -le 0 ] || sleep "$((rest_ms / 1000)).$(printf %03d "$((rest_ms % 1000))")"
   }
-  # Sets `longer` to the limit in place of the one that is due, as the shell tells all ranks.
+  # Sets `longer` to the limit in place of this one, as the shell tells all ranks. Takes less than
+  # `asking_ms`: 0.1 s of sleep and the start of a program are one of the tries.
   ask() {
-    local _ before after
+    local tries before after
     longer=$limit_ms
     tell due "$limit_ms"
-    for _ in {1..150}; do
+    for ((tries = asking_ms / 107; tries > 0; tries--)); do
       while read -r before after; do
         if [ "$before" = "$limit_ms" ]; then
           longer=$after
@@ -387,11 +391,14 @@ if [ "$limit_ms" -gt 0 ]; then
   : > "$work/limits"
   ( while :; do
       early_ms=$((ahead_ms < limit_ms / 2 ? ahead_ms : limit_ms / 2))
-      sleep_until "$((limit_ms - early_ms))"
+      due_ms=$((limit_ms - early_ms))
+      asking_ms=$((due_ms < 64000 ? due_ms / 4 : 16000))
+      sleep_until "$((due_ms - asking_ms))"
       ask
       [ "$longer" -gt "$limit_ms" ] || break
       limit_ms=$longer
     done
+    sleep_until "$due_ms"
     kill -s VTALRM "$$"
     sleep_until "$limit_ms"
     kill -s ALRM "$$" ) < /dev/null &
@@ -676,19 +683,16 @@ def command_of(script: str) -> list[str]:
 def _own_files(workload: Workload) -> str:
     """Return the author's folder and files as bash assignments, which each rank evaluates."""
     files = workload.files
-    names = []
-    for variable, pattern in (
-        ("output_file", files.output),
-        ("error_file", files.error or files.output),
+    names = ""
+    for variable, first, other in zip(
+        ("output_file", "error_file"), files.of_rank(0), files.of_rank(1), strict=True
     ):
-        word = "" if pattern is None else _file_word(pattern, files.values)
-        if workload.ranks > 1 and word and not has_task(pattern or ""):
-            names.append(f'{variable}=; [ "$rank" != 0 ] || {variable}={word}\n')
-        else:
-            names.append(f"{variable}={word}\n")
+        word = "" if first is None else _file_word(first, files.values)
+        is_for_first_only = workload.ranks > 1 and first != other
+        condition = f'{variable}=; [ "$rank" != 0 ] || ' if is_for_first_only else ""
+        names += f"{condition}{variable}={word}\n"
     return (
-        f"folder={shlex.quote(files.folder or '')}\n"
-        f"appends={'1' if files.appends else ''}\n{''.join(names)}"
+        f"folder={shlex.quote(files.folder or '')}\nappends={'1' if files.appends else ''}\n{names}"
     )
 
 

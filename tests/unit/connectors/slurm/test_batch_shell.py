@@ -1,0 +1,63 @@
+"""The shell of a job of one rank, which needs nothing of Slurm but its variables and `scontrol`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from builders.connector_builders import a_workload
+from connectors.protocol import BatchLaunch, JobFiles, Workload
+from connectors.slurm.batch import batch_script
+
+
+def logs_of(workload: Workload, folder: Path, *, scontrol: str = "exit 1") -> tuple[str, str]:
+    """Run `workload` here, and return its output and its errors."""
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / "scontrol").write_text(f"#!/bin/sh\n{scontrol}\n")
+    (programs / "scontrol").chmod(0o755)
+    script = batch_script(
+        workload,
+        tag="a-tag",
+        directory=str(folder / "logs"),
+        gpus_per_node=1,
+        path=f"{programs}:{os.defpath}",
+    )
+    subprocess.run(
+        ["/bin/bash", "-c", script],
+        env={
+            **{"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURMD_NODENAME": "node-001"},
+            **{"HOME": str(folder), "TMPDIR": str(folder)},
+        },
+        timeout=60,
+        check=False,
+    )
+    out, err = (folder / "logs" / f"{workload.key}.0.{name}" for name in ("stdout", "stderr"))
+    return out.read_text(), err.read_text()
+
+
+def test_a_scontrol_that_does_not_answer_delays_no_notice(tmp_path: Path) -> None:
+    """Planted: a question that is asked when the notice is due, and waits for 15 s."""
+    script = (
+        "#!/bin/bash\ntrap 'echo heard; exit 0' USR1\n"
+        "for n in {1..60}; do sleep 0.1; done\necho never\n"
+    )
+    workload = a_workload(
+        script, time_limit_s=8, signal_ahead_s=4, notice_signal="USR1", batch=BatchLaunch(77)
+    )
+    assert logs_of(workload, tmp_path, scontrol="exec sleep 5") == ("heard\n", "")
+
+
+def test_a_sentence_to_the_author_hides_nothing_of_the_errors(tmp_path: Path) -> None:
+    """Planted: what the shell wrote into the log, counted among what was copied from the file."""
+    script = (
+        "#!/bin/bash\nuntil pkill -STOP -x -P $PPID tail; do sleep 0.05; done 2> /dev/null\n"
+        "for n in {1..9}; do echo line $n >&2; done\n"
+    )
+    files = JobFiles(output="/proc/no/x.out", error=f"{tmp_path}/x.err")
+    out, err = logs_of(a_workload(script, batch=BatchLaunch(77), files=files), tmp_path)
+    told, *lines = err.splitlines()
+    assert out == ""
+    assert told.startswith("tidegate: cannot use /proc/no/x.out on node node-001")
+    assert lines == [f"line {n}" for n in range(1, 10)]
