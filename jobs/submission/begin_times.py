@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from jobs.submission.sbatch_notes import NotUnderstood
 
@@ -29,9 +29,18 @@ _DAY = re.compile(
 def begin_of(text: str, now: datetime) -> datetime:
     """Return the time that `text` means at `now`, in the zone of `now`.
 
-    A clock time without a day is its next occurrence, and a day without a year, too. Raises
-    NotUnderstood.
+    A clock time without a day is its next occurrence, and a day without a year, too. When clocks
+    are set back, a clock time that comes twice is the first one after `now`. Raises NotUnderstood,
+    also for what no calendar has.
     """
+    try:
+        # By way of UTC, a time that clocks skip becomes the one that they show then.
+        return _read(text, now).astimezone(UTC).astimezone(now.tzinfo)
+    except (OverflowError, ValueError):
+        raise _no_time(text) from None
+
+
+def _read(text: str, now: datetime) -> datetime:
     if epoch := _EPOCH.fullmatch(text):
         return datetime.fromtimestamp(int(epoch[1]), now.tzinfo)
     day: tuple[int | None, int, int] | None = None
@@ -42,7 +51,9 @@ def begin_of(text: str, now: datetime) -> datetime:
             pass
         elif found := _NOW.match(text, at):
             count = int(found[2] or 0) * _UNITS_S[(found[3] or "second").lower()]
-            return now + timedelta(seconds=-count if found[1] == "-" else count)
+            # Hours of a clock that is never set, whatever the zone's does.
+            moved = timedelta(seconds=-count if found[1] == "-" else count)
+            return (now.astimezone(UTC) + moved).astimezone(now.tzinfo)
         elif found := _WORD.match(text, at):
             word = found[0].lower()
             if word in _CLOCKS:
@@ -85,18 +96,26 @@ def _joined(
 ) -> datetime:
     hour, minute, second = clock or (0, 0, 0)
     if day is None:
-        is_past = (hour, minute) <= (now.hour, now.minute)
-        meant = now.date() + timedelta(days=is_past)
-    else:
-        year, month, number = day
-        if not 1 <= month <= 12 or not 1 <= number <= 31:
-            raise _no_time(text)
-        if year is None:
-            passed = (month, number, hour, minute) < (now.month, now.day, now.hour, now.minute)
-            year = now.year + passed
-        # As for Slurm, February 30 is the second of March.
-        meant = date(year, month, 1) + timedelta(days=number - 1)
+        return _next(now, hour, minute, second)
+    year, month, number = day
+    if not 1 <= month <= 12 or not 1 <= number <= 31:
+        raise _no_time(text)
+    if year is None:
+        passed = (month, number, hour, minute) < (now.month, now.day, now.hour, now.minute)
+        year = now.year + passed
+    # As for Slurm, February 30 is the second of March.
+    meant = date(year, month, 1) + timedelta(days=number - 1)
     return datetime(meant.year, meant.month, meant.day, hour, minute, second, tzinfo=now.tzinfo)
+
+
+def _next(now: datetime, hour: int, minute: int, second: int) -> datetime:
+    """Return the next time that clocks show this, but not one of the present minute."""
+    today = now.replace(hour=hour, minute=minute, second=second, microsecond=0, fold=0)
+    begun = now.replace(second=59, microsecond=0).astimezone(UTC)
+    for found in (today, today.replace(fold=1)):
+        if found.astimezone(UTC) > begun:
+            return found
+    return today + timedelta(days=1)
 
 
 def _no_time(text: str) -> NotUnderstood:

@@ -30,7 +30,7 @@ from jobs.submission.pool_places import allowing_time, check_units, place_in, ru
 from jobs.submission.problems import refused_lines
 from jobs.submission.requests import Hint, JobRequest, hint_settled, settled
 from jobs.submission.resolved_requests import Predecessor, ResolvedRequest, size_pointer
-from jobs.submission.sbatch_notes import Note, Verdict, refused_of
+from jobs.submission.sbatch_notes import Note, NotUnderstood, Verdict, refused_of
 from jobs.submission.script_warnings import warnings_of
 from jobs.submission.sizes import laid_out, notes_on, notes_on_array
 from jobs.submission.time_limits import limited
@@ -479,7 +479,12 @@ def _with_begin(resolved: ResolvedRequest, now: datetime) -> ResolvedRequest:
     if hint is None:
         return resolved
     name = policy_of(resolved.team.organization).time_zone
-    begin_at = begin_of(hint.name, now.astimezone(ZoneInfo(name)))
+    try:
+        begin_at = begin_of(hint.name, now.astimezone(ZoneInfo(name)))
+    except NotUnderstood as problem:
+        raise InvalidRequest(
+            f"begin_at: {problem}", errors=[FieldError("/begin_at", str(problem), "out_of_range")]
+        ) from None
     utc = "" if name == "UTC" else f", {begin_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     local = f"{begin_at:%Y-%m-%d %H:%M:%S} in {name}"
     detail = f"begin_at = {local}, your organization's time zone{utc}"

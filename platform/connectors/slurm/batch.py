@@ -175,14 +175,15 @@ follow() {
 }
 # Ends the copying, and copies what is missing.
 catch_up() {
-  local log
+  local log copied
   for log in "${!followed[@]}"; do
     if [ -n "${follower[$log]-}" ]; then
       kill -s KILL -- "-${follower[$log]}"
       wait "${follower[$log]}"
       follower[$log]=
     fi
-    tail -c "+$((${from[$log]} + $(wc -c < "$log") - ${begun[$log]} + 1))" -- "${followed[$log]}" >> "$log"
+    copied=$(($(wc -c < "$log") - ${begun[$log]}))
+    tail -c "+$((${from[$log]} + copied + 1))" -- "${followed[$log]}" >> "$log"
   done
 }
 

@@ -73,6 +73,7 @@ def test_a_text_is_the_time_that_sbatch_takes_it_for(text: str, expected: str) -
         ),
         *("24:00", "8:5", "23:60", "2027-1-2", "2027-13-01", "13/01/27", "01/01/1999", "TOMORROW"),
         *("2027/01/20", "16:00:5", "00/01", "noon1"),
+        *("now+9999999weeks", "now-9999999weeks", "0000-01-01", "0000-12-31"),
     ],
 )
 def test_other_texts_are_refused_with_what_to_write(text: str) -> None:
@@ -85,6 +86,35 @@ def test_the_zone_is_that_of_now() -> None:
     assert begin_of("16:00", now) == datetime(2026, 11, 29, 21, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(
+    ("now", "text", "expected"),
+    [
+        ("2026-10-24T23:30", "now+2hours", "2026-10-25T01:30"),
+        ("2026-03-29T00:30", "now+2hours", "2026-03-29T02:30"),
+        ("2026-03-29T00:30", "now+1day", "2026-03-30T00:30"),
+        ("2026-10-25T01:30", "now+5minutes", "2026-10-25T01:35"),
+        ("2026-10-25T01:00", "02:30", "2026-10-25T01:30"),
+        ("2026-10-25T00:00", "02:30", "2026-10-25T00:30"),
+        ("2026-10-25T01:30", "02:30", "2026-10-26T01:30"),
+        ("2026-10-25T00:30", "02:30", "2026-10-25T01:30"),
+        ("2026-10-25T01:45", "16:00", "2026-10-25T15:00"),
+    ],
+)
+def test_a_clock_that_is_set_changes_no_hours(now: str, text: str, expected: str) -> None:
+    """All times here are UTC; clocks in Berlin are set on 29 March and 25 October at 1:00.
+
+    Planted: hours that are added to what the clock shows, a clock time that comes once a day.
+    """
+    at = datetime.fromisoformat(f"{now}+00:00").astimezone(ZoneInfo("Europe/Berlin"))
+    assert begin_of(text, at).astimezone(UTC) == datetime.fromisoformat(f"{expected}+00:00")
+
+
+def test_a_time_that_clocks_skip_is_told_as_they_show_it() -> None:
+    """Planted: a time that no clock shows."""
+    now = datetime(2026, 3, 29, 1, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    assert begin_of("02:30", now).strftime("%H:%M %z") == "03:30 +0200"
+
+
 def sbatch(line: str, **changes: object) -> dict[str, object]:
     text = f"#!/bin/sh\n#SBATCH -G 1\n#SBATCH {line}\ntrue\n"
     return a_body(script=..., gpus=..., sbatch=text, **changes)
@@ -94,7 +124,7 @@ def sbatch(line: str, **changes: object) -> dict[str, object]:
 def test_a_begin_line_counts_in_the_organizations_time_zone_which_the_plan_names(
     company: Company,
 ) -> None:
-    """Planted: UTC for everybody, a line that wins over the request."""
+    """Planted: UTC for everybody. Against: a line that wins over the request."""
     actor = an_actor(company.nlp, Role.RESEARCHER)
     policies = OrganizationPolicy.objects.filter(organization=company.organization)
     policies.update(time_zone="Europe/Berlin")
@@ -115,3 +145,16 @@ def test_a_begin_line_counts_in_the_organizations_time_zone_which_the_plan_names
     assert (given.begin_hint, given.begin_at) == (None, datetime(2026, 11, 30, tzinfo=UTC))
     with pytest.raises(InvalidRequest, match="must be at most 366 days ahead"):
         preview_job(read_job_request(sbatch("-b 2028-12-01")), actor=actor, now=NOW)
+
+
+@pytest.mark.django_db
+def test_a_day_that_ends_after_the_calendar_in_the_organizations_zone_is_refused(
+    company: Company,
+) -> None:
+    """Planted: an answer with 500."""
+    actor = an_actor(company.nlp, Role.RESEARCHER)
+    policies = OrganizationPolicy.objects.filter(organization=company.organization)
+    policies.update(time_zone="America/New_York")
+    request = read_job_request(sbatch("--begin=9999-12-31T23:00"))
+    with pytest.raises(InvalidRequest, match="'9999-12-31T23:00' is no time to begin; write now"):
+        preview_job(request, actor=actor, now=NOW)
