@@ -35,15 +35,15 @@ from jobs.reading.queries import (
     list_jobs,
     row_of,
 )
-from jobs.submission.manifest_trials import tried
 from jobs.submission.requests import read_job_request
 from jobs.submission.submission import submit_job_here
+from jobs.whatif.manifest_trials import tried
 from jobs.whatif.preview import preview_job
 from primitives.clock import SystemClock
 from tenants.api.authentication import (
     actor_from,
 )
-from webapi.idempotency import respond_once
+from webapi.idempotency import respond_once, was_answered
 from webapi.paging import (
     Page,
     decode_cursor,
@@ -156,7 +156,9 @@ class JobList(APIView):
         """Submit the job and return it, or return the plan of a dry run."""
         asked = SubmissionParameters.read(request)
         actor, now = actor_from(request), SystemClock().now()
-        wanted = tried(read_job_request(cast(Mapping[str, Any], request.data)), actor=actor)
+        wanted = read_job_request(cast(Mapping[str, Any], request.data))
+        if asked.dry_run or not was_answered(request, principal_id=actor.user.pk):
+            wanted = tried(wanted, actor=actor)
         if asked.dry_run:
             return Response(plan_body(preview_job(wanted, actor=actor, now=now)))
 

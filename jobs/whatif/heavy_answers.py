@@ -1,8 +1,8 @@
-"""A bound on the number of answers that run the arbiter at once, over all web processes.
+"""A bound on the number of slow answers at once, over all web processes.
 
-Each such answer keeps a core busy, and any user may request one. Without a bound, a few of them
-would block every page, and the arbiter itself. The slots are session locks of the database. When a
-web process dies, the database releases its slots.
+They run the arbiter, which keeps a core busy, or wait for clusters. Any user may request one.
+Without a bound, a few of them would block every page, and the arbiter itself. The slots are session
+locks of the database. When a web process dies, the database releases its slots.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOK_AGAIN_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class HeavyAnswer:
-    """A kind of answer that runs the arbiter, with a limited number of slots.
+    """A kind of slow answer, with a limited number of slots.
 
     `slots` are the numbers of its locks. A request waits `wait_s` seconds for a free slot. If none
     becomes free, it is refused with `refusal`, and may be repeated after `retry_after_s` seconds.
@@ -57,6 +57,13 @@ FUTURE = HeavyAnswer(
     slots=(_FIRST_SLOT,),
     wait_s=0.0,
     refusal="Another look-ahead is being computed; ask again in 5 seconds.",
+    retry_after_s=5,
+)
+#: Manifests that clusters are asked about. Without a slot a request goes on without the trial.
+TRIALS = HeavyAnswer(
+    slots=(_FIRST_SLOT + 4, _FIRST_SLOT + 5, _FIRST_SLOT + 6),
+    wait_s=0.0,
+    refusal="Three other manifests are being tried.",
     retry_after_s=5,
 )
 

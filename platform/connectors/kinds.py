@@ -148,9 +148,9 @@ class ClusterKind:
         lambda options, pool, job: ManifestPlace("it runs no Kubernetes manifests")
     )
     #: Ask the cluster what it would refuse of a manifest, by options and our id of the cluster.
-    #: Nothing is stored there. It takes some seconds at most, and raises ValueError for options
-    #: that cannot be used.
-    try_manifest: Callable[[Options, str, Workload], ManifestTrial] | None = None
+    #: Nothing is stored there. The last argument is the seconds that it may take. It raises
+    #: ValueError for options that cannot be used.
+    try_manifest: Callable[[Options, str, Workload, float], ManifestTrial] | None = None
     #: Whether jobs may name a container image, by options.
     runs_images: Callable[[Options], bool] = lambda options: False
     #: Why a job cannot run because of its image or the lack of one, by options, pool and image ("":

@@ -115,6 +115,16 @@ def respond_once(
     )
 
 
+def was_answered(request: Request, *, principal_id: UUID) -> bool:
+    """Return whether a request with the same `Idempotency-Key` has a stored answer."""
+    key = idempotency_key(request)
+    if key is None:
+        return False
+    with prepared_cursor() as cursor:
+        cursor.execute(_EARLIER, [principal_id, key])
+        return cursor.fetchone() is not None
+
+
 def forget_old_answers(*, now: datetime, limit: int = 10_000) -> int:
     """Delete at most `limit` answers older than 48 hours, and return how many."""
     old = IdempotentAnswer.objects.filter(created_at__lt=now - KEPT_FOR).values("pk")[:limit]

@@ -231,7 +231,7 @@ def test_objects_of_operators_are_tried_with_their_pods(
 
 
 def test_the_pods_of_a_runtime_are_not_tried(rig: KubernetesRig) -> None:
-    """A TrainJob has its Pods from its runtime, which the portal does not read.
+    """A TrainJob has its Pods from its runtime, of which the portal reads the names of Jobs.
 
     Planted: an answer as if they had been.
     """

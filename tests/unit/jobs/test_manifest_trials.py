@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connection
 
 from builders.api_callers import by_token
 from builders.connector_builders import change_kind
@@ -17,13 +18,14 @@ from clusters.models import Cluster
 from connectors.kinds import ManifestTrial, TrialFinding
 from connectors.protocol import Workload
 from jobs.models import Job
+from jobs.whatif import manifest_trials
+from jobs.whatif.heavy_answers import TRIALS
 from primitives.clock import SystemClock
 from tenants.models import User
 
 TEAM = "ai-company/research/nlp"
 TEXT = (Path(__file__).parents[2] / "recordings" / "manifests" / "job.yaml").read_text()
 REFUSAL = ManifestTrial((TrialFinding(("spec", "template", "spec"), "no such Pod"),))
-Trial = Callable[[Mapping[str, Any], str, Workload], ManifestTrial]
 
 
 class Asked:
@@ -32,9 +34,13 @@ class Asked:
     def __init__(self) -> None:
         self.answers: dict[str, ManifestTrial] = {}
         self.workloads: list[Workload] = []
+        self.within_s: list[float] = []
 
-    def __call__(self, options: Mapping[str, Any], pk: str, workload: Workload) -> ManifestTrial:
+    def __call__(
+        self, options: Mapping[str, Any], pk: str, workload: Workload, within_s: float
+    ) -> ManifestTrial:
         self.workloads.append(workload)
+        self.within_s.append(within_s)
         return self.answers.get(options["kubeconfig"], ManifestTrial())
 
 
@@ -151,9 +157,9 @@ def test_a_cluster_that_is_known_to_be_away_is_not_asked(
 def test_a_repeated_request_gets_its_first_answer(
     company: Company, bob: User, asked: Asked
 ) -> None:
-    """The cluster would refuse it now.
+    """The cluster would refuse it now, and is not asked.
 
-    Against: the refusal in place of the stored answer.
+    Planted: a trial for each repeat.
     """
     key = str(uuid4())
     first = submit(bob, key=key)
@@ -161,6 +167,50 @@ def test_a_repeated_request_gets_its_first_answer(
     again = submit(bob, key=key)
     assert (first.status_code, again.status_code) == (201, 201)
     assert again.json()["id"] == first.json()["id"]
+    assert len(asked.workloads) == 1
+
+
+def test_a_few_manifests_are_tried_at_once(company: Company, bob: User, asked: Asked) -> None:
+    """Planted: trials without a bound, in every thread of the web processes."""
+    other = connection.copy()
+    with other.cursor() as cursor:
+        for slot in TRIALS.slots:
+            cursor.execute("SELECT pg_advisory_lock(%s)", [slot])
+        try:
+            answer = submit(bob)
+        finally:
+            # The pool would give the connection to others with them.
+            cursor.execute("SELECT pg_advisory_unlock_all()")
+    other.close()
+    assert answer.status_code == 201, answer.content
+    assert warnings_of(answer) == [
+        (
+            "cluster local",
+            "Not everything was checked there: three other manifests are being tried. What its "
+            "namespace refuses shows when the job starts.",
+        )
+    ]
+    assert asked.workloads == []
+    assert warnings_of(submit(bob)) == []
+    assert len(asked.workloads) == 1
+
+
+def test_all_clusters_of_a_manifest_have_one_deadline(
+    company: Company, bob: User, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a deadline for each cluster alone."""
+    now_s = iter([100.0, 104.0, 112.0])
+    options = {"kubeconfig": "/etc/y", "pools": {"h100": {"node_selector": {}}}}
+    other = Cluster.objects.create(
+        name="other", kind="kubernetes", options=options, seen_at=SystemClock().now()
+    )
+    a_cluster_node(other, company.pool)
+    monkeypatch.setattr(manifest_trials, "monotonic", lambda: next(now_s))
+    answer = submit(bob)
+    assert answer.status_code == 201, answer.content
+    assert asked.within_s == [8.0]
+    assert [text for text, _ in warnings_of(answer)] == ["cluster other"]
+    assert "the trial took longer than 12 s" in warnings_of(answer)[0][1]
 
 
 A_KUBECONFIG = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from connectors.errors import ConnectorError, WorkloadRejected
 from connectors.kinds import ManifestTrial, TrialFinding
@@ -33,12 +34,14 @@ from connectors.kubernetes.manifests.namespace_needs import (
     shortages,
 )
 from connectors.kubernetes.objects import naming
-from connectors.kubernetes.objects.reading import Object, Odd, part
+from connectors.kubernetes.objects.reading import Object, Odd, part, parts, text
 from connectors.kubernetes.objects.resources import (
+    CLUSTER_TRAINING_RUNTIME,
     NODE,
     POD,
     RESOURCE_QUOTA,
     SECRET,
+    TRAINING_RUNTIME,
     VOLUME_CLAIM,
     Resource,
     resource_of,
@@ -48,7 +51,8 @@ from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.protocol import Workload
 from manifests.documents import Path
 from manifests.fields import quantity_of
-from manifests.jobs import ManifestJob
+from manifests.jobs import ManifestJob, PodSet
+from manifests.operators import INITIALIZERS, TRAINER_NODE
 from manifests.reading import read_manifest
 
 #: Seconds for which an answer may be silent, and after which no further question is asked.
@@ -62,10 +66,13 @@ _NO_NAMESPACE = (
 )
 
 
-def try_manifest(options: Mapping[str, Any], cluster_id: str, workload: Workload) -> ManifestTrial:
+def try_manifest(
+    options: Mapping[str, Any], cluster_id: str, workload: Workload, within_s: float = WHOLE_TRIAL_S
+) -> ManifestTrial:
     """Return what the cluster would refuse of the manifest `workload`, or cannot check.
 
-    Raises ValueError for options that cannot be used.
+    It takes `within_s` seconds at most, and never more than WHOLE_TRIAL_S. Raises ValueError for
+    options that cannot be used.
     """
     checked = parse_options(options)
     job = read_manifest(workload.script).job
@@ -75,12 +82,15 @@ def try_manifest(options: Mapping[str, Any], cluster_id: str, workload: Workload
         return ManifestTrial((TrialFinding((), str(error)),))
     if job is None:
         return ManifestTrial()
-    api = KubeApi(kubeconfig=checked.kubeconfig, context=checked.context, read_s=ANSWER_S)
+    api = KubeApi(
+        kubeconfig=checked.kubeconfig,
+        context=checked.context,
+        read_s=ANSWER_S,
+        lasts_s=min(WHOLE_TRIAL_S, within_s),
+    )
     try:
         trial = _Trial(api, job, objects, checked.pools[workload.pool], checked.other_resources)
         return trial.answer()
-    except (ConnectorError, Odd) as error:
-        return ManifestTrial(unchecked=(str(error)[:_SAID_MAX],))
     finally:
         api.close()
 
@@ -105,26 +115,66 @@ class _Trial:
         self._ends_s = time.monotonic() + WHOLE_TRIAL_S
 
     def answer(self) -> ManifestTrial:
+        """Return what is found until a question fails, and how that failed."""
+        try:
+            self._ask()
+        except (ConnectorError, Odd) as error:
+            self._unchecked[str(error)[:_SAID_MAX]] = None
+        return ManifestTrial(tuple(self._findings), tuple(self._unchecked))
+
+    def _ask(self) -> None:
         main = self._objects.main
         warnings = self._try_main(resource_of(main).collection(self._namespace), main)
         if warnings is not None:
             self._try_others()
+            if self._job.kind == "TrainJob" and self._has_time():
+                self._try_runtime(main)
             pods = [
-                (naming.manifest_pods(main) if one.count_min is not None else one.count, path)
+                (self._pods_at_once(one), path)
                 for one in self._job.pod_sets
                 if (path := self._path_of(one.template))
             ]
             if len(pods) < len(self._job.pod_sets):
                 self._unchecked["its runtime describes the Pods, which were not tried"] = None
             admitted = [
-                (count or 1, pod)
+                (count, pod)
                 for count, path in pods
                 if self._has_time() and (pod := self._try_pod(path, warnings)) is not None
             ]
             self._try_limits(admitted)
             self._try_nodes([pod for _, pod in admitted])
             self._try_named([path for _, path in pods])
-        return ManifestTrial(tuple(self._findings), tuple(self._unchecked))
+
+    def _pods_at_once(self, pods: PodSet) -> int:
+        """Return how many Pods of the set run at once. An elastic one has what others leave."""
+        granted = naming.manifest_pods(self._objects.main)
+        if pods.count_min is None or granted is None:
+            return pods.count
+        return granted - (self._job.nodes - pods.count)
+
+    def _try_runtime(self, main: Object) -> None:
+        """Look for Jobs in the runtime of a TrainJob whose Pods would get no marks."""
+        ref = part(main, "spec", "runtimeRef")
+        name = text(ref, "name")
+        path = f"{CLUSTER_TRAINING_RUNTIME.collection()}/{quote(name, safe='')}"
+        if ref.get("kind") == TRAINING_RUNTIME.kind:
+            path = TRAINING_RUNTIME.path(self._namespace, quote(name, safe=""))
+        try:
+            runtime = self._api.get(path)
+        except Forbidden:
+            self._unchecked[
+                "the portal's account may not read its runtime; an administrator applies role.yaml "
+                "of this version"
+            ] = None
+            return
+        known = {TRAINER_NODE, *INITIALIZERS.values()}
+        for job in parts(runtime, "spec", "template", "spec", "replicatedJobs"):
+            if text(job, "name") not in known:
+                self._refuse(
+                    ("spec", "runtimeRef"),
+                    f"runtime {name} has a Job {text(job, 'name')}, whose Pods the portal cannot "
+                    f"hold; name a runtime with no other Jobs than {', '.join(sorted(known))}",
+                )
 
     def _path_of(self, template: Path) -> Path:
         """Return the path of the Pods' template in the object; () for a kind without one."""

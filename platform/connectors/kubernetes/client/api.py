@@ -204,7 +204,8 @@ class KubeApi:
 
     `identity` is the uid that the cluster must have. With it, nothing is written unless the cluster
     has confirmed that uid within `CONFIRMED_S`. Another uid raises AnotherCluster. `calls` counts
-    the requests sent. `read_s` is how long an answer may be silent.
+    the requests sent. `read_s` is how long an answer may be silent. `lasts_s` is the time from now
+    on after which nothing more is sent or read.
     """
 
     def __init__(
@@ -214,9 +215,11 @@ class KubeApi:
         context: str | None = None,
         identity: str | None = None,
         read_s: float = READ_TIMEOUT_S,
+        lasts_s: float = float("inf"),
     ) -> None:
         self._opening = threading.Lock()
         self._read_s = read_s
+        self._ends_s = time.monotonic() + lasts_s
         self._kubeconfig = kubeconfig
         self._context = context
         self._client: Any = None
@@ -403,7 +406,7 @@ class KubeApi:
 
     def _ask(self, method: str, path: str, query: Mapping[str, str] | None) -> _Answer:
         answer = self._send(method, path, query=query)
-        body = _limited(answer, MAX_ANSWER_BYTES)
+        body = _limited(answer, MAX_ANSWER_BYTES, self._ends_s)
         if answer.status >= 300:
             raise self._refusal(answer, body, method, path)
         return _Answer(body, _date_of(answer))
@@ -435,7 +438,7 @@ class KubeApi:
         what = f"{method} {path}"
         try:
             answer = self._send(method, path, query=query, body=body, content_type=content_type)
-            data = _limited(answer, MAX_ANSWER_BYTES)
+            data = _limited(answer, MAX_ANSWER_BYTES, self._ends_s)
         except _Broken as error:
             raise OutcomeUnknown(f"{what}: {error}") from error
         if answer.status >= 300:
@@ -455,6 +458,9 @@ class KubeApi:
         content_type: str = "",
         read_s: float | None = None,
     ) -> urllib3.BaseHTTPResponse:
+        left_s = self._ends_s - time.monotonic()
+        if left_s <= 0:
+            raise ClusterUnavailable("it took too long to answer")
         client = self._opened()
         headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
         if content_type:
@@ -475,7 +481,8 @@ class KubeApi:
                 body=None if body is None else orjson.dumps(body),
                 headers=headers,
                 timeout=urllib3.Timeout(
-                    connect=CONNECT_TIMEOUT_S, read=self._read_s if read_s is None else read_s
+                    connect=min(CONNECT_TIMEOUT_S, left_s),
+                    read=min(self._read_s if read_s is None else read_s, left_s),
                 ),
                 retries=False,
                 redirect=False,
@@ -592,9 +599,11 @@ def _open_client(kubeconfig: str | None, context: str | None) -> Any:
         raise ClusterUnavailable(f"the {where} cannot be used: {error}") from error
 
 
-def _limited(answer: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
+def _limited(
+    answer: urllib3.BaseHTTPResponse, most_bytes: int, ends_s: float = float("inf")
+) -> bytes:
     """Return the complete answer, bounded in size and time. Raises ClusterUnavailable."""
-    ends_at = time.monotonic() + WHOLE_ANSWER_S
+    ends_at = min(ends_s, time.monotonic() + WHOLE_ANSWER_S)
     parts: list[bytes] = []
     size = 0
     try:

@@ -56,6 +56,9 @@ VOLUME_CLAIM = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 RESOURCE_QUOTA = Resource("v1", "ResourceQuota", "resourcequotas")
 CLAIM_TEMPLATE = Resource("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
 TRAINING_RUNTIME = Resource("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", "trainingruntimes")
+CLUSTER_TRAINING_RUNTIME = Resource(
+    TRAINING_RUNTIME.api_version, "ClusterTrainingRuntime", "clustertrainingruntimes"
+)
 VOLCANO_POD_GROUP = Resource("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups")
 KAI_POD_GROUP = Resource("scheduling.run.ai/v2alpha2", "PodGroup", "podgroups")
 

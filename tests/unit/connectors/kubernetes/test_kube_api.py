@@ -366,6 +366,23 @@ def test_a_list_comes_page_by_page(server: AServer, api: KubeApi) -> None:
     ]
 
 
+def test_nothing_is_asked_after_the_time_of_a_client(server: AServer, tmp_path: Path) -> None:
+    """The list has no end.
+
+    Planted: a bound for each answer alone.
+    """
+    following = {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": []}
+    server.on("/things", Answer({"apiVersion": "v1", "kind": "ThingList", **following}))
+    api = KubeApi(kubeconfig=a_kubeconfig(tmp_path, server.port), lasts_s=0.2)
+    with pytest.raises(ClusterUnavailable):
+        api.list("/things")
+    count = len(server.asked)
+    with pytest.raises(ClusterUnavailable, match="took too long"):
+        api.get("/things")
+    assert len(server.asked) == count
+    api.close()
+
+
 def test_a_list_whose_rest_is_gone_begins_anew_and_not_for_ever(
     server: AServer, api: KubeApi
 ) -> None:

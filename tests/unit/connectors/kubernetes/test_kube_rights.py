@@ -91,6 +91,11 @@ def test_every_thing_that_quotas_become_can_be_written() -> None:
         assert missing == set(), thing
 
 
+def test_the_runtimes_of_manifests_are_read_and_no_more() -> None:
+    """Planted: no right to read them, so that no runtime was checked."""
+    assert {verb for _, name, verb in given() if name == "clustertrainingruntimes"} == {"get"}
+
+
 def test_pods_are_tried_and_volumes_looked_for() -> None:
     """Against: without `create` of Pods no manifest was tried against Pod Security."""
     rights = given()

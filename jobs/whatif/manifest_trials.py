@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from uuid import uuid4
+from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
+from uuid import UUID, uuid4
 
 from clusters.models import Cluster
 from clusters.trusted import check_trusted, operator_options
@@ -14,13 +15,18 @@ from jobs.submission.requests import JobRequest
 from jobs.submission.resolved_requests import ResolvedRequest
 from jobs.submission.sbatch_notes import NOTE_TEXT_MAX, Note, Verdict
 from jobs.submission.submission import resolve
+from jobs.whatif.heavy_answers import TRIALS, worked_out
 from manifests.fields import path_text
 from manifests.jobs import ManifestJob
-from primitives.errors import PortalError
+from primitives.errors import PortalError, TooManyRequests
 from tenants.access import Actor
 
-#: The most clusters that are asked. Each answers within some seconds.
+#: The most clusters that are asked.
 TRIED_MAX = 3
+#: Seconds after which no cluster is asked any more.
+WHOLE_S = 12.0
+_OUT_OF_TIME = f"the trial took longer than {WHOLE_S:g} s"
+_NO_SLOT = "three other manifests are being tried"
 _ELSEWHERE = "; name another cluster"
 
 
@@ -40,10 +46,7 @@ def tried(request: JobRequest, *, actor: Actor) -> JobRequest:
         # The submission resolves it again, and raises the same.
         return request
     known = _clusters_of(resolved)
-    trials = {
-        (place.pool.name, cluster.pk): (cluster, _trial(place, cluster, request, actor))
-        for place, cluster in known[:TRIED_MAX]
-    }
+    trials = _trials(known[:TRIED_MAX], request, actor)
     is_lost = len(known) == len(trials) and all(
         any(one.is_refusal for one in trial.findings) for _, trial in trials.values()
     )
@@ -55,6 +58,25 @@ def tried(request: JobRequest, *, actor: Actor) -> JobRequest:
         )
     )
     return request.model_copy(update={"notes": (*request.notes, *notes)})
+
+
+def _trials(
+    known: Sequence[tuple[ResolvedRequest, Cluster]], request: JobRequest, actor: Actor
+) -> Mapping[tuple[str, UUID], tuple[Cluster, ManifestTrial]]:
+    """Return the answers of the clusters; all are unchecked where too many are being asked."""
+    ends_s = monotonic() + WHOLE_S
+    try:
+        with worked_out(TRIALS):
+            return {
+                (place.pool.name, cluster.pk): (
+                    cluster,
+                    _trial(place, cluster, request, actor, ends_s),
+                )
+                for place, cluster in known
+            }
+    except TooManyRequests:
+        unchecked = ManifestTrial(unchecked=(_NO_SLOT,))
+        return {(place.pool.name, cluster.pk): (cluster, unchecked) for place, cluster in known}
 
 
 def _clusters_of(resolved: ResolvedRequest) -> list[tuple[ResolvedRequest, Cluster]]:
@@ -74,13 +96,16 @@ def _clusters_of(resolved: ResolvedRequest) -> list[tuple[ResolvedRequest, Clust
 
 
 def _trial(
-    place: ResolvedRequest, cluster: Cluster, request: JobRequest, actor: Actor
+    place: ResolvedRequest, cluster: Cluster, request: JobRequest, actor: Actor, ends_s: float
 ) -> ManifestTrial:
     kind = kind_named(cluster.kind)
     if kind.try_manifest is None:
         return ManifestTrial()
     if cluster.failing_since is not None:
         return ManifestTrial(unchecked=("it does not answer at present",))
+    left_s = ends_s - monotonic()
+    if left_s <= 0:
+        return ManifestTrial(unchecked=(_OUT_OF_TIME,))
     workload = Workload(
         key=f"trial-{uuid4().hex[:20]}",
         name=request.name,
@@ -95,7 +120,7 @@ def _trial(
     try:
         check_trusted(cluster.kind, cluster.options)
         options = {**cluster.options, **operator_options(cluster.kind)}
-        return kind.try_manifest(options, str(cluster.pk), workload)
+        return kind.try_manifest(options, str(cluster.pk), workload, left_s)
     except ValueError as error:
         return ManifestTrial(unchecked=(f"its options are wrong: {error}",))
 
