@@ -143,7 +143,7 @@ TIMES = st.one_of(
 
 @given(text=TIMES)
 def test_begin_times_are_those_of_sbatch(oracle: Oracle, text: str) -> None:
-    """Planted: days without a year that are past, 12 am as noon, a delay without its unit."""
+    """Against: days without a year that are past, 12 am as noon, a delay without its unit."""
     before = datetime.now().astimezone()
     answer = oracle.read([f"#SBATCH --begin='{text}'"]) if text.strip() else {"accepts": False}
     after = datetime.now().astimezone()

@@ -117,7 +117,7 @@ def test_our_own_srun_places_tasks_as_slurms_does(rig: SlurmRig) -> None:
 
 
 def test_files_have_the_names_that_sbatch_gives_them(rig: SlurmRig) -> None:
-    """Planted: a width that pads texts, %A of another number, the full name of the node."""
+    """Against: a width that pads texts, %A of another number, the full name of the node."""
     pattern = "%j-%J-%A-%a-%x-%N-%n-%t-%s-%u-%%-%4t-%9j-%z-%12n-%4x-%3%"
     folders = [rig.scratch / name for name in ("ours", "slurms")]
     for folder in folders:

@@ -418,7 +418,7 @@ def test_any_text_is_answered_with_notes(lines: list[str]) -> None:
 def test_exported_variables_are_the_jobs(
     value: str, variables: dict[str, str] | None, detail: str
 ) -> None:
-    """Planted: a comma in quotes that splits, quotes that stay around an item."""
+    """Against: a comma in quotes that splits, quotes that stay around an item."""
     reading = parse_sbatch(f"#!/bin/sh\n#SBATCH --export={value}\n")
     assert reading.fields.get("environment") == variables
     assert [(note.verdict.value, note.detail) for note in reading.notes] == [
@@ -440,7 +440,7 @@ def test_exported_variables_are_the_jobs(
 def test_notes_have_the_names_of_variables_and_no_values(line: str, shown: str) -> None:
     """Each option of the line has a note with all of it.
 
-    Planted: the line as it is; the values of an abbreviated option, and of a quoted word.
+    Against: the line as it is; the values of an abbreviated option, and of a quoted word.
     """
     text = f"#!/bin/sh\n#SBATCH {line}\ntrue\n#SBATCH {line}\n"
     for notes in (parse_sbatch(text).notes, unread_directives(text)):
@@ -449,7 +449,7 @@ def test_notes_have_the_names_of_variables_and_no_values(line: str, shown: str) 
 
 
 def test_variables_of_the_request_win_over_the_same_ones_of_the_text() -> None:
-    """Planted: a request with variables that drops those of the text."""
+    """Against: a request with variables that drops those of the text."""
     text = "#!/bin/sh\n#SBATCH -G 1\n#SBATCH --export=A=1,B=2\ntrue\n"
     body = a_body(script=..., gpus=..., sbatch=text, environment={"B": "3", "C": "4"})
     assert read_job_request(body).environment == {"A": "1", "B": "3", "C": "4"}

@@ -106,7 +106,7 @@ def test_jobs_on_kubernetes_do_not_ask_the_portal(company: Company, bob: Actor) 
 def test_folders_are_compared_with_those_that_the_administrator_names(
     company: Company, bob: Actor
 ) -> None:
-    """Planted: /data for /data2."""
+    """Against: /data for /data2."""
     script = "python train.py --data /data/imagenet --out /data2/x"
     be(company.cluster, "local", shared_folders=["/data", "/home"])
     assert warnings(bob, script) == [
@@ -121,7 +121,7 @@ def test_folders_are_compared_with_those_that_the_administrator_names(
 def test_folders_of_which_nobody_has_said_anything_are_one_warning(
     company: Company, bob: Actor
 ) -> None:
-    """Planted: a note without the clusters whose administrator has named the folders."""
+    """Against: a note without the clusters whose administrator has named the folders."""
     be(company.cluster, "local")
     script = "cd /home/bob\n" + "\n".join(f"cat /data/{number}" for number in range(4))
     assert warnings(bob, script) == [
@@ -180,7 +180,7 @@ def file_warnings(bob: Actor, directives: str, **changes: Any) -> list[tuple[int
 def test_folders_and_files_outside_of_the_clusters_folders_are_named_with_their_line(
     company: Company, bob: Actor
 ) -> None:
-    """Planted: line 0, relative names, the folder of a pattern with its letters."""
+    """Against: line 0, relative names, the folder of a pattern with its letters."""
     name = company.cluster.name
     be(company.cluster, "local", shared_folders=["/data"])
     line = "-D /scratch/x -o /data/%x/%j.out"

@@ -92,7 +92,7 @@ def test_dependencies_come_first(company: Company, ana: Actor) -> None:
 
 
 def test_the_reason_names_the_job_that_it_waits_for(ana: Actor, cycles: Cycles) -> None:
-    """Planted: a singleton that the scheduler is offered, a reason without the name."""
+    """Against: a singleton that the scheduler is offered, a reason without the name."""
     first, second = submit(ana), submit(ana)
     cycles.run(NOW)
     first.refresh_from_db()
@@ -111,7 +111,7 @@ def test_the_reason_names_the_job_that_it_waits_for(ana: Actor, cycles: Cycles) 
 
 
 def test_a_plan_names_it_too(ana: Actor) -> None:
-    """Planted: a plan that would start now."""
+    """Against: a plan that would start now."""
     request = read_job_request(a_body(name="bert", is_singleton=True))
     assert preview_job(request, actor=ana, now=NOW).would_start_now is True
     put(submit(ana), "running")

@@ -176,7 +176,7 @@ def test_a_head_with_gpus_has_its_own_of_those_that_were_granted() -> None:
 
 
 def test_a_trainjob_finds_the_configmap_of_its_file() -> None:
-    """Planted: names in the Pods of templates only, of which a TrainJob has none."""
+    """Against: names in the Pods of templates only, of which a TrainJob has none."""
     given = recorded("trainjob")
     source = {"configMapKeyRef": {"name": "settings", "key": "rate"}}
     given["spec"]["trainer"]["env"] = [{"name": "RATE", "valueFrom": source}]
