@@ -13,6 +13,7 @@ from django.db.models import Q, QuerySet
 
 from jobs.models import Job, JobArray
 from live.publishing import person, prefixes_of, readers_below
+from primitives.errors import Forbidden
 from tenants.access import Actor, visible
 from tenants.roles import Permission
 
@@ -43,6 +44,21 @@ def may_see(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
     """Return whether a job of this user and team is among `visible_jobs`."""
     own = user_id == actor.user.pk and actor.user.is_active and actor.permits(Permission.VIEW_JOBS)
     return own or actor.holds(Permission.VIEW_JOBS, team_path)
+
+
+def may_manage(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
+    """Return whether the actor may change a job of this user and team."""
+    own = user_id == actor.user.pk and actor.permits(Permission.SUBMIT_JOBS)
+    return own or actor.holds(Permission.MANAGE_JOBS, team_path)
+
+
+def check_may_manage(job: Job, actor: Actor) -> None:
+    """Raise Forbidden unless the actor may change `job`, which they can see."""
+    if not may_manage(actor, user_id=job.user_id, team_path=job.team.path):
+        raise Forbidden(
+            f"You can see this job but not change it; its owner or a lead of "
+            f"{job.team.display_path} can."
+        )
 
 
 def may_read_content(actor: Actor, *, user_id: UUID, team_path: str) -> bool:

@@ -500,6 +500,7 @@ function anExtensionPlan(job: JobDetail, asked: { by_s?: number; time_limit_s?: 
     delayed_jobs: next === undefined ? 0 : 1,
     until: iso(Date.now() + 4 * 86_400_000),
     is_cut: false,
+    unseen: limit - before > 86_400 ? "The look-ahead covers 4 d, and the new end is later. More waiting jobs may be delayed than it shows." : "",
     refusal: limit - before > 86_400 ? "It would delay 1 waiting job that you may not manage, by up to 2 d. Ask for less, or ask somebody who may manage these jobs to extend it." : "",
   };
 }

@@ -11,7 +11,7 @@ from django.db import transaction
 from audit.recording import record
 from bulk.updating import update_rows
 from jobs import lifecycle
-from jobs.access import visible_jobs
+from jobs.access import check_may_manage, visible_jobs
 from jobs.intentions import stop_intention
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, StopReason
 from jobs.queue.dependencies import close_dependencies
@@ -21,11 +21,10 @@ from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
 from outbox.recording import intend, withdraw_unsent
-from primitives.errors import Conflict, Forbidden, NotFound
+from primitives.errors import Conflict, NotFound
 from primitives.state_words import state_phrase
 from quotas.queries import graces_s
 from tenants.access import Actor
-from tenants.roles import Permission
 from webapi.middleware import current_request_id
 
 #: How long a cancelled job may take to end by itself after its notice signal.
@@ -219,12 +218,7 @@ def job_to_manage(job_id: UUID, actor: Actor) -> Job:
     if not visible_jobs(actor).filter(pk=job_id).exists():
         raise NotFound("There is no such job that you can see.")
     job = Job.objects.select_for_update(of=("self",)).select_related("team").get(pk=job_id)
-    own = job.user_id == actor.user.pk and actor.permits(Permission.SUBMIT_JOBS)
-    if not own and not actor.holds(Permission.MANAGE_JOBS, job.team.path):
-        raise Forbidden(
-            f"You can see this job but not change it; its owner or a lead of "
-            f"{job.team.display_path} can."
-        )
+    check_may_manage(job, actor)
     return job
 
 

@@ -9,6 +9,7 @@ from django.db import transaction
 
 from arbiter.explain.sentences import duration_text
 from connectors.protocol import ahead_ms
+from connectors.registry import kind_named
 from jobs import lifecycle
 from jobs.actions.cancellation import audit_action, job_to_manage
 from jobs.intentions import extend_intention
@@ -99,10 +100,18 @@ def check_extendable(job: Job, attempt: Attempt | None, now: datetime) -> None:
     assert job.time_limit_s is not None
     end = ends_at(job, attempt, job.time_limit_s)
     assert end is not None
-    if now >= end - notice_ahead(job, job.time_limit_s):
+    noticed_at = end - notice_ahead(job, job.time_limit_s)
+    if now >= noticed_at:
         raise Conflict(
             "The job has had the notice of its time limit, so it ends. Extend a job before its "
             "notice, or let it requeue itself with requeue_on = time_limit."
+        )
+    kind = kind_named(attempt.cluster.kind)
+    if now > noticed_at - timedelta(seconds=kind.extension_delay_s):
+        raise Conflict(
+            f"The notice of its time limit is near: a job on {kind.label} needs up to "
+            f"{duration_text(kind.extension_delay_s)} to learn of a longer one. Extend a job "
+            "earlier, or let it requeue itself with requeue_on = time_limit."
         )
 
 

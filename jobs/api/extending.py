@@ -74,6 +74,9 @@ class ExtensionPlanSerializer(serializers.Serializer[Any]):
     delayed_jobs = serializers.IntegerField(help_text="All, also those that you may not see")
     until = serializers.DateTimeField(help_text="End of the look-ahead")
     is_cut = serializers.BooleanField(help_text="The look-ahead ended early, to limit the work")
+    unseen = serializers.CharField(
+        help_text="Why it may delay more jobs than these; empty if the look-ahead saw the new end"
+    )
     refusal = serializers.CharField(help_text="Why you may not extend it so; empty if you may")
 
 
@@ -102,8 +105,9 @@ class JobExtend(APIView):
         operation_id="extend_job",
         summary="Make the time limit of a job longer",
         description="A running job's cluster gets the new limit at once. 409 for a job that has "
-        "had the notice of its limit, or if waiting jobs that you may not manage would start "
-        "later. The server works on one look-ahead at a time; 429 says when to try again.",
+        "had the notice of its limit, or will soon have it on a cluster that tells its jobs late. "
+        "409 also if waiting jobs that you may not manage would start later, or might, after the "
+        "look-ahead. The server works on one look-ahead at a time; 429 says when to try again.",
         request=ExtensionRequestSerializer,
         responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409, 429),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from django.db.models import Max
+
 from arbiter.explain.sentences import duration_text
 from clusters.models import Cluster
 from connectors.errors import ClusterUnavailable, NotOffered, WorkloadRejected
@@ -30,13 +32,14 @@ def extend_attempt(
 ) -> Finish | None:
     """Tell the cluster the job's time limit, and return the action that records its answer.
 
-    Does nothing for an attempt that ends. Raises NotYet when the cluster did not answer.
+    Does nothing for an attempt that ends, or for an extension that was refused with another.
+    Raises NotYet when the cluster did not answer.
     """
     extension = Extension.objects.select_related("attempt__cluster", "attempt__job").get(
         pk=message.subject
     )
     attempt = extension.attempt
-    if attempt.state != AttemptState.RUNNING:
+    if attempt.state != AttemptState.RUNNING or extension.refusal:
         return None
     # The latest of several extensions counts.
     limit_s = attempt.job.time_limit_s
@@ -47,7 +50,7 @@ def extend_attempt(
         raise NotYet(str(error)) from error
     except (NotOffered, WorkloadRejected) as error:
         with leadership.fence():
-            _take_back(extension, str(error), clock())
+            _take_back(extension, limit_s, str(error), clock())
         return None
     return lambda: _confirm(extension, clock())
 
@@ -58,14 +61,23 @@ def _confirm(extension: Extension, now: datetime) -> None:
         _tell(extension, "extension_confirmed", {"time_limit_s": extension.limit_s}, now)
 
 
-def _take_back(extension: Extension, why: str, now: datetime) -> None:
-    """Give the job its earlier limit, because its cluster never takes the longer one."""
+def _take_back(extension: Extension, sent_s: int, why: str, now: datetime) -> None:
+    """Give the job the limit that its cluster has, because it never takes `sent_s`.
+
+    All extensions up to `sent_s` that wait for the cluster are refused with it.
+    """
     job = Job.objects.select_for_update(of=("self",)).get(pk=extension.attempt.job_id)
-    Extension.objects.filter(pk=extension.pk).update(refusal=why[:2000])
-    if job.time_limit_s == extension.limit_s:
-        job.time_limit_s = extension.before_s
+    made = Extension.objects.filter(attempt=extension.attempt)
+    refused = made.filter(confirmed_at=None, refusal="", limit_s__lte=sent_s)
+    if not refused.update(refusal=why[:2000]):
+        return
+    kept_s = made.exclude(confirmed_at=None).aggregate(kept_s=Max("limit_s"))["kept_s"]
+    if kept_s is None:
+        kept_s = made.earliest("asked_at", "id").before_s
+    if job.time_limit_s == sent_s:
+        job.time_limit_s = kept_s
         job.save(update_fields=["time_limit_s"])
-    detail = {"time_limit_s": extension.before_s, "why": why[:2000]}
+    detail = {"time_limit_s": kept_s, "why": why[:2000]}
     _tell(extension, "extension_refused", detail, now)
     wake("arbiter")
 

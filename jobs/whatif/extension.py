@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from arbiter.explain.sentences import duration_text
 from billing.queries import cost_per_hour_nano
 from clusters.models import Cluster, Pool
-from jobs.access import visible_jobs
+from jobs.access import check_may_manage, may_manage, visible_jobs
 from jobs.actions.extending import check_extendable, ends_at, extended_limit_s, notice_ahead
 from jobs.arbitration.snapshots import read_queue
 from jobs.models import Attempt, Job
 from jobs.submission.offers import offer_to
 from jobs.whatif.heavy_answers import FUTURE, worked_out
 from primitives.clock import from_epoch
-from primitives.errors import FieldError, Forbidden, InvalidRequest, NotFound
+from primitives.errors import FieldError, InvalidRequest, NotFound
 from quotas.time_limits import longest_of
-from simulator.what_if import Difference, LongerLimit, Shift, what_if
+from simulator.what_if import HORIZON_S_MAX, Difference, LongerLimit, Shift, what_if
 from tenants.access import Actor
-from tenants.roles import Permission
+from tenants.models import Node
 
-_HORIZON_S_MIN, _HORIZON_S_MAX = 86_400, 14 * 86_400
+_HORIZON_S_MIN = 86_400
+_UNSEEN_REFUSAL = (
+    "It may delay waiting jobs that you may not manage, later than the look-ahead reaches. "
+    "Ask for less, or ask somebody who may manage these jobs to extend it."
+)
 #: The most delayed jobs that a plan names; it counts all.
 NAMED_MAX = 50
 
@@ -48,8 +52,9 @@ class ExtensionPlan:
 
     Times are None for a job that waits. `cost` is the most that the longer run costs, at present
     prices, in nano-currency, and the currency; None without a price. `delays` has the delayed jobs
-    that the actor may see, and `delayed_jobs` counts all. `refusal` is "" where the actor may
-    extend the job so.
+    that the actor may see, and `delayed_jobs` counts all. `unseen` says why there may be more
+    delays than these; it is "" where the look-ahead saw the new end. `refusal` is "" where the
+    actor may extend the job so.
     """
 
     job_id: UUID
@@ -64,6 +69,7 @@ class ExtensionPlan:
     delayed_jobs: int
     until: datetime
     is_cut: bool
+    unseen: str
     refusal: str
 
 
@@ -84,11 +90,7 @@ def plan_extension(
     )
     if job is None:
         raise NotFound("There is no such job that you can see.")
-    if not _may_manage(actor, user_id=job.user_id, team_path=job.team.path):
-        raise Forbidden(
-            f"You can see this job but not extend it; its owner or a lead of "
-            f"{job.team.display_path} can."
-        )
+    check_may_manage(job, actor)
     attempt = Attempt.objects.select_related("cluster").filter(job=job, released_at=None).first()
     limit_s = extended_limit_s(job, by_s=by_s, to_s=to_s)
     check_extendable(job, attempt, now)
@@ -104,6 +106,9 @@ def plan_extension(
         found = what_if(snapshot, policy, change, _horizon_s(job, attempt, limit_s, now))
     end = ends_at(job, attempt, limit_s)
     delays, delayed, refusal = _delays(found, actor)
+    unseen = _unseen(found, job, attempt, limit_s)
+    if unseen and not refusal and _has_foreign(found, job, actor):
+        refusal = _UNSEEN_REFUSAL
     mgpu = job.mgpu if attempt is None else attempt.mgpu
     return ExtensionPlan(
         job_id=job.pk,
@@ -118,13 +123,9 @@ def plan_extension(
         delayed_jobs=delayed,
         until=from_epoch(found.until),
         is_cut=found.is_cut,
+        unseen=unseen,
         refusal=refusal,
     )
-
-
-def _may_manage(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
-    is_own = user_id == actor.user.pk and actor.permits(Permission.SUBMIT_JOBS)
-    return is_own or actor.holds(Permission.MANAGE_JOBS, team_path)
 
 
 def _check_longest(job: Job, pools: Sequence[Pool], limit_s: int, by_s: int | None) -> None:
@@ -169,10 +170,46 @@ def _refuse(detail: str, by_s: int | None) -> None:
 
 
 def _horizon_s(job: Job, attempt: Attempt | None, limit_s: int, now: datetime) -> int:
-    """Return how far to look ahead: a day beyond the new end, within bounds."""
-    end = ends_at(job, attempt, limit_s) or now + timedelta(seconds=limit_s)
+    """Return how far to look ahead: a day beyond the new end, or as far as possible.
+
+    The end of a waiting job is not known before the look-ahead.
+    """
+    end = ends_at(job, attempt, limit_s)
+    if end is None:
+        return HORIZON_S_MAX
     left_s = int((end - now).total_seconds()) + _HORIZON_S_MIN
-    return max(_HORIZON_S_MIN, min(left_s, _HORIZON_S_MAX))
+    return max(_HORIZON_S_MIN, min(left_s, HORIZON_S_MAX))
+
+
+def _unseen(found: Difference, job: Job, attempt: Attempt | None, limit_s: int) -> str:
+    """Return the sentence for a look-ahead that ends before the new end of the job, or "".
+
+    A job that is held or withheld is in no look-ahead, so its limit delays none of its starts.
+    """
+    running_end = ends_at(job, attempt, limit_s)
+    if running_end is not None:
+        end: float | None = running_end.timestamp()
+    elif all(one.id != str(job.pk) for one in found.waiting):
+        return ""
+    else:
+        start = found.starts.get(str(job.pk))
+        end = None if start is None else start + limit_s
+    if end is not None and end <= found.until:
+        return ""
+    return (
+        f"The look-ahead covers {duration_text(found.until - found.taken_at)}, and the new end is "
+        "later. More waiting jobs may be delayed than it shows."
+    )
+
+
+def _has_foreign(found: Difference, job: Job, actor: Actor) -> bool:
+    """Return whether the actor may not manage one of the waiting jobs beside `job`."""
+    owners = {(one.user, one.team) for one in found.waiting if one.id != str(job.pk)}
+    teams = Node.objects.filter(pk__in={team for _, team in owners})
+    paths = {str(pk): path for pk, path in teams.values_list("pk", "path")}
+    return any(
+        not may_manage(actor, user_id=UUID(user), team_path=paths[team]) for user, team in owners
+    )
 
 
 def _delays(found: Difference, actor: Actor) -> tuple[list[Delay], int, str]:
@@ -191,7 +228,7 @@ def _delays(found: Difference, actor: Actor) -> tuple[list[Delay], int, str]:
     foreign = [
         pk
         for pk, _, path, user_id, _ in rows
-        if not _may_manage(actor, user_id=user_id, team_path=path)
+        if not may_manage(actor, user_id=user_id, team_path=path)
     ]
     seen = set(visible_jobs(actor).filter(pk__in=later).values_list("pk", flat=True))
     delays = [_delay(later[pk], name, path, user) for pk, name, path, _, user in rows if pk in seen]
@@ -254,5 +291,6 @@ def body_of(plan: ExtensionPlan) -> dict[str, Any]:
         "delayed_jobs": plan.delayed_jobs,
         "until": plan.until,
         "is_cut": plan.is_cut,
+        "unseen": plan.unseen,
         "refusal": plan.refusal,
     }

@@ -92,5 +92,6 @@ def _print(plan: Mapping[str, Any]) -> None:
                 for one in plan["delays"]
             ],
         )
-    if plan["refusal"]:
-        typer.echo(f"\n{plain(plan['refusal'])}")
+    for sentence in (plan["unseen"], plan["refusal"]):
+        if sentence:
+            typer.echo(f"\n{plain(sentence)}")

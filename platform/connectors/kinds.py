@@ -130,6 +130,9 @@ class ClusterKind:
     #: Whether jobs write the files and start in the folder that their authors name
     #: (`connectors.protocol.JobFiles`).
     writes_own_files: bool = False
+    #: How long its jobs take to learn of a longer time limit, in seconds. An extension that is
+    #: asked for later before the notice could come too late, and is refused.
+    extension_delay_s: int = 0
     #: Whether connectors hold submissions (`ClusterConnector.submits_held`).
     submits_held: bool = False
     #: Whether a submission creates several objects, the workload first. A listed workload does not

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from arbiter.api.policy import Policy
-from arbiter.api.snapshot import Quota, Snapshot
+from arbiter.api.snapshot import QueuedJob, Quota, Snapshot
 from simulator.look_ahead import Assumptions, GpuTime, LookAhead, Loss, of_pools
 
-_HORIZON_S_MAX = 31 * 86_400
+#: The longest look-ahead, in seconds.
+HORIZON_S_MAX = 31 * 86_400
 
 
 class Alternative(Protocol):
@@ -136,7 +137,8 @@ class Difference:
 
     `until` is before `asked_until` if the work was cut. `reclaimed` are the jobs preempted only
     with the change, `spared` the jobs preempted only without it. `precision_s` is the distance
-    between the last decisions. `assumed_ends` is how many jobs have no time limit.
+    between the last decisions. `assumed_ends` is how many jobs have no time limit. `starts` has the
+    first start of every waiting job that starts without the change, and `waiting` the waiting jobs.
     """
 
     taken_at: int
@@ -144,6 +146,8 @@ class Difference:
     until: int
     precision_s: int
     assumed_ends: int
+    starts: Mapping[str, int]
+    waiting: tuple[QueuedJob, ...]
     shifts: tuple[Shift, ...]
     reclaimed: tuple[Loss, ...]
     spared: tuple[Loss, ...]
@@ -174,8 +178,8 @@ def what_if(
 
     Raises ValueError for a horizon that is not from 1 s to 31 days, or for an invalid tree.
     """
-    if not 1 <= horizon_s <= _HORIZON_S_MAX:
-        raise ValueError(f"the horizon is {horizon_s} s; choose 1 to {_HORIZON_S_MAX}")
+    if not 1 <= horizon_s <= HORIZON_S_MAX:
+        raise ValueError(f"the horizon is {horizon_s} s; choose 1 to {HORIZON_S_MAX}")
     assumed = assumptions or Assumptions()
     here = of_pools(snapshot, change.pools)
     begins, asked_until = here.taken_at, here.taken_at + horizon_s
@@ -216,6 +220,8 @@ def what_if(
         precision_s=assumed.step(until - begins),
         assumed_ends=sum(run.time_limit_s is None for run in here.running)
         + sum(job.time_limit_s is None for job in here.queued),
+        starts=before.started,
+        waiting=here.queued,
         shifts=_shifts(here, before.started, after.started, until, change.pools),
         reclaimed=_only(after.lost, before.lost),
         spared=_only(before.lost, after.lost),

@@ -653,7 +653,7 @@ export interface paths {
         put?: never;
         /**
          * Make the time limit of a job longer
-         * @description A running job's cluster gets the new limit at once. 409 for a job that has had the notice of its limit, or if waiting jobs that you may not manage would start later. The server works on one look-ahead at a time; 429 says when to try again.
+         * @description A running job's cluster gets the new limit at once. 409 for a job that has had the notice of its limit, or will soon have it on a cluster that tells its jobs late. 409 also if waiting jobs that you may not manage would start later, or might, after the look-ahead. The server works on one look-ahead at a time; 429 says when to try again.
          */
         post: operations["extend_job"];
         delete?: never;
@@ -2971,6 +2971,8 @@ export interface components {
             refusal: string;
             /** @description The new time limit */
             time_limit_s: number;
+            /** @description Why it may delay more jobs than these; empty if the look-ahead saw the new end */
+            unseen: string;
             /**
              * Format: date-time
              * @description End of the look-ahead

@@ -130,6 +130,7 @@ function Effect({ plan }: { plan: ExtensionPlan }) {
           ))}
         </ul>
       )}
+      {plan.unseen && <p>{plan.unseen}</p>}
       {plan.refusal && <p className="bad">{plan.refusal}</p>}
     </>
   );

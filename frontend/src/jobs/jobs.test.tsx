@@ -434,6 +434,7 @@ describe("the job page of a waiting job", () => {
     await user.type(field, "+3d");
     await user.click(within(dialog).getByRole("button", { name: "Show the plan" }));
     expect(await within(dialog).findByText(/^It would delay 1 waiting job that you may not manage/)).toBeInTheDocument();
+    expect(within(dialog).getByText(/^The look-ahead covers 4 d, and the new end is later/)).toBeInTheDocument();
     expect(within(dialog).getByRole("button", { name: "Extend it" })).toBeDisabled();
     await user.clear(field);
     await user.type(field, "+2h");

@@ -72,6 +72,8 @@ KUBERNETES = ClusterKind(
     words=words,
     shows_options=True,
     unique_identity=CLUSTER,
+    # The kubelet brings the files of the downward API up to date once a minute, and caches.
+    extension_delay_s=120,
     submits_held=True,
     submits_in_parts=True,
     gpu_unit=unit_mgpu,

@@ -30,6 +30,8 @@ SLURM = ClusterKind(
     has_slurm_commands=True,
     keeps_environments=True,
     writes_own_files=True,
+    # A job's shell asks for its limit 16 s before its notice, and the message takes some seconds.
+    extension_delay_s=30,
     submits_held=True,
     gpu_unit=lambda options, pool: MGPU_PER_GPU,
     runs_images=runs_images,

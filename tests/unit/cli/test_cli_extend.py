@@ -30,6 +30,7 @@ def a_plan(**changes: Any) -> dict[str, Any]:
         "delayed_jobs": 0,
         "until": "2026-11-22T15:00:00Z",
         "is_cut": False,
+        "unseen": "",
         "refusal": "",
         **changes,
     }
@@ -87,6 +88,15 @@ def test_an_extension_that_delays_others_is_refused(server: Server) -> None:
     assert "next         ai/nlp  bob   2026-11-21T13:00:00Z  after 2026-11-22T15:00:00Z" in ran.out
     assert ran.out.endswith("\nIt would delay 1 waiting job.\n")
     assert server.sent == [f"POST jobs/{JOB_ID}/extension-plan"]
+
+
+def test_a_plan_says_what_its_look_ahead_did_not_see(server: Server) -> None:
+    """Planted: only the refusal printed, so whoever may extend it read nothing of it."""
+    unseen = "The look-ahead covers 31 d, and the new end is later."
+    server.routes[f"POST jobs/{JOB_ID}/extension-plan"] = a_plan(unseen=unseen)
+    ran = server.run("extend", JOB_ID, "+2h", "--plan")
+    assert (ran.exit_code, ran.err) == (0, "")
+    assert ran.out.endswith(f"delayed jobs   0\n\n{unseen}\n")
 
 
 @pytest.mark.parametrize("words", [[], ["+2h", "--to", "3h"]])

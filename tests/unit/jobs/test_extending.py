@@ -38,6 +38,7 @@ from tenants.roles import Role
 pytestmark = pytest.mark.django_db
 
 HOUR = 3_600
+DAY = 86_400
 
 
 class Clock:
@@ -114,6 +115,7 @@ def test_the_plan_has_the_end_and_the_delays_and_changes_nothing(
         "delayed_jobs": 1,
         "until": "2026-11-22T15:00:00Z",
         "is_cut": False,
+        "unseen": "",
         "refusal": "",
     }
     assert (delay["job"], delay["name"], delay["user"]) == (str(own.pk), "next", "bob")
@@ -177,6 +179,59 @@ def test_nobody_delays_jobs_of_others(company: Company, bob: User) -> None:
     assert extend(alice, attempt.job, by_s=2 * HOUR).json()["time_limit_s"] == 3 * HOUR
 
 
+UNSEEN = (
+    "The look-ahead covers 31 d, and the new end is later. More waiting jobs may be delayed than "
+    "it shows."
+)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_job_whose_new_end_no_look_ahead_sees(company: Company, bob: User, waits: bool) -> None:
+    """Whoever may manage all waiting jobs decides.
+
+    Planted: equal futures up to the end of the look-ahead taken for no delay; the start of a
+    waiting job taken for now.
+    """
+    dana = a_user(company.organization, "dana")
+    a_grant(dana, Role.RESEARCHER, company.vision)
+    if waits:
+        a_running_job(company, dana, team=company.vision, time_limit_s=20 * DAY)
+        job = a_job(company, bob, mgpu_per_node=8_000, time_limit_s=10 * DAY)
+    else:
+        job = a_running_job(company, bob, time_limit_s=15 * DAY).job
+    by = {"by_s": 30 * DAY} if not waits else {"by_s": 2 * DAY}
+    shown = plan(bob, job, **by).json()
+    assert (shown["unseen"], shown["refusal"]) == (UNSEEN, "")
+    a_job(company, dana, team=company.vision, time_limit_s=HOUR, mgpu_per_node=8_000, node_count=2)
+    shown = plan(bob, job, **by).json()
+    assert (shown["unseen"], shown["delayed_jobs"]) == (UNSEEN, 0)
+    assert shown["refusal"].startswith("It may delay waiting jobs that you may not manage")
+    refused = extend(bob, job, **by)
+    assert (refused.status_code, refused.json()["detail"]) == (409, shown["refusal"])
+    alice = an_actor(company.organization, Role.ORGANIZATION_ADMIN, "alice").user
+    shown = plan(alice, job, **by).json()
+    assert (shown["unseen"], shown["refusal"]) == (UNSEEN, "")
+    assert extend(alice, job, **by).status_code == 200
+
+
+def test_a_look_ahead_sees_delays_after_two_weeks(company: Company, bob: User) -> None:
+    """Planted: a look-ahead of 14 days, in which both futures are equal."""
+    attempt = a_running_job(company, bob, time_limit_s=15 * DAY)
+    dana = a_user(company.organization, "dana")
+    a_job(company, dana, team=company.vision, mgpu_per_node=8_000)
+    shown = plan(bob, attempt.job, by_s=5 * DAY).json()
+    assert (shown["delayed_jobs"], shown["unseen"]) == (1, "")
+    assert shown["refusal"].startswith("It would delay 1 waiting job that you may not manage")
+
+
+def test_a_held_job_is_in_no_look_ahead(company: Company, bob: User) -> None:
+    """Planted: refused, because its start is not known."""
+    dana = a_user(company.organization, "dana")
+    a_job(company, dana, team=company.vision)
+    job = a_job(company, bob, state="held", time_limit_s=HOUR)
+    assert extend(bob, job, by_s=60 * DAY).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -236,6 +291,28 @@ def test_a_job_that_was_given_its_notice_ends(company: Company, bob: User) -> No
     assert extend(bob, attempt.job, by_s=HOUR).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("kind", "label", "delay_s", "said"),
+    [("kubernetes", "Kubernetes", 120, "2 min"), ("slurm", "Slurm", 30, "30 s")],
+)
+def test_a_kind_whose_jobs_learn_late_needs_an_earlier_extension(
+    company: Company, bob: User, kind: str, label: str, delay_s: int, said: str
+) -> None:
+    """Planted: the delay of the kind left out, so the job ended at a limit that was "extended"."""
+    company.cluster.kind = kind
+    company.cluster.save()
+    attempt = a_running_job(company, bob)
+    Clock.moment = NOW + timedelta(seconds=HOUR - 300 - delay_s + 1)
+    refused = plan(bob, attempt.job, by_s=HOUR)
+    assert refused.status_code == 409
+    assert refused.json()["detail"] == (
+        f"The notice of its time limit is near: a job on {label} needs up to {said} to learn of a "
+        "longer one. Extend a job earlier, or let it requeue itself with requeue_on = time_limit."
+    )
+    Clock.moment = NOW + timedelta(seconds=HOUR - 300 - delay_s)
+    assert extend(bob, attempt.job, by_s=HOUR).status_code == 200
+
+
 def test_a_job_for_which_gpus_are_being_freed_waits(company: Company, bob: User) -> None:
     job = a_job(company, bob, time_limit_s=HOUR)
     Reclaim.objects.create(
@@ -271,6 +348,14 @@ class ACluster:
         if self.fails is not None:
             raise self.fails
         self.given.append((key, time_limit_s, native_id))
+
+
+class RefusesOnce(ACluster):
+    def set_time_limit(self, key: str, time_limit_s: int, *, native_id: str | None = None) -> None:
+        try:
+            super().set_time_limit(key, time_limit_s, native_id=native_id)
+        finally:
+            self.fails = None
 
 
 def deliver(company: Company, cluster: ACluster, at: datetime) -> None:
@@ -309,6 +394,35 @@ def test_a_cluster_that_cannot_leaves_the_earlier_limit(company: Company, bob: U
     assert attempt.job.time_limit_s == HOUR
     assert Extension.objects.get().refusal == "it has no clock"
     assert JobEvent.objects.latest("id").detail == {"time_limit_s": HOUR, "why": "it has no clock"}
+
+
+def test_refusals_leave_the_limit_that_the_cluster_has(company: Company, bob: User) -> None:
+    """Planted: the limit before the last extension, which the cluster never had."""
+    attempt = a_running_job(company, bob)
+    assert extend(bob, attempt.job, by_s=HOUR).status_code == 200
+    deliver(company, ACluster(), NOW)
+    for _ in range(2):
+        assert extend(bob, attempt.job, by_s=HOUR).status_code == 200
+    deliver(company, ACluster(NotOffered("it has no clock")), NOW + timedelta(minutes=1))
+    attempt.job.refresh_from_db()
+    assert attempt.job.time_limit_s == 2 * HOUR
+    extensions = Extension.objects.order_by("limit_s").values_list("limit_s", "refusal")
+    refused = [(3 * HOUR, "it has no clock"), (4 * HOUR, "it has no clock")]
+    assert list(extensions) == [(2 * HOUR, ""), *refused]
+    events = list(JobEvent.objects.order_by("id").values_list("event", flat=True))
+    assert events[-2:] == ["extended", "extension_refused"]
+
+
+def test_two_refused_extensions_leave_the_first_limit(company: Company, bob: User) -> None:
+    """Planted: the limit before the last extension; a refused extension sent again."""
+    attempt = a_running_job(company, bob)
+    for _ in range(2):
+        assert extend(bob, attempt.job, by_s=HOUR).status_code == 200
+    deliver(company, cluster := RefusesOnce(NotOffered("it has no clock")), NOW)
+    attempt.job.refresh_from_db()
+    assert attempt.job.time_limit_s == HOUR
+    assert cluster.given == []
+    assert not Extension.objects.filter(refusal="").exists()
 
 
 def end_at_limit(company: Company, attempt: Attempt, after_s: int) -> Job:
