@@ -113,16 +113,23 @@ _BLOCKS = """
     AND (o.state IN ('starting', 'running', 'preempting')
          OR o.state IN ('held', 'queued') AND o.id < s.id)
 """
-_SINGLETONS = f"""
-SELECT s.id::text
-FROM jobs_job s LEFT JOIN jobs_jobarray sa ON sa.id = s.array_id
-WHERE s.is_singleton AND s.state = 'queued'
+# The same rule by group, because comparing thousands of jobs of one name in pairs takes minutes. A
+# singleton that is queued is not among those that run.
+_SINGLETONS = """
+SELECT s.id FROM (
+    SELECT o.id::text COLLATE "C" AS id, o.is_singleton AND o.state = 'queued' AS asks,
+           bool_or(o.state NOT IN ('held', 'queued')) OVER of_name AS runs,
+           min(o.id::text COLLATE "C") FILTER (WHERE o.state IN ('held', 'queued'))
+               OVER of_name AS first
+    FROM jobs_job o LEFT JOIN jobs_jobarray oa ON oa.id = o.array_id
+    WHERE o.state IN ('held', 'queued', 'starting', 'running', 'preempting')
+      AND o.user_id IN (SELECT user_id FROM jobs_job WHERE is_singleton AND state = 'queued')
+    WINDOW of_name AS (PARTITION BY o.user_id, o.organization_id, coalesce(oa.name, o.name))
+) s
+WHERE s.asks AND (s.runs OR s.first < s.id)
   AND NOT EXISTS (
-      SELECT FROM jobs_dependency d WHERE d.job_id = s.id AND d.closed_at IS NULL)
-  AND EXISTS (
-      SELECT FROM jobs_job o LEFT JOIN jobs_jobarray oa ON oa.id = o.array_id
-      WHERE o.state IN ('held', 'queued', 'starting', 'running', 'preempting') AND {_BLOCKS})
-"""  # noqa: S608 - all of it is ours
+      SELECT FROM jobs_dependency d WHERE d.job_id = s.id::uuid AND d.closed_at IS NULL)
+"""
 _FIRST_OF_NAME = f"""
 SELECT s.id, f.id, f.name, f.state, f.user_id, t.path
 FROM jobs_job s LEFT JOIN jobs_jobarray sa ON sa.id = s.array_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job
@@ -81,6 +81,24 @@ def test_tasks_of_an_array_run_one_at_a_time(ana: Actor) -> None:
     assert waiting() == set(ids[1:])
     later = submit(ana)
     assert waiting() == {*ids[1:], str(later.id)}
+
+
+def test_ten_thousand_of_one_name_are_told_apart_at_once(ana: Actor) -> None:
+    """Planted: every job compared with all others of its name, which took more than 30 s."""
+    first = submit(ana)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO jobs_job SELECT (jsonb_populate_record(j, jsonb_build_object(
+                'id', 'f0000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0')))).*
+            FROM jobs_job j, generate_series(1, 9999) n
+            """
+        )
+        # The window takes 0.05 s.
+        cursor.execute("SET LOCAL statement_timeout = '5s'")
+    found = waiting()
+    assert len(found) == 9_999
+    assert str(first.id) not in found
 
 
 def test_dependencies_come_first(company: Company, ana: Actor) -> None:
