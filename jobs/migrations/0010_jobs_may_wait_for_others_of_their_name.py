@@ -12,12 +12,4 @@ class Migration(migrations.Migration):
             name="is_singleton",
             field=models.BooleanField(default=False),
         ),
-        migrations.AddIndex(
-            model_name="job",
-            index=models.Index(
-                condition=models.Q(("is_singleton", True), ("state", "queued")),
-                fields=["user"],
-                name="job_singleton_waiting",
-            ),
-        ),
     ]
