@@ -106,7 +106,7 @@ def test_jobs_on_kubernetes_do_not_ask_the_portal(company: Company, bob: Actor) 
 def test_folders_are_compared_with_those_that_the_administrator_names(
     company: Company, bob: Actor
 ) -> None:
-    """Against: /data for /data2."""
+    """Planted: /data for /data2."""
     script = "python train.py --data /data/imagenet --out /data2/x"
     be(company.cluster, "local", shared_folders=["/data", "/home"])
     assert warnings(bob, script) == [
