@@ -73,16 +73,14 @@ def a_quota(hard: str) -> dict[str, Any]:
 
 def test_a_failure_keeps_what_was_found_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the failure as the whole answer."""
+    item = recorded("job")
+    container = item["spec"]["template"]["spec"]["containers"][0]
+    container["envFrom"] = [{"configMapRef": {"name": "settings"}}]
     silent = ClusterUnavailable("the API server does not answer: read timed out")
-    refused = Forbidden(403, "Forbidden", "no such image here")
-    found = a_trial(monkeypatch, recorded("job"), (3_000,), {"/pods": refused, QUOTAS: silent})
-    assert found.findings == (
-        TrialFinding(("spec", "template", "spec"), "no such image here", True),
-    )
-    found = a_trial(
-        monkeypatch, recorded("raycluster"), (2_000,) * 4, {"/pods": refused, QUOTAS: silent}
-    )
-    assert len(found.findings) == 2
+    answers = {QUOTAS: [a_quota("2")], "/configmaps/settings": silent}
+    found = a_trial(monkeypatch, item, (3_000,), answers)
+    assert [one.path for one in found.findings] == [("spec",)]
+    assert found.unchecked == ("the API server does not answer: read timed out",)
 
 
 def test_an_elastic_group_is_counted_without_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
