@@ -32,7 +32,7 @@ _OBJECT = re.compile(r"^(?:apiVersion|[ \t{]*\"apiVersion\")[ \t]*:", re.MULTILI
 _MARKER = re.compile(r"---(?=[ \t\r\n]|$)")
 _KIND = re.compile(r"^kind:[ \t]*[\"']?(\w+)", re.MULTILINE)
 #: Kinds of objects that belong to the jobs of their file.
-_BESIDE = frozenset({"ConfigMap", "ResourceClaimTemplate", "Secret"})
+_OTHER_OBJECTS = frozenset({"ConfigMap", "ResourceClaimTemplate", "Secret"})
 #: The most jobs of a file.
 JOBS_MAX = 20
 _LARGE = re.compile(r"[0-9]{10,}(?:\.[0-9]+)?")
@@ -99,7 +99,9 @@ def bodies_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
         documents[-1].append(line)
     kinds = [_KIND.search("".join(lines)) for lines in documents]
     jobs = [
-        number for number, kind in enumerate(kinds) if kind is not None and kind[1] not in _BESIDE
+        number
+        for number, kind in enumerate(kinds)
+        if kind is not None and kind[1] not in _OTHER_OBJECTS
     ]
     if len(jobs) < 2 or any(kind is not None and kind[1] == "List" for kind in kinds):
         return [dict(body)]

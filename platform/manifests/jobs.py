@@ -35,7 +35,7 @@ class ManifestJob:
 
     `is_run` says that the portal runs jobs of its kind. `name` is None where the cluster was to
     choose one. `time_limit_s` is its own limit. `device_classes` are those that its claims name.
-    `beside_kinds` are the kinds of the other objects in its file, such as ConfigMap.
+    `manifest_objects` are the kinds of the other objects in its file, such as ConfigMap.
     """
 
     document: Document
@@ -48,7 +48,7 @@ class ManifestJob:
     time_limit_s: int | None = None
     priority_class: str | None = None
     device_classes: frozenset[str] = frozenset()
-    beside_kinds: frozenset[str] = frozenset()
+    kinds_of_others: frozenset[str] = frozenset()
 
     @property
     def holders(self) -> tuple[PodSet, ...]:

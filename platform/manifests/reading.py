@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from manifests.beside import BESIDE, read_beside
 from manifests.devices import Gpus, is_gpu
 from manifests.documents import Document, Unreadable, read_documents
 from manifests.fields import Field
 from manifests.findings import Finding, Findings, Verdict
 from manifests.jobs import ManifestJob, PodSet
 from manifests.kinds import KINDS, MAX_SECONDS, POD_GROUP, Kind
+from manifests.other_objects import OTHER_OBJECTS, read_other_object
 from manifests.pods import PRIORITY, read_metadata
 
 CLAIM_TEMPLATE = "ResourceClaimTemplate"
@@ -31,14 +31,14 @@ class Manifest:
     """A text as it was read.
 
     `jobs` has one entry for each job in it, and `claims` the documents of claim templates beside
-    them. `beside` are the documents of ConfigMaps and Secrets. Nothing may run unless
+    them. `other_objects` are the documents of ConfigMaps and Secrets. Nothing may run unless
     `is_accepted`.
     """
 
     jobs: tuple[ManifestJob, ...]
     claims: tuple[Document, ...]
     findings: tuple[Finding, ...]
-    beside: tuple[Document, ...] = ()
+    other_objects: tuple[Document, ...] = ()
 
     @property
     def refusals(self) -> tuple[Finding, ...]:
@@ -73,7 +73,7 @@ class _Reading:
         self._documents = documents
         self._jobs: list[ManifestJob] = []
         self._device_classes: set[str] = set()
-        self._beside: dict[tuple[str, str | None], Document] = {}
+        self._others: dict[tuple[str, str | None], Document] = {}
 
     def manifest(self) -> Manifest:
         tops = [(one, self._top(one)) for one in self._documents]
@@ -87,8 +87,8 @@ class _Reading:
             if kind == CLAIM_TEMPLATE:
                 self._take_claims(top, claims)
                 templates.append(document)
-            elif kind in BESIDE:
-                self._take_beside(document, top, kind)
+            elif kind in OTHER_OBJECTS:
+                self._take_other_object(document, top, kind)
             else:
                 jobs.append((document, top))
         for document, top in jobs:
@@ -108,8 +108,8 @@ class _Reading:
             one.verdict is Verdict.REFUSED for one in self._findings.all()
         ):
             self._findings.add(0, "manifest", Verdict.REFUSED, "has no document of a job")
-        beside = tuple(self._beside.values())
-        return Manifest(tuple(self._jobs), tuple(templates), self._findings.all(), beside)
+        others = tuple(self._others.values())
+        return Manifest(tuple(self._jobs), tuple(templates), self._findings.all(), others)
 
     def _top(self, document: Document) -> Field | None:
         value = document.value
@@ -124,12 +124,12 @@ class _Reading:
                 top.at(name).refuse("is required, such as batch/v1 and Job")
         return top if isinstance(kind, str) and isinstance(value.get("apiVersion"), str) else None
 
-    def _take_beside(self, document: Document, top: Field, kind: str) -> None:
-        self._check_object(top, BESIDE[kind])
-        name = read_beside(top, kind)
-        if (kind, name) in self._beside:
+    def _take_other_object(self, document: Document, top: Field, kind: str) -> None:
+        self._check_object(top, OTHER_OBJECTS[kind])
+        name = read_other_object(top, kind)
+        if (kind, name) in self._others:
             top.at("metadata", "name").refuse(f"is the name of another {kind} in this file")
-        self._beside.setdefault((kind, name), document)
+        self._others.setdefault((kind, name), document)
 
     def _take_claims(self, top: Field, claims: dict[str, Gpus | None]) -> None:
         if top.at("apiVersion").value != CLAIM_API:
@@ -188,7 +188,7 @@ class _Reading:
             time_limit_s=_limit_of(top, marks, shape.time_limit_s),
             priority_class=marks.get(PRIORITY) or _pod_priority(shape.pod_sets),
             device_classes=frozenset(self._device_classes),
-            beside_kinds=frozenset(kind for kind, _ in self._beside),
+            kinds_of_others=frozenset(kind for kind, _ in self._others),
         )
         self._jobs.append(job)
         if kind.refusal:

@@ -322,7 +322,7 @@ def test_objects_of_the_file_come_and_go_with_the_job(rig: KubernetesRig) -> Non
     own = {**binding, "kind": "RoleBinding", "metadata": {"name": name, "namespace": namespace}}
     path = f"{RBAC}/namespaces/{namespace}/rolebindings/{name}"
     rig.admin.apply(path, own, manager="test")
-    rig.options["beside_kinds"] = ["ConfigMap", "Secret"]
+    rig.options["manifest_objects"] = ["ConfigMap", "Secret"]
     workload = a_manifest(BESIDE_TEXT, "echo $COLOUR $TOKEN", team=team)
     connector = rig.connector = rig.open()
 
@@ -366,7 +366,7 @@ def test_a_manifest_is_tried_with_the_objects_of_its_file(rig: KubernetesRig) ->
 
     Planted: the ConfigMap of the file as one that its namespace lacks.
     """
-    rig.options["beside_kinds"] = ["ConfigMap", "Secret"]
+    rig.options["manifest_objects"] = ["ConfigMap", "Secret"]
     config = BESIDE_TEXT.partition("---\napiVersion: v1\nkind: Secret")[0]
     job = BESIDE_TEXT.rpartition("---\n")[2].replace("- secretRef: {{name: colour}}", "")
     workload = a_manifest(f"{config}---\n{job}", "true")

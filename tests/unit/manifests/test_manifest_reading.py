@@ -318,8 +318,8 @@ def test_config_maps_and_secrets_stand_beside_a_job() -> None:
     found = read(a_job(), {**texts, "data": {"a": "b"}}, secret)
     assert found.refusals == ()
     assert found.job is not None
-    assert found.job.beside_kinds == {"ConfigMap", "Secret"}
-    assert [one.value["kind"] for one in found.beside] == ["ConfigMap", "Secret"]
+    assert found.job.kinds_of_others == {"ConfigMap", "Secret"}
+    assert [one.value["kind"] for one in found.other_objects] == ["ConfigMap", "Secret"]
     assert found.findings[-1].detail == (
         "the portal keeps the file, so that whoever may read the job's script sees it"
     )

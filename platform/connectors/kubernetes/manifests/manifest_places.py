@@ -65,10 +65,11 @@ def place_on(options: KubernetesOptions, name: str, job: ManifestJob) -> Manifes
         for image in pods.needs.images:
             if why := image_refusal(image, options):
                 return ManifestPlace(why)
-    if others := job.beside_kinds - frozenset(options.beside_kinds):
+    if others := job.kinds_of_others - frozenset(options.manifest_objects):
         return ManifestPlace(
             f"it takes no {min(others)} beside a job; create it in the team's namespace with "
-            "kubectl, or have an administrator add the kind to the cluster's option beside_kinds"
+            "kubectl, or have an administrator add the kind to the cluster's option "
+            "manifest_objects"
         )
     if secret := next(_secrets_in(job.document.value, frozenset(options.pull_secrets)), None):
         return ManifestPlace(f"the Secret {secret} is for pulling images only; name another")

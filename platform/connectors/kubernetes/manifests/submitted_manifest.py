@@ -73,11 +73,11 @@ def manifest_objects(
         str(one.value["metadata"]["name"]): f"{naming.workload_name(workload.key)}-claim-{number}"
         for number, one in enumerate(manifest.claims)
     }
-    beside = {
+    other_names = {
         (str(one.value["kind"]), str(one.value["metadata"]["name"])): (
             f"{naming.workload_name(workload.key)}-beside-{number}"
         )
-        for number, one in enumerate(manifest.beside)
+        for number, one in enumerate(manifest.other_objects)
     }
     item: Json = _copied(job.document.value)
     _part(item, "metadata")
@@ -92,12 +92,12 @@ def manifest_objects(
     templates = _templates(item, job)
     for pods in job.pod_sets:
         _Template(workload, options, cluster_id, pool, claims).fill(templates[pods.name], pods)
-        _rename_sources(templates[pods.name]["spec"], beside)
+        _rename_sources(templates[pods.name]["spec"], other_names)
     if job.kind == "JobSet":
         for replicated in item["spec"]["replicatedJobs"]:
             _keep_marks(replicated["template"])
     if job.kind == "TrainJob":
-        _rename_sources(item["spec"], beside)
+        _rename_sources(item["spec"], other_names)
         patch_runtime(item, templates)
     _rename_hosts(item, job, naming.workload_name(workload.key))
     suspended = item
@@ -118,7 +118,7 @@ def manifest_objects(
     )
     others = (
         *_claim_templates(workload, cluster_id, manifest, claims),
-        *_beside(workload, cluster_id, manifest, beside),
+        *_other_objects(workload, cluster_id, manifest, other_names),
     )
     return item, others
 
@@ -366,7 +366,7 @@ def _claim_templates(
     return found
 
 
-def _beside(
+def _other_objects(
     workload: Workload,
     cluster_id: str,
     manifest: Manifest,
@@ -374,7 +374,7 @@ def _beside(
 ) -> list[Json]:
     """Return the ConfigMaps and Secrets of the file. Each attempt has its own."""
     found = []
-    for one in manifest.beside:
+    for one in manifest.other_objects:
         item = _copied(one.value)
         name = names[str(item["kind"]), str(item["metadata"]["name"])]
         found.append({**item, "metadata": metadata(workload, cluster_id, name=name)})

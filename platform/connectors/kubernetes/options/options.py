@@ -39,8 +39,8 @@ from connectors.options import (
     whole,
 )
 from connectors.software import shared_folders_option, software_option
-from manifests.beside import BESIDE
 from manifests.devices import is_of_gpus
+from manifests.other_objects import OTHER_OBJECTS
 
 KUEUE = "kueue"
 ARBITER_MODE = "arbiter"
@@ -263,9 +263,9 @@ class KubernetesOptions:
         default=None,
         is_more=True,
     )
-    beside_kinds: tuple[str, ...] = option(
-        listed(choice({name: name for name in BESIDE}), len(BESIDE)),
-        title="Objects beside manifests",
+    manifest_objects: tuple[str, ...] = option(
+        listed(choice({name: name for name in OTHER_OBJECTS}), len(OTHER_OBJECTS)),
+        title="Objects in manifests",
         help="Kinds of objects in the file of a manifest that are created with its job: ConfigMap, "
         "Secret. For Secrets, secrets-role.yaml is applied, too. Default: none.",
         example=["ConfigMap"],

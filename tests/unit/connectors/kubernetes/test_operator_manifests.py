@@ -186,7 +186,7 @@ def test_a_trainjob_finds_the_configmap_of_its_file() -> None:
         a_kube_workload(text, slots=(RankSlot("n", 4_000),) * 2),
         is_manifest=True,
     )
-    options = some_options(beside_kinds=["ConfigMap"])
+    options = some_options(manifest_objects=["ConfigMap"])
     made = objects_for(workload, options, cluster_id=CLUSTER_ID)
     (other,) = made.others
     (variable,) = made.main["spec"]["trainer"]["env"]

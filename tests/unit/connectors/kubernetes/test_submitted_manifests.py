@@ -499,7 +499,7 @@ def test_the_rank_of_a_pod_of_several_copies(
     assert naming.rank_of(pod) == rank
 
 
-BESIDE = """
+OTHER_OBJECTS = """
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: settings, labels: {app: a}}
@@ -527,14 +527,14 @@ def test_objects_beside_a_job_are_created_where_the_cluster_takes_them() -> None
         "        envFrom: [{configMapRef: {name: settings}}, {secretRef: {name: settings}}]\n"
         "        env: [{name: T, valueFrom: {secretKeyRef: {name: settings, key: TOKEN}}}]\n"
     )
-    text = BESIDE + recorded("job").replace(
+    text = OTHER_OBJECTS + recorded("job").replace(
         "restartPolicy: Never", f"restartPolicy: Never\n      {parts}", 1
     )
-    assert place_on(some_options(beside_kinds=["Secret"]), "h100", job_of(text)).refusal == (
+    assert place_on(some_options(manifest_objects=["Secret"]), "h100", job_of(text)).refusal == (
         "it takes no ConfigMap beside a job; create it in the team's namespace with kubectl, or "
-        "have an administrator add the kind to the cluster's option beside_kinds"
+        "have an administrator add the kind to the cluster's option manifest_objects"
     )
-    options = some_options(beside_kinds=["ConfigMap", "Secret"])
+    options = some_options(manifest_objects=["ConfigMap", "Secret"])
     item, others = objects_of(text, 3_000, options=options)
     name = item["metadata"]["name"]
     assert [
@@ -562,10 +562,12 @@ def test_objects_beside_a_job_are_created_where_the_cluster_takes_them() -> None
 
 
 def test_a_config_map_that_is_too_large_is_told() -> None:
-    text = BESIDE.replace('A: "1"', "A: " + "x" * 250_000)
+    text = OTHER_OBJECTS.replace('A: "1"', "A: " + "x" * 250_000)
     text = text.partition("---\napiVersion: v1\nkind: Secret")[0] + "---\n" + recorded("job")
     workload = replace(a_kube_workload(text, slots=(RankSlot("n", 3_000),)), is_manifest=True)
-    made = objects_for(workload, some_options(beside_kinds=["ConfigMap"]), cluster_id=CLUSTER_ID)
+    made = objects_for(
+        workload, some_options(manifest_objects=["ConfigMap"]), cluster_id=CLUSTER_ID
+    )
     check_manifest_sizes(made)
     data = {"A": "x" * (1 << 20), "B": "x"}
     large = replace(made, others=({**made.others[0], "data": data},))

@@ -8,14 +8,14 @@ from manifests.fields import Field
 
 _COMMON = frozenset({"apiVersion", "kind", "metadata", "data", "immutable"})
 #: The fields of the kinds that a manifest may have beside its job. All are of the core API, v1.
-BESIDE: Mapping[str, frozenset[str]] = {
+OTHER_OBJECTS: Mapping[str, frozenset[str]] = {
     "ConfigMap": _COMMON | {"binaryData"},
     "Secret": _COMMON | {"stringData", "type"},
 }
 _PLAIN = "Opaque"
 
 
-def read_beside(top: Field, kind: str) -> str | None:
+def read_other_object(top: Field, kind: str) -> str | None:
     """Check the object, and return its name. Other fields than its data are refused."""
     if top.at("apiVersion").value != "v1":
         top.at("apiVersion").refuse("must be v1")
