@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -12,6 +13,7 @@ from typing import Any
 from batch.command_line import Refused
 
 _TIMEOUT_S = 30
+_ID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 _ANSWER_BYTES_MAX = 8 << 20
 
 
@@ -40,9 +42,16 @@ class Portal:
         return self._ask("POST", path, body)
 
     def id_of(self, job: str) -> str:
-        """Return the id of `job`: an id, or the number by which Slurm's variables name this job."""
+        """Return the id of `job`: an id, or the number by which Slurm's variables name this job.
+
+        Raises Refused for another number or word.
+        """
         if job == self._environment.get("SLURM_JOB_ID"):
             return self._environment.get("TIDEGATE_JOB_ID", job)
+        if _ID.fullmatch(job) is None:
+            raise Refused(
+                f"{job[:60]!r} is no job here; use $SLURM_JOB_ID, or an id that sbatch printed."
+            )
         return job
 
     def own_id(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -72,6 +73,10 @@ _OWN = frozenset({"parsable", "quiet", "test-only", "verbose", "wait", "wrap"})
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Submit the job that `arguments` describe, and print its id as sbatch does."""
     given, words = read_command_line("sbatch", _OPTIONS, arguments)
+    given = [
+        (name, _with_own_id(value, environment) if name == "dependency" else value)
+        for name, value in given
+    ]
     options = dict(given)
     if "wait" in options:
         raise Refused("--wait is not offered here; make the next job wait with --dependency.")
@@ -103,6 +108,14 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     elif "quiet" not in options:
         print(f"Submitted batch job {identity}")
     return 0
+
+
+def _with_own_id(dependency: str, environment: Mapping[str, str]) -> str:
+    """Return a dependency with the id of this job in place of its number."""
+    number, own = environment.get("SLURM_JOB_ID"), environment.get("TIDEGATE_JOB_ID")
+    if not number or not own:
+        return dependency
+    return re.sub(rf"(?<=:){re.escape(number)}(?![^:,?])", own, dependency)
 
 
 def with_directives(script: str, directives: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from signal import SIG_IGN, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, signal
 
 from batch.command_line import Refused
 from batch.job_texts import STATES, duration_text, nodes_of, reason, run_time_s, time_text
@@ -27,6 +28,9 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
                 lines = _job(jobs[0] if jobs else "", environment)
                 print((" " if is_one_line else "\n   ").join(lines))
             case ["requeue", job]:
+                # The notice that this brings must not end the asking itself.
+                for number in (SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP):
+                    signal(number, SIG_IGN)
                 portal = Portal(environment)
                 portal.post(f"jobs/{portal.id_of(job)}/requeue")
             case _:

@@ -136,15 +136,16 @@ def job_variables(job: BatchJob, places: Sequence[Place]) -> dict[str, str]:
         "SLURM_CPUS_PER_TASK": job.cpus_per_task,
         "SLURM_GPUS_PER_TASK": job.gpus_per_task,
         "SLURM_MEM_PER_NODE": job.memory_mib_per_node,
-        "SLURM_CPUS_ON_NODE": job.cpus_per_node,
         "SLURM_GPUS": gpus or None,
         "SLURM_GPUS_ON_NODE": len(places[0].devices) or None,
         "SLURM_GPUS_PER_NODE": len(places[0].devices) or None,
         "SLURM_ARRAY_JOB_ID": job.array_number,
     }
     found.update({key: str(value) for key, value in optional.items() if value is not None})
-    if job.cpus_per_node is not None:
-        found["SLURM_JOB_CPUS_PER_NODE"] = counts_text([job.cpus_per_node] * len(nodes))
+    # A job that names no CPUs has one for each task, as in Slurm.
+    cpus = [job.cpus_per_node or max(1, count) for count in by_node]
+    found["SLURM_CPUS_ON_NODE"] = str(cpus[0])
+    found["SLURM_JOB_CPUS_PER_NODE"] = counts_text(cpus)
     return found
 
 

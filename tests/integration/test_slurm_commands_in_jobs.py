@@ -95,7 +95,7 @@ def test_a_job_submits_the_next_one_as_its_owner(inside: Inside) -> None:
         '#!/bin/bash\n#SBATCH --gpus=2 --time=1:00:00\n# more\n\nsrun python train.py "$@"\n'
     )
     said = inside.run(
-        *("sbatch", "--time=2:00:00", "-d", f"afterok:{inside.attempt.job_id}"),
+        *("sbatch", "--time=2:00:00", "-d", f"afterok:{inside.environment['SLURM_JOB_ID']}"),
         *("next.sbatch", "--resume", "two words"),
     )
     job = Job.objects.get(pk=UUID(said.removeprefix("Submitted batch job ").strip()))
@@ -140,6 +140,14 @@ def test_a_job_reads_its_own_record(inside: Inside) -> None:
         assert "Partition=h100 NumNodes=1" in said
         assert "NodeList=ai-company-000" in said
         assert len(said.splitlines()) == (1 if words == ("-o",) else 8)
+
+
+def test_a_number_of_another_job_is_no_id_of_the_portal(inside: Inside) -> None:
+    """Planted: the word as part of an address, which then names no route."""
+    assert inside.run("scontrol", "requeue", "../teams", exit_code=1) == (
+        "scontrol: error: '../teams' is no job here; use $SLURM_JOB_ID, or an id that sbatch "
+        "printed.\n"
+    )
 
 
 def test_a_job_queues_itself_again(inside: Inside) -> None:

@@ -24,6 +24,13 @@ def a_job(**changes: object) -> BatchJob:
     return BatchJob(**{**facts, **changes})  # type: ignore[arg-type]
 
 
+def test_a_job_that_names_no_cpus_has_one_for_each_task() -> None:
+    """Scripts with `set -u` end without them. Planted: no variable; one CPU for a whole node."""
+    found = job_variables(a_job(tasks=3, tasks_per_node=2), TWO)
+    assert (found["SLURM_CPUS_ON_NODE"], found["SLURM_JOB_CPUS_PER_NODE"]) == ("2", "2,1")
+    assert job_variables(a_job(), TWO)["SLURM_JOB_CPUS_PER_NODE"] == "1(x2)"
+
+
 def test_the_variables_of_two_nodes_with_four_tasks_each() -> None:
     job = a_job(
         tasks_per_node=4, cpus_per_task=6, cpus_per_node=24, memory_mib_per_node=4096, restarts=2

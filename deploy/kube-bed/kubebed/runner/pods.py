@@ -536,8 +536,8 @@ def _not_supported(pod: Document) -> str:
         return (
             "the bed runs Pods with one container; annotate it bed.tidegate.io/* to have it faked"
         )
-    if spec.get("restartPolicy") != "Never":
-        return "the bed runs Pods with restartPolicy Never; annotate it bed.tidegate.io/* otherwise"
+    if spec.get("restartPolicy") == "Always":
+        return "the bed restarts no containers; annotate it bed.tidegate.io/* to have it faked"
     for volume in spec.get("volumes") or ():
         if not volumes.is_supported(volume):
             return f"the bed has no volume of the kind of {volume['name']}"
