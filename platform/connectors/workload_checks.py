@@ -139,11 +139,13 @@ def _check_arguments(workload: Workload) -> None:
 
 def _check_files(workload: Workload) -> None:
     files = workload.files
+    # Without a file nobody uses them.
+    values = files.values.values() if files.output or files.error else ()
     for what, path in (
         ("working folder", files.folder),
         ("file of the output", files.output),
         ("file of the errors", files.error),
-        *(("value in a file's name", value) for value in files.values.values()),
+        *(("value in a file's name", value) for value in values),
     ):
         if path is None:
             continue

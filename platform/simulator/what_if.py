@@ -221,7 +221,7 @@ def what_if(
         assumed_ends=sum(run.time_limit_s is None for run in here.running)
         + sum(job.time_limit_s is None for job in here.queued),
         starts=before.started,
-        waiting=here.queued,
+        waiting=tuple(sorted(here.queued, key=lambda job: job.id)),
         shifts=_shifts(here, before.started, after.started, until, change.pools),
         reclaimed=_only(after.lost, before.lost),
         spared=_only(before.lost, after.lost),

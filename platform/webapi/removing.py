@@ -16,6 +16,7 @@ _WORDS = {
     "clusters.capacitysegment": "a history of its capacity",
     "clusters.clusternode": "nodes",
     "clusters.noderequest": "nodes",
+    "clusters.poolalias": "other names",
     "jobs.attempt": "jobs",
     "jobs.job": "jobs",
     "jobs.jobarray": "jobs",

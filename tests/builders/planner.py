@@ -68,7 +68,7 @@ def only_wanted_rows_are_looked_up() -> None:
     """Of a table of a few pages the planner may rather read all rows; on one of 100,000 jobs that
     is never cheaper."""
     with connection.cursor() as cursor:
-        for way in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
+        for way in ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"):
             cursor.execute(f"SET LOCAL {way} = off")
 
 

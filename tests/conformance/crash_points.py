@@ -17,6 +17,7 @@ from conformance.rigs import CLUSTER_ID
 from connectors.local import allocations, connector, keeper, publishing, supervising, supervisor
 from connectors.local.attempt_files import AttemptFiles
 from connectors.local.options import PATH
+from connectors.local.own_files import OwnFiles
 from connectors.registry import open_connector
 
 
@@ -94,7 +95,13 @@ def keepers(attempt: str, proof: str, count: str) -> None:
     files = AttemptFiles(attempt)
     command = ["/bin/sh", "-c", f"echo started >> {proof}"]
     start = keeper.Start(
-        command, {"PATH": PATH}, credentials=None, sandbox=None, limits=None, cgroup=""
+        command,
+        {"PATH": PATH},
+        credentials=None,
+        sandbox=None,
+        limits=None,
+        cgroup="",
+        files=OwnFiles(None, None, None, appends=False),
     )
     pids = [keeper.fork_keeper(files, 0, start) for _ in range(int(count))]
     for pid in pids:
