@@ -12,6 +12,7 @@ import pytest
 
 from builders.connector_builders import a_key, eventually, until_released
 from conformance.rigs import TEAM, KubernetesRig
+from connectors.errors import LogUnavailable
 from connectors.kubernetes.objects.naming import team_namespace, workload_name
 from connectors.kubernetes.objects.resources import PYTORCHJOB
 from connectors.protocol import Outcome, Workload
@@ -271,7 +272,15 @@ def test_a_raycluster_runs_until_it_is_stopped(rig: KubernetesRig) -> None:
     workload = replace(workload, slots=workload.slots[:1])
     start(rig, workload)
     until_slots(rig, workload.key, 1)
-    eventually(lambda: rig.log(workload.key, rank=1).endswith("worker\n"))
+
+    def has_a_worker() -> bool | None:
+        try:
+            return rig.log(workload.key, rank=1).endswith("worker\n") or None
+        except LogUnavailable:
+            # Its Pod has not started.
+            return None
+
+    eventually(has_a_worker)
     rig.connector.notify(workload.key)
     ended = until_released(rig.connector, workload.key)
     assert (ended.outcome, rig.log(workload.key).splitlines()[-1]) == (Outcome.STOPPED, "head")
