@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.context import open_api
-from cli.job_lookup import JOB_HELP, WAITING, id_of_job
+from cli.job_lookup import WAITING, JobArgument, id_of_job
 from cli.job_text import range_text
 from cli.output import Format, print_data, print_fields
 from cli.submitting import seconds
@@ -15,10 +15,7 @@ from cli.submitting import seconds
 
 def estimate(
     ctx: typer.Context,
-    job: Annotated[
-        str,
-        typer.Argument(metavar="JOB", help=JOB_HELP),
-    ],
+    job: JobArgument,
     horizon: Annotated[
         str, typer.Option(help="Simulated time, such as 12h, from 5m to 7d.")
     ] = "1d",

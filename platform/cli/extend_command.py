@@ -9,7 +9,7 @@ import typer
 
 from cli.context import open_api
 from cli.errors import CliError
-from cli.job_lookup import JOB_HELP, OPEN, id_of_job
+from cli.job_lookup import OPEN, JobArgument, id_of_job
 from cli.output import Format, money, plain, print_data, print_fields, print_table
 from cli.submitting import time_limit
 from primitives.durations import duration_of_seconds
@@ -17,7 +17,7 @@ from primitives.durations import duration_of_seconds
 
 def extend(
     ctx: typer.Context,
-    job: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)],
+    job: JobArgument,
     longer: Annotated[
         str | None,
         typer.Argument(

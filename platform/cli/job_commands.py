@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 from uuid import uuid4
@@ -16,11 +15,12 @@ from cli.context import environment, open_api
 from cli.error_lines import print_error_lines
 from cli.errors import CANCELLED, REFUSED, STILL_OPEN, TIMED_OUT, CliError, Refused, Unreachable
 from cli.job_lookup import (
+    FINAL,
     HELD,
-    JOB_HELP,
     OPEN,
     QUEUED,
     RUNNING,
+    JobArgument,
     array_of,
     id_of_array,
     id_of_job,
@@ -35,6 +35,7 @@ from cli.job_text import (
     print_plan,
 )
 from cli.output import Format, now_utc, print_data, tell
+from cli.polling import FAILURES_MAX, POLL_S
 from cli.submitting import (
     begin_time,
     bodies_of,
@@ -48,30 +49,11 @@ from cli.submitting import (
     time_limit,
     variables,
 )
-from primitives.state_words import state_phrase
 
-FINAL = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
-#: Pause between polls of `logs -f` and `wait`, in seconds. `wait` slows down to the second value.
-POLL_S = 1.0
-POLL_S_MAX = 5.0
-#: Number of failures in a row after which following ends.
-_FAILURES_MAX = 5
-#: Number of polls without a log after which the reason is printed, once.
-_LOOKS_IN_SILENCE = 3
-_LOG_PIECE = 262_144
-_LOG_PIECE_MIN = 16
-#: Numbers of bytes before the end of a log that are searched for its last lines.
-_TAIL_SIZES = (_LOG_PIECE, 4 * _LOG_PIECE, 16 * _LOG_PIECE)
-_OTHER_STREAM = {"stdout": "stderr", "stderr": "stdout"}
+#: Pause to which `wait` slows down, in seconds.
+_POLL_S_MAX = 5.0
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
-JobArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="JOB",
-        help=JOB_HELP,
-    ),
-]
 
 
 class SubmitCommand(TyperCommand):
@@ -430,201 +412,6 @@ def get(ctx: typer.Context, job: JobArgument, output: Output = Format.TABLE) -> 
         print_data(found, output)
 
 
-def logs(
-    ctx: typer.Context,
-    job: JobArgument,
-    follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Print new output until the job ends.")
-    ] = False,
-    rank: Annotated[int, typer.Option(min=0, help="Rank of the process.")] = 0,
-    stderr: Annotated[
-        bool, typer.Option("--stderr", help="Print standard error instead of standard output.")
-    ] = False,
-    attempt: Annotated[
-        int | None, typer.Option(min=1, help="Number of the attempt. Default: the latest.")
-    ] = None,
-    tail: Annotated[
-        int | None, typer.Option(min=1, metavar="LINES", help="Print only the last lines.")
-    ] = None,
-) -> None:
-    """Print a job's log. With -f, print new output of all attempts too.
-
-    A job has two logs: standard output, and with --stderr standard error.
-    """
-    api = open_api(ctx)
-    reader = LogReader(
-        api,
-        id_of_job(api, job),
-        rank=rank,
-        stream="stderr" if stderr else "stdout",
-        attempt=attempt,
-        tail=tail,
-    )
-    if follow:
-        _follow(reader, is_fixed=attempt is not None)
-    else:
-        reader.print_what_is_there()
-    if not reader.has_printed and reader.attempt is not None:
-        _tell_of_the_other_stream(reader, "" if attempt is None else f" --attempt {attempt}")
-
-
-def _tell_of_the_other_stream(reader: LogReader, attempt: str) -> None:
-    """Print that a log is empty, and whether the job wrote to the other stream."""
-    other = _OTHER_STREAM[reader.stream]
-    try:
-        piece = reader.piece(other, 0, _LOG_PIECE_MIN)
-    except Refused:
-        piece = None
-    if piece is None or not piece["text"]:
-        tell(f"Nothing was written to {reader.stream}.")
-        return
-    rank = f" --rank {reader.rank}" if reader.rank else ""
-    option = " --stderr" if other == "stderr" else ""
-    tell(
-        f"Nothing was written to {reader.stream}, but {other} has output: "
-        f"tidegate logs {reader.job_id}{option}{rank}{attempt}"
-    )
-
-
-class LogReader:
-    """Prints a log in pieces, and can continue after a failed piece."""
-
-    def __init__(
-        self,
-        api: Api,
-        job_id: str,
-        *,
-        rank: int,
-        stream: str,
-        attempt: int | None,
-        tail: int | None,
-    ) -> None:
-        self.api = api
-        self.job_id = job_id
-        self.rank = rank
-        self.stream = stream
-        self.attempt = attempt
-        self.offset = 0
-        #: How many lines of the existing output are wanted; None for all.
-        self.tail = tail
-        self.has_printed = False
-        self._looks_in_vain = 0
-
-    def found_nothing(self, why: str) -> None:
-        """Count a poll without a log. After a few polls, print the reason."""
-        self._looks_in_vain += 1
-        if self._looks_in_vain == _LOOKS_IN_SILENCE:
-            tell(f"No log yet. Waiting: {why}")
-
-    def piece(self, stream: str, offset: int, limit: int) -> dict[str, Any]:
-        """Return at most `limit` bytes of a stream of the rank, from `offset` on."""
-        return of_one_job(
-            self.api,
-            self.job_id,
-            "/logs",
-            rank=self.rank,
-            stream=stream,
-            attempt=self.attempt,
-            offset=offset,
-            limit=limit,
-        )
-
-    def print_what_is_there(self) -> bool:
-        """Print up to the present end of the log, and return whether the stream has ended."""
-        if self.tail is not None:
-            self._print_last_lines(self.tail)
-            self.tail = None
-        while True:
-            piece = self.piece(self.stream, self.offset, _LOG_PIECE)
-            self.has_printed = self.has_printed or piece["text"] != ""
-            sys.stdout.write(piece["text"])
-            sys.stdout.flush()
-            has_grown = piece["next_offset"] > piece["offset"]
-            # The next piece must belong to the same attempt, even if the job is requeued meanwhile.
-            self.attempt, self.offset = piece["attempt"], piece["next_offset"]
-            if piece["is_final"] or not has_grown:
-                if piece["is_final"] and piece["is_truncated"]:
-                    tell("(the log was cut at its size limit)")
-                return bool(piece["is_final"])
-
-    def _print_last_lines(self, count: int) -> None:
-        """Print the last `count` lines, or fewer if they are not in the last 4 MiB."""
-        for size in _TAIL_SIZES:
-            piece = self.piece(self.stream, -size, _LOG_PIECE)
-            begin, text = piece["offset"], piece["text"]
-            while piece["next_offset"] > piece["offset"] and not piece["is_final"]:
-                self.attempt = piece["attempt"]
-                piece = self.piece(self.stream, piece["next_offset"], _LOG_PIECE)
-                text += piece["text"]
-            lines = text.splitlines(keepends=True)
-            if begin == 0 or len(lines) > count:
-                break
-        self.has_printed = text != ""
-        sys.stdout.write("".join(lines[-count:]))
-        self.attempt, self.offset = piece["attempt"], piece["next_offset"]
-
-    def go_to_next_attempt(self) -> None:
-        """Start with the next attempt."""
-        assert self.attempt is not None
-        self.attempt += 1
-        self.offset = 0
-        tell(f"--- attempt {self.attempt} ---")
-
-
-def _follow(reader: LogReader, *, is_fixed: bool) -> None:
-    """Print until the job has ended, attempt by attempt.
-
-    A fixed attempt is printed until its end.
-    """
-    failures = 0
-    while True:
-        try:
-            job = of_one_job(reader.api, reader.job_id, "")
-            is_over = _follow_once(reader, job, is_fixed=is_fixed)
-            failures = 0
-        except Unreachable:
-            is_over = False
-            failures += 1
-            if failures == _FAILURES_MAX:
-                raise
-        if is_over:
-            return
-        api_module.sleep(POLL_S)
-
-
-def _follow_once(reader: LogReader, job: dict[str, Any], *, is_fixed: bool) -> bool:
-    latest, is_final = job["attempt"], job["state"] in FINAL
-    if latest == 0:
-        if is_final:
-            tell(f"The job {state_phrase(job['state'])} and never started, so there is no log.")
-        return is_final
-    if reader.attempt is None:
-        reader.attempt = latest
-    if reader.attempt > latest:
-        raise CliError(f"The job has no attempt {reader.attempt}.")
-    ranks = len((job["current_attempt"] or {}).get("slots", ())) or reader.rank + 1
-    if job["launch"] == "batch":
-        ranks = 1
-    elif job["launch"] == "manifest":
-        # Every Pod has a log, those without GPUs too. The server knows how many there are.
-        ranks = reader.rank + 1
-    if reader.rank >= ranks:
-        raise CliError(f"The job has {ranks} ranks, the last of them is rank {ranks - 1}.")
-    while True:
-        try:
-            has_ended = reader.print_what_is_there()
-        except Refused as refusal:
-            if refusal.status != 404 or is_final:
-                raise
-            # The attempt has no log yet, or it never got that far.
-            reader.found_nothing(str(refusal))
-            has_ended = reader.attempt < latest
-        if has_ended and not is_fixed and reader.attempt < latest:
-            reader.go_to_next_attempt()
-            continue
-        return has_ended and (is_fixed or is_final)
-
-
 def cancel(
     ctx: typer.Context,
     jobs: Annotated[list[str] | None, typer.Argument(metavar="JOB...")] = None,
@@ -713,7 +500,7 @@ def wait(
             failures = 0
         except Unreachable:
             failures += 1
-            if failures == _FAILURES_MAX:
+            if failures == FAILURES_MAX:
                 raise
         else:
             if is_array:
@@ -730,7 +517,7 @@ def wait(
             pause_s = min(pause_s, patience_s - waited_s)
         api_module.sleep(pause_s)
         waited_s += pause_s
-        pause_s = min(max(pause_s, POLL_S) * 1.5, POLL_S_MAX)
+        pause_s = min(max(pause_s, POLL_S) * 1.5, _POLL_S_MAX)
 
 
 def exit_code_of(job: dict[str, Any]) -> int:
@@ -748,4 +535,4 @@ def exit_code_of(job: dict[str, Any]) -> int:
     return 128 - code if code < 0 else min(code, 255)
 
 
-COMMANDS: Sequence[Callable[..., None]] = (ls, get, logs, cancel, requeue, hold, release, wait)
+COMMANDS: Sequence[Callable[..., None]] = (ls, get, cancel, requeue, hold, release, wait)

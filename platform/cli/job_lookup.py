@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
+
+import typer
 
 from cli.api import Api
 from cli.errors import CliError, Refused
@@ -14,10 +16,12 @@ from cli.output import tell
 
 #: The forms in which a user may name a job.
 JOB_HELP = "Its id, the end (c518) or the first 8 digits of the id, or the beginning of its name."
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)]
 HELD, QUEUED = ("held",), ("queued",)
 WAITING = (*HELD, *QUEUED)
 RUNNING = ("running", "preempting")
 OPEN = (*WAITING, "starting", *RUNNING)
+FINAL = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
 #: Number of jobs with one name that are searched.
 _NAMED_MAX = 200
 _END_OF_ID = re.compile(r"[0-9a-f]{4,12}")

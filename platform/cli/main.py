@@ -19,6 +19,7 @@ from cli.decisions_command import decisions
 from cli.estimate_command import estimate
 from cli.extend_command import extend
 from cli.limit_commands import limits_app
+from cli.logs_command import logs
 from cli.organization_commands import organization_app
 from cli.policy_commands import policy_app
 from cli.push_commands import quota_push
@@ -44,6 +45,7 @@ app.command()(people_commands.passwd)
 app.command(cls=job_commands.SubmitCommand)(job_commands.submit)
 for _command in job_commands.COMMANDS:
     app.command()(_command)
+app.command()(logs)
 app.command()(why)
 app.command()(fleet_commands.clusters)
 app.command()(fleet_commands.nodes)

@@ -10,17 +10,14 @@ from cli.alternatives_text import print_alternatives
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError, Refused, Unreachable
-from cli.job_lookup import JOB_HELP, WAITING, id_of_job, of_one_job, one_job
+from cli.job_lookup import WAITING, JobArgument, id_of_job, of_one_job, one_job
 from cli.job_text import print_explanation, print_reasons, starts_unknown
 from cli.output import Format, print_data
 
 
 def why(
     ctx: typer.Context,
-    job: Annotated[
-        str,
-        typer.Argument(metavar="JOB", help=JOB_HELP),
-    ],
+    job: JobArgument,
     history: Annotated[
         bool, typer.Option("--history", help="Show the past reasons for its wait instead.")
     ] = False,
