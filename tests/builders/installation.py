@@ -92,7 +92,7 @@ class Caller:
         return jobs
 
     def log(self, job_id: str, attempt: int, rank: int = 0) -> str:
-        """What a rank of an attempt has printed so far, at most 256 KiB; nothing is no error."""
+        """Return the output of a rank so far, at most 256 KiB, or an empty text."""
         asked = {"attempt": attempt, "rank": rank, "stream": "stdout", "limit": _LOG_BYTES_MAX}
         response = self.http.get(f"/jobs/{job_id}/logs", params=asked)
         if response.status_code == 404:

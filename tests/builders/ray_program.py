@@ -26,7 +26,7 @@ JOBS = {}
 
 
 def state_of(name):
-    """What the REST API says about a job."""
+    """Return the answer of the REST API about a job."""
     entrypoint, process, _ = JOBS[name]
     code = process.poll()
     status = "RUNNING" if code is None else "SUCCEEDED" if code == 0 else "FAILED"

@@ -1,4 +1,4 @@
-"""What a real Kubernetes would refuse of manifests, asked before they are queued."""
+"""Trials of manifests on a real Kubernetes before they are queued."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_securitys_demands_that_are_null_are_filled_in(rig: KubernetesRig) -> No
 
 
 def test_objects_that_the_pods_name_are_looked_for(rig: KubernetesRig) -> None:
-    """One ConfigMap of two is there. The portal has no right on Secrets, and says so.
+    """A missing ConfigMap is named. The portal has no right on Secrets, and says so.
 
     Planted: optional ones were looked for, too.
     """

@@ -266,7 +266,7 @@ def test_a_rayjob_runs_its_entrypoint_and_gives_its_cluster_back(rig: Kubernetes
 
 
 def test_a_raycluster_runs_until_it_is_stopped(rig: KubernetesRig) -> None:
-    """It is elastic: of 1 to 2 replicas, 1 is granted, and KubeRay makes one worker."""
+    """A RayCluster is elastic: of 1 to 2 replicas, 1 is granted, and KubeRay makes one worker."""
     workload = a_manifest(with_ray(rig, RAYCLUSTER_TEXT), "")
     assert [slot.mgpu for slot in workload.slots] == [8_000] * 2
     workload = replace(workload, slots=workload.slots[:1])

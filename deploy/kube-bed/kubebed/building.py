@@ -134,12 +134,12 @@ def build(binaries: Path, say: Callable[[str], None], server_s: int) -> None:
 
 
 def is_complete(binaries: Path) -> bool:
-    """Whether a build has ended well there that has all of these servers, of whatever version."""
+    """Return whether a complete build of the servers, of any version, is in `binaries`."""
     return all((binaries / name).exists() for name in (_STAMP, *_PROGRAMS))
 
 
 def find_go() -> str | None:
-    """A Go of this machine that is new enough."""
+    """Return the path of a Go compiler that is new enough, or None."""
     for candidate in (shutil.which("go"), "/usr/local/go/bin/go"):
         if candidate and Path(candidate).exists() and _is_new_enough(candidate):
             return candidate

@@ -29,7 +29,7 @@ def on_notice(signum, frame):
 
 
 class Training(Stateful):
-    """What a checkpoint holds. DCP loads it with another number of ranks, too."""
+    """State of model and optimizer. DCP loads it with another number of ranks, too."""
 
     def __init__(self, model, optimizer):
         self.model = model

@@ -91,7 +91,7 @@ class Shortage:
 
     @property
     def is_for_ever(self) -> bool:
-        """Whether the Pods need more than the limit itself."""
+        """Return whether the Pods need more than the limit itself."""
         return self.needed > self.hard
 
 
