@@ -18,6 +18,7 @@ from builders.connector_builders import eventually
 REPO = Path(__file__).resolve().parents[2]
 START_WITHIN_S = 240
 STOP_WITHIN_S = 120
+_JOIN_WITHIN_S = 400
 _LOG_BYTES_MAX = 256 << 10
 _OPEN_STATES = "held,queued,starting,running,preempting"
 
@@ -144,6 +145,23 @@ class Tidegate:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def join(self, script: str, *words: str, **folder: Path) -> str:
+        """Make a bed a cluster with its `deploy/*/join.py`, and return what that says.
+
+        `folder` is the bed's folder, under the name of its variable.
+        """
+        joined = subprocess.run(
+            [sys.executable, script, *words],
+            cwd=REPO,
+            env=self.environment | {name: str(value) for name, value in folder.items()},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_JOIN_WITHIN_S,
+        )
+        assert joined.returncode == 0, joined.stdout
+        return joined.stdout
 
     def hang_up(self) -> None:
         """Close the connections of all callers."""

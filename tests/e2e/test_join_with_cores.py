@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
-from builders.installation import REPO, Tidegate
+from builders.installation import Tidegate
 from kube.own_bed import a_kube_bed_beside
-from kube_bed import FOLDER_VARIABLE, KubeBed
+from kube_bed import KubeBed
 
 # The bed is the test's own: others of this worker are not started for it.
 pytestmark = [pytest.mark.story, pytest.mark.timeout(600), pytest.mark.flaky(reruns=1)]
-
-JOIN = "deploy/kube-bed/join.py"
 
 
 @pytest.fixture(scope="module")
@@ -26,17 +22,9 @@ def kubernetes() -> Iterator[KubeBed]:
 
 
 def join(tidegate: Tidegate, bed: KubeBed) -> str:
-    """What it says."""
-    return subprocess.run(
-        [sys.executable, JOIN, "--mode", "shared", "--cores", "cpu"],
-        cwd=REPO,
-        env=tidegate.environment | {FOLDER_VARIABLE: str(bed.folder)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=400,
-        check=False,
-    ).stdout
+    """Return what the script says."""
+    words = ("--mode", "shared", "--cores", "cpu")
+    return tidegate.join("deploy/kube-bed/join.py", *words, TIDEGATE_KUBE_BED=bed.folder)
 
 
 def test_joining_with_cores_makes_a_pool_that_runs_jobs(

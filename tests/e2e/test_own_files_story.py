@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,18 @@ from playwright.sync_api import Browser, Page, expect
 
 from builders.installation import REPO, Tidegate, settle
 from builders.lab import BORROWER, NODES, OWNER, POOL, a_lab
+from kube.own_bed import a_kube_bed_beside
+from kube_bed import KubeBed
 
 pytestmark = [pytest.mark.story, pytest.mark.timeout(600)]
 
 RECIPE = REPO / "docs/guide/recipes/train_plain.py"
 STEPS = 600
-SBATCH = Path(__file__).with_name("own_files") / "gpt.sbatch"
+OWN_FILES = Path(__file__).with_name("own_files")
+SBATCH = OWN_FILES / "gpt.sbatch"
+PYTORCHJOB = OWN_FILES / "pytorch-simple.yaml"
 WITHIN_MS = 30_000
+IVAN = "ivan@ai-company"
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +33,20 @@ def lab(tidegate: Tidegate) -> Tidegate:
     """The installation with a pool of 2 nodes, which nlp owns and inference borrows."""
     a_lab(tidegate)
     return tidegate
+
+
+@pytest.fixture(scope="module")
+def kubernetes() -> Iterator[KubeBed]:
+    """2 nodes of 8 H100, with the operators."""
+    with a_kube_bed_beside("files", nodes=2) as own:
+        yield own
+
+
+@pytest.fixture
+def with_kubernetes(lab: Tidegate, kubernetes: KubeBed) -> Tidegate:
+    """The same installation with a Kubernetes as its second cluster."""
+    lab.join("deploy/kube-bed/join.py", TIDEGATE_KUBE_BED=kubernetes.folder)
+    return lab
 
 
 def losses(log: str) -> list[str]:
@@ -45,7 +66,7 @@ def test_a_recipe_goes_on_at_the_step_that_it_saved(lab: Tidegate, tmp_path: Pat
     Planted: a handler that is never installed; a load that forgets the step; one that forgets the
     weights; a save that is not reported.
     """
-    borrower = lab.caller("ivan@ai-company")
+    borrower = lab.caller(IVAN)
     job = borrower.submit(
         BORROWER,
         nodes=1,
@@ -93,37 +114,51 @@ def drop(page: Page, file: Path) -> None:
     field.dispatch_event("drop", {"dataTransfer": dropped})
 
 
+@contextmanager
+def signed_in(tidegate: Tidegate, browser: Browser, login: str) -> Iterator[Page]:
+    """A page of the person, on which no script may fail."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.set_default_timeout(WITHIN_MS)
+    expect.set_options(timeout=WITHIN_MS)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(f"{tidegate.address}/")
+    page.get_by_label("Login").fill(login)
+    page.get_by_role("textbox", name="Password").fill(tidegate.personas[login].password)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name=re.compile("^Hello"))).to_be_visible()
+    yield page
+    page.close()
+    assert errors == []
+
+
+def submitted(page: Page, name: str) -> str:
+    """Submit what the page shows, and return the id of the job."""
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.get_by_role("heading", name=name)).to_be_visible()
+    return page.url.rpartition("/")[2].partition("?")[0]
+
+
 @pytest.mark.browser
 def test_an_sbatch_file_is_dropped_preempted_and_goes_on(lab: Tidegate, browser: Browser) -> None:
     """The file is not edited: its handler of USR1 lets the tasks of srun save.
 
     Planted: a notice that goes to the tasks and not to the shell.
     """
-    page = browser.new_page(viewport={"width": 1440, "height": 900})
-    page.set_default_timeout(WITHIN_MS)
-    expect.set_options(timeout=WITHIN_MS)
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    ivan = lab.personas["ivan@ai-company"]
-    page.goto(f"{lab.address}/")
-    page.get_by_label("Login").fill(ivan.login)
-    page.get_by_role("textbox", name="Password").fill(ivan.password)
-    page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("heading", name=re.compile("^Hello"))).to_be_visible()
-
-    page.goto(f"{lab.address}/submit?door=sbatch")
-    drop(page, SBATCH)
-    notes = page.get_by_role("region", name="What was read from the script")
-    for line in ("--partition=lab", "--nodes=2", "--gres=gpu:1", "--signal=B:USR1@300"):
-        expect(notes).to_contain_text(line)
-    page.get_by_role("button", name="Submit", exact=True).click()
-    expect(page.get_by_role("heading", name="gpt-345m")).to_be_visible()
-    job = page.url.rpartition("/")[2].partition("?")[0]
-
-    borrower = lab.caller(ivan.login)
-    settle(lambda: "1: step 50 " in borrower.log(job, 1) and "0: step 50 " in borrower.log(job, 1))
-    take_back(lab)
-    assert borrower.until(job, "succeeded")["attempt"] == 2
+    borrower = lab.caller(IVAN)
+    with signed_in(lab, browser, IVAN) as page:
+        page.goto(f"{lab.address}/submit?door=sbatch")
+        drop(page, SBATCH)
+        notes = page.get_by_role("region", name="What was read from the script")
+        for line in ("--partition=lab", "--nodes=2", "--gres=gpu:1", "--signal=B:USR1@300"):
+            expect(notes).to_contain_text(line)
+        job = submitted(page, "gpt-345m")
+        settle(
+            lambda: "1: step 50 " in borrower.log(job, 1) and "0: step 50 " in borrower.log(job, 1)
+        )
+        take_back(lab)
+        assert borrower.until(job, "succeeded")["attempt"] == 2
+        expect(page.get_by_text("succeeded", exact=True).first).to_be_visible()
     first, second = (borrower.log(job, attempt) for attempt in (1, 2))
     assert first.startswith("attempt 0: 2 tasks on 2 nodes from lab-001 on\n")
     assert "\nUSR1: the ranks save\n" in first
@@ -132,6 +167,24 @@ def test_an_sbatch_file_is_dropped_preempted_and_goes_on(lab: Tidegate, browser:
     assert saved.keys() == {"0", "1"}
     assert dict(re.findall(r"(\d): step (\d+) resumed", second)) == saved
     assert second.count("pretraining complete") == 2
-    expect(page.get_by_text("succeeded", exact=True).first).to_be_visible()
-    page.close()
-    assert errors == []
+
+
+@pytest.mark.browser
+@pytest.mark.kube
+def test_a_pytorchjob_is_dropped_and_runs(with_kubernetes: Tidegate, browser: Browser) -> None:
+    """The file is not edited: its master and its worker hold whole nodes of the cluster.
+
+    Against: a page that takes manifests for scripts.
+    """
+    caller = with_kubernetes.caller(IVAN)
+    with signed_in(with_kubernetes, browser, IVAN) as page:
+        page.goto(f"{with_kubernetes.address}/submit?door=sbatch")
+        drop(page, PYTORCHJOB)
+        job = submitted(page, "pytorch-simple")
+        ended = caller.until(job, "succeeded", "failed")
+        expect(page.get_by_text("succeeded", exact=True).first).to_be_visible()
+    attempt = ended["current_attempt"]
+    assert (ended["state"], attempt["cluster"]) == ("succeeded", "kubernetes")
+    assert [slot["mgpu"] for slot in attempt["slots"]] == [8_000, 8_000]
+    logs = [caller.log(job, 1, rank) for rank in (0, 1)]
+    assert logs == [f"rank {rank} of 2, master at port 23456\n" for rank in (0, 1)]

@@ -8,8 +8,6 @@ the report is the sum over both clusters, and Slurm's own accounting says the sa
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -17,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from builders.installation import REPO, Caller, Tidegate, settle
+from builders.installation import Caller, Tidegate, settle
 from slurm.own_bed import a_bed_beside
-from slurm_bed import FOLDER_VARIABLE, SlurmBed
+from slurm_bed import SlurmBed
 
 pytestmark = [pytest.mark.slurm, pytest.mark.story, pytest.mark.timeout(900)]
 
@@ -62,15 +60,7 @@ def both(tidegate: Tidegate, bed: SlurmBed) -> Tidegate:
         headers={"If-Match": f'"v{quota["version"]}"'},
     )
     assert changed.is_success, changed.text
-    joined = subprocess.run(
-        [sys.executable, "deploy/slurm-bed/join.py", "--settle-s", "0"],
-        cwd=REPO,
-        env=tidegate.environment | {FOLDER_VARIABLE: str(bed.folder)},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert joined.returncode == 0, joined.stdout + joined.stderr
+    tidegate.join("deploy/slurm-bed/join.py", "--settle-s", "0", TIDEGATE_SLURM_BED=bed.folder)
     settle(lambda: _capacity(admin) == {"local": 272_000, "slurm": 128_000})
     return tidegate
 

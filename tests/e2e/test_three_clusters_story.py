@@ -9,8 +9,6 @@ that back and starts there, whole. Each team has one row of the report, over all
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -19,13 +17,11 @@ from typing import Any
 
 import pytest
 
-from builders.installation import REPO, Caller, Tidegate, settle
+from builders.installation import Caller, Tidegate, settle
 from connectors.kubernetes.objects.naming import team_namespace
 from kube.own_bed import a_kube_bed_beside
-from kube_bed import FOLDER_VARIABLE as KUBE_FOLDER_VARIABLE
 from kube_bed import KubeBed
 from slurm.own_bed import a_bed_beside
-from slurm_bed import FOLDER_VARIABLE as SLURM_FOLDER_VARIABLE
 from slurm_bed import SlurmBed
 
 # The beds are the test's own: others of this worker are not started for it.
@@ -88,24 +84,11 @@ def company(slurm: SlurmBed, kubernetes: KubeBed, tidegate: Tidegate) -> Tidegat
             headers={"If-Match": f'"v{quota["version"]}"'},
         )
         assert changed.is_success, changed.text
-    _join(tidegate, "deploy/slurm-bed/join.py", "--settle-s", "0", folder=slurm.folder)
-    _join(tidegate, "deploy/kube-bed/join.py", folder=kubernetes.folder)
+    tidegate.join("deploy/slurm-bed/join.py", "--settle-s", "0", TIDEGATE_SLURM_BED=slurm.folder)
+    tidegate.join("deploy/kube-bed/join.py", TIDEGATE_KUBE_BED=kubernetes.folder)
     wanted = {name: nodes * NODE_MGPU for name, nodes in NODES.items()}
     settle(lambda: _capacity(admin) == wanted)
     return tidegate
-
-
-def _join(tidegate: Tidegate, *words: str, folder: Any) -> None:
-    joined = subprocess.run(
-        [sys.executable, *words],
-        cwd=REPO,
-        env=tidegate.environment
-        | {SLURM_FOLDER_VARIABLE: str(folder), KUBE_FOLDER_VARIABLE: str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
-    assert joined.returncode == 0, joined.stdout + joined.stderr
 
 
 def _capacity(caller: Caller) -> dict[str, int]:

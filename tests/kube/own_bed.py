@@ -16,7 +16,7 @@ from kube_bed import CONTROL, FOLDER_VARIABLE, KubeBed, NoKube, did_not_run, sta
 
 _SHARED_FIRST_PORT = 16_440  # the default of kubebed.settings
 _PORTS = 20  # of one bed, and some to spare
-_NAMES = ("story", "cores")
+_NAMES = ("story", "cores", "files")
 
 
 @contextmanager
