@@ -31,6 +31,8 @@ _OBJECT = re.compile(r"^(?:apiVersion|[ \t{]*\"apiVersion\")[ \t]*:", re.MULTILI
 #: A line that begins a document of YAML. No text in a document can have it.
 _MARKER = re.compile(r"---(?=[ \t\r\n]|$)")
 _KIND = re.compile(r"^kind:[ \t]*[\"']?(\w+)", re.MULTILINE)
+#: The label of a Pod that names its group.
+_GROUP = re.compile(r"\bkueue\.x-k8s\.io/pod-group-name[\"']?:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
 #: Kinds of objects that belong to the jobs of their file.
 _OTHER_OBJECTS = frozenset({"ConfigMap", "ResourceClaimTemplate", "Secret"})
 #: The most jobs of a file.
@@ -87,7 +89,7 @@ def bodies_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a body for each job of the manifest in `body`; `body` alone for any other request.
 
     Each has the whole file without the other jobs. Its lines keep their numbers. The items of a
-    List stay together. Raises CliError for too many jobs.
+    List stay together, and so do the Pods of a group. Raises CliError for too many jobs.
     """
     text = body.get("manifest")
     if not isinstance(text, str) or text.lstrip()[:1] == "{":
@@ -97,12 +99,15 @@ def bodies_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
         if _MARKER.match(line):
             documents.append([])
         documents[-1].append(line)
-    kinds = [_KIND.search("".join(lines)) for lines in documents]
-    jobs = [
-        number
-        for number, kind in enumerate(kinds)
-        if kind is not None and kind[1] not in _OTHER_OBJECTS
-    ]
+    texts = ["".join(lines) for lines in documents]
+    kinds = [_KIND.search(one) for one in texts]
+    # By job: the number of its document, or the name of its group of Pods.
+    jobs: dict[int | str, list[int]] = {}
+    for number, kind in enumerate(kinds):
+        if kind is not None and kind[1] not in _OTHER_OBJECTS:
+            group = _GROUP.search(texts[number]) if kind[1] == "Pod" else None
+            jobs.setdefault(number if group is None else group[1], []).append(number)
+    of_jobs = {number for numbers in jobs.values() for number in numbers}
     if len(jobs) < 2 or any(kind is not None and kind[1] == "List" for kind in kinds):
         return [dict(body)]
     if len(jobs) > JOBS_MAX:
@@ -111,12 +116,12 @@ def bodies_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
         {
             **body,
             "manifest": "".join(
-                _emptied(line) if number in jobs and number != job else line
+                _emptied(line) if number in of_jobs and number not in own else line
                 for number, lines in enumerate(documents)
                 for line in lines
             ),
         }
-        for job in jobs
+        for own in jobs.values()
     ]
 
 

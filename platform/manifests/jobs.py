@@ -35,7 +35,8 @@ class ManifestJob:
 
     `is_run` says that the portal runs jobs of its kind. `name` is None where the cluster was to
     choose one. `time_limit_s` is its own limit. `device_classes` are those that its claims name.
-    `manifest_objects` are the kinds of the other objects in its file, such as ConfigMap.
+    `kinds_of_others` are the kinds of the other objects in its file, such as ConfigMap.
+    `group` is the name of a group of Pods, which `document` describes as a JobSet.
     """
 
     document: Document
@@ -49,6 +50,7 @@ class ManifestJob:
     priority_class: str | None = None
     device_classes: frozenset[str] = frozenset()
     kinds_of_others: frozenset[str] = frozenset()
+    group: str | None = None
 
     @property
     def holders(self) -> tuple[PodSet, ...]:
@@ -79,4 +81,6 @@ class ManifestJob:
     @property
     def label(self) -> str:
         """The kind and the name, as people write them."""
+        if self.group is not None:
+            return f"Pods of group {self.group}"
         return f"{self.kind} {self.name}" if self.name else self.kind

@@ -14,6 +14,7 @@ from manifests.operators import (
     read_ray_job,
     read_train_job,
 )
+from manifests.pod_groups import JOBSET_API
 from manifests.pods import Claims, read_metadata, read_pod_spec, read_template
 from manifests.shapes import (
     PODS_MAX,
@@ -27,7 +28,6 @@ from manifests.shapes import (
 
 MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 MAX_SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
-POD_GROUP = "kueue.x-k8s.io/pod-group-name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ _SERVICE = (
 #: The kinds that are jobs, by the group of their apiVersion and their name.
 KINDS: Mapping[tuple[str, str], Kind] = {
     ("batch", "Job"): Kind("batch/v1", _job),
-    ("jobset.x-k8s.io", "JobSet"): Kind("jobset.x-k8s.io/v1alpha2", _jobset),
+    ("jobset.x-k8s.io", "JobSet"): Kind(JOBSET_API, _jobset),
     ("", "Pod"): Kind("v1", _pod),
     ("kubeflow.org", "PyTorchJob"): Kind("kubeflow.org/v1", read_pytorch_job),
     ("kubeflow.org", "MPIJob"): Kind("kubeflow.org/v2beta1", read_mpi_job),

@@ -71,11 +71,13 @@ def is_of_job_controller(mark: str) -> bool:
     return mark in ("controller-uid", "job-name") or mark.startswith("batch.kubernetes.io/")
 
 
-def read_metadata(metadata: Field, *, is_pod: bool = False) -> dict[str, str]:
+def read_metadata(
+    metadata: Field, *, is_pod: bool = False, known: frozenset[str] = frozenset()
+) -> dict[str, str]:
     """Check the metadata of an object or template, and return labels and annotations together.
 
     Owners, finalizers and marks of the portal are refused. A queue, and fields that a
-    cluster wrote into an object that was read from it, are ignored.
+    cluster wrote into an object that was read from it, are ignored. The marks in `known` pass.
     """
     for name, part in metadata.items():
         if name in _OF_SERVER:
@@ -89,11 +91,12 @@ def read_metadata(metadata: Field, *, is_pod: bool = False) -> dict[str, str]:
         marks = metadata.at(name)
         found |= marks.texts()
         for key, mark in marks.items():
-            _check_mark(key, mark, is_pod=is_pod)
+            if key not in known:
+                _check_mark(key, mark, is_pod=is_pod)
     return found
 
 
-_TOPOLOGY_MARKS = "kueue.x-k8s.io/podset-"
+TOPOLOGY_MARKS = "kueue.x-k8s.io/podset-"
 #: Marks of Kueue that the portal reads on the object itself.
 _READ_OF_KUEUE = frozenset(
     {
@@ -131,7 +134,7 @@ def _check_mark(key: str, mark: Field, *, is_pod: bool) -> None:
             mark.refuse("is the portal's own mark; leave it out")
     elif key == QUEUE:
         mark.ignore("the job goes to its team's queue")
-    elif (is_pod and key.startswith(_TOPOLOGY_MARKS)) or (not is_pod and key in _READ_OF_KUEUE):
+    elif (is_pod and key.startswith(TOPOLOGY_MARKS)) or (not is_pod and key in _READ_OF_KUEUE):
         return
     elif not is_pod and key.startswith("jobset.sigs.k8s.io/"):
         mark.refuse("is written by the JobSet controller; leave it out")

@@ -12,9 +12,11 @@ from manifests.documents import Document, Unreadable, read_documents
 from manifests.fields import Field
 from manifests.findings import Finding, Findings, Verdict
 from manifests.jobs import ManifestJob, PodSet
-from manifests.kinds import KINDS, MAX_SECONDS, POD_GROUP, Kind
+from manifests.kinds import KINDS, MAX_SECONDS, Kind
 from manifests.other_objects import OTHER_OBJECTS, read_other_object
+from manifests.pod_groups import GROUP_MARKS, JOBSET_API, POD_GROUP, GroupedPod, read_pod_group
 from manifests.pods import PRIORITY, read_metadata
+from manifests.shapes import Shape
 
 CLAIM_TEMPLATE = "ResourceClaimTemplate"
 CLAIM_API = "resource.k8s.io/v1"
@@ -22,6 +24,8 @@ CLAIM_API = "resource.k8s.io/v1"
 NAME_MAX = 63
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 _TOP = frozenset({"apiVersion", "kind", "metadata", "spec"})
+#: The marks of Kueue that the portal reads on a Pod that is a job.
+_MARKS_OF_PODS = frozenset({PRIORITY, MAX_SECONDS})
 _SHOWN_MAX = 80
 _LISTED_KINDS = ", ".join(name for (_, name), kind in KINDS.items() if not kind.refusal)
 
@@ -74,6 +78,7 @@ class _Reading:
         self._jobs: list[ManifestJob] = []
         self._device_classes: set[str] = set()
         self._others: dict[tuple[str, str | None], Document] = {}
+        self._groups: dict[str, list[GroupedPod]] = {}
 
     def manifest(self) -> Manifest:
         tops = [(one, self._top(one)) for one in self._documents]
@@ -93,6 +98,8 @@ class _Reading:
                 jobs.append((document, top))
         for document, top in jobs:
             self._take(document, top, claims)
+        for name, pods in self._groups.items():
+            self._take_group(name, pods, claims)
         if not self._documents:
             self._findings.add(0, "manifest", Verdict.REFUSED, "has no document with a job")
         elif len(self._jobs) > 1:
@@ -173,28 +180,48 @@ class _Reading:
             top.at("apiVersion").refuse(f"must be {kind.api_version}")
         marks = self._check_object(top)
         if name == "Pod" and POD_GROUP in marks:
-            top.at("metadata", "labels", POD_GROUP).refuse(
-                "groups of Pods are not run from manifests; write a Job or a JobSet"
-            )
+            pod = GroupedPod(document, top, marks)
+            self._groups.setdefault(marks[POD_GROUP][:NAME_MAX], []).append(pod)
+            return
         shape = kind.read(top, claims, marks)
-        job = ManifestJob(
-            document=document,
-            field=top,
-            api_version=kind.api_version,
-            kind=name,
-            name=_job_name(top),
-            pod_sets=shape.pod_sets,
-            is_run=not kind.refusal,
-            time_limit_s=_limit_of(top, marks, shape.time_limit_s),
-            priority_class=marks.get(PRIORITY) or _pod_priority(shape.pod_sets),
-            device_classes=frozenset(self._device_classes),
-            kinds_of_others=frozenset(kind for kind, _ in self._others),
-        )
-        self._jobs.append(job)
+        job = self._add(document, top, shape, marks, kind.api_version, not kind.refusal)
         if kind.refusal:
             top.at("kind").refuse(_kind_refusal(job, kind))
         else:
             _check_sizes(top, job)
+
+    def _take_group(
+        self, name: str, pods: list[GroupedPod], claims: Mapping[str, Gpus | None]
+    ) -> None:
+        group = read_pod_group(name, pods, claims, self._findings)
+        job = self._add(group.document, group.field, group.shape, group.marks, JOBSET_API)
+        _check_sizes(group.field, job)
+
+    def _add(
+        self,
+        document: Document,
+        top: Field,
+        shape: Shape,
+        marks: Mapping[str, str],
+        api_version: str,
+        is_run: bool = True,
+    ) -> ManifestJob:
+        job = ManifestJob(
+            document=document,
+            field=top,
+            api_version=api_version,
+            kind=_kind_of(top)[1],
+            name=_job_name(top),
+            pod_sets=shape.pod_sets,
+            is_run=is_run,
+            time_limit_s=_limit_of(top, marks, shape.time_limit_s),
+            priority_class=marks.get(PRIORITY) or _pod_priority(shape.pod_sets),
+            device_classes=frozenset(self._device_classes),
+            kinds_of_others=frozenset(kind for kind, _ in self._others),
+            group=marks.get(POD_GROUP),
+        )
+        self._jobs.append(job)
+        return job
 
     def _check_object(self, top: Field, known: frozenset[str] = _TOP) -> dict[str, str]:
         """Check the parts that every object has, and return its labels and annotations."""
@@ -206,7 +233,11 @@ class _Reading:
         metadata = top.at("metadata")
         if (given := metadata.at("name").text()) and not _NAME.fullmatch(given):
             metadata.at("name").refuse("must be in lower case, of letters, digits, '-' and '.'")
-        return read_metadata(metadata, is_pod=top.at("kind").value == "Pod")
+        is_pod = top.at("kind").value == "Pod"
+        marks = _MARKS_OF_PODS if is_pod else frozenset()
+        if is_pod and metadata.at("labels", POD_GROUP).is_given:
+            marks |= GROUP_MARKS
+        return read_metadata(metadata, is_pod=is_pod, known=marks)
 
 
 def _kind_of(top: Field) -> tuple[str, str]:

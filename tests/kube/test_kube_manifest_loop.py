@@ -79,12 +79,36 @@ spec:
 """
 
 
+#: Its Pods run for a second at least: usage has whole seconds.
+POD_GROUP = "---".join(
+    f"""
+apiVersion: v1
+kind: Pod
+metadata:
+  name: pod-{number}
+  labels: {{kueue.x-k8s.io/pod-group-name: lent}}
+  annotations: {{kueue.x-k8s.io/pod-group-total-count: "4"}}
+spec:
+  containers:
+  - name: main
+    image: registry.example.com/train:{min(number, 1)}
+    command: [/bin/sh, -c, "trap 'sleep 2; exit 0' TERM; sleep 1000 & wait"]
+    resources: {{limits: {{nvidia.com/gpu: 8}}}}
+"""
+    for number in range(4)
+)
+
+
 def metered_mgpu(attempt: Attempt) -> list[int]:
     segments = UsageSegment.objects.filter(attempt_id=attempt.id)
     return [one.guaranteed_mgpu + one.borrowed_mgpu for one in segments]
 
 
-@pytest.mark.parametrize("manifest", [JOB, PYTORCHJOB, MPIJOB], ids=["Job", "PyTorchJob", "MPIJob"])
+@pytest.mark.parametrize(
+    "manifest",
+    [JOB, PYTORCHJOB, MPIJOB, POD_GROUP],
+    ids=["Job", "PyTorchJob", "MPIJob", "group of Pods"],
+)
 def test_a_manifest_gives_back_what_it_borrowed_and_runs_again(
     kubernetes_rig: KubernetesRig, manifest: str
 ) -> None:

@@ -210,6 +210,37 @@ def test_each_job_of_a_manifest_is_submitted(server: Server, tmp_path: Path) -> 
     assert len({*keys, None}) == 3
 
 
+A_GROUP = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: a, labels: {kueue.x-k8s.io/pod-group-name: "ring"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: b, labels: {kueue.x-k8s.io/pod-group-name: ring}}
+"""
+
+
+def test_the_pods_of_a_group_are_one_job(server: Server, tmp_path: Path) -> None:
+    """A file of one group is sent as it is. Beside another job, its Pods stay together.
+
+    Planted: each Pod as a job of its own.
+    """
+    path = tmp_path / "pods.yaml"
+    path.write_text(A_GROUP)
+    server.routes["POST jobs"] = created()
+    assert server.run("submit", "--team", TEAM, str(path)).out == f"{JOB_ID}\n"
+    assert server.body(-1)["manifest"] == A_GROUP
+    alone = "---\napiVersion: batch/v1\nkind: Job\n"
+    path.write_text(A_GROUP + alone)
+    server.routes["POST jobs"] = [{"fits": True}, {"fits": True}, created(), created()]
+    server.run("submit", "--team", TEAM, str(path))
+    assert [server.body(number)["manifest"] for number in (-2, -1)] == [
+        f"{A_GROUP}---\n\n\n",
+        "\n\n\n---\n\n\n\n" + alone,
+    ]
+
+
 def test_no_job_of_a_manifest_is_submitted_if_one_is_refused(
     server: Server, tmp_path: Path
 ) -> None:
