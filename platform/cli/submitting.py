@@ -34,7 +34,7 @@ _KIND = re.compile(r"^kind:[ \t]*[\"']?(\w+)", re.MULTILINE)
 #: The label of a Pod that names its group.
 _GROUP = re.compile(r"\bkueue\.x-k8s\.io/pod-group-name[\"']?:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
 #: Kinds of objects that belong to the jobs of their file.
-_OTHER_OBJECTS = frozenset({"ConfigMap", "ResourceClaimTemplate", "Secret"})
+_OTHER_OBJECTS = frozenset({"ConfigMap", "ResourceClaimTemplate", "Secret", "Service"})
 #: The most jobs of a file.
 JOBS_MAX = 20
 _LARGE = re.compile(r"[0-9]{10,}(?:\.[0-9]+)?")

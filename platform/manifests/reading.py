@@ -35,8 +35,8 @@ class Manifest:
     """A text as it was read.
 
     `jobs` has one entry for each job in it, and `claims` the documents of claim templates beside
-    them. `other_objects` are the documents of ConfigMaps and Secrets. Nothing may run unless
-    `is_accepted`.
+    them. `other_objects` are the documents of ConfigMaps, Secrets and Services. Nothing may run
+    unless `is_accepted`.
     """
 
     jobs: tuple[ManifestJob, ...]
@@ -247,14 +247,15 @@ def _kind_of(top: Field) -> tuple[str, str]:
 
 
 def _unknown(group: str, name: str) -> str:
-    if (group, name) in (("", "PersistentVolumeClaim"), ("", "Service")):
+    if (group, name) == ("", "PersistentVolumeClaim"):
         return (
             "is not taken beside a job; create it in the team's namespace with kubectl, and name "
             "it in the Pods"
         )
     return (
         f"{name[:_SHOWN_MAX]} of {group[:_SHOWN_MAX] or 'v1'} is no kind of job; jobs are "
-        f"{_LISTED_KINDS}, with ResourceClaimTemplates, ConfigMaps and Secrets beside them"
+        f"{_LISTED_KINDS}, with ResourceClaimTemplates, ConfigMaps, Secrets and Services beside "
+        "them"
     )
 
 

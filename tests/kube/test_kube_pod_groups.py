@@ -9,8 +9,11 @@ import pytest
 
 from builders.connector_builders import a_key, eventually, observed, until_released
 from conformance.rigs import TEAM, KubernetesRig
-from connectors.kubernetes.objects.naming import team_namespace, workload_name
-from connectors.kubernetes.objects.resources import JOBSET, POD
+from connectors.kinds import ManifestTrial
+from connectors.kubernetes.attempts.manifest_trials import try_manifest
+from connectors.kubernetes.client.api import NotFound
+from connectors.kubernetes.objects.naming import OF_ATTEMPT, team_namespace, workload_name
+from connectors.kubernetes.objects.resources import JOBSET, POD, SERVICE
 from connectors.protocol import Outcome, WorkloadPhase
 from kube.test_kube_manifest_jobs import a_manifest, start, until_slots
 
@@ -132,3 +135,56 @@ def test_a_group_is_stopped_with_all_its_pods(rig: KubernetesRig) -> None:
     until_slots(rig, second.key, 2)
     rig.connector.notify(second.key)
     assert until_released(rig.connector, second.key).outcome is Outcome.STOPPED
+
+
+SERVICE_TEXT = """
+apiVersion: v1
+kind: Service
+metadata: {{name: ring}}
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector: {{app: ring}}
+---
+"""
+
+
+def test_pods_of_a_group_find_each_other_by_a_service_of_their_file(rig: KubernetesRig) -> None:
+    """The Service goes with the job.
+
+    Planted: no owner, so that it stayed; the subdomain with the name of the file.
+    """
+    rig.options["manifest_objects"] = ["Service"]
+    connector = rig.connector = rig.open()
+    text = GROUP_TEXT.replace(
+        "kueue.x-k8s.io/pod-group-name: sample-group",
+        "kueue.x-k8s.io/pod-group-name: sample-group\n    app: ring",
+    ).replace("  hostname: leader", "  hostname: leader\n  subdomain: ring")
+    text = text.replace("sleep 3", "sleep 8")
+    text = text.replace("  restartPolicy: Never\n", "  restartPolicy: Never\n  subdomain: ring\n")
+    script = """
+    for i in 1 2 3 4 5 6 7 8 9; do getent hosts leader.ring >/dev/null && break; sleep 0.3; done
+    getent hosts leader.ring | grep -c leader
+    """
+    workload = a_manifest(SERVICE_TEXT + text, script)
+    assert try_manifest(rig.options, rig.cluster_id, workload) == ManifestTrial()
+    uid = start(rig, workload)
+    assert until_released(connector, workload.key).outcome is Outcome.SUCCEEDED
+    assert [rig.log(workload.key, rank=rank) for rank in (1, 2)] == ["1\n"] * 2
+    namespace, name = team_namespace(TEAM), workload_name(workload.key)
+    path = SERVICE.path(namespace, f"{name}-beside-0")
+    found = rig.admin.get(path)
+    assert found["metadata"]["ownerReferences"][0]["uid"] == uid
+    assert found["spec"]["selector"] == {"app": "ring", OF_ATTEMPT: name}
+    selected = rig.admin.list(POD.collection(namespace), labels=f"{OF_ATTEMPT}={name}").items
+    assert len(selected) == 3
+    connector.forget(workload.key)
+
+    def is_gone() -> bool:
+        try:
+            rig.admin.get(path)
+        except NotFound:
+            return True
+        return False
+
+    eventually(is_gone)

@@ -298,17 +298,71 @@ def test_unknown_kinds_are_named() -> None:
     other = {"apiVersion": "example.com/v1", "kind": "Dream", "metadata": {"name": "x"}}
     assert refusals(other)[0][1] == (
         "Dream of example.com is no kind of job; jobs are Job, JobSet, Pod, PyTorchJob, MPIJob, "
-        "TrainJob, RayJob, RayCluster, with ResourceClaimTemplates, ConfigMaps and Secrets beside "
-        "them"
+        "TrainJob, RayJob, RayCluster, with ResourceClaimTemplates, ConfigMaps, Secrets and "
+        "Services beside them"
     )
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}}
-    assert refusals(a_job(), service) == [
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "x"}}
+    assert refusals(a_job(), claim) == [
         (
             "kind",
             "is not taken beside a job; create it in the team's namespace with kubectl, and name "
             "it in the Pods",
         )
     ]
+
+
+def a_service(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "ring"},
+        "spec": {"selector": {"app": "ring"}, **spec},
+    }
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"clusterIP": "None", "publishNotReadyAddresses": True},
+        {"type": "ClusterIP", "ports": [{"name": "a", "port": 80, "targetPort": "http"}]},
+    ],
+)
+def test_a_service_inside_the_cluster_stands_beside_a_job(spec: dict[str, Any]) -> None:
+    found = read(a_job(), a_service(**spec))
+    assert found.refusals == ()
+    assert found.job is not None
+    assert found.job.kinds_of_others == {"Service"}
+
+
+_INSIDE = "must be ClusterIP: the Service of a job is reached from inside the cluster only"
+_NOT_TAKEN = "is not taken in the Service of a job; leave it out"
+
+
+@pytest.mark.parametrize(
+    ("spec", "where", "detail"),
+    [
+        ({"type": "NodePort"}, "spec.type", _INSIDE),
+        ({"type": "LoadBalancer"}, "spec.type", _INSIDE),
+        ({"type": "ExternalName", "externalName": "x.example.com"}, "spec.type", _INSIDE),
+        ({"externalName": "x.example.com"}, "spec.externalName", _NOT_TAKEN),
+        ({"externalIPs": ["10.0.0.1"]}, "spec.externalIPs", _NOT_TAKEN),
+        ({"loadBalancerIP": "10.0.0.1"}, "spec.loadBalancerIP", _NOT_TAKEN),
+        (
+            {"ports": [{"port": 80, "nodePort": 30_080}]},
+            "spec.ports[0].nodePort",
+            "opens no port of nodes in the Service of a job; leave it out",
+        ),
+        (
+            {"clusterIP": "10.96.0.1"},
+            "spec.clusterIP",
+            "the cluster chooses the address; write None, or leave it out",
+        ),
+        ({"selector": {}}, "spec.selector", "is required: labels of the job's Pods"),
+    ],
+)
+def test_a_service_opens_nothing_to_others(spec: dict[str, Any], where: str, detail: str) -> None:
+    """Planted: a Service of every type; ports with those of nodes."""
+    assert (where, detail) in refusals(a_job(), a_service(**spec))
 
 
 def test_config_maps_and_secrets_stand_beside_a_job() -> None:

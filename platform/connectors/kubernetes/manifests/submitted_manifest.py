@@ -8,7 +8,7 @@ and the manifest leaves open.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from connectors.errors import WorkloadRejected
@@ -20,6 +20,7 @@ from connectors.kubernetes.manifests.operator_objects import (
     template_of_runtime,
 )
 from connectors.kubernetes.manifests.pod_template import TTL_S, kueue_labels, metadata, pool_of
+from connectors.kubernetes.manifests.services import renamed_services, service_spec
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.resources import CLAIM_TEMPLATE, JOB, resource_of
 from connectors.kubernetes.options.options import KubernetesOptions
@@ -30,6 +31,7 @@ from manifests.jobs import ManifestJob, PodSet
 from manifests.kinds import MAX_SECONDS, MIN_PARALLELISM
 from manifests.pods import PRIORITY, QUEUE, is_of_job_controller
 from manifests.reading import Manifest, read_manifest
+from manifests.services import SERVICE
 
 #: The annotation with which the completions of an elastic Job follow its parallelism.
 _EQUAL = "kueue.x-k8s.io/job-completions-equal-parallelism"
@@ -92,6 +94,9 @@ def manifest_objects(
     templates = _templates(item, job)
     for pods in job.pod_sets:
         _Template(workload, options, cluster_id, pool, claims).fill(templates[pods.name], pods)
+        if SERVICE in job.kinds_of_others:
+            marks = templates[pods.name]["metadata"]["labels"]
+            marks[naming.OF_ATTEMPT] = naming.workload_name(workload.key)
         _rename_sources(templates[pods.name]["spec"], other_names)
     if job.kind == "JobSet":
         for replicated in item["spec"]["replicatedJobs"]:
@@ -100,6 +105,7 @@ def manifest_objects(
         _rename_sources(item["spec"], other_names)
         patch_runtime(item, templates)
     _rename_hosts(item, job, naming.workload_name(workload.key))
+    _rename_services(item, job, other_names, naming.team_namespace(workload.team))
     suspended = item
     *path, last = resource_of(item).suspend_at
     for step in path:
@@ -118,7 +124,7 @@ def manifest_objects(
     )
     others = (
         *_claim_templates(workload, cluster_id, manifest, claims),
-        *_other_objects(workload, cluster_id, manifest, other_names),
+        *_other_objects(workload, cluster_id, manifest, other_names, tuple(templates.values())),
     )
     return item, others
 
@@ -371,12 +377,17 @@ def _other_objects(
     cluster_id: str,
     manifest: Manifest,
     names: Mapping[tuple[str, str], str],
+    templates: Collection[Json],
 ) -> list[Json]:
-    """Return the ConfigMaps and Secrets of the file. Each attempt has its own."""
+    """Return the ConfigMaps, Secrets and Services of the file. Each attempt has its own."""
     found = []
     for one in manifest.other_objects:
         item = _copied(one.value)
         name = names[str(item["kind"]), str(item["metadata"]["name"])]
+        if item["kind"] == SERVICE:
+            given = None if manifest.job is None else manifest.job.name
+            here = naming.workload_name(workload.key)
+            item["spec"] = service_spec(item, templates, given=given, here=here)
         found.append({**item, "metadata": metadata(workload, cluster_id, name=name)})
     return found
 
@@ -422,6 +433,28 @@ def _rename_hosts(item: Json, job: ManifestJob, name: str) -> None:
     def renamed(text: str) -> str:
         return host.sub(lambda found: f"{name}{found[1]}{f'.{name}' if found[2] else ''}", text)
 
+    _rewrite(item, job, renamed)
+
+
+def _rename_services(
+    item: Json, job: ManifestJob, names: Mapping[tuple[str, str], str], namespace: str
+) -> None:
+    """Write the names that the Services of the file have here where its Pods name them."""
+    renamed = renamed_services(names, namespace)
+    if renamed is None:
+        return
+    _rewrite(item, job, renamed)
+    specs = (
+        [] if job.kind == "TrainJob" else [one["spec"] for one in _templates(item, job).values()]
+    )
+    network = item["spec"].get("network") if job.kind == "JobSet" else None
+    for one in (*specs, *([network] if network else ())):
+        if subdomain := one.get("subdomain"):
+            one["subdomain"] = names.get((SERVICE, subdomain), subdomain)
+
+
+def _rewrite(item: Json, job: ManifestJob, renamed: Callable[[str], str]) -> None:
+    """Change the words of commands, arguments and variables of the job's containers."""
     for container in _containers(item, job):
         for member in ("command", "args"):
             if member in container:

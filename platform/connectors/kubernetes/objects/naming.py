@@ -44,6 +44,8 @@ ATTEMPT = "tidegate.io/attempt"
 CLUSTER = "tidegate.io/cluster"
 #: Label: the team, see `team_namespace`.
 TEAM = "tidegate.io/team"
+#: Label of Pods of a manifest with Services: the name of the attempt's object.
+OF_ATTEMPT = "tidegate.io/of-attempt"
 #: Label of Pods: `ROLE_RANK` for a Pod that is a rank with an index, and `ROLE_MEMBER` for one that
 #: only provides its GPUs to rank 0.
 ROLE = "tidegate.io/role"

@@ -267,7 +267,7 @@ class KubernetesOptions:
         listed(choice({name: name for name in OTHER_OBJECTS}), len(OTHER_OBJECTS)),
         title="Objects in manifests",
         help="Kinds of objects in the file of a manifest that are created with its job: ConfigMap, "
-        "Secret. For Secrets, secrets-role.yaml is applied, too. Default: none.",
+        "Secret, Service. For Secrets, secrets-role.yaml is applied, too. Default: none.",
         example=["ConfigMap"],
         default=[],
         is_more=True,
