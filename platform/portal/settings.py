@@ -162,6 +162,7 @@ INSTALLED_APPS = [
     "webapi",
     "outbox",
     "audit",
+    "ledger",
     "tenants",
     "clusters",
     "quotas",

@@ -1,0 +1,1 @@
+"""The ledger: double entry, append-only, for any kind of value and any owner."""

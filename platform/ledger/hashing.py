@@ -1,0 +1,92 @@
+"""Hashes of accounts, transfers and entries, equal to those that the database computes.
+
+The hashed text is a JSON list, so that no value can pass for its neighbour. Times are whole
+microseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from uuid import UUID
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def hash_of_account(ledger: str, owner: str, kind: str) -> bytes:
+    """Return the hash that stands before an account's first entry."""
+    return _hash_of([ledger, owner, kind])
+
+
+def hash_of_body(
+    *,
+    key: UUID,
+    debit_id: int,
+    credit_id: int,
+    amount: int,
+    state: str,
+    code: str,
+    resolves_id: UUID | None,
+    reverses_id: UUID | None,
+    enforces_limits: bool,
+    effective_at: datetime,
+    expires_at: datetime | None,
+    reference: str,
+    reason: str,
+) -> bytes:
+    """Return the hash of all that a caller chooses about a transfer."""
+    return _hash_of(
+        [
+            str(key),
+            debit_id,
+            credit_id,
+            amount,
+            str(state),
+            code,
+            None if resolves_id is None else str(resolves_id),
+            None if reverses_id is None else str(reverses_id),
+            enforces_limits,
+            in_microseconds(effective_at),
+            None if expires_at is None else in_microseconds(expires_at),
+            reference,
+            reason,
+        ]
+    )
+
+
+def hash_of_entry(
+    before: bytes,
+    *,
+    account_id: int,
+    sequence: int,
+    body_hash: bytes,
+    created_at: datetime,
+    balance: int,
+    held: int,
+    incoming: int,
+) -> bytes:
+    """Return the hash of an entry that follows the entry with the hash `before`."""
+    return _hash_of(
+        [
+            before.hex(),
+            account_id,
+            sequence,
+            body_hash.hex(),
+            in_microseconds(created_at),
+            balance,
+            held,
+            incoming,
+        ]
+    )
+
+
+def in_microseconds(moment: datetime) -> int:
+    """Return the whole microseconds from 1970 to `moment`."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def _hash_of(values: Sequence[object]) -> bytes:
+    return sha256(json.dumps(values, ensure_ascii=False).encode()).digest()
