@@ -166,6 +166,7 @@ INSTALLED_APPS = [
     "tenants",
     "clusters",
     "quotas",
+    "bank",
     "billing",
     "jobs",
     "portal",
@@ -347,6 +348,13 @@ LOCAL_UIDS = _range("TIDEGATE_LOCAL_UIDS", "1880000000-1880065535", low=1_000, h
 LOCAL_UNISOLATED = _bool("TIDEGATE_LOCAL_UNISOLATED", default=False)
 #: Interval after which the arbiter's leader reads everything again and compares it with its memory.
 CYCLES_COMPARED_EVERY_S = _int("TIDEGATE_CYCLES_COMPARED_EVERY_S", 300, low=0, high=86_400)
+#: How often credits are settled. It divides a day, so that each midnight (UTC) ends an interval.
+CREDITS_SETTLED_EVERY_S = _int("TIDEGATE_CREDITS_SETTLED_EVERY_S", 900, low=60, high=86_400)
+if 86_400 % CREDITS_SETTLED_EVERY_S:
+    raise BadSetting(
+        "TIDEGATE_CREDITS_SETTLED_EVERY_S must divide a day of 86400 s, such as 900, not "
+        f"{CREDITS_SETTLED_EVERY_S}."
+    )
 #: How many records of cycles are kept, for how long, and their total size. The limits apply to
 #: cycles that preempted jobs, and again to cycles that only started jobs.
 CYCLES_KEPT = _int("TIDEGATE_CYCLES_KEPT", 10_000, low=0, high=1_000_000)

@@ -1,0 +1,1 @@
+"""Credit banks of organizations: accounts, settlement of usage, switches; who may see them."""

@@ -1,0 +1,150 @@
+"""Credit banks: their switches, what was settled, and earnings that are not spent yet.
+
+The ledger holds the balances. Credits are whole millionths of a GPU-second of the reference GPU.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+
+from clusters.models import Pool
+from tenants.models import Node
+
+#: Cap of a balance by default and at most, in seconds of the team's guarantee.
+CAP_S = 14 * 86_400
+CAP_S_MAX = 365 * 86_400
+
+
+class CreditBank(models.Model):
+    """The switch of an organization's credit bank.
+
+    While it is off, nothing is settled and no balance orders anything. Balances stay.
+    """
+
+    organization = models.OneToOneField(
+        Node, models.PROTECT, primary_key=True, related_name="credit_bank"
+    )
+    is_on = models.BooleanField(default=False)
+    cap_s = models.PositiveIntegerField(default=CAP_S)
+    switched_at = models.DateTimeField()
+    version = models.IntegerField(default=1)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(cap_s__lte=CAP_S_MAX), name="credit_bank_cap_is_in_range"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"credit bank of {self.organization}"
+
+
+class CreditPool(models.Model):
+    """The credits of an organization in one pool. Its ledger is `credits:<id>`.
+
+    Use before `settled_until` is settled. `epoch` counts the changes of balances; snapshots of the
+    arbiter name it.
+    """
+
+    organization = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+")
+    settled_until = models.DateTimeField()
+    epoch = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "pool"], name="credit_pool_once_per_organization"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"credits of {self.organization} in {self.pool}"
+
+    @property
+    def ledger(self) -> str:
+        """The name of its ledger."""
+        return f"credits:{self.pk}"
+
+
+class Settlement(models.Model):
+    """A settled interval `[start, end)` in which a team borrowed. Append-only.
+
+    Its transfers have `effective_at` at its end.
+    """
+
+    credit_pool = models.ForeignKey(CreditPool, models.PROTECT, related_name="settlements")
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    recorded_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["credit_pool", "start"], name="interval_is_settled_once"
+            ),
+            models.CheckConstraint(condition=Q(end__gt=F("start")), name="settlement_has_a_length"),
+        ]
+
+    def __str__(self) -> str:
+        return f"settlement of {self.start:%Y-%m-%dT%H:%M:%SZ} in {self.credit_pool}"
+
+
+class SettlementLine(models.Model):
+    """One team's part of a settlement, in weighted millionths of a GPU-second. Append-only.
+
+    `guaranteed` and `used` are integrals over the interval. `paid` and `unpaid` are what the team
+    borrowed, and `lent` what it earned before its cap.
+    """
+
+    settlement = models.ForeignKey(Settlement, models.PROTECT, related_name="lines")
+    team = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    guaranteed = models.BigIntegerField()
+    used = models.BigIntegerField()
+    paid = models.BigIntegerField()
+    unpaid = models.BigIntegerField()
+    lent = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["settlement", "team"], name="settlement_line_once_per_team"
+            ),
+            models.CheckConstraint(
+                condition=Q(paid__gte=0, unpaid__gte=0, lent__gte=0)
+                & (Q(lent=0) | Q(paid=0, unpaid=0)),
+                name="team_borrows_or_lends",
+            ),
+            models.CheckConstraint(
+                condition=Q(paid=0, unpaid=0) | Q(used=F("guaranteed") + F("paid") + F("unpaid")),
+                name="settlement_line_adds_up",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.team} in {self.settlement}"
+
+
+class CreditLot(models.Model):
+    """Earnings of a team that expire at `expires_at` unless they are spent before.
+
+    The lots of a team sum to its balance where that is above 0. The oldest are spent first.
+    """
+
+    credit_pool = models.ForeignKey(CreditPool, models.PROTECT, related_name="lots")
+    team = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    expires_at = models.DateTimeField()
+    amount = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["credit_pool", "team", "expires_at"], name="credit_lot_once_per_expiry"
+            ),
+            models.CheckConstraint(condition=Q(amount__gt=0), name="credit_lot_has_credits"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.amount} of {self.team} until {self.expires_at:%Y-%m-%d}"

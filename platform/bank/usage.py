@@ -1,0 +1,107 @@
+"""Use and guarantees of an organization's teams over an interval, as exact integrals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connection
+
+from quotas.models import Quota, QuotaChange
+
+
+@dataclass(frozen=True, slots=True)
+class TeamUse:
+    """A team's part of an interval.
+
+    `guaranteed_mgpu` is the guarantee at its end. The integrals are in milli-GPU-seconds:
+    `guaranteed_mgpu_s` of the guarantee and `lendable_mgpu_s` of the part that others may use.
+    """
+
+    team: UUID
+    guaranteed_mgpu: int
+    guaranteed_mgpu_s: int
+    lendable_mgpu_s: int
+    used_mgpu_s: int
+
+
+def uses_of(organization: UUID, pool: UUID, start: datetime, end: datetime) -> tuple[TeamUse, ...]:
+    """Return the use of each team with a quota or with use in `[start, end)`, ordered by id.
+
+    Use is that of usage segments. Running attempts count until `end`, which must have passed.
+    """
+    guarantees = _guarantees(organization, pool, start, end)
+    used = _used(organization, pool, start, end)
+    return tuple(
+        TeamUse(team, *guarantees.get(team, (0, 0, 0)), used.get(team, 0))
+        for team in sorted(guarantees.keys() | used.keys())
+    )
+
+
+def _used(organization: UUID, pool: UUID, start: datetime, end: datetime) -> Mapping[UUID, int]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _USED, {"organization": organization, "pool": pool, "start": start, "end": end}
+        )
+        return {team: int(mgpu_s) for team, mgpu_s in cursor.fetchall()}
+
+
+def _guarantees(
+    organization: UUID, pool: UUID, start: datetime, end: datetime
+) -> Mapping[UUID, tuple[int, int, int]]:
+    """Return by team the guarantee at `end`, its integral, and that of its lendable part."""
+    quotas = Quota.objects.filter(
+        node__organization=organization, node__kind="team", node__archived_at=None, pool=pool
+    )
+    steps: dict[UUID, list[tuple[datetime, int, int]]] = {}
+    changes = QuotaChange.objects.filter(quota__in=quotas, at__gt=start).order_by("-at", "-pk")
+    later = list(changes.values_list("quota_id", "at", "before", "after"))
+    now: dict[UUID, tuple[UUID, int, int]] = {}
+    for quota in quotas:
+        now[quota.pk] = (
+            quota.node_id,
+            quota.guaranteed_mgpu,
+            _lendable(quota.guaranteed_mgpu, quota.lend_limit_mgpu),
+        )
+        steps[quota.pk] = []
+    # Changes are undone, the latest first, until the values are those at `start`.
+    values = {pk: (guaranteed, lendable) for pk, (_, guaranteed, lendable) in now.items()}
+    at_end = dict(values)
+    for quota_id, at, before, _ in later:
+        if at < end:
+            steps[quota_id].append((at, *values[quota_id]))
+        earlier = before or {"guaranteed_mgpu": 0, "lend_limit_mgpu": None}
+        guaranteed = int(earlier["guaranteed_mgpu"])
+        values[quota_id] = guaranteed, _lendable(guaranteed, earlier["lend_limit_mgpu"])
+        if at >= end:
+            at_end[quota_id] = values[quota_id]
+    found = {}
+    for pk, (team, _, _) in now.items():
+        guaranteed_mgpu_s = lendable_mgpu_s = 0
+        since, (guaranteed, lendable) = start, values[pk]
+        for at, next_guaranteed, next_lendable in [*reversed(steps[pk]), (end, 0, 0)]:
+            seconds = int(at.timestamp()) - int(since.timestamp())
+            guaranteed_mgpu_s += guaranteed * seconds
+            lendable_mgpu_s += lendable * seconds
+            since, guaranteed, lendable = at, next_guaranteed, next_lendable
+        found[team] = at_end[pk][0], guaranteed_mgpu_s, lendable_mgpu_s
+    return found
+
+
+def _lendable(guaranteed_mgpu: int, lend_limit_mgpu: int | None) -> int:
+    return guaranteed_mgpu if lend_limit_mgpu is None else min(guaranteed_mgpu, lend_limit_mgpu)
+
+
+_USED = """
+SELECT a.team_id, SUM(
+    (s.guaranteed_mgpu + s.borrowed_mgpu)
+    * date_part('epoch', LEAST(s."end", %(end)s) - GREATEST(s.start, %(start)s))::bigint
+)
+FROM billing_usagesegment s
+JOIN billing_meteredattempt a ON a.id = s.attempt_id
+WHERE s.start < %(end)s AND (s."end" > %(start)s OR s."end" IS NULL)
+    AND a.organization_id = %(organization)s AND a.pool_id = %(pool)s
+GROUP BY a.team_id
+"""
