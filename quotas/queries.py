@@ -111,6 +111,18 @@ def quota_snapshot(pools: Collection[UUID] | None = None) -> QuotaSnapshot:
     )
 
 
+def ranks_of(organization: Node) -> dict[UUID, int]:
+    """Return the rank for spare GPUs of each node of the organization; 0 without one."""
+    policy = OrganizationPolicy.objects.filter(organization=organization).first()
+    paths = [] if policy is None else policy.rank
+    ranked = {f"{path}/": RANK_FIRST - place for place, path in enumerate(paths)}
+    ranks: dict[UUID | None, int] = {None: 0}
+    nodes = Node.objects.filter(organization=organization).order_by("path")
+    for pk, parent, path in nodes.values_list("pk", "parent_id", "path"):
+        ranks[pk] = ranked.get(path) or ranks[parent]
+    return {pk: rank for pk, rank in ranks.items() if pk is not None}
+
+
 def _tree(ranked: dict[str, int], rules: dict[str, OrganizationPolicy]) -> Iterable[TreeNode]:
     """Yield nodes in the order of their paths, so that parents come first."""
     ranks: dict[str | None, int] = {None: 0}

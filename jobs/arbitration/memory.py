@@ -34,6 +34,7 @@ from billing.fair_use import RecentUse
 from clusters.queries import read_fleet
 from jobs.arbitration.snapshots import (
     Surroundings,
+    balances_around,
     one_instant,
     queued_jobs,
     read_surroundings,
@@ -126,14 +127,15 @@ class Memory:
                 if _AROUND in noted or is_due:
                     fleet, tree = read_fleet(fleet), quota_snapshot()
                 usage = _used(known, noted, now, is_due=is_due)
-                around = read_surroundings(now, fleet, usage, tree)
+                balances = before.balances if tree is before.tree else None
+                around = read_surroundings(now, fleet, usage, tree, balances)
                 changed = _changed(known, around, noted, now)
                 if changed is None:
                     known = _whole(since, now, around, known.use)
                 else:
                     if _AROUND not in noted:
                         _log_mismatch(around, before)
-                    _bring_up_to_date(known, around, changed)
+                    _bring_up_to_date(known, around, changed, now)
                     _touch(known, noted)
                     known.since, known.at = since, now
                     if is_due:
@@ -295,7 +297,9 @@ DELETE FROM jobs_change WHERE id IN (
 """
 
 
-def _bring_up_to_date(known: _Known, around: Surroundings, changed: Collection[str]) -> None:
+def _bring_up_to_date(
+    known: _Known, around: Surroundings, changed: Collection[str], now: datetime
+) -> None:
     core, before = known.core, known.around
     if (around.tree, around.pool_weights) != (before.tree, before.pool_weights):
         tree = around.tree
@@ -308,6 +312,7 @@ def _bring_up_to_date(known: _Known, around: Surroundings, changed: Collection[s
     # Keep the old object, which has already computed its answers.
     known.around = around._replace(usable=before.usable)
     _update_jobs(known, changed)
+    core.set_balances(balances_around(around, known.attempts(), now))
 
 
 def _update_jobs(known: _Known, changed: Collection[str]) -> None:

@@ -14,6 +14,7 @@ from django.db import connection, transaction
 
 from arbiter.api.policy import Policy
 from arbiter.api.snapshot import (
+    Balance,
     Claim,
     Level,
     OtherPool,
@@ -26,6 +27,7 @@ from arbiter.api.snapshot import (
     Usage,
 )
 from arbiter.explain.sentences import Names
+from bank.balances import StoredBalances, balances_of, read_balances
 from billing.fair_use import read_usage
 from bulk.arrays import uuid_array
 from clusters.queries import Fleet, accepting, read_fleet
@@ -57,6 +59,7 @@ class Surroundings(NamedTuple):
     claims: tuple[Claim, ...]
     pool_weights: tuple[PoolWeight, ...]
     usage: tuple[Usage, ...]
+    balances: StoredBalances
     policy: Policy
     withheld: tuple[Withheld, ...]
     usable: UsableClusters
@@ -94,10 +97,12 @@ def read_surroundings(
     fleet: Fleet | None = None,
     usage: tuple[Usage, ...] | None = None,
     tree: QuotaSnapshot | None = None,
+    balances: StoredBalances | None = None,
 ) -> Surroundings:
     """Read the small data, and the data that changes with time alone.
 
-    Fleet, recent use and tree are read unless the caller gives them.
+    Fleet, recent use and tree are read unless the caller gives them, and `balances` are read again
+    if they changed.
     """
     stale_after = timedelta(seconds=settings.STALE_AFTER_S)
     return Surroundings(
@@ -110,6 +115,7 @@ def read_surroundings(
             for pool, weight in _rows("SELECT id::text, weight FROM clusters_pool")
         ),
         usage=read_usage(now) if usage is None else usage,
+        balances=read_balances(balances),
         policy=arbiter_policy(),
         withheld=withheld_jobs(now),
         usable=UsableClusters(),
@@ -124,6 +130,7 @@ def reading_of(
     queued: Iterable[QueuedJob],
 ) -> Reading:
     """Return the separately read parts as one reading."""
+    attempts = tuple(running)
     snapshot = Snapshot(
         taken_at=int(now.timestamp()),
         nodes=around.tree.nodes,
@@ -131,13 +138,21 @@ def reading_of(
         priority_classes=around.tree.priority_classes,
         devices=around.fleet.devices,
         clusters=around.clusters,
-        running=tuple(running),
+        running=attempts,
         queued=tuple(queued),
         claims=around.claims,
         pool_weights=around.pool_weights,
         usage=around.usage,
+        balances=balances_around(around, attempts, now),
     )
     return Reading(snapshot, around.policy, around.withheld)
+
+
+def balances_around(
+    around: Surroundings, running: Iterable[RunningJob], now: datetime
+) -> tuple[Balance, ...]:
+    """Return the credits of all teams, less the holds of `running`."""
+    return balances_of(around.balances, running, around.tree.quotas, around.pool_weights, now)
 
 
 def _rows(sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

@@ -91,7 +91,7 @@ def settle_next_interval(credit_pool_id: int, now: datetime) -> bool:
     end = first_boundary(start + timedelta(seconds=1))
     if not bank.is_on or end + SETTLED_AFTER > now:
         return False
-    zone = _zone_of(credit_pool.organization_id)
+    zone = zone_of(credit_pool.organization_id)
     uses = uses_of(credit_pool.organization_id, credit_pool.pool_id, start, end)
     weight = credit_pool.pool.weight
     books = _Books(credit_pool, uses)
@@ -249,7 +249,8 @@ def store_lots(
 ) -> None:
     """Replace the earnings of the teams whose earnings changed."""
     changed = [team for team in after if tuple(before.get(team, ())) != tuple(after[team])]
-    CreditLot.objects.filter(credit_pool=credit_pool, team_id__in=changed).delete()
+    teams = [UUID(team) for team in changed]
+    CreditLot.objects.filter(credit_pool=credit_pool, team_id__in=teams).delete()
     CreditLot.objects.bulk_create(
         [
             CreditLot(
@@ -264,7 +265,8 @@ def store_lots(
     )
 
 
-def _zone_of(organization: UUID) -> ZoneInfo:
+def zone_of(organization: UUID) -> ZoneInfo:
+    """Return the time zone of the organization's days and months."""
     policy = OrganizationPolicy.objects.filter(organization=organization).first()
     return ZoneInfo("UTC" if policy is None else policy.time_zone)
 

@@ -15,6 +15,7 @@ from cli.audit_command import audit
 from cli.change_commands import changes_app
 from cli.checkpoint_command import checkpoint
 from cli.context import Commands
+from cli.credits_commands import credits_app
 from cli.decisions_command import decisions
 from cli.estimate_command import estimate
 from cli.extend_command import extend
@@ -56,6 +57,7 @@ quota_app.command("push")(quota_push)
 app.add_typer(quota_app, name="quota")
 app.add_typer(changes_app, name="quota-changes")
 app.add_typer(policy_app, name="policy")
+app.add_typer(credits_app, name="credits")
 app.add_typer(limits_app, name="limits")
 app.add_typer(report_app, name="report")
 app.add_typer(organization_app, name="organization")

@@ -12,10 +12,10 @@ import typer
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
+from cli.organizations import organization_named
 from cli.output import Format, duration, gpus, money, print_data, print_fields, print_table, tell
 from cli.submitting import number, seconds
 
-_ORGANIZATIONS_MAX = 1_000
 _CLASSES_MAX = 500
 _YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 #: Settings that are typed in GPUs: the API's name by the name here.
@@ -202,12 +202,7 @@ def _class_named(api: Api, name: str, organization: str | None) -> Mapping[str, 
 def _path(api: Api, organization: str | None) -> str:
     if organization is None:
         return "policy"
-    found = list(api.items("organizations", most=_ORGANIZATIONS_MAX))
-    for one in found:
-        if organization == one["slug"]:
-            return f"organizations/{one['id']}/policy"
-    names = ", ".join(str(one["slug"]) for one in found[:10])
-    raise CliError(f"There is no organization {organization[:63]!r}. Known: {names or 'none'}.")
+    return f"organizations/{organization_named(api, organization)['id']}/policy"
 
 
 def _version(shown: Mapping[str, Any]) -> str:

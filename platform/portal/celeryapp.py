@@ -22,6 +22,7 @@ app.conf.beat_schedule = {
         "task": "quotas.tasks.carry_out_planned_changes",
         "schedule": 15.0,
     },
+    "settle-credits": {"task": "bank.tasks.settle_credits", "schedule": 60.0},
     "drop-old-sessions": {"task": "jobs.tasks.drop_old_sessions", "schedule": 3600.0},
 }
 

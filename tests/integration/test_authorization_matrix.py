@@ -269,6 +269,13 @@ TABLE: dict[tuple[str, str], Case] = {
     ("PATCH", "organizations/<uuid:organization_id>/policy"): a_case(
         "401 200 200 403 403 403 403 403 403 403 404", {"min_run_s": 7}, If_Match='"v1"'
     ),
+    # Credits: everybody of the organization sees them, and its administrators switch the bank.
+    ("GET", "credits"): a_case(MEMBERS, query="?organization=ai-company&pool=h100"),
+    ("GET", "credits/statement"): a_case(MEMBERS, query="?team=ai-company/research/nlp&pool=h100"),
+    ("GET", "organizations/<uuid:organization_id>/credit-bank"): a_case(MEMBERS),
+    ("PATCH", "organizations/<uuid:organization_id>/credit-bank"): a_case(
+        "401 200 200 403 403 403 403 403 403 403 404", {"is_on": True}, If_Match='"v1"'
+    ),
     # Jobs: bob's job in nlp.
     ("GET", "jobs"): a_case(CUT_TO_ALL),
     ("POST", "jobs"): a_case("401 201 201 201 403 201 201 403 403 201 404", a_body(pool="h100")),

@@ -290,6 +290,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/credits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the credits of an organization in a pool
+         * @description Teams come in their order for spare GPUs.
+         */
+        get: operations["get_credits"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/credits/statement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a team's credits of a month, line by line
+         * @description Get the statement.
+         */
+        get: operations["get_credit_statement"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/cycles": {
         parameters: {
             query?: never;
@@ -948,6 +988,30 @@ export interface paths {
          * @description Rename an organization.
          */
         patch: operations["rename_organization"];
+        trace?: never;
+    };
+    "/api/v1/organizations/{organization_id}/credit-bank": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an organization's credit bank
+         * @description Get the settings.
+         */
+        get: operations["get_credit_bank"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change an organization's credit bank
+         * @description Switching it on posts nothing for the time before.
+         */
+        patch: operations["change_credit_bank"];
         trace?: never;
     };
     "/api/v1/organizations/{organization_id}/policy": {
@@ -2632,6 +2696,28 @@ export interface components {
          * @enum {string}
          */
         ConditionEnum: "succeeded" | "ended" | "failed";
+        /** @description The credit bank of an organization. */
+        CreditBank: {
+            /** @description Highest balance, as seconds of the guarantee */
+            cap_s: number;
+            /** @description Lowest balance from borrowing, as seconds of the guarantee */
+            readonly floor_s: number;
+            is_on?: boolean;
+            organization: string;
+            /**
+             * Format: date-time
+             * @description When it was last switched on or off
+             */
+            switched_at: string;
+            version?: number;
+        };
+        /** @description A change of a credit bank. Missing settings stay. */
+        CreditBankUpdateRequest: {
+            /** @description Highest balance, as seconds of the guarantee */
+            cap_s?: number;
+            /** @description Whether credits are settled and order spare GPUs. Use before the switch is never settled */
+            is_on?: boolean;
+        };
         /** @description Totals of the organizations with one currency, and their check. */
         CurrencySums: {
             check: components["schemas"]["ChargebackCheck"];
@@ -2920,6 +3006,15 @@ export interface components {
             /** Format: date-time */
             latest: string | null;
             method: string;
+        };
+        /** @description Earnings that are not spent yet. */
+        Expiring: {
+            amount_ugpu_s: number;
+            /**
+             * Format: date
+             * @description Day at the end of which they expire
+             */
+            last_day: string;
         };
         /** @description The reason why a job waits. */
         Explanation: {
@@ -4361,6 +4456,19 @@ export interface components {
             /** @description Worth of one device relative to the reference GPU, per mille. Default for a new pool: 1000 for GPUs, 10 for cores */
             weight?: number;
         };
+        /** @description All credits of an organization in a pool. */
+        PoolCredits: {
+            /** @description Balance of the common account. All balances and this one sum to 0 */
+            common_ugpu_s: number;
+            /** @description Whether the credit bank is on */
+            is_on: boolean;
+            organization: string;
+            pool: string;
+            /** Format: date-time */
+            settled_until: string | null;
+            /** @description In their order for spare GPUs, by rank and then by credits */
+            teams: components["schemas"]["TeamCredits"][];
+        };
         /** @description A pool after the change. */
         PoolEffect: {
             /** @description Healthy devices now, on all enabled clusters */
@@ -5330,6 +5438,41 @@ export interface components {
             /** @default 86400 */
             horizon_s?: number;
         };
+        /** @description A team's credits in a month of its organization's time zone. */
+        Statement: {
+            /** @description The opening balance plus all lines */
+            closing_ugpu_s: number;
+            /** Format: date-time */
+            end: string;
+            expiring: components["schemas"]["Expiring"][];
+            lines: components["schemas"]["StatementLine"][];
+            opening_ugpu_s: number;
+            pool: string;
+            /** Format: date-time */
+            start: string;
+            team: string;
+        };
+        /** @description All transfers of one day, of one kind, with one other account. */
+        StatementLine: {
+            /** @description Above 0: credits that the team got */
+            amount_ugpu_s: number;
+            /** @description Balance after the line */
+            balance_ugpu_s: number;
+            /** Format: date */
+            day: string;
+            kind: components["schemas"]["StatementLineKindEnum"];
+            /** @description Path of the other team; empty: the common account */
+            other: string;
+        };
+        /**
+         * @description * `lent` - lent
+         *     * `common` - common
+         *     * `above_cap` - above_cap
+         *     * `expired` - expired
+         *     * `dividend` - dividend
+         * @enum {string}
+         */
+        StatementLineKindEnum: "lent" | "common" | "above_cap" | "expired" | "dividend";
         /**
          * @description * `cancelled` - cancelled
          *     * `preempted` - preempted
@@ -5428,6 +5571,18 @@ export interface components {
             usage: components["schemas"]["JobUsage"];
             /** @description Username */
             user: string;
+        };
+        /** @description The credits of a team. */
+        TeamCredits: {
+            balance_ugpu_s: number;
+            /** @description Earnings above it go to the common account */
+            cap_ugpu_s: number;
+            /** @description At this balance borrowing is unpaid */
+            floor_ugpu_s: number;
+            guaranteed_mgpu: number;
+            team: string;
+            /** @description Balance in whole tenths of a day of the guarantee, which order spare GPUs */
+            tenths: number;
         };
         /** @description A team in a pool, without (`before`) and with (`after`) the change. */
         TeamEffect: {
@@ -6841,6 +6996,104 @@ export interface operations {
                 };
             };
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_credits: {
+        parameters: {
+            query: {
+                /** @description Slug of the organization */
+                organization: string;
+                /** @description Name of the pool */
+                pool: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolCredits"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_credit_statement: {
+        parameters: {
+            query: {
+                /** @description Month such as 2026-11. Default: the present one */
+                month?: string;
+                /** @description Name of the pool */
+                pool: string;
+                /** @description Path of the team */
+                team: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Statement"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8985,6 +9238,131 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_credit_bank: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreditBank"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_credit_bank: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CreditBankUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreditBank"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -352,13 +352,15 @@ class Balance:
     """The credits of a team in a pool, in millionths of a GPU-second of the reference GPU.
 
     `held`, never negative, is the part that is on hold for the further run of its borrowed
-    attempts.
+    attempts. `epoch` is the number of the change of balances that made it. It decides nothing, but
+    it tells which balances a recorded cycle saw.
     """
 
     team: str
     pool: str
     credits: int
     held: int = 0
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,8 +371,8 @@ class Snapshot:
     as capacity only as far as attempts still run on it. A pool without a weight has the weight of
     the reference GPU.
 
-    A pool without any balance has no credit bank: all teams are equally rich, and nothing is
-    unpaid. In a pool with balances, a team without one has 0 credits.
+    A team without a balance has no credit bank: it counts with 0 credits, and nothing that it
+    borrows is unpaid.
     """
 
     taken_at: int

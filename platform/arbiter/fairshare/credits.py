@@ -20,15 +20,14 @@ class Credits:
     """The credits that the teams of one pool can spend in a cycle.
 
     A borrowed start holds the credits for an hour. `weight` is the pool's, per mille. Credits are
-    in millionths of a GPU-second of the reference GPU. Without any balance there is no credit bank:
-    all teams are equal and nothing is unpaid.
+    in millionths of a GPU-second of the reference GPU. A team without a balance has no credit bank:
+    it counts with 0 credits and pays nothing.
     """
 
     __slots__ = (
         "_first",
         "_floor_s",
         "_guaranteed",
-        "_has_bank",
         "_tenths_unpaid",
         "_to_spend",
         "_tree",
@@ -49,12 +48,10 @@ class Credits:
         self._weight = weight
         self._floor_s = floor_s
         self._to_spend: dict[int, int] = {}
-        self._has_bank = False
         # A paying team is above the floor, so its value is at least that of the floor, rounded
         # down.
         self._tenths_unpaid = -floor_s // TENTH_OF_A_DAY_S - 1
         for balance in balances:
-            self._has_bank = True
             team = tree.index.get(balance.team, ROOT)
             if team != ROOT:
                 self._to_spend[team] = balance.credits - balance.held
@@ -78,20 +75,19 @@ class Credits:
 
     def is_unpaid(self, team: int) -> bool:
         """Return whether the team's borrowing is unpaid, because its credits are at the floor."""
-        if not self._has_bank or team == ROOT:
+        if team not in self._to_spend:
             return False
         floor = -self._guaranteed[team] * self._weight * self._floor_s
-        return self._to_spend.get(team, 0) <= floor
+        return self._to_spend[team] <= floor
 
     def hold(self, team: int, mgpu: int) -> None:
         """Hold the credits for the first hour of a borrowed start."""
-        if self._has_bank:
+        if team in self._to_spend:
             if self._first is None:
                 self._first = self._copy()
-            cost = mgpu * self._weight * CHARGED_AT_START_S
-            self._to_spend[team] = self._to_spend.get(team, 0) - cost
+            self._to_spend[team] -= mgpu * self._weight * CHARGED_AT_START_S
 
     def _copy(self) -> Credits:
         twin = Credits(self._tree, self._guaranteed, (), weight=self._weight, floor_s=self._floor_s)
-        twin._has_bank, twin._to_spend = self._has_bank, self._to_spend.copy()
+        twin._to_spend = self._to_spend.copy()
         return twin

@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
+from bank.switching import switch_on
 from billing.models import RateCard, RateLine, UsageClass
 from clusters.models import Cluster, Pool
 from clusters.registration import add_cluster, add_pool, change_cluster
@@ -198,6 +199,7 @@ def _load_rules(company: Company, *, actor: Actor, now: datetime) -> None:
         actor=actor,
         now=now,
     )
+    switch_on(Node.objects.get(path=f"{company.slug}/"), actor=actor, now=now)
     for part in company.priority_classes:
         rules = ClassRules(
             order=part.order,

@@ -397,7 +397,7 @@ def test_who_borrows_unpaid_comes_behind_every_debtor_who_pays() -> None:
             a_queued("a", "x/a", gpus=8, submitted_at=NOW - 1),
             a_queued("b", "x/b", gpus=8, submitted_at=NOW - 900),
         ],
-        credits={"x/a": -2},
+        credits={"x/a": -2, "x/b": 0},
     )
     assert started(snapshot) == ["a"]
 
@@ -416,6 +416,20 @@ def test_who_is_one_credit_above_the_floor_pays_and_comes_first() -> None:
     floor = -9_000 * GPU * 1_000
     balances = (Balance("x/a", "h100", floor + 1), Balance("x/b", "h100", floor))
     assert started(replace(snapshot, balances=balances), credit_floor_s=9_000) == ["a"]
+
+
+def test_a_team_without_a_bank_is_never_unpaid() -> None:
+    """b's organization has no bank, so b counts with 0 credits, before a's debt of two days."""
+    snapshot = a_snapshot(
+        quotas={"x": 1, "x/a": 1, "y": 0, "y/b": 0},
+        devices=devices(1),
+        queued=[
+            a_queued("a", "x/a", gpus=8, submitted_at=NOW - 900),
+            a_queued("b", "y/b", gpus=8, submitted_at=NOW - 1),
+        ],
+        credits={"x/a": -2},
+    )
+    assert started(snapshot) == ["b"]
 
 
 def test_without_a_bank_nothing_is_unpaid() -> None:

@@ -242,7 +242,7 @@ def test_what_is_unpaid_is_not_spared() -> None:
             devices=devices(2),
             running=two().running,
             queued=two().queued,
-            credits={"o/b1": 1, "o/mine": 0},
+            credits={"o/b0": 0, "o/b1": 1, "o/mine": 0},
         )
     )
     assert victims(owing, Policy(min_run_s=501)) == ["a"]

@@ -1,0 +1,109 @@
+"""Representations of credits. Amounts are millionths of a GPU-second of the reference GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from bank.models import CAP_S_MAX, CreditBank
+from credits.settlement import TransferKind
+from quotas.installation import installation_policy
+from webapi.serializers import StrictSerializer, UtcTimeField, WholeNumberField, YesOrNoField
+
+#: Kinds of lines of a statement.
+LINE_KINDS = tuple(kind.value for kind in TransferKind)
+
+
+class CreditBankSerializer(serializers.ModelSerializer[CreditBank]):
+    """The credit bank of an organization."""
+
+    organization = serializers.CharField(source="organization.slug")
+    cap_s = serializers.IntegerField(help_text="Highest balance, as seconds of the guarantee")
+    floor_s = serializers.SerializerMethodField(
+        help_text="Lowest balance from borrowing, as seconds of the guarantee"
+    )
+    switched_at = UtcTimeField(help_text="When it was last switched on or off")
+
+    class Meta:
+        model = CreditBank
+        fields = ["organization", "is_on", "cap_s", "floor_s", "switched_at", "version"]
+
+    def get_floor_s(self, bank: CreditBank) -> int:
+        """Return the floor of the installation."""
+        return installation_policy().credit_floor_s
+
+
+class CreditBankUpdateSerializer(StrictSerializer):
+    """A change of a credit bank. Missing settings stay."""
+
+    is_on = YesOrNoField(
+        required=False,
+        help_text="Whether credits are settled and order spare GPUs. Use before the switch is "
+        "never settled",
+    )
+    cap_s = WholeNumberField(
+        min_value=0,
+        max_value=CAP_S_MAX,
+        required=False,
+        help_text="Highest balance, as seconds of the guarantee",
+    )
+
+
+class TeamCreditsSerializer(serializers.Serializer[Any]):
+    """The credits of a team."""
+
+    team = serializers.CharField(source="team.display_path")
+    guaranteed_mgpu = serializers.IntegerField()
+    balance_ugpu_s = serializers.IntegerField()
+    floor_ugpu_s = serializers.IntegerField(help_text="At this balance borrowing is unpaid")
+    cap_ugpu_s = serializers.IntegerField(help_text="Earnings above it go to the common account")
+    tenths = serializers.IntegerField(
+        help_text="Balance in whole tenths of a day of the guarantee, which order spare GPUs"
+    )
+
+
+class PoolCreditsSerializer(serializers.Serializer[Any]):
+    """All credits of an organization in a pool."""
+
+    organization = serializers.CharField(source="organization.slug")
+    pool = serializers.CharField(source="pool.name")
+    is_on = serializers.BooleanField(help_text="Whether the credit bank is on")
+    settled_until = UtcTimeField(allow_null=True)
+    common_ugpu_s = serializers.IntegerField(
+        source="pool_ugpu_s",
+        help_text="Balance of the common account. All balances and this one sum to 0",
+    )
+    teams = TeamCreditsSerializer(
+        many=True, help_text="In their order for spare GPUs, by rank and then by credits"
+    )
+
+
+class StatementLineSerializer(serializers.Serializer[Any]):
+    """All transfers of one day, of one kind, with one other account."""
+
+    day = serializers.DateField()
+    kind = serializers.ChoiceField(choices=LINE_KINDS)
+    other = serializers.CharField(help_text="Path of the other team; empty: the common account")
+    amount_ugpu_s = serializers.IntegerField(help_text="Above 0: credits that the team got")
+    balance_ugpu_s = serializers.IntegerField(help_text="Balance after the line")
+
+
+class ExpiringSerializer(serializers.Serializer[Any]):
+    """Earnings that are not spent yet."""
+
+    last_day = serializers.DateField(help_text="Day at the end of which they expire")
+    amount_ugpu_s = serializers.IntegerField()
+
+
+class StatementSerializer(serializers.Serializer[Any]):
+    """A team's credits in a month of its organization's time zone."""
+
+    team = serializers.CharField(source="team.display_path")
+    pool = serializers.CharField(source="pool.name")
+    start = UtcTimeField()
+    end = UtcTimeField()
+    opening_ugpu_s = serializers.IntegerField()
+    closing_ugpu_s = serializers.IntegerField(help_text="The opening balance plus all lines")
+    lines = StatementLineSerializer(many=True)
+    expiring = ExpiringSerializer(many=True)

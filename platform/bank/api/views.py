@@ -1,0 +1,148 @@
+"""Credits of teams, and the switch of the credit bank."""
+
+from __future__ import annotations
+
+import re
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from bank.api.serializers import (
+    CreditBankSerializer,
+    CreditBankUpdateSerializer,
+    PoolCreditsSerializer,
+    StatementSerializer,
+)
+from bank.settling import zone_of
+from bank.statements import credits_in, statement_of
+from bank.switching import bank_of, change_bank
+from primitives.clock import SystemClock
+from primitives.errors import FieldError, InvalidRequest, PreconditionFailed
+from quotas.administration import named_pool
+from tenants.access import visible_node
+from tenants.api.authentication import actor_from
+from tenants.models import NodeKind
+from webapi.paging import refuse_unknown_parameters
+from webapi.parameters import Parameters, text
+from webapi.preconditions import etag_of, required_version
+from webapi.serializers import answers, etag_header, if_match_header
+
+_IF_MATCH = if_match_header("The ETag of the version on which the change is based")
+_ETAG = etag_header("Version")
+_MONTH = re.compile(r"(20[0-9]{2})-(0[1-9]|1[0-2])")
+
+
+class CreditsParameters(Parameters):
+    """The organization and the pool."""
+
+    organization: str = text("Slug of the organization", required="give its slug")
+    pool: str = text("Name of the pool", required="give the name of a pool")
+
+
+class StatementParameters(Parameters):
+    """The team, the pool and the month."""
+
+    team: str = text("Path of the team", required="give the path of a team")
+    pool: str = text("Name of the pool", required="give the name of a pool")
+    month: str | None = text("Month such as 2026-11. Default: the present one", most=7)
+
+
+class CreditsDetail(APIView):
+    """The credits of an organization in a pool."""
+
+    @extend_schema(
+        operation_id="get_credits",
+        summary="Get the credits of an organization in a pool",
+        description="Teams come in their order for spare GPUs.",
+        parameters=CreditsParameters.in_openapi(),
+        responses=answers({200: PoolCreditsSerializer}, 404),
+    )
+    def get(self, request: Request) -> Response:
+        """Get the credits."""
+        asked = CreditsParameters.read(request)
+        node = visible_node(actor_from(request), asked.organization)
+        if node.kind != NodeKind.ORGANIZATION:
+            raise InvalidRequest(
+                f"{node.display_path} is no organization. Give the slug of one.",
+                errors=[FieldError("/organization", "is no organization")],
+            )
+        found = credits_in(node, named_pool(asked.pool))
+        return Response(PoolCreditsSerializer(found).data)
+
+
+class CreditStatement(APIView):
+    """A team's statement of a month."""
+
+    @extend_schema(
+        operation_id="get_credit_statement",
+        summary="Get a team's credits of a month, line by line",
+        parameters=StatementParameters.in_openapi(),
+        responses=answers({200: StatementSerializer}, 404),
+    )
+    def get(self, request: Request) -> Response:
+        """Get the statement."""
+        asked = StatementParameters.read(request)
+        team = visible_node(actor_from(request), asked.team)
+        if team.kind != NodeKind.TEAM:
+            raise InvalidRequest(
+                f"{team.display_path} is no team, and only teams have credits.",
+                errors=[FieldError("/team", "is no team")],
+            )
+        pool = named_pool(asked.pool)
+        if asked.month is None:
+            today = SystemClock().now().astimezone(zone_of(team.organization_id))
+            year, month = today.year, today.month
+        elif found := _MONTH.fullmatch(asked.month):
+            year, month = int(found[1]), int(found[2])
+        else:
+            raise InvalidRequest(
+                f"month must be a month such as 2026-11, not {asked.month!r}.",
+                errors=[FieldError("/month", "is not a month")],
+            )
+        return Response(StatementSerializer(statement_of(team, pool, year, month)).data)
+
+
+class CreditBankDetail(APIView):
+    """The credit bank of one organization."""
+
+    @extend_schema(
+        operation_id="get_credit_bank",
+        summary="Get an organization's credit bank",
+        parameters=[_ETAG],
+        responses=answers({200: CreditBankSerializer}, 404),
+    )
+    def get(self, request: Request, organization_id: UUID) -> Response:
+        """Get the settings."""
+        refuse_unknown_parameters(request, set())
+        bank = bank_of(actor_from(request), organization_id)
+        return Response(CreditBankSerializer(bank).data, headers={"ETag": etag_of(bank.version)})
+
+    @extend_schema(
+        operation_id="change_credit_bank",
+        summary="Change an organization's credit bank",
+        description="Switching it on posts nothing for the time before.",
+        request=CreditBankUpdateSerializer,
+        parameters=[_IF_MATCH, _ETAG],
+        responses=answers({200: CreditBankSerializer}, 403, 404, 412, 428),
+    )
+    def patch(self, request: Request, organization_id: UUID) -> Response:
+        """Change the settings. A 412 has the `current` ones."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        body = CreditBankUpdateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        try:
+            bank = change_bank(
+                organization_id,
+                body.validated_data,
+                actor=actor,
+                if_version=required_version(request),
+                now=SystemClock().now(),
+            )
+        except PreconditionFailed as stale:
+            current = CreditBankSerializer(bank_of(actor, organization_id)).data
+            raise PreconditionFailed(stale.detail, current=current) from stale
+        return Response(CreditBankSerializer(bank).data, headers={"ETag": etag_of(bank.version)})

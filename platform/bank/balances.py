@@ -1,0 +1,100 @@
+"""Balances for the arbiter: what the ledger holds, less the holds of what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from django.conf import settings
+from django.db import connection
+
+from arbiter.api.snapshot import Balance, PoolWeight, Quota, RunningJob
+from arbiter.fairshare.decay import CHARGED_AT_START_S
+from bank.settling import SETTLED_AFTER
+from credits.settlement import SETTLEMENTS_MISSED
+
+
+class _Epoch(NamedTuple):
+    """The state of the credits of one organization in one pool."""
+
+    credit_pool: int
+    epoch: int
+    settled_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBalances:
+    """The balances in the ledger as of `epochs`: (team, pool, credits, epoch, settled_until).
+
+    Every team of an organization whose bank is on has a balance in each of its pools.
+    """
+
+    epochs: tuple[_Epoch, ...] = ()
+    rows: tuple[tuple[str, str, int, int, datetime], ...] = ()
+
+
+def read_balances(before: StoredBalances | None = None) -> StoredBalances:
+    """Return the balances of all banks that are on; `before` itself while no epoch changed.
+
+    The caller gives no `before` where the tree may have changed. Takes one query, or two.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_EPOCHS)
+        epochs = tuple(_Epoch(*row) for row in cursor.fetchall())
+        if before is not None and before.epochs == epochs:
+            return before
+        if not epochs:
+            return StoredBalances()
+        cursor.execute(_BALANCES, [[one.credit_pool for one in epochs]])
+        return StoredBalances(epochs, tuple(cursor.fetchall()))
+
+
+def balances_of(
+    stored: StoredBalances,
+    running: Iterable[RunningJob],
+    quotas: Iterable[Quota],
+    weights: Iterable[PoolWeight],
+    now: datetime,
+) -> tuple[Balance, ...]:
+    """Return the balances with what is on hold for the borrowed GPUs in use (R-94).
+
+    A hold is the credits of an hour. Each settlement renews it; after two missed ones it is dead.
+    """
+    if not stored.rows:
+        return ()
+    in_use: dict[tuple[str, str], int] = {}
+    for run in running:
+        key = run.team, run.pool
+        in_use[key] = in_use.get(key, 0) + run.mgpu
+    guaranteed = {(quota.node, quota.pool): quota.guaranteed_mgpu for quota in quotas}
+    weight_of = {one.pool: one.permille for one in weights}
+    alive_s = SETTLEMENTS_MISSED * settings.CREDITS_SETTLED_EVERY_S + SETTLED_AFTER.seconds
+    found = []
+    for team, pool, credits, epoch, settled_until in stored.rows:
+        held = 0
+        if (now - settled_until).total_seconds() < alive_s:
+            borrowed = max(0, in_use.get((team, pool), 0) - guaranteed.get((team, pool), 0))
+            held = borrowed * weight_of[pool] * CHARGED_AT_START_S
+        found.append(Balance(team, pool, credits, held, epoch))
+    return tuple(found)
+
+
+_EPOCHS = """
+SELECT c.id, c.epoch, c.settled_until
+FROM bank_creditpool c
+JOIN bank_creditbank b ON b.organization_id = c.organization_id AND b.is_on
+ORDER BY c.id
+"""
+_BALANCES = """
+SELECT n.id::text, c.pool_id::text, COALESCE(a.posted_credits - a.posted_debits, 0),
+    c.epoch, c.settled_until
+FROM bank_creditpool c
+JOIN tenants_node n
+    ON n.organization_id = c.organization_id AND n.kind = 'team' AND n.archived_at IS NULL
+LEFT JOIN ledger_account a
+    ON a.ledger = 'credits:' || c.id AND a.owner = n.id::text AND a.kind = 'team'
+WHERE c.id = ANY(%s)
+ORDER BY n.id, c.id
+"""

@@ -1,0 +1,188 @@
+"""`tidegate credits`: balances, statements, and the credit bank of an organization."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cli.api import Api
+from cli.context import open_api
+from cli.errors import CliError
+from cli.organizations import organization_named
+from cli.output import Format, gpus, plain, print_data, print_fields, print_table, tell
+from cli.submitting import seconds
+
+_POOLS_MAX = 1_000
+_UGPU_S_PER_TENTH_GPU_HOUR = 360_000_000
+_DAY_S = 86_400
+#: What a line of a statement is, by its kind: for credits that come in, and for those that go.
+_LINES = {
+    "lent": ("lent to {}", "borrowed from {}"),
+    "common": ("", "borrowed GPUs without a guarantee"),
+    "above_cap": ("", "borrowed from teams at their cap"),
+    "expired": ("", "expired"),
+    "dividend": ("dividend", ""),
+}
+
+credits_app = typer.Typer(
+    no_args_is_help=True,
+    help="Credits earned by lending and paid for borrowing.",
+    rich_markup_mode=None,
+)
+
+Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+OfPool = Annotated[
+    str | None, typer.Option("--pool", help="The pool. Required if there are several.")
+]
+OfOrganization = Annotated[
+    str | None,
+    typer.Option("--organization", help="Its slug. Required if there are several."),
+]
+
+
+@credits_app.command("list")
+def credits_list(
+    ctx: typer.Context,
+    pool: OfPool = None,
+    organization: OfOrganization = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """List the credits of all teams in a pool, in their order for spare GPUs.
+
+    Balances are GPU-hours of the reference GPU. DAYS is the balance over the team's guarantee.
+    Teams are ordered by rank, and in one rank by DAYS. All balances sum to 0.
+    """
+    api = open_api(ctx)
+    found = api.get(
+        "credits",
+        organization=organization_named(api, organization)["slug"],
+        pool=_pool(api, pool),
+    )
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    if not found["is_on"]:
+        tell(f"The credit bank of {found['organization']} is off.")
+    print_table(
+        ["TEAM", "GUARANTEED", "DAYS", "BALANCE", "FLOOR", "CAP"],
+        [
+            [
+                each["team"],
+                gpus(each["guaranteed_mgpu"]),
+                _days(each),
+                *(_hours(each[name]) for name in ("balance_ugpu_s", "floor_ugpu_s", "cap_ugpu_s")),
+            ]
+            for each in found["teams"]
+        ]
+        + [["(common account)", "", "", _hours(found["common_ugpu_s"]), "", ""]],
+        squeeze="TEAM",
+        keep_end=True,
+    )
+    tell(f"Settled until {plain(found['settled_until'] or 'never')}.")
+
+
+@credits_app.command("statement")
+def credits_statement(
+    ctx: typer.Context,
+    team: Annotated[str, typer.Argument(metavar="TEAM", help="Path of the team.")],
+    pool: OfPool = None,
+    month: Annotated[
+        str | None, typer.Option(metavar="MONTH", help="Such as 2026-11. Default: this month.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show a team's credits of a month: who paid for what, in GPU-hours of the reference GPU."""
+    api = open_api(ctx)
+    found = api.get("credits/statement", team=team, pool=_pool(api, pool), month=month)
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    print_table(
+        ["DAY", "ENTRY", "AMOUNT", "BALANCE"],
+        [
+            ["", "opening balance", "", _hours(found["opening_ugpu_s"])],
+            *(
+                [
+                    each["day"],
+                    _entry(each),
+                    _hours(each["amount_ugpu_s"]),
+                    _hours(each["balance_ugpu_s"]),
+                ]
+                for each in found["lines"]
+            ),
+            ["", "closing balance", "", _hours(found["closing_ugpu_s"])],
+        ],
+        squeeze="ENTRY",
+        keep_end=True,
+    )
+    for each in found["expiring"][:3]:
+        tell(f"{_hours(each['amount_ugpu_s'])} GPU-hours expire after {each['last_day']}.")
+
+
+@credits_app.command("bank")
+def credits_bank(
+    ctx: typer.Context,
+    switch: Annotated[
+        str | None, typer.Argument(metavar="[on|off]", help="Without it, only show the bank.")
+    ] = None,
+    organization: OfOrganization = None,
+    cap: Annotated[
+        str | None, typer.Option(help="Highest balance, as time of the guarantee: 14d.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show or change the credit bank of an organization.
+
+    Use before the bank is switched on is never settled. While it is off, balances stay.
+    """
+    if switch not in (None, "on", "off"):
+        raise CliError(f"Say on or off, not {switch!r}.")
+    api = open_api(ctx)
+    path = f"organizations/{organization_named(api, organization)['id']}/credit-bank"
+    shown, tag = api.get_tagged(path)
+    body: dict[str, Any] = {} if switch is None else {"is_on": switch == "on"}
+    if cap is not None:
+        body["cap_s"] = seconds(cap, "--cap")
+    if body:
+        shown = api.patch(path, body, if_match=tag)
+    if output is not Format.TABLE:
+        print_data(shown, output)
+        return
+    print_fields(
+        [
+            ("organization", shown["organization"]),
+            ("bank", "on" if shown["is_on"] else "off"),
+            ("cap", f"{shown['cap_s'] / _DAY_S:g} days of guarantee"),
+            ("floor", f"-{shown['floor_s'] / _DAY_S:g} days of guarantee"),
+            ("switched", shown["switched_at"]),
+        ]
+    )
+
+
+def _entry(line: dict[str, Any]) -> str:
+    comes, goes = _LINES[line["kind"]]
+    return (comes if line["amount_ugpu_s"] > 0 else goes).format(line["other"])
+
+
+def _hours(ugpu_s: int) -> str:
+    """Return credits as GPU-hours with one decimal, rounded towards zero."""
+    tenths = abs(ugpu_s) // _UGPU_S_PER_TENTH_GPU_HOUR
+    sign = "-" if ugpu_s < 0 and tenths else ""
+    return f"{sign}{tenths // 10:,}.{tenths % 10}"
+
+
+def _days(team: dict[str, Any]) -> str:
+    if not team["guaranteed_mgpu"]:
+        return "-"
+    tenths = team["tenths"]
+    return f"{'-' if tenths < 0 else ''}{abs(tenths) // 10}.{abs(tenths) % 10}"
+
+
+def _pool(api: Api, name: str | None) -> str:
+    if name is not None:
+        return name
+    found = [str(one["name"]) for one in api.items("pools", most=_POOLS_MAX)]
+    if len(found) == 1:
+        return found[0]
+    raise CliError(f"Choose a pool with --pool: {', '.join(found[:10]) or 'there is none yet'}.")

@@ -1,0 +1,110 @@
+"""The API of credits: the balances of an organization, statements, and the switch of the bank."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from audit.models import AuditEvent
+from bank.models import CreditBank, CreditPool
+from bank.settling import settle_due
+from bank.statements import credits_in, statement_of
+from bank.switching import bank_of, change_bank
+from builders.billing_builders import a_metered_attempt, at
+from builders.portal_builders import Company, a_company, an_actor
+from primitives.errors import Forbidden, PreconditionFailed
+from tenants.access import Actor
+from tenants.roles import Role
+
+pytestmark = pytest.mark.django_db
+
+GPU_HOUR = 3_600 * 1_000_000
+
+
+@pytest.fixture
+def company() -> Company:
+    """nlp, guaranteed 8, used 16 GPUs for an hour of 1 November; its bank is on."""
+    company = a_company()
+    CreditBank.objects.create(organization=company.organization, is_on=True, switched_at=at(0))
+    a_metered_attempt(company.nlp, 0, 3_600, pool=company.pool, mgpu=16_000)
+    settle_due(at(3_660))
+    return company
+
+
+def an_admin(company: Company) -> Actor:
+    return an_actor(company.organization, Role.ORGANIZATION_ADMIN)
+
+
+def test_teams_come_in_their_order_for_spare_gpus(company: Company) -> None:
+    """inference has the higher rank. vision lent, and nlp paid a day of a third of its guarantee.
+
+    Planted: teams by path.
+    """
+    found = credits_in(company.organization, company.pool)
+    assert [(one.team.slug, one.tenths) for one in found.teams] == [
+        ("inference", 0),
+        ("vision", 0),
+        ("nlp", -1),
+    ]
+    nlp = found.teams[2]
+    assert nlp.balance_ugpu_s == -8 * GPU_HOUR
+    assert (nlp.floor_ugpu_s, nlp.cap_ugpu_s) == (-7 * 24 * 8 * GPU_HOUR, 14 * 24 * 8 * GPU_HOUR)
+    assert found.settled_until == at(3_600)
+    assert sum(one.balance_ugpu_s for one in found.teams) + found.pool_ugpu_s == 0
+
+
+def test_a_statement_has_a_line_a_day_and_counterparty(company: Company) -> None:
+    """The opening balance plus all lines is the closing one, and that of the ledger."""
+    statement = statement_of(company.nlp, company.pool, 2026, 11)
+    assert [(line.kind, line.other, line.day.isoformat()) for line in statement.lines] == [
+        ("lent", "ai-company/production/inference", "2026-11-01"),
+        ("lent", "ai-company/research/vision", "2026-11-01"),
+    ]
+    assert statement.opening_ugpu_s == 0
+    assert statement.closing_ugpu_s == -8 * GPU_HOUR
+    assert statement.lines[-1].balance_ugpu_s == statement.closing_ugpu_s
+    december = statement_of(company.nlp, company.pool, 2026, 12)
+    assert (december.opening_ugpu_s, december.lines) == (-8 * GPU_HOUR, ())
+
+
+def test_a_lender_sees_what_expires_and_when(company: Company) -> None:
+    statement = statement_of(company.vision, company.pool, 2026, 11)
+    (lot,) = statement.expiring
+    assert lot.last_day.isoformat() == "2027-01-31"
+    assert lot.amount_ugpu_s == statement.closing_ugpu_s > 0
+
+
+def test_a_statement_has_months_of_the_organizations_time_zone(company: Company) -> None:
+    """In New York the hour after midnight UTC of 1 November is still October."""
+    company.organization.organizationpolicy.delete()
+    policy = company.organization.organizationpolicy.__class__
+    policy.objects.create(organization=company.organization, time_zone="America/New_York")
+    october = statement_of(company.nlp, company.pool, 2026, 10)
+    assert october.closing_ugpu_s == -8 * GPU_HOUR
+    assert {line.day.isoformat() for line in october.lines} == {"2026-10-31"}
+    assert october.end == datetime(2026, 11, 1, 4, tzinfo=UTC)
+
+
+def test_a_bank_is_switched_by_version_with_an_audit_event(company: Company) -> None:
+    """Nothing is settled for the time in which it was off. Planted: it catches up."""
+    admin, organization = an_admin(company), company.organization
+    change_bank(organization.pk, {"is_on": False}, actor=admin, if_version=1, now=at(3_700))
+    a_metered_attempt(company.nlp, 4_500, 9_000, pool=company.pool, mgpu=16_000)
+    with pytest.raises(PreconditionFailed):
+        change_bank(organization.pk, {"is_on": True}, actor=admin, if_version=1, now=at(8_000))
+    change_bank(organization.pk, {"is_on": True}, actor=admin, if_version=2, now=at(8_000))
+    assert CreditPool.objects.get().settled_until == at(8_100)
+    assert settle_due(at(9_060)) == 1
+    assert statement_of(company.nlp, company.pool, 2026, 11).closing_ugpu_s == -10 * GPU_HOUR
+    events = AuditEvent.objects.filter(action="credit_bank.changed").order_by("id")
+    assert [event.detail for event in events] == [{"is_on": False}, {"is_on": True}]
+
+
+def test_a_team_lead_sees_the_bank_and_may_not_switch_it(company: Company) -> None:
+    lead = an_actor(company.nlp, Role.TEAM_LEAD)
+    assert bank_of(lead, company.organization.pk).is_on
+    with pytest.raises(Forbidden):
+        change_bank(
+            company.organization.pk, {"is_on": False}, actor=lead, if_version=1, now=at(3_700)
+        )
