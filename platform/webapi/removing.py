@@ -10,6 +10,10 @@ from primitives.errors import Conflict
 
 #: Words for the rows of each model that can refer to another row.
 _WORDS = {
+    "bank.creditbank": "a credit bank",
+    "bank.creditlot": "credits",
+    "bank.creditpool": "credits",
+    "bank.settlementline": "settled credits",
     "billing.meteredparty": "bills",
     "billing.rateline": "prices",
     "billing.reconciliation": "reconciled days",
