@@ -223,13 +223,26 @@ def test_a_job_runs_more_pods_than_at_once(rig: KubernetesRig) -> None:
 
 
 def test_a_pod_that_fails_is_run_again_by_its_job(rig: KubernetesRig) -> None:
-    """Planted: any exit code that is not 0 makes the job failed."""
+    """It runs on, and says so.
+
+    Planted: any exit code that is not 0 makes the job failed.
+    """
     marker = rig.scratch / "tried"
     text = JOB_TEXT.replace("parallelism: 3", "parallelism: 1").replace(
         "completions: 3", "completions: 1"
     )
-    workload = a_manifest(text, f"[ -e {marker} ] && exit 0; touch {marker}; exit 3")
+    workload = a_manifest(text, f"[ -e {marker} ] && exec sleep 2; touch {marker}; exit 3")
     start(rig, workload)
+
+    def told() -> str:
+        seen = observed(rig.connector, workload.key)
+        is_running = seen is not None and seen.phase is WorkloadPhase.RUNNING
+        return seen.message if is_running and seen is not None else ""
+
+    assert eventually(told) == (
+        "So far 1 Pod of it failed, the last one of rank 0 with exit code 3. Its controller may "
+        "start others in place."
+    )
     ended = until_released(rig.connector, workload.key)
     assert (ended.outcome, dict(ended.exit_codes)) == (Outcome.SUCCEEDED, {0: 0})
 

@@ -133,6 +133,8 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
         outcome, message = outcome_of(run, admission, finish)
     elif wait is not None:
         message = wait.sentence(raw)
+    elif at_once is not None and phase is WorkloadPhase.RUNNING:
+        message = _failures(ranks)
     return Observation(
         key=key,
         native_id=run.uid,
@@ -152,6 +154,24 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
         account=text(item, "metadata", "namespace"),
         pool=next((pool for pod in ranks for pool in pod.gpus if pool), ""),
     )
+
+
+def _failures(ranks: Sequence[Pod]) -> str:
+    """Return how many Pods of a manifest have failed while it runs on; "" for none.
+
+    `ranks` are all Pods that are known, the oldest first.
+    """
+    failed = [pod for pod in ranks if pod.phase == "Failed"]
+    if not failed:
+        return ""
+    count = f"{len(failed)} Pods" if len(failed) > 1 else "1 Pod"
+    last = failed[-1]
+    which = "" if last.rank is None else f", the last one of rank {last.rank}"
+    code = None if last.end is None else last.end.code
+    ended = ""
+    if code is not None:
+        ended = f" by signal {-code}" if code < 0 else f" with exit code {code}"
+    return f"So far {count} of it failed{which}{ended}. Its controller may start others in place."
 
 
 def _may_have_begun(run: Run, phase: WorkloadPhase, finish: Finish | None) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from builders.kube_states import CLUSTER_ID, alone, of_one, recorded
+from builders.kube_states import CLUSTER_ID, alone, ended, of_one, only, recorded
 from connectors.kubernetes.client.api import KubeList
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.objects import naming
@@ -130,3 +130,42 @@ def test_a_manifest_that_ends_after_its_eviction_has_not_succeeded(
     workload["status"]["conditions"][-1]["reason"] = reason
     listing = listing_of(alone(item, workload, []), cluster_id=CLUSTER_ID, pools={})
     assert listing.observations["tg-0"].outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [
+        ((), ""),
+        ((0,), ""),
+        (
+            (3,),
+            "So far 1 Pod of it failed, the last one of rank 0 with exit code 3. Its controller "
+            "may start others in place.",
+        ),
+        (
+            (3, 137),
+            "So far 2 Pods of it failed, the last one of rank 0 by signal 9. Its controller may "
+            "start others in place.",
+        ),
+    ],
+)
+def test_a_manifest_that_runs_on_tells_the_pods_that_failed(
+    codes: tuple[int, ...], message: str
+) -> None:
+    """Its Job makes them anew. A gang of the portal's own ends with its first failure.
+
+    Planted: Pods that succeeded, too; nothing, so that a job looked as if it ran without a fault.
+    """
+    item, workload, pods = of_one(recorded("started"), "tg-gang")
+    item["metadata"]["annotations"][naming.MANIFEST] = str(len(pods))
+    over = []
+    for number, code in enumerate(codes):
+        pod = ended(copy.deepcopy(pods[0]), code)
+        pod["metadata"] |= {
+            "uid": f"old-{number}",
+            "name": f"old-{number}",
+            "creationTimestamp": f"2026-11-21T20:52:0{number}Z",
+        }
+        over.append(pod)
+    seen = only(alone(item, workload, [*over, *pods]))
+    assert (seen.native_state, seen.message) == ("Admitted", message)
