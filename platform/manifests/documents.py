@@ -260,6 +260,11 @@ def _scalar(event: Any, line: int) -> Any:
             raise Unreadable(line, f"has the tag {event.tag[:_TEXT_MAX]!r}; leave it out")
     elif not event.implicit[0]:
         return text
+    return plain_value(text)
+
+
+def plain_value(text: str) -> Any:
+    """Return the value of a scalar without quotes and tag: a text, or what it looks like."""
     if text in _NULLS:
         return None
     if text in _BOOLEANS:

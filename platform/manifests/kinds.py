@@ -184,8 +184,8 @@ KINDS: Mapping[tuple[str, str], Kind] = {
     ("batch", "CronJob"): Kind(
         "batch/v1",
         _cron_job,
-        "runs on a schedule, and schedules are not kept here yet; submit the Job of its "
-        "jobTemplate from a scheduler of yours, such as cron with `tidegate submit`",
+        "is a schedule and no job; give it to POST /api/v1/schedules, as `tidegate submit` and "
+        "the page do",
     ),
     ("apps", "Deployment"): Kind("apps/v1", _service, _SERVICE),
     ("apps", "StatefulSet"): Kind("apps/v1", _service, _SERVICE),

@@ -68,6 +68,11 @@ def read_manifest(text: str) -> Manifest:
     except Unreadable as error:
         finding = Finding(error.line, "manifest", Verdict.REFUSED, error.detail)
         return Manifest((), (), (finding,))
+    return manifest_of(documents)
+
+
+def manifest_of(documents: tuple[Document, ...]) -> Manifest:
+    """Return what `documents` say. Nothing raises: errors are findings."""
     return _Reading(documents).manifest()
 
 
