@@ -35,3 +35,11 @@ class ClusterAway(PortalError):
     code = "cluster_unavailable"
     http_status = 503
     title = "The cluster does not answer"
+
+
+class TooManySchedules(PortalError):
+    """The user has too many schedules that have not ended."""
+
+    code = "too_many_schedules"
+    http_status = 429
+    title = "Too many schedules"

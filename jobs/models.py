@@ -14,6 +14,8 @@ from uuid_utils.compat import uuid7
 from arbiter.api.decisions import Kind, Right
 from arbiter.api.snapshot import Level
 from clusters.models import Cluster, Pool
+from jobs.schedule_models import Schedule as Schedule
+from jobs.schedule_models import ScheduleRun as ScheduleRun
 from manifests.reading import read_manifest
 from primitives.units import MGPU_MAX
 from quotas.models import PriorityClass

@@ -9,6 +9,7 @@ from django.core.management import call_command
 
 from jobs.arbitration.recording import forget_old_cycles
 from jobs.execution.retention import forget_ended_attempts, forget_old_reasons
+from jobs.recurring import runs
 from outbox.delivery import drop_delivered
 from primitives.clock import SystemClock
 from webapi.idempotency import forget_old_answers
@@ -16,16 +17,23 @@ from webapi.idempotency import forget_old_answers
 
 @shared_task
 def drop_what_is_done() -> None:
-    """Delete old rows of four kinds.
+    """Delete old rows of five kinds.
 
-    They are messages delivered over a week ago, expired idempotent answers, cycle records beyond
-    their bounds, and reasons of jobs that ended long ago.
+    They are messages delivered over a week ago, expired idempotent answers, and cycle records
+    beyond their bounds. Reasons of jobs that ended long ago, and old runs without a job, go too.
     """
     now = SystemClock().now()
     drop_delivered(before=now - timedelta(days=7))
     forget_old_answers(now=now)
     forget_old_cycles(now=now)
     forget_old_reasons(now=now)
+    runs.forget_old_runs(now=now)
+
+
+@shared_task
+def submit_due_runs() -> None:
+    """Submit the due runs of schedules, up to two hundred. Others follow the next time."""
+    runs.submit_due_runs(now=SystemClock().now())
 
 
 @shared_task

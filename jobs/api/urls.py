@@ -28,6 +28,7 @@ from jobs.api.placements import ClusterPlacementList
 from jobs.api.quota_preview import QuotaChangePreview
 from jobs.api.reasons import JobReasons
 from jobs.api.scheduler import Scheduler
+from jobs.api.schedules import ScheduleDetail, ScheduleList, ScheduleRunList
 from jobs.api.today import TodayView
 
 urlpatterns: list[URLPattern] = [
@@ -51,6 +52,9 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:job_id>/release", jobs.JobRelease.as_view()),
     path("job-arrays/<uuid:array_id>", JobArrayDetail.as_view()),
     path("job-arrays/<uuid:array_id>/cancel", JobArrayCancel.as_view()),
+    path("schedules", ScheduleList.as_view()),
+    path("schedules/<uuid:schedule_id>", ScheduleDetail.as_view()),
+    path("schedules/<uuid:schedule_id>/runs", ScheduleRunList.as_view()),
     path("clusters/<uuid:cluster_id>/placements", ClusterPlacementList.as_view()),
     path("tree/<uuid:tree_node_id>", NodeDetail.as_view()),
     path("tree/<uuid:tree_node_id>/archive", NodeArchive.as_view()),

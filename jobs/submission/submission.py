@@ -75,15 +75,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
     - InvalidRequest for unknown names and for refused lines of an sbatch text,
     - NeverFits, TooManyOpenJobs and TooManyDependencies.
     """
-    resolved = check_begin(resolve(request, actor=actor), now)
-    if refused := refused_of(resolved.notes):
-        raise InvalidRequest(
-            "; ".join(f"line {note.line}: {note.detail}" for note in refused[:5]),
-            errors=refused_lines(refused, "manifest" if request.manifest_job else "sbatch"),
-            notes=[note.as_json() for note in resolved.notes],
-        )
-    if resolved.hopeless is not None:
-        raise never_fits(*resolved.hopeless)
+    resolved = accepted(request, actor=actor, now=now)
     tasks = 1 if request.array is None else request.array.size
     _refuse_too_many(resolved.offer, tasks)
     if resolved.predecessors:
@@ -153,6 +145,20 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
     )
     publish("jobs", ids=ids, organization_id=job.organization_id, wake="arbiter")
     return job
+
+
+def accepted(request: JobRequest, *, actor: Actor, now: datetime) -> ResolvedRequest:
+    """Return the resolved request, if its job could run some day. Raises as `submit_job_here`."""
+    resolved = check_begin(resolve(request, actor=actor), now)
+    if refused := refused_of(resolved.notes):
+        raise InvalidRequest(
+            "; ".join(f"line {note.line}: {note.detail}" for note in refused[:5]),
+            errors=refused_lines(refused, "manifest" if request.manifest_job else "sbatch"),
+            notes=[note.as_json() for note in resolved.notes],
+        )
+    if resolved.hopeless is not None:
+        raise never_fits(*resolved.hopeless)
+    return resolved
 
 
 def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:

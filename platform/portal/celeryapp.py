@@ -1,4 +1,4 @@
-"""Celery: housekeeping on a timer. Nothing essential depends on it."""
+"""Celery: housekeeping and due schedules on a timer. No running job depends on it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ app.conf.beat_schedule = {
         "schedule": 15.0,
     },
     "settle-credits": {"task": "bank.tasks.settle_credits", "schedule": 60.0},
+    "submit-due-runs": {"task": "jobs.tasks.submit_due_runs", "schedule": 15.0},
     "drop-old-sessions": {"task": "jobs.tasks.drop_old_sessions", "schedule": 3600.0},
 }
 

@@ -25,6 +25,8 @@ _WORDS = {
     "jobs.job": "jobs",
     "jobs.jobarray": "jobs",
     "jobs.reclaim": "jobs",
+    "jobs.schedule": "schedules",
+    "jobs.schedulerun": "runs of schedules",
     "quotas.accepteddifference": "accepted differences",
     "quotas.clusteruser": "accounts of users on clusters",
     "quotas.plannedchange": "planned changes of quotas",

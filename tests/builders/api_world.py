@@ -18,6 +18,7 @@ from builders.billing_builders import a_rate_card
 from builders.cast import Cast, a_cast
 from builders.job_builders import a_job, an_array
 from builders.portal_builders import NOW, Company, a_company, a_pool
+from builders.schedule_builders import a_schedule
 from jobs.arbitration.recording import Recorder
 from jobs.arbitration.snapshots import load_snapshot
 from jobs.models import Cycle
@@ -120,6 +121,7 @@ def a_world() -> World:
         "quota_id": Quota.objects.get(node=cast.nlp, pool=company.pool).pk,
         "job_id": a_job(company, cast.bob).pk,
         "array_id": an_array(company, cast.bob).pk,
+        "schedule_id": a_schedule(company, cast.bob).pk,
         "cycle_id": a_recorded_cycle().pk,
         "card_id": card.pk,
         "line_id": card.lines.filter(end=None)[0].pk,

@@ -320,6 +320,22 @@ TABLE: dict[tuple[str, str], Case] = {
     ("POST", "job-arrays/<uuid:array_id>/cancel"): a_case(
         "401 200 200 200 404 200 200 403 403 404 404"
     ),
+    # Bob's schedule in nlp: as his job.
+    ("GET", "schedules"): a_case(CUT_TO_ALL),
+    ("POST", "schedules"): a_case(
+        "401 201 201 201 403 201 201 403 403 201 404",
+        {"cron": "0 3 * * *", "request": a_body(pool="h100")},
+    ),
+    ("GET", "schedules/<uuid:schedule_id>"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
+    ("PATCH", "schedules/<uuid:schedule_id>"): a_case(
+        "401 200 200 200 404 200 200 403 403 404 404", {"is_suspended": True}
+    ),
+    ("DELETE", "schedules/<uuid:schedule_id>"): a_case(
+        "401 204 204 204 404 204 204 403 403 404 404"
+    ),
+    ("GET", "schedules/<uuid:schedule_id>/runs"): a_case(
+        "401 200 200 200 404 200 200 200 200 404 404"
+    ),
     # What a cycle did with one job is for whoever may see the job.
     ("GET", "jobs/<uuid:job_id>/decisions"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
     ("GET", "decisions"): a_case(CUT_TO_ALL),

@@ -1678,6 +1678,78 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/schedules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Schedules
+         * @description The caller's own schedules, and those of teams whose jobs the caller may see, newest first. Deleted ones are left out.
+         */
+        get: operations["list_schedules"];
+        put?: never;
+        /**
+         * Create a schedule, or plan it
+         * @description Each run of the schedule is a job, which the portal submits as its owner. A `manifest` of the kind CronJob says itself when its runs are due. With `dry_run=true` nothing is changed, and the answer is a plan (200).
+         */
+        post: operations["create_schedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/schedules/{schedule_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One schedule
+         * @description Its request is null if the caller may only see the schedule.
+         */
+        get: operations["get_schedule"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a schedule
+         * @description It has no more runs. Its jobs stay, and go on. Repeating it changes nothing.
+         */
+        delete: operations["delete_schedule"];
+        options?: never;
+        head?: never;
+        /**
+         * Suspend or resume a schedule
+         * @description Jobs of earlier runs go on. Runs that were due while it was suspended are not made up. Repeating it changes nothing.
+         */
+        patch: operations["change_schedule"];
+        trace?: never;
+    };
+    "/api/v1/schedules/{schedule_id}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Runs of a schedule, newest first
+         * @description Runs without a job are kept for 90 days, those with one as long as the job.
+         */
+        get: operations["list_schedule_runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/session": {
         parameters: {
             query?: never;
@@ -2307,6 +2379,13 @@ export interface components {
             user: string | null;
         };
         /**
+         * @description * `suspend` - suspend
+         *     * `resume` - resume
+         *     * `delete` - delete
+         * @enum {string}
+         */
+        Can6dfEnum: "suspend" | "resume" | "delete";
+        /**
          * @description * `guaranteed_mgpu` - guaranteed_mgpu
          *     * `guaranteed_percent` - guaranteed_percent
          *     * `borrow_limit_mgpu` - borrow_limit_mgpu
@@ -2690,12 +2769,65 @@ export interface components {
          */
         CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "singleton" | "array_limit_reached" | "begin_time" | "team_archived" | "user_deactivated" | "cluster_archived" | "pool_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
         /**
+         * @description * `allow` - allow
+         *     * `forbid` - forbid
+         *     * `replace` - replace
+         * @enum {string}
+         */
+        ConcurrencyPolicyEnum: "allow" | "forbid" | "replace";
+        /**
          * @description * `succeeded` - succeeded
          *     * `ended` - ended
          *     * `failed` - failed
          * @enum {string}
          */
         ConditionEnum: "succeeded" | "ended" | "failed";
+        /** @description A new schedule, with what became of each line of its text. */
+        CreatedSchedule: {
+            /** @description What the caller may do with it now */
+            can: components["schemas"]["Can6dfEnum"][];
+            /**
+             * @description What becomes of a due run while the job before it has not ended. `allow`: both go on. `forbid`: the new run is skipped. `replace`: the earlier job is cancelled
+             *
+             *     * `allow` - allow
+             *     * `forbid` - forbid
+             *     * `replace` - replace
+             */
+            concurrency_policy: components["schemas"]["ConcurrencyPolicyEnum"];
+            /** Format: date-time */
+            created_at: string;
+            /** @description Five fields as in crontab: minute, hour, day of month, month, day of week; or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly` */
+            cron: string;
+            /**
+             * Format: date-time
+             * @description When it was deleted
+             */
+            ended_at: string | null;
+            /** Format: uuid */
+            id: string;
+            is_suspended: boolean;
+            last_run: components["schemas"]["ScheduleRun"] | null;
+            /** @description That of its jobs */
+            name: string;
+            /**
+             * Format: date-time
+             * @description The next run; null while it is suspended
+             */
+            next_at: string | null;
+            notes: components["schemas"]["Note"][];
+            /** @description Slug */
+            organization: string;
+            /** @description Seconds after which a late run is missed; null: it runs however late */
+            starting_deadline_s: number | null;
+            /** @description Why the portal suspended it; null if a person did */
+            suspended_because: string | null;
+            /** @description Path */
+            team: string;
+            /** @description IANA name */
+            time_zone: string;
+            /** @description Username of the owner */
+            user: string;
+        };
         /** @description The credit bank of an organization. */
         CreditBank: {
             /** @description Highest balance, as seconds of the guarantee */
@@ -4168,6 +4300,14 @@ export interface components {
          * @enum {string}
          */
         OriginEnum: "portal" | "native";
+        /**
+         * @description * `submitted` - submitted
+         *     * `refused` - refused
+         *     * `skipped` - skipped
+         *     * `missed` - missed
+         * @enum {string}
+         */
+        OutcomeEnum: "submitted" | "refused" | "skipped" | "missed";
         /** @description Workloads submitted directly to the cluster, as last listed. */
         Outside: {
             /** @description Largest first; null unless you manage clusters */
@@ -5307,6 +5447,13 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
+        /** @description The job of a run; of an array, its first task. */
+        RunJob: {
+            /** Format: uuid */
+            id: string;
+            name: string;
+            state: components["schemas"]["JobState"];
+        };
         /**
          * @description * `end` - end
          *     * `cancel` - cancel
@@ -5321,6 +5468,177 @@ export interface components {
             state: string;
             team: string;
             user: string;
+        };
+        /** @description A schedule as lists show it. */
+        Schedule: {
+            /** @description What the caller may do with it now */
+            can: components["schemas"]["Can6dfEnum"][];
+            /**
+             * @description What becomes of a due run while the job before it has not ended. `allow`: both go on. `forbid`: the new run is skipped. `replace`: the earlier job is cancelled
+             *
+             *     * `allow` - allow
+             *     * `forbid` - forbid
+             *     * `replace` - replace
+             */
+            concurrency_policy: components["schemas"]["ConcurrencyPolicyEnum"];
+            /** Format: date-time */
+            created_at: string;
+            /** @description Five fields as in crontab: minute, hour, day of month, month, day of week; or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly` */
+            cron: string;
+            /**
+             * Format: date-time
+             * @description When it was deleted
+             */
+            ended_at: string | null;
+            /** Format: uuid */
+            id: string;
+            is_suspended: boolean;
+            last_run: components["schemas"]["ScheduleRun"] | null;
+            /** @description That of its jobs */
+            name: string;
+            /**
+             * Format: date-time
+             * @description The next run; null while it is suspended
+             */
+            next_at: string | null;
+            /** @description Slug */
+            organization: string;
+            /** @description Seconds after which a late run is missed; null: it runs however late */
+            starting_deadline_s: number | null;
+            /** @description Why the portal suspended it; null if a person did */
+            suspended_because: string | null;
+            /** @description Path */
+            team: string;
+            /** @description IANA name */
+            time_zone: string;
+            /** @description Username of the owner */
+            user: string;
+        };
+        /** @description A schedule with its request. */
+        ScheduleDetail: {
+            /** @description What the caller may do with it now */
+            can: components["schemas"]["Can6dfEnum"][];
+            /**
+             * @description What becomes of a due run while the job before it has not ended. `allow`: both go on. `forbid`: the new run is skipped. `replace`: the earlier job is cancelled
+             *
+             *     * `allow` - allow
+             *     * `forbid` - forbid
+             *     * `replace` - replace
+             */
+            concurrency_policy: components["schemas"]["ConcurrencyPolicyEnum"];
+            /** Format: date-time */
+            created_at: string;
+            /** @description Five fields as in crontab: minute, hour, day of month, month, day of week; or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly` */
+            cron: string;
+            /**
+             * Format: date-time
+             * @description When it was deleted
+             */
+            ended_at: string | null;
+            /** Format: uuid */
+            id: string;
+            is_suspended: boolean;
+            last_run: components["schemas"]["ScheduleRun"] | null;
+            /** @description That of its jobs */
+            name: string;
+            /**
+             * Format: date-time
+             * @description The next run; null while it is suspended
+             */
+            next_at: string | null;
+            /** @description The next three */
+            next_runs: string[];
+            /** @description Slug */
+            organization: string;
+            /** @description The request of each run. A CronJob is shown as its Job */
+            request: components["schemas"]["JobRequest"] | null;
+            /** @description Seconds after which a late run is missed; null: it runs however late */
+            starting_deadline_s: number | null;
+            /** @description Why the portal suspended it; null if a person did */
+            suspended_because: string | null;
+            /** @description Path */
+            team: string;
+            /** @description IANA name */
+            time_zone: string;
+            /** @description Username of the owner */
+            user: string;
+        };
+        SchedulePage: {
+            items: components["schemas"]["Schedule"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description The result of a request for a schedule if it were created now. It changes nothing. */
+        SchedulePlan: {
+            concurrency_policy: components["schemas"]["ConcurrencyPolicyEnum"];
+            cron: string;
+            is_suspended: boolean;
+            /** @description The next three */
+            next_runs: string[];
+            /** @description The plan of a run that is submitted now */
+            plan: components["schemas"]["JobPlan"];
+            starting_deadline_s: number | null;
+            time_zone: string;
+        };
+        /**
+         * @description A schedule, and the request of each of its runs.
+         *
+         *     All members but `request` belong to the manifest if that is a CronJob.
+         */
+        ScheduleRequestRequest: {
+            /**
+             * @description What becomes of a due run while the job before it has not ended. `allow`: both go on. `forbid`: the new run is skipped. `replace`: the earlier job is cancelled. Default: `allow`
+             *
+             *     * `allow` - allow
+             *     * `forbid` - forbid
+             *     * `replace` - replace
+             */
+            concurrency_policy?: components["schemas"]["ConcurrencyPolicyEnum"] | components["schemas"]["NullEnum"];
+            /** @description Five fields as in crontab: minute, hour, day of month, month, day of week; or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly` */
+            cron?: string | null;
+            /** @description Create it without runs until it is resumed */
+            is_suspended?: boolean;
+            /** @description The body of `POST /jobs` for each run, without `begin_at` */
+            request: components["schemas"]["JobRequestRequest"];
+            /** @description Seconds after which a late run is missed; null: it runs however late */
+            starting_deadline_s?: number | null;
+            /** @description IANA name, such as `Europe/Berlin`. Default: that of the organization */
+            time_zone?: string | null;
+        };
+        /** @description A due moment of a schedule. */
+        ScheduleRun: {
+            /**
+             * Format: date-time
+             * @description When the portal handled it
+             */
+            at: string;
+            job: components["schemas"]["RunJob"] | null;
+            /**
+             * @description `submitted`: it has a job. `refused`: the job was refused. `skipped`: the job before it had not ended. `missed`: its starting deadline had passed
+             *
+             *     * `submitted` - submitted
+             *     * `refused` - refused
+             *     * `skipped` - skipped
+             *     * `missed` - missed
+             */
+            outcome: components["schemas"]["OutcomeEnum"];
+            /** @description Why it has no job */
+            reason: string | null;
+            /**
+             * Format: date-time
+             * @description When it was due
+             */
+            scheduled_at: string;
+        };
+        ScheduleRunPage: {
+            items: components["schemas"]["ScheduleRun"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description A change of a schedule. */
+        ScheduleUpdateRequest: {
+            /** @description true: suspend it; false: resume it */
+            is_suspended: boolean;
         };
         /** @description The last work of the arbiter and of the observer. */
         Scheduler: {
@@ -12063,6 +12381,347 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_schedules: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Path of a node: its schedules and those of all nodes below it */
+                team?: string;
+                /** @description A username */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SchedulePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_schedule: {
+        parameters: {
+            query?: {
+                /** @description Only plan */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScheduleRequestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SchedulePlan"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedSchedule"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                schedule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                schedule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                schedule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScheduleUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_schedule_runs: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                schedule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleRunPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,0 +1,1 @@
+"""Schedules: from their request to the job of each run."""
