@@ -36,6 +36,7 @@ from cli.job_text import (
 )
 from cli.output import Format, now_utc, print_data, tell
 from cli.polling import FAILURES_MAX, POLL_S
+from cli.schedule_commands import fits, print_recurrence, recurrence_of, request_of, tell_next
 from cli.submitting import (
     begin_time,
     bodies_of,
@@ -235,6 +236,30 @@ def submit(
             help="Submit one task per index: 0-9, 1,3,5-7, 0-31:4. With %K, at most K run at once."
         ),
     ] = None,
+    cron: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPRESSION",
+            help="Submit the job again and again, at the times of this expression as in crontab: "
+            "'0 3 * * *'. Creates a schedule.",
+        ),
+    ] = None,
+    time_zone: Annotated[
+        str | None,
+        typer.Option(help="Of --cron: Europe/Berlin. Default: that of the organization."),
+    ] = None,
+    concurrency: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="Of --cron, while the job before has not ended: allow (both go on), forbid (skip "
+            "the new one) or replace (cancel the old one). Default: allow.",
+        ),
+    ] = None,
+    starting_deadline: Annotated[
+        str | None,
+        typer.Option(help="Of --cron: a run that is later than this is missed: 10m, 1h."),
+    ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show where and when the job would run. Submit nothing.")
     ] = False,
@@ -242,7 +267,8 @@ def submit(
 ) -> None:
     """Submit a job, and print its id (with --array, the id of the array).
 
-    Each job of a Kubernetes manifest is submitted, or none if one of them would be refused.
+    With --cron, and for a CronJob, create a schedule and print its id. Each job of a Kubernetes
+    manifest is submitted, or none if one of them would be refused.
     With --plan, show where and when it would run. Exit codes: 0 submitted (or the plan could run),
     3 refused (or could never run).
     """
@@ -303,46 +329,57 @@ def submit(
         if not api.settings.team:
             raise CliError("Which team? Give --team PATH, or set TIDEGATE_TEAM.")
         body["team"] = api.settings.team
-    bodies = bodies_of(body)
-    if plan or len(bodies) > 1:
+    recurrence = recurrence_of(
+        cron=cron,
+        time_zone=time_zone,
+        concurrency=concurrency,
+        starting_deadline_s=seconds(starting_deadline, "--starting-deadline"),
+    )
+    requests = [request_of(one, recurrence) for one in bodies_of(body)]
+    if plan or len(requests) > 1:
         # No job of a file is submitted if one of them would be refused.
-        plans = [_posted(api, one, dry_run="true") for one in bodies]
+        plans = [_posted(api, *one, dry_run="true") for one in requests]
         for planned in plans:
-            if plan or not planned["fits"]:
+            if plan or not fits(planned):
                 _show_plan(planned, output)
-        if not all(planned["fits"] for planned in plans):
+        if not all(fits(planned) for planned in plans):
             raise typer.Exit(REFUSED)
         if plan:
             return
-    for done, one in enumerate(bodies):
+    for done, one in enumerate(requests):
         try:
-            job = _posted(api, one, key=str(uuid4()))
+            made = _posted(api, *one, key=str(uuid4()))
         except CliError:
             if done:
-                tell(f"{done} of the {len(bodies)} jobs of the file are submitted.")
+                tell(f"{done} of the {len(requests)} jobs of the file are submitted.")
             raise
         if output is not Format.TABLE:
-            print_data(job, output)
+            print_data(made, output)
             continue
-        print_notes(job["notes"])
-        typer.echo(job["array"]["id"] if job["array"] else job["id"])
+        print_notes(made["notes"])
+        typer.echo(made["array"]["id"] if made.get("array") else made["id"])
+        if "next_at" in made:
+            tell_next(made)
 
 
-def _posted(api: Api, body: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+def _posted(api: Api, path: str, body: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     """Return the server's answer to a submission. The notes of a refusal are printed."""
     try:
-        return api.post("jobs", body, **options)
+        return api.post(path, body, **options)
     except Refused as refusal:
         print_notes(refusal.problem.get("notes") or [])
         raise
 
 
 def _show_plan(found: dict[str, Any], output: Format) -> None:
-    if output is Format.TABLE:
-        print_notes(found["notes"])
-        print_plan(found)
-    else:
+    if output is not Format.TABLE:
         print_data(found, output)
+        return
+    if "next_runs" in found:
+        print_recurrence(found)
+        found = found["plan"]
+    print_notes(found["notes"])
+    print_plan(found)
 
 
 def ls(

@@ -26,6 +26,7 @@ from cli.policy_commands import policy_app
 from cli.push_commands import quota_push
 from cli.replay_command import replay
 from cli.report_commands import quota_app, report_app
+from cli.schedule_commands import schedule, schedules
 from cli.simulate_command import simulate
 from cli.today_command import today
 from cli.tree_commands import tree_app
@@ -47,6 +48,8 @@ app.command(cls=job_commands.SubmitCommand)(job_commands.submit)
 for _command in job_commands.COMMANDS:
     app.command()(_command)
 app.command()(logs)
+app.command()(schedules)
+app.command()(schedule)
 app.command()(why)
 app.command()(fleet_commands.clusters)
 app.command()(fleet_commands.nodes)

@@ -33,6 +33,7 @@ _MARKER = re.compile(r"---(?=[ \t\r\n]|$)")
 _KIND = re.compile(r"^kind:[ \t]*[\"']?(\w+)", re.MULTILINE)
 #: The label of a Pod that names its group.
 _GROUP = re.compile(r"\bkueue\.x-k8s\.io/pod-group-name[\"']?:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
+_CRON_JOB = re.compile(r"^kind:[ \t]*[\"']?CronJob\b|\"kind\"\s*:\s*\"CronJob\"", re.MULTILINE)
 #: Kinds of objects that belong to the jobs of their file.
 _OTHER_OBJECTS = frozenset({"ConfigMap", "ResourceClaimTemplate", "Secret", "Service"})
 #: The most jobs of a file.
@@ -123,6 +124,12 @@ def bodies_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for own in jobs.values()
     ]
+
+
+def is_cron_job(body: Mapping[str, Any]) -> bool:
+    """Return whether the manifest in `body` is a CronJob."""
+    text = body.get("manifest")
+    return isinstance(text, str) and _CRON_JOB.search(text) is not None
 
 
 def _emptied(line: str) -> str:
