@@ -448,8 +448,9 @@ def _rename_services(
         [] if job.kind == "TrainJob" else [one["spec"] for one in _templates(item, job).values()]
     )
     network = item["spec"].get("network") if job.kind == "JobSet" else None
-    for one in (*specs, *([network] if network else ())):
-        if subdomain := one.get("subdomain"):
+    for one in (*specs, *([network] if isinstance(network, dict) else ())):
+        # The cluster refuses one of another type.
+        if isinstance(subdomain := one.get("subdomain"), str):
             one["subdomain"] = names.get((SERVICE, subdomain), subdomain)
 
 
@@ -475,4 +476,7 @@ def _containers(item: Json, job: ManifestJob) -> Iterator[Json]:
 
 
 def _mapped(words: Any, change: Callable[[str], str]) -> Any:
-    return [change(one) if isinstance(one, str) else one for one in words or ()]
+    if not isinstance(words, list):
+        # The cluster refuses another type.
+        return words
+    return [change(one) if isinstance(one, str) else one for one in words]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from builders.kubernetes_builders import CLUSTER_ID, some_options
 from connectors.errors import WorkloadRejected
@@ -100,6 +101,29 @@ def test_a_service_that_selects_no_pod_of_the_job_is_refused() -> None:
         "the Service ring selects none of the job's Pods; write the labels app=other into their "
         "template"
     )
+
+
+@pytest.mark.parametrize(
+    ("part", "odd"),
+    [
+        ("            subdomain: ring\n", "            subdomain: [ring]\n"),
+        ("network: {enableDNSHostnames: true, subdomain: ring}", "network: ring"),
+        ("command: [train, --master, ring, --rank0=torch-w-0-0.ring:29500]", "command: train"),
+    ],
+)
+def test_fields_of_odd_types_are_left_to_the_cluster(part: str, odd: str) -> None:
+    """The cluster names them in the plan.
+
+    Planted: a subdomain that is looked up whatever it is; a text as the list of its letters.
+    """
+    text = SERVICE.replace("{SELECTOR}", "{app: ring}") + JOBSET.replace(part, odd, 1)
+    item, _ = objects_of(text, 1_000, options=some_options(manifest_objects=["Service"]))
+    (job,) = item["spec"]["replicatedJobs"]
+    spec = job["template"]["spec"]["template"]["spec"]
+    found = (item["spec"]["network"], spec["subdomain"], spec["containers"][0]["command"])
+    assert [one for one in ("ring", ["ring"], "train") if one in found] == [
+        next(iter(yaml.safe_load(odd).values()))
+    ]
 
 
 @pytest.mark.parametrize(
