@@ -38,15 +38,15 @@ class Checkpoint:
     checkpoint_at: datetime
 
 
-def reporting_environment(job_id: UUID, number: int) -> dict[str, str]:
+def reporting_environment(job_id: UUID, number: int, address: str) -> dict[str, str]:
     """Return the environment with which an attempt can report checkpoints.
 
-    Empty if the portal's own address for jobs (`PUBLIC_URL`) is not configured.
+    `address` is the portal's for jobs on the attempt's cluster. Empty where it has none.
     """
-    if not settings.PUBLIC_URL:
+    if not address:
         return {}
     return {
-        "TIDEGATE_CHECKPOINT_URL": f"{settings.PUBLIC_URL}/api/v1/jobs/{job_id}/checkpoints",
+        "TIDEGATE_CHECKPOINT_URL": f"{address}/api/v1/jobs/{job_id}/checkpoints",
         "TIDEGATE_CHECKPOINT_TOKEN": _token(job_id, number),
     }
 

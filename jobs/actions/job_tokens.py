@@ -13,6 +13,7 @@ from uuid import UUID
 from django.conf import settings
 from django.utils.crypto import salted_hmac
 
+from clusters.models import Cluster
 from connectors.registry import kind_named
 from jobs.models import Attempt, AttemptState
 from tenants.access import Actor, actor_of
@@ -27,19 +28,26 @@ _FORM = re.compile(rf"{TOKEN_PREFIX}([0-9a-f]{{32}})_([0-9]{{1,9}})_[0-9a-f]{{64
 def client_environment(attempt: Attempt) -> dict[str, str]:
     """Return the environment with which `tidegate`, and Slurm's commands, work inside the job.
 
-    Empty if jobs cannot reach the portal (no `PUBLIC_URL`), or if others could read the job's
-    environment on its cluster. The job's own values win.
+    Nobody but the job's owner may read it. Empty if jobs cannot reach the portal, or if its kind of
+    cluster cannot keep it from others. The job's own values win.
     """
-    kind = kind_named(attempt.cluster.kind)
+    address = _address(attempt.cluster)
     given = attempt.job.environment
     names = ("TIDEGATE_SERVER", "TIDEGATE_TOKEN")
-    if not (settings.PUBLIC_URL and kind.keeps_environments) or any(
-        name in given for name in names
-    ):
+    if not address or any(name in given for name in names):
         return {}
-    return dict(
-        zip(names, (settings.PUBLIC_URL, _token(attempt.job_id, attempt.number)), strict=True)
-    )
+    return dict(zip(names, (address, _token(attempt.job_id, attempt.number)), strict=True))
+
+
+def reaches_portal(cluster: Cluster) -> bool:
+    """Return whether jobs on `cluster` get an address and a token of the portal."""
+    return bool(_address(cluster)) and not cluster.portal_refusal
+
+
+def _address(cluster: Cluster) -> str:
+    kind = kind_named(cluster.kind)
+    is_kept = kind.keeps_environments or kind.takes_private_environment(cluster.options)
+    return kind.portal_url(cluster.options, settings.PUBLIC_URL) if is_kept else ""
 
 
 def actor_by_job_token(token: str) -> Actor | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from django.conf import settings
+
 from batch.variables import job_number
 from connectors.protocol import BatchLaunch, JobFiles, RankSlot, Workload
+from connectors.registry import kind_named
 from jobs.actions.checkpoints import reporting_environment
 from jobs.actions.job_tokens import client_environment
 from jobs.models import Attempt, Job, Launch
@@ -43,7 +46,13 @@ def workload_of(attempt: Attempt) -> Workload:
         }
     if job.checkpoint_path:
         environment["TIDEGATE_CHECKPOINT_PATH"] = job.checkpoint_path
-    environment |= reporting_environment(job.id, attempt.number) | client_environment(attempt)
+    kind, options = kind_named(attempt.cluster.kind), attempt.cluster.options
+    address = kind.portal_url(options, settings.PUBLIC_URL)
+    environment |= reporting_environment(job.id, attempt.number, address)
+    private = {} if job.launch == Launch.MANIFEST else client_environment(attempt)
+    if kind.keeps_environments:
+        environment |= private
+        private = {}
     return Workload(
         key=attempt.key,
         name=job.name,
@@ -56,6 +65,7 @@ def workload_of(attempt: Attempt) -> Workload:
         cluster_user=attempt.cluster_user,
         slots=tuple(RankSlot(slot["node"], slot["mgpu"]) for slot in attempt.slots),
         environment=environment,
+        private_environment=private,
         time_limit_s=job.time_limit_s,
         notice_signal=job.notice_signal,
         grace_s=_grace_s(attempt),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from clusters.models import Cluster
 from connectors.registry import kind_named
 from connectors.software import software_of
+from jobs.actions.job_tokens import reaches_portal
 from jobs.models import Launch
 from jobs.submission.pool_places import PoolPlace
 from jobs.submission.requests import JobRequest
@@ -178,7 +179,7 @@ def _of_command(name: str, clusters: Sequence[Cluster], *, is_batch: bool) -> st
             f"`{name}` works only in batch jobs on {_names(clusters)}. Give launch = batch, or "
             "start the program directly."
         )
-    silent = [one for one in clusters if not kind_named(one.kind).keeps_environments]
+    silent = [one for one in clusters if not reaches_portal(one)]
     if name in _ASKING_THE_PORTAL and silent:
         return f"`{name}` has no access to the portal on {_names(silent)}."
     return ""

@@ -90,6 +90,8 @@ class Cluster(models.Model):
       missing has none.
     - `isolation` is how strictly it separates jobs from the portal's machine and from each other,
       if they run there (`connectors.local.isolation`).
+    - `portal_refusal` is why its jobs get no token for the portal, as far as only the cluster can
+      say.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -107,6 +109,7 @@ class Cluster(models.Model):
     time_limits = models.JSONField(default=dict)
     isolation = models.CharField(max_length=16, blank=True)
     isolation_reason = models.CharField(max_length=500, blank=True)
+    portal_refusal = models.CharField(max_length=500, blank=True)
     archived_at = models.DateTimeField(null=True)
 
     class Meta:

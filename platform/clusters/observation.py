@@ -32,7 +32,7 @@ _EXAMPLES_MAX = 5
 _NAME_LENGTH_MAX = 253
 _STATE_LENGTH_MAX = 100
 _REASON_LENGTH_MAX = 300
-_REASON_OF_ISOLATION_MAX = 500
+_REASON_MAX = 500
 _FEATURES_MAX = 64
 _FEATURE_LENGTH_MAX = 64
 _DOMAIN_LENGTH_MAX = 128
@@ -104,7 +104,8 @@ def record_inventory(
         or known.isolation != inventory.isolation
     )
     known.isolation = inventory.isolation
-    known.isolation_reason = plain(inventory.isolation_reason)[:_REASON_OF_ISOLATION_MAX]
+    known.isolation_reason = plain(inventory.isolation_reason)[:_REASON_MAX]
+    known.portal_refusal = plain(inventory.portal_refusal)[:_REASON_MAX]
     known.api_version = inventory.api_version
     known.time_limits = dict(inventory.time_limits_s)
     known.seen_at = now if known.seen_at is None else max(now, known.seen_at)
@@ -114,7 +115,7 @@ def record_inventory(
     known.save(
         update_fields=[
             *("seen_at", "observed_at", "failing_since", "message", "api_version", "identity"),
-            *("time_limits", "isolation", "isolation_reason"),
+            *("time_limits", "isolation", "isolation_reason", "portal_refusal"),
         ]
     )
     if is_news:

@@ -127,6 +127,12 @@ class ClusterKind:
     has_slurm_commands: bool = False
     #: Whether only the owner of a job can read its environment there.
     keeps_environments: bool = False
+    #: The address of the portal for jobs there, by options and the installation's own address ("":
+    #: they have none).
+    portal_url: Callable[[Options, str], str] = lambda options, own: own
+    #: Whether the connector can hand over `Workload.private_environment`, by options. It matters
+    #: only without `keeps_environments`.
+    takes_private_environment: Callable[[Options], bool] = lambda options: False
     #: Whether jobs write the files and start in the folder that their authors name
     #: (`connectors.protocol.JobFiles`).
     writes_own_files: bool = False

@@ -123,6 +123,9 @@ class Workload:
       their number and size and chooses the nodes itself.
     - `environment` is already checked (reliability rules). The connector adds the rendezvous and
       GPU variables.
+    - `private_environment` has further variables of the script, which nobody but the owner may
+      read. Only a cluster that shows `environment` to others gets any. Its connector hands them
+      over in another way, or leaves them out.
     - `time_limit_s` of None means no limit. At the limit every rank's process group is killed.
     - `notice_signal` is the notice, on `notify` and `ahead_ms` before the time limit. It goes once
       to each process of every rank. A script's own shell gets it only if it handles it. With
@@ -155,6 +158,7 @@ class Workload:
     is_requeueable: bool = True
     cluster_user: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    private_environment: Mapping[str, str] = field(default_factory=dict)
     time_limit_s: int | None = None
     notice_signal: str = "TERM"
     grace_s: int = 30
@@ -376,7 +380,7 @@ class Inventory:
     `time_limits_s` is the longest time limit of a job by pool; a pool without an entry has none.
     `isolation` is how strictly jobs are separated from the machine and from each other, where the
     portal itself runs them (`local.isolation`). `isolation_reason` is why they are not separated
-    further.
+    further. `portal_refusal` is why jobs get no `Workload.private_environment`; "" if they do.
     """
 
     observed_at: int
@@ -387,6 +391,7 @@ class Inventory:
     time_limits_s: Mapping[str, int] = field(default_factory=dict)
     isolation: str = ""
     isolation_reason: str = ""
+    portal_refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ RESERVED_ENVIRONMENT = frozenset(
         "TIDEGATE_GPU_SLOTS",
         "TIDEGATE_NODE",
         "TIDEGATE_PLACES",
+        "TIDEGATE_PRIVATE",
         "TIDEGATE_PROGRAMS",
         "TIDEGATE_PYTHON",
         "TIDEGATE_POD_INDEX",
@@ -182,10 +183,11 @@ def _check_times(workload: Workload) -> None:
 
 
 def _check_environment(workload: Workload) -> None:
-    if len(workload.environment) > ENVIRONMENT_ENTRIES_MAX:
+    variables = {**workload.environment, **workload.private_environment}
+    if len(variables) > ENVIRONMENT_ENTRIES_MAX:
         raise WorkloadRejected(f"more than {ENVIRONMENT_ENTRIES_MAX} environment variables")
     total_bytes = 0
-    for key, value in workload.environment.items():
+    for key, value in variables.items():
         if not _ENVIRONMENT_KEY.fullmatch(key):
             raise WorkloadRejected(
                 f"{key[:80]!r} is no environment variable name; use letters, digits and '_'"

@@ -179,9 +179,25 @@ def test_others_cannot_read_the_token(inside: Inside, monkeypatch: pytest.Monkey
 
     assert given() == {"TIDEGATE_SERVER", "TIDEGATE_TOKEN"}
     assert {name for name, kind in KINDS.items() if kind.keeps_environments} == {"local", "slurm"}
-    inside.attempt.cluster.kind = "kubernetes"
+    cluster = inside.attempt.cluster
+    cluster.kind = "kubernetes"
     assert given() == set()
-    inside.attempt.cluster.kind = "local"
+    assert workload_of(inside.attempt).private_environment == {}
+    # There the script alone gets it, with the address for Pods.
+    cluster.options = {"portal_url": "https://inside.test"}
+    token = inside.environment["TIDEGATE_TOKEN"]
+    workload = workload_of(inside.attempt)
+    assert given() == set()
+    assert workload.private_environment == {
+        "TIDEGATE_SERVER": "https://inside.test",
+        "TIDEGATE_TOKEN": token,
+    }
+    assert workload.environment["TIDEGATE_CHECKPOINT_URL"].startswith("https://inside.test/api/")
+    # A policy of the cluster knows the Secret by the name of a Job.
+    cluster.options = {"portal_url": "https://inside.test", "kind": "jobset"}
+    assert workload_of(inside.attempt).private_environment == {}
+    cluster.kind = "local"
+    assert workload_of(inside.attempt).private_environment == {}
     inside.attempt.job.environment = {"TIDEGATE_SERVER": "https://other.test"}
     assert given() == {"TIDEGATE_SERVER"}
     del inside.environment["TIDEGATE_TOKEN"]

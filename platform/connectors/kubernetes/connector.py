@@ -28,6 +28,7 @@ from connectors.kubernetes.admission.admission_check import (
 from connectors.kubernetes.admission.gate_watch import GateWatch
 from connectors.kubernetes.admission.kueue_health import AWAY, KueueWatch, with_kueue_away
 from connectors.kubernetes.admission.refusals import Refusals
+from connectors.kubernetes.admission.token_secrets import TokenWatch
 from connectors.kubernetes.admission.unqueued import unqueued_alert
 from connectors.kubernetes.attempts.extending import extend
 from connectors.kubernetes.attempts.finding import Finder, in_same_namespace
@@ -139,7 +140,8 @@ class KubernetesConnector:
         self._kueue = KueueWatch(self._api) if options.has_kueue else None
         self._logs = KubernetesLogs(options)
         self._refusals = Refusals(self._api)
-        self._submitter = Submitter(self._api, self._caches, options, cluster_id)
+        self._tokens = TokenWatch(self._api)
+        self._submitter = Submitter(self._api, self._caches, options, cluster_id, self._tokens)
         self._finder = Finder(self._api, self._caches, options, cluster_id)
         self._writer = Writer(self._api, self._caches)
         self._looker = Looker(
@@ -316,12 +318,15 @@ class KubernetesConnector:
         shares = core_shares_mib(nodes, pools)
         use = use_of_nodes(self._caches.pods(), shares, self._is_attempt) if shares else None
         found, odd = nodes_of(nodes, pools, self._options.features, use)
+        untold = "" if self._options.portal_url is None else self._tokens.refusal()
+        told = f"Jobs there get no access to the portal: {untold}." if untold else ""
         return Inventory(
             observed_at=probe.observed_at,
             nodes=found,
             api_version=self._api_version(),
-            complaints=(*self._kueue_complaints(), *filter(None, [self._unqueued]), *odd),
+            complaints=(*self._kueue_complaints(), *filter(None, [self._unqueued, told]), *odd),
             identity={CLUSTER: probe.uid},
+            portal_refusal=untold,
         )
 
     def read_log(

@@ -23,6 +23,8 @@ from connectors.kubernetes.options.options import (
     default_images,
     job_image_refusal,
     names_images,
+    portal_url,
+    takes_private_environment,
     unit_mgpu,
 )
 from connectors.kubernetes.quotas.entitlements import control_entitlements
@@ -78,6 +80,8 @@ KUBERNETES = ClusterKind(
     submits_in_parts=True,
     gpu_unit=unit_mgpu,
     batch_nodes_max=1,
+    portal_url=portal_url,
+    takes_private_environment=takes_private_environment,
     runs_manifests=runs_manifests,
     place_manifest=place_manifest,
     try_manifest=try_manifest,

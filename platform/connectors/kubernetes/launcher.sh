@@ -30,6 +30,16 @@ if [ -n "${TIDEGATE_PROGRAMS-}" ]; then
 fi
 PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
 
+# Variables that nobody but the script may read: each in a file of its name.
+if [ -n "${TIDEGATE_PRIVATE-}" ]; then
+  for file in "$TIDEGATE_PRIVATE"/*; do
+    value=
+    [ ! -r "$file" ] || IFS= read -r value < "$file"
+    [ -z "$value" ] || export "${file##*/}=$value"
+  done
+  unset TIDEGATE_PRIVATE
+fi
+
 tell() { { printf '%s\n' "$1" > "$message_file"; } 2> /dev/null; }
 refuse() {
   printf 'tidegate: %s\n' "$1" >&2

@@ -64,7 +64,7 @@ def iso(moment: datetime) -> str:
 
 def own_token(attempt: Attempt, settings: LazySettings, *, number: int | None = None) -> str:
     settings.PUBLIC_URL = "https://portal.test"
-    found = reporting_environment(attempt.job_id, number or attempt.number)
+    found = reporting_environment(attempt.job_id, number or attempt.number, settings.PUBLIC_URL)
     assert found["TIDEGATE_CHECKPOINT_URL"] == (
         f"https://portal.test/api/v1/jobs/{attempt.job_id}/checkpoints"
     )

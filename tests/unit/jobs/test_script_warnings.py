@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.conf import LazySettings
 from django.db import transaction
 
 from builders.job_builders import a_body
@@ -96,11 +97,23 @@ def test_slurms_commands_and_variables_are_for_batch_jobs_or_slurm(
     assert warnings(bob, script) == []
 
 
-def test_jobs_on_kubernetes_do_not_ask_the_portal(company: Company, bob: Actor) -> None:
-    be(company.cluster, "kubernetes", pools={"h100": {}}, image="x")
+def test_jobs_on_kubernetes_ask_the_portal_where_they_get_a_token(
+    company: Company, bob: Actor, settings: LazySettings
+) -> None:
+    """Planted: the cluster's own refusal was not read."""
+    settings.PUBLIC_URL = "https://portal.test"
     script = "srun hostname\nsbatch next.sh"
-    told = warnings(bob, script, launch="batch", image="registry.test/x:1")
-    assert told == [(3, f"`sbatch` has no access to the portal on {company.cluster.name}.")]
+    silent = [(3, f"`sbatch` has no access to the portal on {company.cluster.name}.")]
+
+    def told() -> list[tuple[int, str]]:
+        return warnings(bob, script, launch="batch", image="registry.test/x:1")
+
+    be(company.cluster, "kubernetes", pools={"h100": {}})
+    assert told() == silent
+    be(company.cluster, "kubernetes", pools={"h100": {}}, portal_url="https://inside.test")
+    assert told() == []
+    Cluster.objects.update(portal_refusal="the portal's account may not create Secrets")
+    assert told() == silent
 
 
 def test_folders_are_compared_with_those_that_the_administrator_names(

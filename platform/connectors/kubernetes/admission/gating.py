@@ -74,7 +74,7 @@ _GATED_OWNERS = (
     *("Job", "JobSet", "PyTorchJob", "MPIJob", "TrainJob", "RayJob", "RayCluster"),
     *("AppWrapper", "LeaderWorkerSet", "StatefulSet"),
 )
-_PODS = ("", ("v1",), ("pods",))
+PODS = ("", ("v1",), ("pods",))
 _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSIONS = ("v1beta1", "v1beta2")
 _OURS = (CREATOR, STOPPED, KEY, NOTICE, ASKED)
@@ -104,18 +104,18 @@ def gate_manifests(
     """
     accounts = _Accounts(portal, operators, exempt)
     return (
-        _policy("MutatingAdmissionPolicy", "tidegate-gate", _gating(accounts)),
-        _binding("MutatingAdmissionPolicyBinding", "tidegate-gate"),
-        _policy("ValidatingAdmissionPolicy", "tidegate-gate", _gate_rules(accounts)),
-        _binding("ValidatingAdmissionPolicyBinding", "tidegate-gate"),
-        _policy("ValidatingAdmissionPolicy", "tidegate-pods", _pod_rules(accounts)),
-        _binding("ValidatingAdmissionPolicyBinding", "tidegate-pods"),
-        _policy("ValidatingAdmissionPolicy", "tidegate-workloads", _workload_rules(accounts)),
-        _binding("ValidatingAdmissionPolicyBinding", "tidegate-workloads"),
-        _policy("ValidatingAdmissionPolicy", "tidegate-queues", _queue_rules(portal)),
-        _binding("ValidatingAdmissionPolicyBinding", "tidegate-queues"),
-        _policy("MutatingAdmissionPolicy", TAKE, _taking(accounts)),
-        _binding("MutatingAdmissionPolicyBinding", TAKE),
+        policy("MutatingAdmissionPolicy", "tidegate-gate", _gating(accounts)),
+        binding("MutatingAdmissionPolicyBinding", "tidegate-gate"),
+        policy("ValidatingAdmissionPolicy", "tidegate-gate", _gate_rules(accounts)),
+        binding("ValidatingAdmissionPolicyBinding", "tidegate-gate"),
+        policy("ValidatingAdmissionPolicy", "tidegate-pods", _pod_rules(accounts)),
+        binding("ValidatingAdmissionPolicyBinding", "tidegate-pods"),
+        policy("ValidatingAdmissionPolicy", "tidegate-workloads", _workload_rules(accounts)),
+        binding("ValidatingAdmissionPolicyBinding", "tidegate-workloads"),
+        policy("ValidatingAdmissionPolicy", "tidegate-queues", _queue_rules(portal)),
+        binding("ValidatingAdmissionPolicyBinding", "tidegate-queues"),
+        policy("MutatingAdmissionPolicy", TAKE, _taking(accounts)),
+        binding("MutatingAdmissionPolicyBinding", TAKE),
     )
 
 
@@ -128,21 +128,24 @@ class _Accounts:
     exempt: Sequence[str]
 
 
-def _policy(kind: str, name: str, spec: Object) -> Object:
+def policy(kind: str, name: str, spec: Object) -> Object:
+    """Return a policy, or a binding, with this spec."""
     return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def _binding(kind: str, name: str) -> Object:
+def binding(kind: str, name: str) -> Object:
+    """Return the binding of a policy to the namespaces of all teams."""
     of_teams = {"matchExpressions": [{"key": TEAM, "operator": "Exists"}]}
     spec: Object = {"policyName": name, "matchResources": {"namespaceSelector": of_teams}}
     if kind.startswith("Validating"):
         spec["validationActions"] = ["Deny"]
-    return _policy(kind, name, spec)
+    return policy(kind, name, spec)
 
 
-def _rule(
+def resource_rule(
     group: str, versions: Sequence[str], resources: Sequence[str], *operations: str
 ) -> Object:
+    """Return the rule that a policy judges these operations."""
     return {
         "apiGroups": [group],
         "apiVersions": list(versions),
@@ -157,8 +160,8 @@ def _rules(
     """Return rules for the resources, and for changes through their status."""
     statuses = [f"{one}/status" for one in resources]
     return [
-        _rule(group, versions, resources, *operations),
-        _rule(group, versions, statuses, "UPDATE"),
+        resource_rule(group, versions, resources, *operations),
+        resource_rule(group, versions, statuses, "UPDATE"),
     ]
 
 
@@ -179,7 +182,7 @@ _IN_QUEUE = (
     f'(has(object.metadata.labels) && "{QUEUE_LABEL}" in object.metadata.labels && '
     f'object.metadata.labels["{QUEUE_LABEL}"] != "")'
 )
-_BY_MASTERS = '(has(request.userInfo.groups) && "system:masters" in request.userInfo.groups)'
+BY_MASTERS = '(has(request.userInfo.groups) && "system:masters" in request.userInfo.groups)'
 #: Extended resources have a domain in their names. This is only for Pods: other kinds have no
 #: containers.
 _ASKS_DEVICES = (
@@ -190,7 +193,8 @@ _ASKS_DEVICES = (
 )
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return a list of texts as the policies write it."""
     return "[" + ", ".join(f'"{name}"' for name in names) + "]"
 
 
@@ -204,9 +208,9 @@ def _by_cluster(accounts: _Accounts) -> str:
     prefixes = (f'request.userInfo.username.startsWith("{one}")' for one in _SYSTEM_PREFIXES)
     return " || ".join(
         (
-            _BY_MASTERS,
-            f"request.userInfo.username in {_listed((*SYSTEM, *accounts.operators))}",
-            f"request.userInfo.username in {_listed(accounts.exempt)}",
+            BY_MASTERS,
+            f"request.userInfo.username in {listed((*SYSTEM, *accounts.operators))}",
+            f"request.userInfo.username in {listed(accounts.exempt)}",
             *prefixes,
         )
     )
@@ -216,7 +220,7 @@ def _has_controller(kinds: Sequence[str]) -> str:
     """Return the condition that the object names an object of one of the kinds as controller."""
     return (
         "(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(one, "
-        f"has(one.controller) && one.controller && one.kind in {_listed(kinds)}))"
+        f"has(one.controller) && one.controller && one.kind in {listed(kinds)}))"
     )
 
 
@@ -231,10 +235,10 @@ def _is_let_through(accounts: _Accounts) -> str:
     as one.
     """
     return (
-        f"request.userInfo.username in {_listed(accounts.exempt)} || "
-        f"(request.userInfo.username in {_listed((*CONTROLLERS, *accounts.operators))} && "
+        f"request.userInfo.username in {listed(accounts.exempt)} || "
+        f"(request.userInfo.username in {listed((*CONTROLLERS, *accounts.operators))} && "
         f"!{_has_controller(_UNGATED_OWNERS)}) || "
-        f"({_BY_MASTERS} && {_has_controller(_GATED_OWNERS)}) || "
+        f"({BY_MASTERS} && {_has_controller(_GATED_OWNERS)}) || "
         f'(request.kind.kind == "Pod" && ({_by_cluster(accounts)}) && !({_ASKS_DEVICES}))'
     )
 
@@ -245,7 +249,7 @@ def _taking(accounts: _Accounts) -> Object:
     expression = f"Object{{metadata: Object.metadata{{{label}}}}}"
     return {
         "matchConstraints": {
-            "resourceRules": [_rule(*each, "CREATE") for each in (*_GATED, _PODS)]
+            "resourceRules": [resource_rule(*each, "CREATE") for each in (*_GATED, PODS)]
         },
         "matchConditions": [
             _not_the_portal(accounts.portal),
@@ -265,7 +269,7 @@ def _taking(accounts: _Accounts) -> Object:
 
 def _in_a_queue(accounts: _Accounts) -> Object:
     """Return the refusal of workloads that the absent policy `TAKE` would put into a queue."""
-    return _validation(
+    return validation(
         f"!variables.isNew || {_IN_QUEUE} || {_is_let_through(accounts)}",
         "nothing runs in the namespace of a team outside of its queue: add the label "
         f"{QUEUE_LABEL}: {LOCAL_QUEUE}",
@@ -274,7 +278,7 @@ def _in_a_queue(accounts: _Accounts) -> Object:
 
 def _no_false_owner(accounts: _Accounts) -> Object:
     """Return the refusal of false owners: Kueue admits an object whose controller is in a queue."""
-    return _validation(
+    return validation(
         f"!variables.isNew || {_by_cluster(accounts)} || !{_has_controller(_GATED_OWNERS)}",
         "what is part of a job is made by the controller of the job alone",
     )
@@ -290,7 +294,7 @@ def _gating(accounts: _Accounts) -> Object:
         f'{value} + ",{OUR_GATE}") : "{OUR_GATE}")'
     )
     return {
-        "matchConstraints": {"resourceRules": [_rule(*each, "CREATE") for each in _GATED]},
+        "matchConstraints": {"resourceRules": [resource_rule(*each, "CREATE") for each in _GATED]},
         "matchConditions": [
             _not_the_portal(accounts.portal),
             # This holds whichever of the two policies runs first.
@@ -326,7 +330,8 @@ def _variables() -> list[Object]:
     ]
 
 
-def _validation(expression: str, message: str) -> Object:
+def validation(expression: str, message: str) -> Object:
+    """Return the refusal, with `message`, of requests for which `expression` does not hold."""
     return {"expression": expression, "message": message, "reason": "Forbidden"}
 
 
@@ -341,9 +346,9 @@ def _same(names: Sequence[str], now: str, before: str) -> str:
 
 def _by_controllers(operators: Sequence[str]) -> str:
     """Return the condition that a controller, or an account that could remove the policy, acts."""
-    listed = _listed((*CONTROLLERS, *operators))
+    named = listed((*CONTROLLERS, *operators))
     return (
-        f"request.userInfo.username in {listed} || (has(request.userInfo.groups) && "
+        f"request.userInfo.username in {named} || (has(request.userInfo.groups) && "
         '"system:masters" in request.userInfo.groups)'
     )
 
@@ -370,22 +375,22 @@ def _pod_rules(accounts: _Accounts) -> Object:
         + _same((ATTEMPT, CLUSTER), "variables.labels", "variables.labelsBefore")
     )
     return {
-        "matchConstraints": {"resourceRules": _rules(*_PODS, "CREATE", "UPDATE")},
+        "matchConstraints": {"resourceRules": _rules(*PODS, "CREATE", "UPDATE")},
         "matchConditions": [_not_the_portal(accounts.portal)],
         "failurePolicy": "Fail",
         "variables": _variables(),
         "validations": [
-            _validation(
+            validation(
                 f"!variables.isNew || {_by_controllers(accounts.operators)} || ({_is_nobodys()})",
                 "labels and annotations of tidegate.io are written by Tidegate alone",
             ),
-            _validation(
+            validation(
                 f"variables.isNew || ({ours})",
                 "labels and annotations of tidegate.io are written by Tidegate alone",
             ),
             _in_a_queue(accounts),
             _no_false_owner(accounts),
-            _validation(
+            validation(
                 f"variables.isNew || !{gated.format('oldObject')} || {gated.format('object')} || "
                 f"{_by_cluster(accounts)}",
                 "what is in a queue is started by Kueue alone",
@@ -420,33 +425,33 @@ def _gate_rules(accounts: _Accounts) -> Object:
             {"name": "waited", "expression": f"oldObject != null && {suspended_before}"},
         ],
         "validations": [
-            _validation(
+            validation(
                 _stays_gated(),
                 _OPENED_BY_US,
             ),
-            _validation(
+            validation(
                 f"variables.isNew || {same_queue}",
                 "the queue of a job is chosen when it is created: delete it and create it again",
             ),
-            _validation(
+            validation(
                 f"variables.isNew || {_same(_OURS, 'variables.annotations', 'variables.before')}",
                 "annotations of tidegate.io are written by Tidegate alone",
             ),
-            _validation(
+            validation(
                 f"variables.isNew || {same_labels}",
                 "labels of tidegate.io are written by Tidegate alone",
             ),
-            _validation(
+            validation(
                 f'variables.isNew || !("{ATTEMPT}" in variables.labelsBefore) || '
                 f"object.spec == oldObject.spec || {_by_cluster(accounts)}",
                 "what Tidegate has submitted is changed by Tidegate alone",
             ),
-            _validation(
+            validation(
                 f'!variables.waited || variables.waits || !("{QUEUE_LABEL}" in '
                 f"variables.labelsBefore) || {_by_cluster(accounts)}",
                 "what is in a queue is started by Kueue alone",
             ),
-            _validation(
+            validation(
                 f"!variables.isNew || {_by_controllers(accounts.operators)} || ("
                 + _is_nobodys(
                     f'(!("{CREATOR}" in variables.annotations) || '
@@ -480,26 +485,26 @@ def _workload_rules(accounts: _Accounts) -> Object:
         "failurePolicy": "Fail",
         "variables": _variables(),
         "validations": [
-            _validation(
+            validation(
                 f"variables.isNew || !{inactive.format('oldObject')} || "
                 f"{inactive.format('object')}",
                 "only Tidegate makes it active again: when its team has room for it",
             ),
-            _validation(
+            validation(
                 f"variables.isNew || !{ready.format('object')} || {ready.format('oldObject')}",
                 "only Tidegate says that this admission check is Ready",
             ),
             # Kueue starts a workload whose status says admitted, whatever its checks say.
-            _validation(
+            validation(
                 f"variables.isNew || !{admitted.format('object')} || "
                 f"{admitted.format('oldObject')} || {_by_cluster(accounts)}",
                 "what is in a queue is admitted by Kueue alone",
             ),
             # Kueue copies the opened gate from the job.
-            _validation(f"{_stays_gated()} || {_by_cluster(accounts)}", _OPENED_BY_US),
+            validation(f"{_stays_gated()} || {_by_cluster(accounts)}", _OPENED_BY_US),
             # A new Workload had no annotations: accounts that may create Workloads must not set
             # ours.
-            _validation(
+            validation(
                 _same(_OURS, "variables.annotations", "variables.before"),
                 "annotations of tidegate.io are written by Tidegate alone",
             ),
@@ -510,12 +515,14 @@ def _workload_rules(accounts: _Accounts) -> Object:
 def _queue_rules(portal: str) -> Object:
     return {
         "matchConstraints": {
-            "resourceRules": [_rule(_KUEUE, _KUEUE_VERSIONS, ("localqueues",), "CREATE", "UPDATE")]
+            "resourceRules": [
+                resource_rule(_KUEUE, _KUEUE_VERSIONS, ("localqueues",), "CREATE", "UPDATE")
+            ]
         },
         "matchConditions": [_not_the_portal(portal)],
         "failurePolicy": "Fail",
         "validations": [
-            _validation(
+            validation(
                 "object.spec.clusterQueue == object.metadata.namespace",
                 "a queue in the namespace of a team leads to the quota of that team",
             )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from connectors.errors import ClusterUnavailable, NotPrepared, WorkloadRejected
+from connectors.kubernetes.admission.token_secrets import TokenWatch
 from connectors.kubernetes.client.api import (
     AlreadyExists,
     Conflict,
@@ -43,9 +44,15 @@ class Submitter:
     """Creates objects that were not created before."""
 
     def __init__(
-        self, api: KubeApi, caches: Caches, options: KubernetesOptions, cluster_id: str
+        self,
+        api: KubeApi,
+        caches: Caches,
+        options: KubernetesOptions,
+        cluster_id: str,
+        tokens: TokenWatch,
     ) -> None:
         self._api = api
+        self._tokens = tokens
         self._caches = caches
         self._options = options
         self._cluster_id = cluster_id
@@ -66,8 +73,19 @@ class Submitter:
                 self._api.merge_patch(path, owner_patch(main))
         for other in objects.others:
             self._create_owned(workload.key, owned(other, main))
+        if objects.secret is not None and not self._tokens.unguarded():
+            self._create_secret(workload.key, owned(objects.secret, main))
         self._caches.took(main)
         return str(main["metadata"]["uid"])
+
+    def _create_secret(self, key: str, body: Object) -> None:
+        """Create the Secret of the attempt of `key`, where our account may. Raises as `submit`."""
+        try:
+            self._create_owned(key, body)
+        except ClusterUnavailable as error:
+            refused = error.__cause__
+            if not (isinstance(refused, Forbidden) and refused.is_for_all):
+                raise
 
     def created(self, key: str, body: Object) -> dict[str, Any]:
         """Return the object of `key`, created now or before.

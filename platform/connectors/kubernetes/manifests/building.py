@@ -15,6 +15,7 @@ from connectors.kubernetes.manifests.mpijob import mpijob
 from connectors.kubernetes.manifests.other_schedulers import pod_group, scheduled_job
 from connectors.kubernetes.manifests.pod_template import (
     claim_template_name,
+    has_secret,
     kueue_labels,
     metadata,
     pool_of,
@@ -25,8 +26,8 @@ from connectors.kubernetes.manifests.rayjob import rayjob
 from connectors.kubernetes.manifests.scripts import script_data
 from connectors.kubernetes.manifests.submitted_manifest import manifest_objects
 from connectors.kubernetes.manifests.trainjob import training_runtime, trainjob
-from connectors.kubernetes.objects.naming import ASKED
-from connectors.kubernetes.objects.resources import CLAIM_TEMPLATE, CONFIG_MAP, SERVICE
+from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.resources import CLAIM_TEMPLATE, CONFIG_MAP, SECRET, SERVICE
 from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import Workload
 from connectors.workload_checks import check_workload
@@ -43,12 +44,14 @@ class WorkloadObjects:
 
     `main` is the workload, suspended. `others` are created after it, each with `owned`, so that
     they are deleted with it. `before` must exist when `main` is created; afterwards `owner_patch`
-    makes them its dependents too.
+    makes them its dependents too. `secret` is one of the dependents, without which it runs, too:
+    the private variables of its script.
     """
 
     main: Mapping[str, Any]
     others: tuple[Mapping[str, Any], ...]
     before: tuple[Mapping[str, Any], ...] = ()
+    secret: Mapping[str, Any] | None = None
 
 
 def objects_for(
@@ -66,6 +69,7 @@ def objects_for(
         _script(workload, cluster_id),
         *_claim_templates(workload, options, cluster_id),
     )
+    secret = _secret(workload, cluster_id) if has_secret(workload, options) else None
     if not options.has_kueue:
         return WorkloadObjects(
             scheduled_job(workload, options, cluster_id),
@@ -74,12 +78,16 @@ def objects_for(
                 *_service(workload, cluster_id),
                 *pod_group(workload, options, cluster_id),
             ),
+            secret=secret,
         )
     made = _of_kueue(workload, options, cluster_id, others)
     # Before the start, this is compared with the request that Kueue counts then.
-    annotations = {**made.main["metadata"]["annotations"], ASKED: asked_for(workload, options)}
+    annotations = {
+        **made.main["metadata"]["annotations"],
+        naming.ASKED: asked_for(workload, options),
+    }
     main = {**made.main, "metadata": {**made.main["metadata"], "annotations": annotations}}
-    return replace(made, main=main)
+    return replace(made, main=main, secret=secret)
 
 
 def _of_kueue(
@@ -150,6 +158,16 @@ def _script(workload: Workload, cluster_id: str) -> dict[str, Any]:
         "metadata": metadata(workload, cluster_id),
         "immutable": True,
         **script_data(workload),
+    }
+
+
+def _secret(workload: Workload, cluster_id: str) -> dict[str, Any]:
+    return {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.kind,
+        "metadata": metadata(workload, cluster_id, name=naming.token_name(workload.key)),
+        "immutable": True,
+        "stringData": dict(workload.private_environment),
     }
 
 

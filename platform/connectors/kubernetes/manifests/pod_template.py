@@ -21,6 +21,7 @@ from connectors.errors import WorkloadRejected
 from connectors.kubernetes.manifests import scripts
 from connectors.kubernetes.nodes.features import feature_terms
 from connectors.kubernetes.objects import naming
+from connectors.kubernetes.objects.resources import JOB
 from connectors.kubernetes.options.images import plain_image
 from connectors.kubernetes.options.options import KubernetesOptions, image_refusal, no_image
 from connectors.kubernetes.options.pools import HOST_LABEL, WHOLE_MGPU, KubernetesPool, not_on_gpus
@@ -49,6 +50,7 @@ _NODE = "TIDEGATE_NODE"
 _DISK = "ephemeral-storage"
 _TASK_GROUP = "ranks"
 _SCRIPT_MODE = 0o555
+_PRIVATE_MODE = 0o444
 
 
 def pool_of(workload: Workload, options: KubernetesOptions) -> KubernetesPool:
@@ -362,6 +364,7 @@ def _container(workload: Workload, options: KubernetesOptions, ranks: Ranks) -> 
             {"name": "pod", "mountPath": POD_DIRECTORY, "readOnly": True},
             {"name": "work", "mountPath": WORK_DIRECTORY},
             {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - not of this machine
+            *_private_mounts(workload, options),
         ],
     }
 
@@ -416,7 +419,22 @@ def _variables(
         _field_variable(_NODE, "spec.nodeName"),
         index,
         *_batch_variables(workload, options, ranks),
+        *(
+            {"name": scripts.PRIVATE_VARIABLE, "value": scripts.PRIVATE_DIRECTORY}
+            for _ in _private_mounts(workload, options)
+        ),
     ]
+
+
+def has_secret(workload: Workload, options: KubernetesOptions) -> bool:
+    """Return whether the workload's private variables are handed over, in a Secret."""
+    return bool(workload.private_environment) and options.resource is JOB
+
+
+def _private_mounts(workload: Workload, options: KubernetesOptions) -> list[dict[str, Any]]:
+    if not has_secret(workload, options):
+        return []
+    return [{"name": "private", "mountPath": scripts.PRIVATE_DIRECTORY, "readOnly": True}]
 
 
 def _batch_variables(
@@ -564,12 +582,25 @@ def _volumes(workload: Workload, options: KubernetesOptions, mgpu: int) -> list[
                 ]
             },
         },
+        *_private_volumes(workload, options),
         {"name": "work", "emptyDir": {"sizeLimit": f"{options.work_mib}Mi"}},
         {
             "name": "shared-memory",
             "emptyDir": {"medium": "Memory", "sizeLimit": f"{shared_kib}Ki"},
         },
     ]
+
+
+def _private_volumes(workload: Workload, options: KubernetesOptions) -> list[dict[str, Any]]:
+    if not has_secret(workload, options):
+        return []
+    # A cluster may not let us create Secrets. The job then runs without.
+    source = {
+        "secretName": naming.token_name(workload.key),
+        "optional": True,
+        "defaultMode": _PRIVATE_MODE,
+    }
+    return [{"name": "private", "secret": source}]
 
 
 @cache

@@ -15,6 +15,10 @@ DIRECTORY = "/run/tidegate/script"
 PATH = f"{DIRECTORY}/script"
 #: The variable by which the launcher finds the programs of a batch job.
 PROGRAMS_VARIABLE = "TIDEGATE_PROGRAMS"
+#: The directory with a file for each private variable of the script, and the variable by which the
+#: launcher finds it.
+PRIVATE_DIRECTORY = "/run/tidegate/private"
+PRIVATE_VARIABLE = "TIDEGATE_PRIVATE"
 
 _SCRIPT = "script"
 _BUNDLE = "programs.pyz"

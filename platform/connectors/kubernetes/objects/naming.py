@@ -73,7 +73,8 @@ CONTAINERS = frozenset({CONTAINER, PYTORCH_CONTAINER, TRAINER_CONTAINER})
 #: With the suffixes of all kinds, names of Pods stay within 63 characters.
 _NAME_MAX = 40
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?", re.ASCII)
-_PREFIX = "tg-"
+PREFIX = "tg-"
+TOKEN_ENDING = "-token"  # noqa: S105 - part of a name
 _KEY_DIGITS = 36
 _NAMESPACE_DIGITS = 16
 _LABEL_DIGITS = 40
@@ -82,7 +83,7 @@ _LABEL_DIGITS = 40
 _PORT_FIRST = 20_000
 _PORTS = 10_000
 
-_NAMESPACE = re.compile(rf"{_PREFIX}[0-9a-f]{{{_NAMESPACE_DIGITS}}}", re.ASCII)
+_NAMESPACE = re.compile(rf"{PREFIX}[0-9a-f]{{{_NAMESPACE_DIGITS}}}", re.ASCII)
 
 _INDEX = re.compile(r"[0-9]{1,6}", re.ASCII)
 #: Annotations or labels with a Pod's index, by kind of workload; the first present one counts.
@@ -104,17 +105,25 @@ def workload_name(key: str) -> str:
     """
     if len(key) <= _NAME_MAX and _NAME.fullmatch(key):
         return key
-    return _PREFIX + _digits(key, _KEY_DIGITS)
+    return PREFIX + _digits(key, _KEY_DIGITS)
+
+
+def token_name(key: str) -> str:
+    """Return the name of the Secret of the attempt of `key`.
+
+    It is that of its Job with `TOKEN_ENDING`, by which an admission policy knows it.
+    """
+    return workload_name(key) + TOKEN_ENDING
 
 
 def is_own_name(name: object) -> bool:
     """Return whether only the portal gives objects this name."""
-    return isinstance(name, str) and name.startswith(_PREFIX)
+    return isinstance(name, str) and name.startswith(PREFIX)
 
 
 def team_namespace(path: str) -> str:
     """Return the namespace of the team at `path`, which is also the name of its queue."""
-    return _PREFIX + _digits(path, _NAMESPACE_DIGITS)
+    return PREFIX + _digits(path, _NAMESPACE_DIGITS)
 
 
 def is_team_namespace(name: str) -> bool:

@@ -31,7 +31,15 @@ _PREFIX_MAX = 253
 _QUEUE = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?", re.ASCII)
 _VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9A-Za-z]{1,16}){1,3}", re.ASCII)
 _ACCOUNT = re.compile(rf"system:serviceaccount:{_DNS_LABEL_TEXT}:{_DOMAIN_TEXT}", re.ASCII)
+_ADDRESS = re.compile(r"https?://(\[[0-9a-f:.]+\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?", re.ASCII)
 _PATH_TEXT = re.compile(r"/[A-Za-z0-9._/@+-]{0,500}", re.ASCII)
+
+
+def address(option: str, value: object) -> str:
+    """Return the checked address of a server, without a path."""
+    if not isinstance(value, str) or not matches(_ADDRESS, value):
+        raise ValueError(f"option {option} must look like https://host or http://host:8000")
+    return value
 
 
 def node_selector(option: str, value: object) -> Mapping[str, str]:

@@ -205,6 +205,15 @@ class KubernetesOptions:
         example="/var/lib/tidegate/kubernetes-logs",
         default=None,
     )
+    portal_url: str | None = option(
+        optional(text(values.address)),
+        title="Address of the portal for jobs",
+        help="As Pods reach it. With it, and job-tokens.yaml applied, sbatch, squeue and the "
+        "tidegate command work inside jobs. Only for workloads of kind Job. Default: they do not.",
+        example="https://gpus.example.org",
+        default=None,
+        is_more=True,
+    )
     queue: str | None = option(
         optional(text(values.queue)),
         title="Queue",
@@ -443,6 +452,22 @@ def job_image_refusal(options: Mapping[str, Any], pool: str, image: str | None) 
 def no_image(pool: str) -> str:
     """Return the message for a job of `pool` without an image, where the pool has none either."""
     return f"jobs run in container images there, and pool {pool} has none of its own: name one"
+
+
+def portal_url(options: Mapping[str, Any], own: str) -> str:
+    """Return the address of the portal for jobs on a cluster with these options.
+
+    `own` is the installation's own address, which holds without option `portal_url`.
+    """
+    return str(options.get("portal_url") or own)
+
+
+def takes_private_environment(options: Mapping[str, Any]) -> bool:
+    """Return whether jobs may get a token for the portal on a cluster with these options.
+
+    The cluster's admission policy knows the Secret of an attempt by the name of its Job.
+    """
+    return bool(options.get("portal_url")) and options.get("kind", "job") == "job"
 
 
 def unit_mgpu(options: Mapping[str, Any], pool: str) -> int:

@@ -66,7 +66,7 @@ def test_what_passes_is_no_refusal_of_the_job(error: KubeRefused, is_for_now: bo
     because others had been counted in the same moment."""
     api: Any = AnApi(error)
     nothing: Any = None
-    submitter = Submitter(api, nothing, some_options(), CLUSTER_ID)
+    submitter = Submitter(api, nothing, some_options(), CLUSTER_ID, nothing)
     with pytest.raises(ClusterUnavailable if is_for_now else WorkloadRejected) as raised:
         submitter.created("tg-1", a_kube_job())
     assert error.message in str(raised.value)

@@ -565,3 +565,21 @@ def _group_lives(group: int) -> bool:
         if int(fields[2]) == group and fields[0] != "Z":
             return True
     return False
+
+
+def test_the_script_alone_has_the_private_variables(container: Container, tmp_path: Path) -> None:
+    """Each is a file. Where there is none, the script starts without.
+
+    Against: the last line of a file that has no newline, as Secrets have none, is dropped.
+    """
+    private = tmp_path / "private"
+    private.mkdir()
+    script = 'echo "[${A-}] [${TIDEGATE_PRIVATE-}]"'
+    environment = {"TIDEGATE_PRIVATE": str(private)}
+    without = container.run(script, environment=environment)
+    assert without.end() == (0, {"exit": 0})
+    assert without.output.read_text() == "[] []\n"
+    (private / "A").write_text("a $b 'c")
+    given = container.run(script, environment=environment)
+    assert given.end() == (0, {"exit": 0})
+    assert given.output.read_text() == "[a $b 'c] []\n"

@@ -76,6 +76,8 @@ def test_the_least_options() -> None:
         ({"allowed_registries": "docker.io"}, "must be a list of at most 100"),
         ({"allowed_registries": ["pytorch"]}, "write docker.io/pytorch for that name"),
         ({"require_digest": True}, "option pools.h100.image: the image docker.io/pytorch/pytorch"),
+        ({"portal_url": "gpus.test"}, "option portal_url must look like https://host"),
+        ({"portal_url": "https://gpus.test/x"}, "option portal_url must look like https://host"),
         ({"run_as_user": 0}, "option run_as_user must be a whole number from 1"),
         ({"run_as_user": True}, "option run_as_user must be a whole number from 1"),
         ({"operators": ["bob"]}, "option operators must be a list of accounts"),
