@@ -7,7 +7,7 @@ microseconds since 1970.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from uuid import UUID
@@ -83,10 +83,32 @@ def hash_of_entry(
     )
 
 
+def hash_of_seal(
+    before: bytes,
+    *,
+    ledger: str,
+    number: int,
+    sealed_at: datetime,
+    heads: Iterable[tuple[int, int, bytes | memoryview]],
+) -> bytes:
+    """Return the hash of a seal that follows the seal with the hash `before`.
+
+    `heads` are the account's id, the number of its last entry, and its hash, in the order of ids.
+    """
+    digest = sha256(_line([before.hex(), ledger, number, in_microseconds(sealed_at)]))
+    for account_id, sequence, head in heads:
+        digest.update(_line([account_id, sequence, bytes(head).hex()]))
+    return digest.digest()
+
+
 def in_microseconds(moment: datetime) -> int:
     """Return the whole microseconds from 1970 to `moment`."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def _hash_of(values: Sequence[object]) -> bytes:
-    return sha256(json.dumps(values, ensure_ascii=False).encode()).digest()
+    return sha256(_line(values)).digest()
+
+
+def _line(values: Sequence[object]) -> bytes:
+    return json.dumps(values, ensure_ascii=False).encode()

@@ -211,3 +211,40 @@ class Entry(models.Model):
 
     def __str__(self) -> str:
         return f"entry {self.sequence} of account {self.account_id}"
+
+
+class Seal(models.Model):
+    """The heads of all accounts of a ledger at one moment, under one hash.
+
+    `hash` covers the hash of the seal before, so a copy of the latest one, kept elsewhere, proves
+    the whole history up to it.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    ledger = models.CharField(max_length=64)
+    number = models.PositiveIntegerField()
+    sealed_at = models.DateTimeField()
+    hash = models.BinaryField(max_length=32)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["ledger", "number"], name="seal_number_is_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return f"seal {self.number} of {self.ledger}"
+
+
+class SealedHead(models.Model):
+    """The number and the hash of the last entry that an account had at the moment of a seal."""
+
+    pk = models.CompositePrimaryKey("seal_id", "account_id")
+    seal = models.ForeignKey(Seal, models.PROTECT, related_name="heads", db_index=False)
+    account = models.ForeignKey(
+        Account, models.PROTECT, related_name="+", db_index=False, db_constraint=False
+    )
+    sequence = models.BigIntegerField()
+    head = models.BinaryField(max_length=32)
+
+    def __str__(self) -> str:
+        return f"head {self.sequence} of account {self.account_id}"

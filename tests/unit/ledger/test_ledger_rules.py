@@ -46,6 +46,12 @@ FORBIDDEN = [
     "UPDATE ledger_pendingtransfer SET expires_at = now()",
     "DELETE FROM ledger_pendingtransfer",
     "TRUNCATE ledger_pendingtransfer",
+    "UPDATE ledger_seal SET hash = ''",
+    "DELETE FROM ledger_seal",
+    "TRUNCATE ledger_seal CASCADE",
+    "UPDATE ledger_sealedhead SET head = ''",
+    "DELETE FROM ledger_sealedhead",
+    "TRUNCATE ledger_sealedhead",
 ]
 
 
@@ -88,6 +94,8 @@ def owner(
                 *["entry_is_append_only"] * 3,
                 *["pending_comes_from_a_transfer"] * 3,
                 "pending_is_never_emptied",
+                *["seal_is_append_only"] * 3,
+                *["sealed_head_is_append_only"] * 3,
             ],
             strict=True,
         )
@@ -269,10 +277,14 @@ def test_the_rules_can_be_taken_back_and_set_again(
     """Both directions of the migrations, as SQL that runs."""
     with owner_connection.transaction(force_rollback=True):
         for words in (
+            ["0004", "--backwards"],
+            ["0003", "--backwards"],
             ["0002", "--backwards"],
             ["0001", "--backwards"],
             ["0001"],
             ["0002"],
+            ["0003"],
+            ["0004"],
         ):
             call_command("sqlmigrate", "ledger", *words)
             statements = capsys.readouterr().out
@@ -285,4 +297,4 @@ def test_the_rules_can_be_taken_back_and_set_again(
             "SELECT count(*) FROM pg_trigger WHERE tgrelid::regclass::text LIKE 'ledger%' "
             "AND NOT tgisinternal"
         ).fetchone()
-    assert rules == (9,)
+    assert rules == (11,)
