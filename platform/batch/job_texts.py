@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 #: The state of a job of the portal: Slurm's word and short form.
@@ -36,6 +36,20 @@ def run_time_s(job: Mapping[str, Any]) -> int:
         return 0
     end = _moment(job["ended_at"]) if job["ended_at"] else datetime.now().astimezone()
     return max(0, int((end - _moment(job["started_at"])).total_seconds()))
+
+
+def time_left_s(job: Mapping[str, Any]) -> int | None:
+    """Return the seconds until the time limit of the current attempt; None without a limit."""
+    limit_s = job["time_limit_s"]
+    return None if limit_s is None else max(0, limit_s - run_time_s(job))
+
+
+def end_time(job: Mapping[str, Any]) -> str | None:
+    """Return when the job ended or reaches its time limit; None where nobody knows."""
+    if job["ended_at"] or not job["started_at"] or job["time_limit_s"] is None:
+        return job["ended_at"] or None
+    end = _moment(job["started_at"]) + timedelta(seconds=job["time_limit_s"])
+    return end.isoformat()
 
 
 def time_text(moment: str | None) -> str:

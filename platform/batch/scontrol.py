@@ -24,7 +24,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
                 print("\n".join(expand(text)))
             case ["show", "hostlist", names]:
                 print(contract(names.split(",")))
-            case ["show", "job" | "jobs", *jobs] if len(jobs) < 2:
+            case ["show", "job" | "jobs" | "jobid", *jobs] if len(jobs) < 2:
                 lines = _job(jobs[0] if jobs else "", environment)
                 print((" " if is_one_line else "\n   ").join(lines))
             case ["requeue", job]:

@@ -10,9 +10,11 @@ from batch.command_line import Argument, Options, Refused, read_command_line
 from batch.job_texts import (
     STATES,
     duration_text,
+    end_time,
     nodes_of,
     reason,
     run_time_s,
+    time_left_s,
     time_text,
 )
 from batch.portal import Portal
@@ -43,10 +45,14 @@ Job = Mapping[str, Any]
 _FIELDS: dict[str, tuple[str, Callable[[Job], object]]] = {
     "a": ("ACCOUNT", lambda job: job["team"]),
     "A": ("JOBID", lambda job: job["id"]),
+    "B": ("EXEC_HOST", lambda job: (nodes_of(job) or ["n/a"])[0]),
     "D": ("NODES", lambda job: job["node_count"]),
+    "e": ("END_TIME", lambda job: time_text(end_time(job))),
+    "F": ("ARRAY_JOB_ID", lambda job: (job["array"] or job)["id"]),
     "i": ("JOBID", lambda job: job["id"]),
     "j": ("NAME", lambda job: job["name"]),
     "l": ("TIME_LIMIT", lambda job: duration_text(job["time_limit_s"])),
+    "L": ("TIME_LEFT", lambda job: duration_text(time_left_s(job))),
     "M": ("TIME", lambda job: duration_text(run_time_s(job))),
     "N": ("NODELIST", lambda job: contract(nodes_of(job))),
     "P": ("PARTITION", lambda job: job["pool"]),

@@ -10,6 +10,8 @@ from primitives.errors import Conflict, FieldError, InvalidRequest
 
 ALIASES_MAX = 20
 _ALIAS = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?", re.ASCII)
+#: Words for devices of any type: `--gres=gpu:2`.
+_KINDS = frozenset({"cpu", "gpu"})
 
 
 def folded(name: str) -> str:
@@ -27,6 +29,8 @@ def read_aliases(names: Sequence[str]) -> list[str]:
                 f"{name[:63]!r} is no name of a GPU type: write letters, digits, dots, - and _, at "
                 "most 63"
             )
+        elif name in _KINDS:
+            detail = f"{name!r} means devices of any type: choose another name"
     if detail:
         raise InvalidRequest(f"aliases: {detail}.", errors=[FieldError("/aliases", detail)])
     return found

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -125,6 +126,12 @@ def test_a_job_sees_and_cancels_the_jobs_of_its_owner(inside: Inside) -> None:
         "   R|1    |ai-company-000",
     ]
     assert inside.run("squeue", "-h", "--state=PD", "-o", "%j") == "wrap\n"
+    # Its start is long ago, so nothing of its limit is left.
+    assert inside.run("squeue", "--me", "-h", "-o", "%j %L %e %B") == (
+        f"chain 00:00:00 {NOW + timedelta(seconds=93_784):%Y-%m-%dT%H:%M:%S} ai-company-000\n"
+        "wrap UNLIMITED Unknown n/a\n"
+    )
+    assert inside.run("squeue", "-j", number, "-h", "-o", "%F") == f"{inside.attempt.job_id}\n"
     inside.run("scancel", other)
     assert Job.objects.get(pk=other).state == "cancelled"
     assert "%Z is not offered here" in inside.run("squeue", "-o", "%Z", exit_code=1)
@@ -132,6 +139,7 @@ def test_a_job_sees_and_cancels_the_jobs_of_its_owner(inside: Inside) -> None:
 
 def test_a_job_reads_its_own_record(inside: Inside) -> None:
     number = inside.environment["SLURM_JOB_ID"]
+    assert inside.run("scontrol", "show", "jobid", number).startswith(f"JobId={number} ")
     for words in ((number,), (), ("-o",)):
         said = inside.run("scontrol", "show", "job", *words)
         assert f"JobId={number} JobName=chain" in said

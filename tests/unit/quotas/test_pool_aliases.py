@@ -60,6 +60,8 @@ def test_an_administrator_sets_them(company: Company, admin: Caller, bob: User) 
         ("a100_sxm", 409, "a100-sxm is an alias of pool a100 already. Remove it there first."),
         ("A100", 409, "a100 is the name of a pool, so it cannot be an alias."),
         ("h100:8", 400, "'h100:8' is no name of a GPU type"),
+        ("GPU", 400, "'gpu' means devices of any type: choose another name"),
+        ("cpu", 400, "'cpu' means devices of any type: choose another name"),
     ],
 )
 def test_an_alias_is_one_pools(
