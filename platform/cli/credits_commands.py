@@ -79,7 +79,8 @@ def credits_list(
         squeeze="TEAM",
         keep_end=True,
     )
-    tell(f"Settled until {plain(found['settled_until'] or 'never')}.")
+    until = found["settled_until"]
+    tell(f"Settled until {plain(until)}." if until else "Nothing is settled yet.")
 
 
 @credits_app.command("statement")

@@ -43,7 +43,6 @@ class NaiveService:
         for row in snapshot.usage:
             self.used[row.team, row.user] += row.decayed_mgpu_s * 1_000
         self.credits = {row.team: row.credits - row.held for row in snapshot.balances}
-        self.has_bank = bool(snapshot.balances)
         self.protected: dict[str, int] = defaultdict(int)
         self._protect(list(snapshot.running))
 
@@ -98,9 +97,8 @@ class NaiveService:
     def _start(self, job: QueuedJob) -> None:
         """It counts as protected wherever it fits, as used for the first hour, and holds the
         credits of that where it borrows."""
-        if self._source(job) != job.team:
-            spent = job.mgpu * 1_000 * CHARGED_AT_START_S
-            self.credits[job.team] = self.credits.get(job.team, 0) - spent
+        if self._source(job) != job.team and job.team in self.credits:
+            self.credits[job.team] -= job.mgpu * 1_000 * CHARGED_AT_START_S
         for node in _path(job.team):
             if self.protected[node] + job.mgpu <= self._guaranteed(node):
                 self.protected[node] += job.mgpu
@@ -145,9 +143,9 @@ class NaiveService:
         """Who borrows unpaid comes last; else by whole tenths of a day of the guarantee. A debt
         that is never paid counts as one of a tenth beyond the floor at least."""
         day = max(1, self._guaranteed(team)) * 1_000
-        credits, floor_s = self.credits.get(team, 0), self.policy.credit_floor_s
-        if not self.has_bank:
+        if team not in self.credits:
             return False, 0
+        credits, floor_s = self.credits[team], self.policy.credit_floor_s
         debt = -(credits // (day * _TENTH_OF_A_DAY_S))
         if credits > -self._guaranteed(team) * 1_000 * floor_s:
             return False, debt

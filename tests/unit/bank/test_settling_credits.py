@@ -55,7 +55,7 @@ def test_five_days_and_the_close_of_a_month(settings: Any) -> None:
     settings.CREDITS_SETTLED_EVERY_S = DAY_S
     organization, pool = an_organization(), a_pool()
     teams = teams_of(organization, pool, a=40, b=40, c=20)
-    InstallationPolicy.objects.update_or_create(defaults={"credit_floor_s": 2 * DAY_S})
+    InstallationPolicy.objects.update_or_create(pk=1, defaults={"credit_floor_s": 2 * DAY_S})
     begin = -5 * DAY_S
     a_bank(organization, at(begin), cap_s=2 * DAY_S)
     days = [(10, 90, 20), (10, 60, 50), (60, 40, 20), (60, 40, 20), (40, 0, 80)]
