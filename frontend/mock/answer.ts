@@ -1,5 +1,5 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
-import type { ExtensionPlan, JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, OpenWork, PlannedChange, Quarantine, Quota, Scheduler, Session, TreeNode } from "../src/api/types";
+import type { CreditBank, ExtensionPlan, JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, OpenWork, PlannedChange, Quarantine, Quota, Scheduler, Session, TreeNode } from "../src/api/types";
 import {
   aChargeback,
   aSession,
@@ -18,6 +18,7 @@ import {
   TREE,
 } from "./company.ts";
 import { theAuditEvents } from "./audit.ts";
+import { aCreditStatement, theCreditBank, theCredits } from "./credits.ts";
 import kinds from "./cluster-kinds.json" with { type: "json" };
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
 import { theCycles, theDecisionLines, theDecisions } from "./decisions.ts";
@@ -34,6 +35,7 @@ export interface Company {
   quotas: Quota[];
   planned: PlannedChange[];
   rules: TheRules;
+  bank: CreditBank;
   scheduler: Scheduler;
   quarantine: Quarantine;
 }
@@ -49,7 +51,7 @@ const NO_QUARANTINE: Quarantine = {
 };
 
 export function aCompany(change: Partial<Company> = {}): Company {
-  return { session: aSession(), hasAdministrator: true, quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), scheduler: theScheduler(), quarantine: NO_QUARANTINE, ...change };
+  return { session: aSession(), hasAdministrator: true, quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), bank: theCreditBank(), scheduler: theScheduler(), quarantine: NO_QUARANTINE, ...change };
 }
 
 function isWithin(path: string, above: string | null): boolean {
@@ -148,6 +150,7 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return rules(company.rules.installation, request);
     case "organizations":
       if (action === "policy") return rules(company.rules.policy, request);
+      if (action === "credit-bank") return rules(company.bank, request);
       if (method === "POST") return newOrganization(request);
       return page(
         TREE.filter((node) => node.kind === "organization"),
@@ -163,6 +166,9 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return tree(request, id, action);
     case "pools":
       return pools(request, id, action);
+    case "credits":
+      if (id === "statement") return { status: 200, body: aCreditStatement(query.get("team") ?? "", query.get("month")) };
+      return { status: 200, body: theCredits({ is_on: company.bank.is_on }) };
     case "today":
       return { status: 200, body: theDay(query.get("team")) };
     case "scheduler":

@@ -17,10 +17,10 @@ const TAIL = "-wwww";
 const TAILS = /-wwwww*/g;
 
 /** Keys whose values are paths of nodes, or slugs. */
-const SLUGS = new Set(["node", "path", "parent", "team", "node_path", "pool", "cluster", "organization", "user", "username", "login", "actor", "account", "requested_by", "created_by", "decided_by", "beneficiary_team", "slug", "priority_class", "native_id"]);
+const SLUGS = new Set(["node", "path", "parent", "team", "node_path", "pool", "cluster", "organization", "user", "username", "login", "actor", "account", "requested_by", "created_by", "decided_by", "beneficiary_team", "slug", "priority_class", "native_id", "other"]);
 /** Keys whose values people write, or a cluster. */
 const NAMES = new Set(["name", "node_name", "job_name", "reason", "message", "sentence", "description", "note", "detail", "value", "title", "text", "exit_reason", "hint", "mapping", "features"]);
-const NUMBERS = /_mgpu$|_mgpu_s$|^mgpu(_s)?$|_nano$|^jobs$/;
+const NUMBERS = /_mgpu$|_mgpu_s$|_ugpu_s$|^mgpu(_s)?$|_nano$|^jobs$/;
 
 function longer(text: string, length: number): string {
   return text.length >= length || text === "" ? text : text + TAIL.padEnd(length - text.length, "w").slice(0, Math.max(TAIL.length, length - text.length));

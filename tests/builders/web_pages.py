@@ -35,6 +35,7 @@ PAGES = {
     "/quota-changes/new": ["/quota-changes/new"],
     "/quota-changes/$plannedId": ["/quota-changes/PLAN"],
     "/policy": ["/policy"],
+    "/credits": ["/credits", "/credits?team=ai-company/research/nlp&month=2026-11"],
     "/jobs": ["/jobs"],
     "/jobs/$jobId": [
         f"/jobs/{uuid(number)}?tab={tab}"

@@ -25,7 +25,7 @@ import { useLive } from "./useLive";
 import "./shell.css";
 
 interface NavItem {
-  to: "/" | "/jobs" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/chargeback" | "/clusters" | "/decisions" | "/access" | "/audit" | "/people";
+  to: "/" | "/jobs" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/credits" | "/chargeback" | "/clusters" | "/decisions" | "/access" | "/audit" | "/people";
   label: string;
   needs?: Permission;
 }
@@ -44,6 +44,7 @@ const SECTIONS: { title: string | null; items: NavItem[] }[] = [
     items: [
       { to: "/quotas", label: "Quotas", needs: "view_tree" },
       { to: "/quota-changes", label: "Planned changes", needs: "view_tree" },
+      { to: "/credits", label: "Credits", needs: "view_tree" },
       { to: "/policy", label: "Policy", needs: "view_tree" },
     ],
   },

@@ -14,6 +14,7 @@ import { someJobsQuery } from "../api/queries";
 import { auditSearch } from "../audit/search";
 import { chargebackJobsSearch, chargebackSearch } from "../billing/search";
 import { addClusterSearch, clusterSearch } from "../clusters/search";
+import { creditsSearch } from "../credits/search";
 import { decisionsSearch } from "../decisions/search";
 import { jobSearch, jobsSearch } from "../jobs/search";
 import { peopleSearch } from "../people/search";
@@ -94,6 +95,13 @@ const policyRoute = createRoute({
   path: "/policy",
   validateSearch: policySearch,
   component: lazyRouteComponent(() => import("../policy/PolicyPage"), "PolicyPage"),
+});
+
+const creditsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/credits",
+  validateSearch: creditsSearch,
+  component: lazyRouteComponent(() => import("../credits/CreditsPage"), "CreditsPage"),
 });
 
 const jobsRoute = createRoute({
@@ -214,6 +222,7 @@ const routeTree = rootRoute.addChildren([
     draftRoute,
     plannedChangeRoute,
     policyRoute,
+    creditsRoute,
     jobsRoute,
     jobRoute,
     submitRoute,

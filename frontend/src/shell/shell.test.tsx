@@ -63,6 +63,7 @@ describe("permissions", () => {
       "Jobs",
       "Quotas",
       "Planned changes",
+      "Credits",
       "Policy",
       "Chargeback",
       "Clusters",

@@ -1,0 +1,95 @@
+/** Credits of the company's teams in the pool h100, and the statement of a month. */
+import type { CreditBank, CreditLine, CreditStatement, PoolCredits, TeamCredits } from "../src/api/types";
+import { GPU, iso, ORGANIZATION } from "./company.ts";
+
+const GPU_HOUR = 3_600_000_000;
+const DAY_S = 86_400;
+const FLOOR_S = 7 * DAY_S;
+const CAP_S = 14 * DAY_S;
+const QUARTER_MS = 900_000;
+
+export function theCreditBank(): CreditBank {
+  return {
+    organization: ORGANIZATION,
+    is_on: true,
+    cap_s: CAP_S,
+    floor_s: FLOOR_S,
+    switched_at: iso(Date.now() - 90 * DAY_S * 1000),
+    version: 2,
+  };
+}
+
+/** Credits of a team that is guaranteed some GPUs, with a balance in GPU-hours. */
+export function someCredits(team: string, guaranteed: number, hours: number): TeamCredits {
+  const unit = guaranteed * GPU * 1000;
+  return {
+    team: `${ORGANIZATION}/${team}`,
+    guaranteed_mgpu: guaranteed * GPU,
+    balance_ugpu_s: hours * GPU_HOUR,
+    floor_ugpu_s: -FLOOR_S * unit,
+    cap_ugpu_s: CAP_S * unit,
+    tenths: Math.floor((hours * GPU_HOUR) / (unit * (DAY_S / 10))),
+  };
+}
+
+export function theCredits(change: Partial<PoolCredits> = {}): PoolCredits {
+  return {
+    organization: ORGANIZATION,
+    pool: "h100",
+    is_on: true,
+    settled_until: iso(Math.floor(Date.now() / QUARTER_MS) * QUARTER_MS),
+    common_ugpu_s: 6_048 * GPU_HOUR,
+    teams: [
+      someCredits("production/training", 120, 6_336),
+      someCredits("production/inference", 280, -30_912),
+      someCredits("research/nlp", 200, 14_880),
+      someCredits("research/speech", 80, 2_304),
+      someCredits("research/vision", 120, 2_304),
+      someCredits("exploration/sandbox", 200, -960),
+    ],
+    ...change,
+  };
+}
+
+const LINES: readonly [day: number, kind: CreditLine["kind"], other: string, hours: number][] = [
+  [1, "dividend", "", 1_120],
+  [4, "lent", "research/speech", -1_152],
+  [7, "lent", "production/inference", 2_310],
+  [11, "expired", "", -480],
+  [14, "common", "", -2_080],
+  [14, "lent", "production/inference", 1_950],
+  [16, "above_cap", "", -500],
+  [21, "lent", "production/inference", 1_640],
+  [21, "lent", "production/training", 240],
+  [25, "lent", "production/inference", 1_490],
+];
+
+/** A month that begins with 10,342 GPU-hours and ends with 14,880; `month` as "2026-11", or the present one. */
+export function aCreditStatement(team: string, month: string | null): CreditStatement {
+  const name = month ?? iso(Date.now()).slice(0, 7);
+  const start = Date.parse(`${name}-01T00:00:00Z`);
+  const dayAfter = (days: number) => iso(start + days * DAY_S * 1000).slice(0, 10);
+  const opening = 10_342;
+  let balance = opening;
+  const lines = LINES.map(([day, kind, other, hours]) => {
+    balance += hours;
+    return {
+      day: dayAfter(day - 1),
+      kind,
+      other: other === "" ? "" : `${ORGANIZATION}/${other}`,
+      amount_ugpu_s: hours * GPU_HOUR,
+      balance_ugpu_s: balance * GPU_HOUR,
+    };
+  });
+  const lot = (days: number, hours: number) => ({ last_day: dayAfter(days), amount_ugpu_s: hours * GPU_HOUR });
+  return {
+    team,
+    pool: "h100",
+    start: iso(start),
+    end: iso(Date.UTC(new Date(start).getUTCFullYear(), new Date(start).getUTCMonth() + 1, 1)),
+    opening_ugpu_s: opening * GPU_HOUR,
+    closing_ugpu_s: balance * GPU_HOUR,
+    lines,
+    expiring: [lot(24, 400), lot(29, 220), lot(40, 1_940), lot(70, 3_570), lot(100, 8_750)],
+  };
+}

@@ -1,0 +1,273 @@
+import { Select } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+
+import { poolsQuery, treeQuery } from "../api/queries";
+import type { CreditStatement, Pool, PoolCredits, TeamCredits, TreeNode } from "../api/types";
+import { isWithin, teamsWhereIMay } from "../session/access";
+import { useSession } from "../session/useSession";
+import { Card } from "../ui/Card";
+import { CliLine } from "../ui/CliLine";
+import { Kpi } from "../ui/Kpi";
+import { useNowMs } from "../ui/now";
+import { Page } from "../ui/Page";
+import { Empty, Lines, QueryView } from "../ui/states";
+import { Time } from "../ui/Time";
+import { deviceTime, formatGpuCount } from "../ui/units";
+import { formatDays, formatHours, formatSignedHours, slugOf, totalsOf } from "./amounts";
+import { BankMenu, BankIsOff } from "./BankSwitch";
+import { BuysCard } from "./BuysCard";
+import { ExpiringCard } from "./ExpiringCard";
+import { dayLabel, monthChoices, monthLabel, monthOf } from "./months";
+import { OrderCard } from "./OrderCard";
+import { creditsQuery, creditStatementQuery } from "./queries";
+import { StatementCard } from "./StatementCard";
+import "./credits.css";
+
+const LEAD = "Lending idle guaranteed GPUs earns credits, and borrowing pays them.";
+const NAMED_MAX = 2;
+
+/** A team's credits in a pool: what they decide, and how they came about. */
+export function CreditsPage() {
+  const session = useSession();
+  const { scope = "", team: wantedTeam, pool: wantedPool } = useSearch({ from: "/shell/credits" });
+  const tree = useQuery(treeQuery);
+  const pools = useQuery(poolsQuery);
+  const teams = (tree.data ?? []).filter((node) => node.kind === "team" && node.archived_at === null);
+  const inScope = teams.filter((node) => isWithin(node.path, scope));
+  const team =
+    teams.find((node) => node.path === wantedTeam) ??
+    teamsWhereIMay(session, "submit_jobs", inScope)[0] ??
+    inScope[0] ??
+    teams[0];
+  const open = (pools.data ?? []).filter((pool) => pool.archived_at === null);
+  const pool = pools.data?.find((each) => each.name === wantedPool) ?? open[0];
+  if (team !== undefined && pool !== undefined) {
+    const organization = tree.data?.find((node) => node.path === team.organization);
+    return <OfTeam key={team.id} team={team} pool={pool} teams={teams} pools={open} organization={organization} />;
+  }
+  return (
+    <Page title="Credits" lead={LEAD}>
+      <QueryView query={tree} loading={<Loading />}>
+        {() => (
+          <QueryView query={pools} loading={<Loading />}>
+            {() => (
+              <Card>
+                <Empty>
+                  {team === undefined
+                    ? "No team is visible to you, and only teams have credits."
+                    : "No pool yet. Credits belong to a pool of a cluster."}
+                </Empty>
+              </Card>
+            )}
+          </QueryView>
+        )}
+      </QueryView>
+    </Page>
+  );
+}
+
+function Loading() {
+  return (
+    <Card>
+      <Lines count={7} label="Loading the credits" />
+    </Card>
+  );
+}
+
+function OfTeam({
+  team,
+  pool,
+  teams,
+  pools,
+  organization,
+}: {
+  team: TreeNode;
+  pool: Pool;
+  teams: readonly TreeNode[];
+  pools: readonly Pool[];
+  organization: TreeNode | undefined;
+}) {
+  const { month: wanted } = useSearch({ from: "/shell/credits" });
+  const credits = useQuery(creditsQuery(team.organization, pool.name));
+  const statement = useQuery(creditStatementQuery(team.path, pool.name, wanted));
+  const present = new Date(useNowMs()).toISOString().slice(0, 7);
+  const month = wanted ?? (statement.data === undefined ? present : monthOf(statement.data));
+  const mine = credits.data?.teams.find((each) => each.team === team.path);
+  return (
+    <Page
+      title={`Credits · ${slugOf(team.path)}`}
+      lead={credits.data === undefined ? LEAD : <Lead credits={credits.data} mine={mine} pool={pool} />}
+      actions={credits.data?.is_on && organization && <BankMenu organization={organization} />}
+    >
+      <Choices team={team} pool={pool} teams={teams} pools={pools} months={monthChoices(present, month)} month={month} />
+      <QueryView query={credits} loading={<Loading />}>
+        {(found) => (
+          <div className="rows">
+            {!found.is_on && <BankIsOff organization={organization} hasBalances={found.settled_until !== null} />}
+            {(found.is_on || found.settled_until !== null) && (
+              <QueryView query={statement} loading={<Loading />}>
+                {(lines) => (
+                  <Found
+                    credits={found}
+                    mine={mine}
+                    statement={lines}
+                    team={team}
+                    pool={pool}
+                    organization={organization}
+                    month={month}
+                  />
+                )}
+              </QueryView>
+            )}
+          </div>
+        )}
+      </QueryView>
+      <p className="more">
+        <CliLine command={`tidegate credits statement ${team.path} --pool ${pool.name} --month ${month}`} />
+      </p>
+    </Page>
+  );
+}
+
+function Lead({ credits, mine, pool }: { credits: PoolCredits; mine: TeamCredits | undefined; pool: Pool }) {
+  const dayUgpuS = (mine?.guaranteed_mgpu ?? 0) * pool.weight * 86_400;
+  return (
+    <>
+      Pool {pool.name}
+      {mine && ` · guarantee ${formatGpuCount(mine.guaranteed_mgpu, pool.device)}`}
+      {dayUgpuS > 0 && `, so one day is ${formatHours(dayUgpuS)} ${deviceTime(pool.device, "h")}`} ·{" "}
+      {credits.settled_until === null ? (
+        "not settled yet"
+      ) : (
+        <>
+          settled until <Time at={credits.settled_until} show="exact" />
+        </>
+      )}
+    </>
+  );
+}
+
+function Choices({
+  team,
+  pool,
+  teams,
+  pools,
+  months,
+  month,
+}: {
+  team: TreeNode;
+  pool: Pool;
+  teams: readonly TreeNode[];
+  pools: readonly Pool[];
+  months: readonly string[];
+  month: string;
+}) {
+  const navigate = useNavigate({ from: "/credits" });
+  const change = (changes: { team?: string; pool?: string; month?: string }) =>
+    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
+  return (
+    <div className="filters" role="group" aria-label="Team, pool and month">
+      <Select
+        className="credit-team"
+        label="Team"
+        searchable
+        allowDeselect={false}
+        nothingFoundMessage="No such team"
+        data={teams.map(({ path }) => path)}
+        value={team.path}
+        onChange={(path) => path && change({ team: path })}
+      />
+      <Select
+        label="Pool"
+        allowDeselect={false}
+        data={[...new Set([pool.name, ...pools.map(({ name }) => name)])]}
+        value={pool.name}
+        onChange={(name) => name && change({ pool: name })}
+      />
+      <Select
+        label="Month"
+        allowDeselect={false}
+        data={months.map((value) => ({ value, label: monthLabel(value) }))}
+        value={month}
+        onChange={(value) => value && change({ month: value })}
+      />
+    </div>
+  );
+}
+
+function Found({
+  credits,
+  mine,
+  statement,
+  team,
+  pool,
+  organization,
+  month,
+}: {
+  credits: PoolCredits;
+  mine: TeamCredits | undefined;
+  statement: CreditStatement;
+  team: TreeNode;
+  pool: Pool;
+  organization: TreeNode | undefined;
+  month: string;
+}) {
+  return (
+    <>
+      {mine && <Figures mine={mine} statement={statement} pool={pool} month={month} />}
+      <OrderCard credits={credits} team={team} pool={pool} organization={organization} />
+      <div className="two top">
+        <StatementCard statement={statement} device={pool.device} month={month} />
+        <div className="rows">
+          <ExpiringCard expiring={statement.expiring} device={pool.device} />
+          {mine && <BuysCard mine={mine} pool={pool} />}
+        </div>
+      </div>
+    </>
+  );
+}
+
+function Figures({
+  mine,
+  statement,
+  pool,
+  month,
+}: {
+  mine: TeamCredits;
+  statement: CreditStatement;
+  pool: Pool;
+  month: string;
+}) {
+  const hours = deviceTime(pool.device, "h");
+  const { earned, earnedFrom, paid, dividend } = totalsOf(statement.lines);
+  const name = monthLabel(month);
+  const named = earnedFrom.slice(0, NAMED_MAX).map(([other, amount]) => `${slugOf(other)} ${formatHours(amount)}`);
+  const others = earnedFrom.length - named.length;
+  const [first] = statement.expiring;
+  return (
+    <div className="kpis credit-figures">
+      <Kpi
+        value={`${formatDays(mine)} days`}
+        label="balance, in days of guarantee"
+        context={`${formatSignedHours(mine.balance_ugpu_s)} ${hours}`}
+      />
+      <Kpi
+        value={formatSignedHours(earned)}
+        label={`${hours} earned by lending`}
+        context={[name, ...named, ...(others > 0 ? [`${others} more`] : [])].join(" · ")}
+      />
+      <Kpi
+        value={formatSignedHours(-paid)}
+        label={`${hours} paid for borrowing`}
+        context={dividend > 0 ? `${name} · dividend ${formatSignedHours(dividend)}` : name}
+        tone={paid > 0 ? "borrow" : undefined}
+      />
+      <Kpi
+        value={first ? formatHours(first.amount_ugpu_s) : "0"}
+        label={first ? `${hours} expire next` : `${hours} expire`}
+        context={first && `after ${dayLabel(first.last_day)}`}
+      />
+    </div>
+  );
+}

@@ -1,0 +1,39 @@
+import { queryOptions } from "@tanstack/react-query";
+
+import { client, unwrap } from "../api/client";
+
+/** Credits are settled every 15 minutes; an open page sees it within this time. */
+const REFRESH_MS = 60_000;
+
+/** The credits of all teams of an organization in a pool, in their order for spare GPUs. */
+export function creditsQuery(organization: string, pool: string) {
+  return queryOptions({
+    queryKey: ["quotas", "credits", organization, pool],
+    queryFn: ({ signal }) => unwrap(client.GET("/api/v1/credits", { params: { query: { organization, pool } }, signal })),
+    refetchInterval: REFRESH_MS,
+  });
+}
+
+/** A team's credits of a month, line by line. */
+export function creditStatementQuery(team: string, pool: string, month: string | undefined) {
+  return queryOptions({
+    queryKey: ["quotas", "credit-statement", team, pool, month ?? null],
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/credits/statement", { params: { query: { team, pool, month } }, signal })),
+    refetchInterval: REFRESH_MS,
+  });
+}
+
+/** The switch of an organization's credit bank. */
+export function creditBankQuery(organizationId: string) {
+  return queryOptions({
+    queryKey: ["quotas", "credit-bank", organizationId],
+    queryFn: ({ signal }) =>
+      unwrap(
+        client.GET("/api/v1/organizations/{organization_id}/credit-bank", {
+          params: { path: { organization_id: organizationId } },
+          signal,
+        }),
+      ),
+  });
+}
