@@ -27,6 +27,7 @@ import { aProblem, page, type MockAnswer, type MockRequest } from "./http.ts";
 import { plannedChanges, thePlannedChanges } from "./planned.ts";
 import { priorityClasses, rules, theRules, timeLimits, type TheRules } from "./policy.ts";
 import { aReconciliation, theReconciliations } from "./reconciliation.ts";
+import { theSchedules } from "./schedules.ts";
 import { theDay } from "./today.ts";
 
 export interface Company {
@@ -212,6 +213,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return { status: 200, body: company.quarantine };
     case "reconciliations":
       return reconciliations(request, id);
+    case "schedules":
+      return schedules(request, id);
     case "audit-events":
       return auditEvents(request);
   }
@@ -687,6 +690,23 @@ function reconciliations({ method, query }: MockRequest, id?: string): MockAnswe
   if (method === "POST") return { status: 202, body: { ...theReconciliations()[0], is_requested: true } };
   if (id === undefined) return page(theReconciliations(), query);
   return { status: 200, body: aReconciliation(id) };
+}
+
+/** Schedules; changes are answered, but not remembered. A new one is nightly. */
+function schedules({ method, query, body }: MockRequest, id = ""): MockAnswer {
+  const known = theSchedules();
+  if (id === "" && method === "GET") return page(known, query);
+  if (id === "") {
+    const [first] = known;
+    if (query.get("dry_run") !== "true") return { status: 201, body: { ...first, notes: [] } };
+    const { request } = body as { request: JobRequest };
+    const runs = [1, 2, 3].map((day) => iso(Date.now() + day * 86_400_000));
+    return { status: 200, body: { ...first, next_runs: runs, plan: aPlan(request, aJob({ name: "nightly-eval" }), true) } };
+  }
+  const found = known.find((schedule) => schedule.id === id);
+  if (found === undefined) return aProblem(404, "not_found", "There is no such schedule that you can see.");
+  if (method === "DELETE") return { status: 204 };
+  return { status: 200, body: { ...found, ...(body as object | undefined), next_runs: [], request: null } };
 }
 
 function auditEvents({ query }: MockRequest): MockAnswer {

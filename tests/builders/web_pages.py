@@ -42,6 +42,7 @@ PAGES = {
         for number in (0x8F2C, 0x9001)
         for tab in ("log", "timeline", "reasons", "decisions", "attempts", "script")
     ],
+    "/schedules": ["/schedules"],
     "/submit": ["/submit", "/submit?door=sbatch"],
     "/chargeback": ["/chargeback?period=last-month&group=department"],
     "/chargeback/jobs": [f"/chargeback/jobs?{PERIOD}&node=ai-company"],

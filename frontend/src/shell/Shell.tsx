@@ -25,7 +25,7 @@ import { useLive } from "./useLive";
 import "./shell.css";
 
 interface NavItem {
-  to: "/" | "/jobs" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/credits" | "/chargeback" | "/clusters" | "/decisions" | "/access" | "/audit" | "/people";
+  to: "/" | "/jobs" | "/schedules" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/credits" | "/chargeback" | "/clusters" | "/decisions" | "/access" | "/audit" | "/people";
   label: string;
   needs?: Permission;
 }
@@ -36,6 +36,7 @@ const SECTIONS: { title: string | null; items: NavItem[] }[] = [
     items: [
       { to: "/", label: "Home" },
       { to: "/jobs", label: "Jobs" },
+      { to: "/schedules", label: "Schedules" },
       { to: "/submit", label: "Submit", needs: "submit_jobs" },
     ],
   },

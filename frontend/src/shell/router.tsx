@@ -128,6 +128,12 @@ const jobRoute = createRoute({
   component: lazyRouteComponent(() => import("../jobs/JobPage"), "JobPage"),
 });
 
+const schedulesRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/schedules",
+  component: lazyRouteComponent(() => import("../schedules/SchedulesPage"), "SchedulesPage"),
+});
+
 const submitRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/submit",
@@ -235,6 +241,7 @@ const routeTree = rootRoute.addChildren([
     cycleRoute,
     accessRoute,
     auditRoute,
+    schedulesRoute,
     peopleRoute,
     unknownRoute,
   ]),

@@ -61,6 +61,7 @@ describe("permissions", () => {
     expect(links).toEqual([
       "Home",
       "Jobs",
+      "Schedules",
       "Quotas",
       "Planned changes",
       "Credits",

@@ -1,16 +1,20 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 
-import type { JobPlan } from "../api/types";
+import type { JobPlan, SchedulePlan } from "../api/types";
 import { WholeNotes } from "../jobs/SbatchNotes";
 import { WhyCard } from "../jobs/WhyCard";
 import { gpuSpan, nodeSpan } from "../jobs/words";
 import { Card } from "../ui/Card";
 import { Fact, Facts } from "../ui/Facts";
 import { Lines } from "../ui/states";
+import { Time } from "../ui/Time";
 import { deviceTime, formatDuration, formatGpuCount, formatGpuHours, formatGpus, formatMoney } from "../ui/units";
 
+/** The plan of a job; of a schedule, that of a run, and when the next ones are due. */
+export type SubmissionPlan = JobPlan & { schedule?: SchedulePlan };
+
 /** What would happen if this were submitted now. A feasibility check, not a reservation. */
-export function PlanPanel({ plan, hasRequest }: { plan: UseQueryResult<JobPlan>; hasRequest: boolean }) {
+export function PlanPanel({ plan, hasRequest }: { plan: UseQueryResult<SubmissionPlan>; hasRequest: boolean }) {
   return (
     <div className="rows" aria-live="polite" aria-busy={plan.isFetching}>
       <Card label="What would happen">
@@ -43,7 +47,7 @@ function verdict(plan: JobPlan): { text: string; tone: string } {
   return { text: `${it} would wait.`, tone: "" };
 }
 
-function Plan({ plan }: { plan: JobPlan }) {
+function Plan({ plan }: { plan: SubmissionPlan }) {
   const { text, tone } = verdict(plan);
   const { job } = plan;
   const each = job.tasks > 1 ? " for each task" : "";
@@ -61,6 +65,15 @@ function Plan({ plan }: { plan: JobPlan }) {
       <WholeNotes notes={plan.notes} />
       <Facts>
           <Fact name="Name">{job.name}</Fact>
+          {plan.schedule && (
+            <Fact name="Next runs">
+              {plan.schedule.next_runs.map((moment) => (
+                <div key={moment}>
+                  <Time at={moment} show="exact" />
+                </div>
+              ))}
+            </Fact>
+          )}
           <Fact name="Asks for">
             {gpuSpan(job)} of {job.pools.join(", else ")}
             {job.node_count > 1 && ` on ${nodeSpan(job)} nodes`}

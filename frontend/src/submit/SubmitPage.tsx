@@ -7,7 +7,7 @@ import { useMemo, useRef, useState } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
 import { jobQuery, treeQuery } from "../api/queries";
-import type { Job, JobDetail, JobPlan, JobRequest, Session, TreeNode } from "../api/types";
+import type { CreatedSchedule, Job, JobDetail, JobRequest, SchedulePlan, Session, TreeNode } from "../api/types";
 import { SbatchNotes } from "../jobs/SbatchNotes";
 import { stateWord } from "../jobs/words";
 import { teamsWhereIMay } from "../session/access";
@@ -20,6 +20,7 @@ import { toastDone } from "../ui/toast";
 import {
   draftOf,
   emptyDraft,
+  isCronJob,
   isManifest,
   newIdempotencyKey,
   placeRefusals,
@@ -32,7 +33,7 @@ import {
 import { ArgumentsInput, FormFields } from "./FormFields";
 import { insteadOf } from "./instead";
 import { ManifestFields } from "./PlaceFields";
-import { PlanPanel } from "./PlanPanel";
+import { PlanPanel, type SubmissionPlan } from "./PlanPanel";
 import { SbatchDrop } from "./SbatchDrop";
 import "./submit.css";
 
@@ -48,12 +49,18 @@ function planQuery(request: JobRequest | null) {
     // A plan costs the server a cycle, of which it makes few at once.
     retry: (count, error) => count < PLAN_TRIES_MORE && error instanceof ApiError && error.status === 429,
     retryDelay: PLAN_AGAIN_MS,
-    queryFn: async ({ signal }): Promise<JobPlan> => {
+    queryFn: async ({ signal }): Promise<SubmissionPlan> => {
       if (request === null) throw new Error("nothing to plan yet");
+      if (isCronJob(request.manifest)) {
+        const planned = (await unwrap(
+          client.POST("/api/v1/schedules", { params: { query: { dry_run: true } }, body: { request }, signal }),
+        )) as SchedulePlan;
+        return { ...planned.plan, schedule: planned };
+      }
       const answer = await unwrap(
         client.POST("/api/v1/jobs", { params: { query: { dry_run: true } }, body: request, signal }),
       );
-      return answer as JobPlan;
+      return answer as SubmissionPlan;
     },
   });
 }
@@ -147,18 +154,24 @@ function SubmitForm({
 
   const key = useRef({ of: "", value: "" });
   const submit = useMutation({
-    mutationFn: async (body: JobRequest) => {
+    mutationFn: async (body: JobRequest): Promise<{ schedule: CreatedSchedule } | { job: Job }> => {
       const text = JSON.stringify(body);
       if (key.current.of !== text) key.current = { of: text, value: newIdempotencyKey() };
-      const answer = await unwrap(
-        client.POST("/api/v1/jobs", {
-          params: { header: { "Idempotency-Key": key.current.value } },
-          body,
-        }),
-      );
-      return answer as Job;
+      const params = { header: { "Idempotency-Key": key.current.value } };
+      if (isCronJob(body.manifest)) {
+        const schedule = await unwrap(client.POST("/api/v1/schedules", { params, body: { request: body } }));
+        return { schedule: schedule as CreatedSchedule };
+      }
+      return { job: (await unwrap(client.POST("/api/v1/jobs", { params, body }))) as Job };
     },
-    onSuccess: (job) => {
+    onSuccess: (made) => {
+      if ("schedule" in made) {
+        toastDone(`The schedule ${made.schedule.name} is created`);
+        void queryClient.invalidateQueries({ queryKey: ["jobs"] });
+        void navigate({ to: "/schedules" });
+        return;
+      }
+      const { job } = made;
       const more = (job.array?.size ?? 1) - 1;
       toastDone(more > 0 ? `${job.name} and ${more.toLocaleString("en")} more tasks are queued` : `${job.name} is queued`);
       void queryClient.invalidateQueries({ queryKey: ["jobs"] });

@@ -309,6 +309,11 @@ export function isManifest(text: string): boolean {
   return !text.startsWith("#!") && /^(?:apiVersion|[ \t{]*"apiVersion")[ \t]*:/m.test(text);
 }
 
+/** Whether a manifest is a CronJob, whose runs are jobs of a schedule. */
+export function isCronJob(manifest: string | undefined): boolean {
+  return manifest !== undefined && /^kind:[ \t]*["']?CronJob\b|"kind"\s*:\s*"CronJob"/m.test(manifest);
+}
+
 /** Whether the draft is a manifest, beside which its place, class and limit are asked for. */
 function isManifestDraft(draft: Draft): boolean {
   return draft.door === "sbatch" && isManifest(draft.sbatch);
@@ -526,7 +531,9 @@ export function placeRefusals(
 ): { errors: DraftErrors; others: string[] } {
   const errors: DraftErrors = {};
   const others: string[] = [];
-  for (const [pointer, detail] of Object.entries(fieldErrors)) {
+  for (const [given, detail] of Object.entries(fieldErrors)) {
+    // A schedule has the request of its runs as a member.
+    const pointer = given.replace(/^request\//, "");
     // What is wrong with one of several names is told at the field that holds them all.
     let field = FIELD_OF_POINTER[pointer] ?? FIELD_OF_POINTER[/^(features|pools)\/\d+$/.exec(pointer)?.[1] ?? ""];
     const isBeside = isManifestDraft(draft) && field !== undefined && BESIDE_MANIFEST.includes(field);

@@ -569,3 +569,19 @@ describe("the submit page", () => {
     expect(screen.getByText("Choose the team that the job runs for.")).toBeInTheDocument();
   });
 });
+
+describe("a CronJob", () => {
+  // Against: sent to jobs, which refuse it.
+  it("is a schedule: its plan has the next runs, and it leads to the schedules", async () => {
+    const { user, requests } = open("/submit?door=sbatch&scope=ai-company/research/nlp");
+    const field = await screen.findByRole("textbox", { name: /script or manifest/i });
+    await user.click(field);
+    await user.paste("apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: nightly-eval}\n");
+    expect(await screen.findByText("Next runs", {}, { timeout: 5_000 })).toBeInTheDocument();
+    await user.click(screen.getByRole("button", { name: "Submit" }));
+    expect(await screen.findByRole("heading", { name: "Schedules" })).toBeInTheDocument();
+    const posts = requests.filter(({ method }) => method === "POST");
+    expect(new Set(posts.map(({ path }) => path))).toEqual(new Set(["/api/v1/schedules"]));
+    expect(posts.at(-1)?.body).toMatchObject({ request: { team: "ai-company/research/nlp" } });
+  });
+});

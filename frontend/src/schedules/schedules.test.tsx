@@ -1,0 +1,39 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { describe, expect, it } from "vitest";
+
+import { accessibilityFaults, open } from "../test/render";
+
+describe("schedules", () => {
+  it("shows the next run, and how the last one went", async () => {
+    const { container } = open("/schedules");
+    const rows = (await screen.findAllByRole("row")).slice(1);
+    expect(rows).toHaveLength(3);
+    expect(rows[0]).toHaveTextContent(/nightly-eval0 3 \* \* \* Europe\/Berlinbob · ai-company\/research\/nlp/);
+    expect(screen.getByRole("link", { name: "running" })).toHaveAttribute(
+      "href",
+      "/jobs/01935000-0000-7000-8000-000000008f2c",
+    );
+    expect(rows[1]).toHaveTextContent(/skipped: The run before it has not ended/);
+    expect(rows[2]).toHaveTextContent(/suspendedIts owner carol is deactivated\.none yetnone/);
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  // Against: a suspended one that is suspended again.
+  it("suspends one", async () => {
+    const { user, requests } = open("/schedules");
+    await user.click(await screen.findByRole("button", { name: "Suspend nightly-eval" }));
+    await waitFor(() => expect(requests.some(({ method }) => method === "PATCH")).toBe(true));
+    const sent = requests.find(({ method }) => method === "PATCH");
+    expect(sent?.body).toEqual({ is_suspended: true });
+    expect(await screen.findByText("nightly-eval is suspended")).toBeInTheDocument();
+  });
+
+  it("asks before one is deleted", async () => {
+    const { user, requests } = open("/schedules");
+    await user.click(await screen.findByRole("button", { name: "Delete nightly-eval" }));
+    expect(requests.some(({ method }) => method === "DELETE")).toBe(false);
+    await user.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Delete" }));
+    expect(await screen.findByText("nightly-eval is deleted")).toBeInTheDocument();
+    expect(requests.find(({ method }) => method === "DELETE")?.path).toContain("/schedules/01935000");
+  });
+});
