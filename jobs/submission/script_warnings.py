@@ -14,6 +14,7 @@ from jobs.submission.pool_places import PoolPlace
 from jobs.submission.requests import JobRequest
 from jobs.submission.sbatch_notes import NOTE_TEXT_MAX, Note, Verdict
 from jobs.submission.script_needs import Need, NeedKind, needs_of
+from primitives.durations import duration_of_seconds
 
 WARNINGS_MAX = 20
 _NAMED_MAX = 3
@@ -37,7 +38,7 @@ def warnings_of(request: JobRequest, places: Sequence[PoolPlace]) -> tuple[Note,
     )
     if not clusters:
         return ()
-    notes = list(_of_files(request, clusters))
+    notes = [*_of_notice(request), *_of_files(request, clusters)]
     # The programs and folders of a manifest are those of its images.
     needs = () if request.manifest_job else needs_of(request.script)
     if unknown := _of_unknown_folders(needs, clusters):
@@ -77,6 +78,29 @@ def _of_files(request: JobRequest, clusters: Sequence[Cluster]) -> Iterator[Note
                 "or choose another cluster."
             )
             yield replace(note, verdict=Verdict.WARNING, detail=detail)
+        silent = [one for one in others if software_of(one.options).folders is None]
+        if path.startswith("/") and silent:
+            detail = (
+                f"It is not known whether {_names(silent)} {_have(silent, 'has', 'have')} "
+                f"{(folder or '/')[:120]}. An administrator names the folders that every node sees "
+                "in `shared_folders`."
+            )
+            yield replace(note, verdict=Verdict.WARNING, detail=detail)
+
+
+def _of_notice(request: JobRequest) -> Iterator[Note]:
+    """Yield a note where the notice was asked for earlier than half of the time limit allows."""
+    limit_s, ahead_s = request.time_limit_s, request.signal_ahead_s
+    if limit_s is None or ahead_s is None or 2 * ahead_s <= limit_s:
+        return
+    origin = request.origins.get("signal_ahead_s")
+    note = Note(0, "", Verdict.WARNING, "") if origin is None else request.notes[origin]
+    detail = (
+        f"The notice comes {duration_of_seconds(limit_s // 2)} before the time limit of "
+        f"{duration_of_seconds(limit_s)}, not {duration_of_seconds(ahead_s)}: half of the limit is "
+        "the most. Ask for a longer time limit, or for less time."
+    )
+    yield replace(note, verdict=Verdict.WARNING, detail=detail)
 
 
 def _ignored(member: str, path: str, clusters: Sequence[Cluster]) -> str:

@@ -210,7 +210,21 @@ def test_folders_and_files_outside_of_the_clusters_folders_are_named_with_their_
         f"/%j.err is in no shared folder of {name}. Use a shared folder, or choose another cluster."
     ]
     be(company.cluster, "local")
-    assert file_warnings(bob, line) == []
+    assert [found[2] for found in file_warnings(bob, line)] == [
+        f"It is not known whether {name} has {folder}. An administrator names the folders that "
+        "every node sees in `shared_folders`."
+        for folder in ("/scratch/x", "/data")
+    ]
+
+
+def test_a_notice_before_half_of_the_time_limit_is_told(company: Company, bob: Actor) -> None:
+    """Against: a note for exactly a half."""
+    be(company.cluster, "local", shared_folders=["/data"])
+    assert [found[2] for found in file_warnings(bob, "-t 10 --signal=USR1@301")] == [
+        "The notice comes 5m before the time limit of 10m, not 5m1s: half of the limit is the "
+        "most. Ask for a longer time limit, or for less time."
+    ]
+    assert file_warnings(bob, "-t 10 --signal=USR1@300") == []
 
 
 def test_clusters_without_files_that_last_are_named(company: Company, bob: Actor) -> None:
