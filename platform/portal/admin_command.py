@@ -13,6 +13,7 @@ from django.core.management import load_command_class
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "create-admin": ("create_admin", "Create a platform administrator."),
     "begin-quarantine": ("begin_quarantine", "Forbid all starts until clusters were compared."),
+    "check-ledgers": ("check_ledgers", "Prove the ledgers of credits and money."),
     "end-quarantine": ("end_quarantine", "Allow starts again after a restore."),
 }
 _WRONG_USE = 2

@@ -22,6 +22,8 @@ app.conf.beat_schedule = {
         "task": "quotas.tasks.carry_out_planned_changes",
         "schedule": 15.0,
     },
+    "void-expired-transfers": {"task": "ledger.tasks.void_expired_transfers", "schedule": 60.0},
+    "check-ledgers": {"task": "ledger.tasks.check_ledgers", "schedule": 86_400.0},
     "settle-credits": {"task": "bank.tasks.settle_credits", "schedule": 60.0},
     "submit-due-runs": {"task": "jobs.tasks.submit_due_runs", "schedule": 15.0},
     "drop-old-sessions": {"task": "jobs.tasks.drop_old_sessions", "schedule": 3600.0},
